@@ -1,0 +1,1 @@
+"""What everything else stands on: canonical JSON, clock, ids, problems, ledger, policy, redaction, budgets, config."""

@@ -1,0 +1,93 @@
+"""Moving records between ledgers as lines of JSON, hashes included."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from holdfast.kernel import canonical
+from holdfast.kernel.ledger.records import GENESIS, MAX_PAYLOAD_BYTES, Projection, Record, check_stream, hash_of
+from holdfast.kernel.problems import Problem
+
+
+class _Heads(msgspec.Struct):
+    """Where each stream stands while lines come in."""
+
+    by_name: dict[str, tuple[int, int, str]]  # id, head, hash
+
+
+def take_in(tx: sqlite3.Connection, lines: Iterable[bytes], projections: Sequence[Projection]) -> int:
+    """Write every line's record, checking that each continues its stream and matches its hash."""
+    heads = _Heads({})
+    count = 0
+    cursor = tx.cursor()
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        record = canonical.decode(line, Record, limit=MAX_PAYLOAD_BYTES + 4096)
+        _check(cursor, heads, record, number)
+        _insert(cursor, heads, record)
+        for projection in projections:
+            if record.stream.startswith(projection.prefix):
+                projection.apply(cursor, record)
+        count += 1
+    for stream_id, head, digest in heads.by_name.values():
+        cursor.execute("UPDATE streams SET head = ?, hash = ? WHERE id = ?", (head, bytes.fromhex(digest), stream_id))
+    return count
+
+
+def statements(script: str) -> Iterator[str]:
+    """The statements of a script one by one: `executescript` would commit behind our back."""
+    pending = ""
+    for part in script.split(";"):
+        pending += part + ";"
+        if sqlite3.complete_statement(pending) and pending.strip(" \n\t;"):
+            yield pending
+            pending = ""
+
+
+def _check(cursor: sqlite3.Cursor, heads: _Heads, record: Record, line: int) -> None:
+    check_stream(record.stream)
+    if record.stream not in heads.by_name:
+        row = cursor.execute("SELECT id, head, hash FROM streams WHERE name = ?", (record.stream,)).fetchone()
+        if row is None:
+            cursor.execute("INSERT INTO streams (name, head, hash) VALUES (?, -1, ?)", (record.stream, GENESIS))
+            row = (cursor.lastrowid, -1, GENESIS)
+        heads.by_name[record.stream] = (row[0], row[1], row[2].hex())
+    _, head, digest = heads.by_name[record.stream]
+    if record.seq != head + 1 or record.prev != digest:
+        raise Problem(
+            "ledger_conflict",
+            f"Line {line} does not continue the stream {record.stream}, which stands at {head}.",
+            stream=record.stream,
+            seq=record.seq,
+            line=line,
+        )
+    if hash_of(record).hex() != record.hash:
+        raise Problem(
+            "chain_broken",
+            f"Line {line} does not match its hash.",
+            stream=record.stream,
+            seq=record.seq,
+            line=line,
+        )
+
+
+def _insert(cursor: sqlite3.Cursor, heads: _Heads, record: Record) -> None:
+    stream_id = heads.by_name[record.stream][0]
+    cursor.execute(
+        "INSERT INTO records (stream, seq, id, type, ts, payload, attrs, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            stream_id,
+            record.seq,
+            record.id,
+            record.type,
+            record.ts,
+            canonical.encode(record.payload),
+            canonical.encode(record.attrs) if record.attrs else None,
+            bytes.fromhex(record.hash),
+        ),
+    )
+    heads.by_name[record.stream] = (stream_id, record.seq, record.hash)

@@ -1,0 +1,290 @@
+"""The one thread that writes: takes what is waiting, writes it in one transaction, answers when it is on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import msgspec
+
+from holdfast.kernel.clock import Clock
+from holdfast.kernel.ids import Ids
+from holdfast.kernel.ledger.database import Database, as_problem, is_failure_of_disk
+from holdfast.kernel.ledger.records import GENESIS, Append, Encoded, Projection, Record, link
+from holdfast.kernel.problems import Problem
+
+_GROUP_TICKETS = 1024
+_GROUP_BYTES = 8 * 1024 * 1024
+
+Job = Callable[[sqlite3.Connection], Any]
+
+
+class Ticket:
+    """One caller's request: appends that go in together, or a job that needs the writing connection."""
+
+    __slots__ = ("appends", "drafts", "error", "future", "job", "loop", "result", "size", "waiter")
+
+    def __init__(self, appends: Sequence[Append], drafts: Sequence[Sequence[Encoded]], job: Job | None = None) -> None:
+        self.appends = appends
+        self.drafts = drafts
+        self.job = job
+        self.size = sum(len(item.payload) for group in drafts for item in group)
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.waiter: asyncio.Future[Any] | None = None  # for a caller on an event loop
+        self.future: Future[Any] | None = None  # for a caller on a thread
+
+    def settle(self) -> None:
+        target: Any = self.waiter if self.waiter is not None else self.future
+        if target is None or target.done():
+            return
+        if self.error is not None:
+            target.set_exception(self.error)
+        else:
+            target.set_result(self.result)
+
+
+class _Stream(msgspec.Struct):
+    """What the writer remembers of a stream between appends."""
+
+    id: int
+    name: bytes  # as JSON, ready for hashing
+    seq: int
+    hash: bytes
+    ts: int
+
+
+class Writer:
+    """Owns the writing connection. `announce` is called after each commit with what became durable."""
+
+    def __init__(
+        self,
+        database: Database,
+        projections: Sequence[Projection],
+        clock: Clock,
+        ids: Ids,
+        announce: Callable[[list[Record]], None],
+    ) -> None:
+        self._database = database
+        self.projections = projections
+        self._clock = clock
+        self._ids = ids
+        self._announce = announce
+        self._queue: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
+        self._streams: dict[str, _Stream] = {}
+        self._data_version = -1
+        self._connection: sqlite3.Connection | None = None
+        self._closed = False
+        self._gate = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="holdfast-ledger", daemon=True)
+        self._thread.start()
+
+    def put(self, ticket: Ticket) -> None:
+        with self._gate:
+            if self._closed:
+                raise Problem("ledger_closed", "The ledger is closed.")
+            self._queue.put(ticket)
+
+    def close(self) -> None:
+        with self._gate:
+            if self._closed:
+                return
+            self._closed = True
+            self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        stopping = False
+        while not stopping:
+            group, stopping = self._next_group()
+            if group:
+                records = self._write(group)
+                if records:
+                    self._announce(records)
+                _settle(group)
+        if self._connection is not None:
+            self._connection.close()
+
+    def _next_group(self) -> tuple[list[Ticket], bool]:
+        """Wait for one ticket, then take those that came meanwhile. A job is a group of its own."""
+        first = self._queue.get()
+        if first is None:
+            return [], True
+        group, size = [first], first.size
+        while first.job is None and len(group) < _GROUP_TICKETS and size < _GROUP_BYTES:
+            try:
+                ticket = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if ticket is None:
+                return group, True
+            if ticket.job is not None:
+                records = self._write(group)
+                if records:
+                    self._announce(records)
+                _settle(group)
+                return [ticket], False
+            group.append(ticket)
+            size += ticket.size
+        return group, False
+
+    def _write(self, group: list[Ticket]) -> list[Record]:
+        """One transaction for the whole group; a ticket that cannot go in fails alone."""
+        try:
+            connection = self._begin()
+            if group[0].job is not None:
+                records = self._do(connection, group[0])
+            else:
+                records = self._append_all(connection, group)
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._abandon()
+            problem = as_problem(error)
+            for ticket in group:
+                ticket.error = ticket.error or problem
+            return []
+        except Problem as problem:  # a closed or unreadable database, before any ticket was looked at
+            self._abandon()
+            for ticket in group:
+                ticket.error = ticket.error or problem
+            return []
+        return records
+
+    def _begin(self) -> sqlite3.Connection:
+        if self._database.read_only:
+            raise Problem("ledger_read_only", "The ledger file cannot be written.")
+        if self._connection is None:
+            self._connection = self._database.writer()
+        self._connection.execute("BEGIN IMMEDIATE")
+        version = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        if version != self._data_version:  # another process wrote: what we remember may be old
+            self._streams.clear()
+            self._data_version = version
+        return self._connection
+
+    def _abandon(self) -> None:
+        """Forget a failed transaction, and the connection with it: the next group starts clean."""
+        self._streams.clear()
+        if self._connection is not None:
+            try:
+                self._connection.close()
+            except sqlite3.Error:
+                pass  # it is gone either way
+            self._connection = None
+            self._data_version = -1
+
+    def _do(self, connection: sqlite3.Connection, ticket: Ticket) -> list[Record]:
+        assert ticket.job is not None
+        self._streams.clear()
+        try:
+            ticket.result = ticket.job(connection)
+        except Problem as problem:
+            connection.execute("ROLLBACK")
+            connection.execute("BEGIN")
+            ticket.error = problem
+        return []
+
+    def _append_all(self, connection: sqlite3.Connection, group: list[Ticket]) -> list[Record]:
+        records: list[Record] = []
+        cursor = connection.cursor()
+        for ticket in group:
+            if len(group) > 1:
+                cursor.execute("SAVEPOINT ticket")
+            try:
+                ticket.result = self._append(cursor, ticket)
+            except Exception as error:
+                if isinstance(error, sqlite3.Error) and is_failure_of_disk(error):
+                    raise
+                ticket.error = error if isinstance(error, Problem) else Problem.unexpected(error)
+                self._streams.clear()
+                if len(group) > 1:
+                    cursor.execute("ROLLBACK TO ticket")
+                else:
+                    cursor.execute("ROLLBACK")
+                    cursor.execute("BEGIN")
+            else:
+                records.extend(ticket.result)
+            if len(group) > 1:
+                cursor.execute("RELEASE ticket")
+        return records
+
+    def _append(self, cursor: sqlite3.Cursor, ticket: Ticket) -> list[Record]:
+        streams = [self._stream(cursor, item.stream) for item in ticket.appends]
+        for item, stream in zip(ticket.appends, streams, strict=True):
+            if item.expect is not None and item.expect != stream.seq:
+                raise Problem(
+                    "ledger_conflict",
+                    f"The stream {item.stream} stands at {stream.seq}, not at {item.expect}.",
+                    stream=item.stream,
+                    expected=item.expect,
+                    actual=stream.seq,
+                )
+        written: list[Record] = []
+        for item, stream, drafts in zip(ticket.appends, streams, ticket.drafts, strict=True):
+            written.extend(self._extend(cursor, item.stream, stream, drafts))
+        return written
+
+    def _stream(self, cursor: sqlite3.Cursor, name: str) -> _Stream:
+        known = self._streams.get(name)
+        if known is None:
+            row = cursor.execute("SELECT id, head, hash FROM streams WHERE name = ?", (name,)).fetchone()
+            if row is None:
+                cursor.execute("INSERT INTO streams (name, head, hash) VALUES (?, -1, ?)", (name, GENESIS))
+                row = (cursor.lastrowid, -1, GENESIS)
+            last = cursor.execute("SELECT ts FROM records WHERE stream = ? AND seq = ?", (row[0], row[1])).fetchone()
+            known = _Stream(row[0], msgspec.json.encode(name), row[1], row[2], last[0] if last else 0)
+            if len(self._streams) > 50_000:
+                self._streams.clear()
+            self._streams[name] = known
+        return known
+
+    def _extend(self, cursor: sqlite3.Cursor, name: str, stream: _Stream, drafts: Sequence[Encoded]) -> list[Record]:
+        records, rows = [], []
+        now = self._clock.now_ms()
+        for item in drafts:
+            draft = item.draft
+            stream.ts = draft.ts if draft.ts is not None else max(now, stream.ts)
+            prev, seq, id = stream.hash, stream.seq + 1, draft.id or self._ids.new()
+            stream.hash, _ = link(stream.name, seq, id, draft.type, stream.ts, item.payload, item.attrs, prev)
+            stream.seq = seq
+            attrs = item.attrs if draft.attrs else None
+            rows.append((stream.id, seq, id, draft.type, stream.ts, item.payload, attrs, stream.hash))
+            records.append(
+                Record(name, seq, id, draft.type, stream.ts, draft.payload, draft.attrs, prev.hex(), stream.hash.hex())
+            )
+        cursor.executemany(
+            "INSERT INTO records (stream, seq, id, type, ts, payload, attrs, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            rows,
+        )
+        cursor.execute("UPDATE streams SET head = ?, hash = ? WHERE id = ?", (stream.seq, stream.hash, stream.id))
+        for projection in self.projections:
+            if name.startswith(projection.prefix):
+                for record in records:
+                    projection.apply(cursor, record)
+        return records
+
+
+def _settle(group: list[Ticket]) -> None:
+    """Answer every caller: one wake-up per event loop, however many of its tasks wait."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Ticket]] = {}
+    for ticket in group:
+        if ticket.loop is None:
+            ticket.settle()
+        else:
+            by_loop.setdefault(ticket.loop, []).append(ticket)
+    for loop, tickets in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_settle_all, tickets)
+        except RuntimeError:
+            pass  # the loop was closed while the group was written; nobody is waiting
+
+
+def _settle_all(tickets: list[Ticket]) -> None:
+    for ticket in tickets:
+        ticket.settle()

@@ -1,0 +1,113 @@
+"""Redaction: what may be written down about a value (Pi §3.1).
+
+`redact` returns a new value; the original is never touched and never shared. Values under telling keys go
+whole; bearer tokens, keys and passwords inside strings go in place; e-mail addresses and telephone numbers
+become short hashes, so that two mentions of one person can still be matched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+REDACTED = "[REDACTED]"
+MAX_DEPTH = 64
+
+_SECRET_KEYS = (
+    "apikey",
+    "token",
+    "authorization",
+    "cookie",
+    "password",
+    "passwd",
+    "secret",
+    "privatekey",
+    "credential",
+    "bearer",
+)
+# Words that contain a telling one and tell nothing: counts and limits of model tokens, and our own field names.
+_HARMLESS_KEYS = re.compile(
+    r"(?:max|min|total|input|output|prompt|completion|reasoning|cached|estimated|excess|used|remaining|avg|budget)?"
+    r"tokens?(?:count|limit|budget|estimate|s|used|perminute|id)?(?:total|max|remaining|in|out)?|"
+    r"secretfingerprint|credentialid|credentialref|tokentype|"
+    r"(?:estimated|max|total|input|output|excess|used|remaining|budget|prompt|completion)tokens"
+)
+_KEY_SHAPES = (
+    r"\b(?:sk|pk|rk)[-_](?:live|test|ant|proj)?[-_]?[A-Za-z0-9_-]{16,}",
+    r"\bgh[pousr]_[A-Za-z0-9]{20,}",
+    r"\bglpat-[A-Za-z0-9_-]{16,}",
+    r"\bxox[abprs]-[A-Za-z0-9-]{10,}",
+    r"\bAKIA[0-9A-Z]{16}\b",
+    r"\bAIza[0-9A-Za-z_-]{30,}",
+    r"\b(?:hf|npm|hfk)_[A-Za-z0-9]{16,}",
+    r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)",
+)
+_SECRET_IN_TEXT = re.compile(
+    r"(?P<scheme>\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}"
+    r"|(?P<name>\b(?:api[_-]?key|(?:access|auth)?[_-]?token|password|passwd|secret|private[_-]?key|credential)"
+    r"[\"']?\s*[=:]\s*[\"']?)[^\s\"'&,;}\]]{4,}"
+    r"|(?P<userinfo>://[^\s/:@]+:)[^\s/@]+(?=@)"
+    rf"|(?:{'|'.join(_KEY_SHAPES)})",
+    re.IGNORECASE,
+)
+_EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})+")
+_PHONE = re.compile(
+    r"(?<![\w+.:/-])(?:\+\d{1,3}[ .-]?(?:\(\d{1,4}\)|\d{1,4})(?:[ .-]?\d{2,4}){2,4}"
+    r"|\(\d{3}\) ?\d{3}-\d{4}|\d{3}-\d{3}-\d{4})(?![\w-])"
+)
+# Cheap test whether a text can match at all; most texts cannot.
+_SUSPECT = re.compile(
+    r"[@+(]|bearer|basic|key|token|pass|secret|credential|://|\d{3}-\d{3}|[spr]k[-_]"
+    r"|gh[pousr]_|glpat|xox|AKIA|AIza|hfk?_|npm_|eyJ|-----",
+    re.IGNORECASE,
+)
+
+
+def redact(value: Any, depth: int = 0) -> Any:
+    """A copy of `value` that may be written down."""
+    if isinstance(value, str):
+        return redact_text(value)
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if depth >= MAX_DEPTH:
+        return "[TOO DEEP]"
+    if isinstance(value, Mapping):
+        return {
+            str(key): REDACTED if is_secret_key(str(key)) and item is not None else redact(item, depth + 1)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple | set | frozenset):
+        return [redact(item, depth + 1) for item in value]
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"[{len(value)} bytes]"
+    if isinstance(value, msgspec.Struct):
+        return redact(msgspec.to_builtins(value), depth)
+    return redact_text(str(value))
+
+
+def redact_text(text: str) -> str:
+    """`text` with secrets replaced and personal addresses hashed."""
+    if not _SUSPECT.search(text):
+        return text
+    text = _SECRET_IN_TEXT.sub(_replace_secret, text)
+    text = _EMAIL.sub(lambda match: f"[email:{_short_hash(match.group().lower())}]", text)
+    return _PHONE.sub(lambda match: f"[phone:{_short_hash(re.sub(r'[^0-9]', '', match.group()))}]", text)
+
+
+def is_secret_key(key: str) -> bool:
+    """Whether a value under this key is a secret by its name (Pi §3.1, any spelling)."""
+    plain = re.sub(r"[^a-z0-9]", "", key.lower())
+    return any(word in plain for word in _SECRET_KEYS) and not _HARMLESS_KEYS.fullmatch(plain)
+
+
+def _replace_secret(match: re.Match[str]) -> str:
+    return (match["scheme"] or match["name"] or match["userinfo"] or "") + REDACTED
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

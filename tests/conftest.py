@@ -1,0 +1,33 @@
+"""What every test may use: a clock that jumps, seeded ids, and coroutine tests that run in the clock's time."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from holdfast.kernel.clock import ManualClock
+from holdfast.kernel.ids import Ids, SeededRandomness
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def ids(clock: ManualClock) -> Ids:
+    return Ids(clock, SeededRandomness(1))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: Any) -> bool | None:
+    """Run `async def test_…` on the test's ManualClock (the `clock` fixture, or one of its own)."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+    clock = pyfuncitem.funcargs.get("clock")
+    (clock if isinstance(clock, ManualClock) else ManualClock()).run(pyfuncitem.obj(**arguments))
+    return True
