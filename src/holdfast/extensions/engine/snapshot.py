@@ -42,9 +42,8 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 def take(vm: Vm, roots: dict[str, int]) -> Snapshot:
     """The VM as it is now; it must not be running."""
-    return Snapshot(
-        native().digest, vm.memory.size, vm.memory.blocks(), vm.pointers(), vm.scratch, vm.undefined, dict(roots)
-    )
+    blocks = vm.memory.blocks()
+    return Snapshot(native().digest, vm.memory.size, blocks, vm.pointers(), vm.scratch, vm.undefined, dict(roots))
 
 
 def restore(snapshot: Snapshot, host: Host, limits: Limits) -> Vm:
