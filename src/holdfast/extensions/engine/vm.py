@@ -24,13 +24,14 @@ from holdfast.extensions.engine.native import TICK_SECONDS, calls, native, quick
 MODULE = 1
 _BYTECODE_FLAGS = 1 << 4  # leave the source text out; line numbers stay for stack traces
 _SCRATCH = 64 * 1024
+_EXCEPTION = 6  # the tag of a value that stands for a thrown one, in the upper word of its box
 _ARGUMENTS = 32  # room for an argument list and an out-parameter, before the scratch text
 # JavaScript runs inside these, so other threads must be able to; everything else is short.
 _RUNNING = frozenset(("qjs_call", "qjs_execute_pending_job", "qjs_eval", "qjs_eval_bytecode", "qjs_compile", "qjs_init"))
 _EXPORTS = {
     "_initialize": 0, "wasm_malloc": 1, "wasm_free": 1, "qjs_init": 0, "qjs_eval": 4, "qjs_eval_bytecode": 2,
     "qjs_compile": 6, "qjs_call": 4, "qjs_execute_pending_job": 0, "qjs_new_string": 2, "qjs_get_string_len": 2,
-    "qjs_free_cstring": 1, "qjs_free_value": 1, "qjs_is_exception": 1, "qjs_get_exception": 0, "qjs_get_undefined": 0,
+    "qjs_free_cstring": 1, "qjs_free_value": 1, "qjs_get_exception": 0, "qjs_get_undefined": 0,
     "qjs_get_global": 0, "qjs_get_prop_string": 2, "qjs_set_prop_string": 3, "qjs_new_host_function": 3,
     "qjs_get_runtime_ptr": 0, "qjs_get_context_ptr": 0, "qjs_set_runtime_and_context": 2, "qjs_set_memory_limit": 1,
     "qjs_set_max_stack_size": 1, "qjs_set_interrupt_handler": 1, "qjs_set_promise_rejection_handler": 1,
@@ -295,7 +296,7 @@ class Vm:
     # -- crossings ----------------------------------------------------------------------------------------------
 
     def _checked(self, value: int) -> int:
-        if value == 0 or self._call["qjs_is_exception"](value):
+        if value == 0 or self.memory.read_u32(value + 4) == _EXCEPTION:
             if value:
                 self.free(value)
             raise GuestError(self._exception())

@@ -43,7 +43,19 @@ const modelRegistry: any = {
   getApiKeyAndHeaders: () => resolved({ ok: false, error: "This host keeps its API keys; use complete()." }),
 };
 
-export function makeContext(signal?: AbortSignal): any {
+// The signal of the agent's current operation; the host says when one begins, ends or is aborted.
+let agent: AbortController | undefined;
+
+export function setAgent(state: string): void {
+  if (state === "start") agent = makeController();
+  else if (state === "abort") agent?.abort();
+  else agent = undefined;
+}
+
+const Controller = (globalThis as any).AbortController;
+export const makeController = (): AbortController | undefined => (Controller === undefined ? undefined : new Controller());
+
+function makeContext(): any {
   return {
     get ui() { return ui; },
     get hasUI() { return environment.hasUI; },
@@ -51,7 +63,7 @@ export function makeContext(signal?: AbortSignal): any {
     get sessionManager() { return sessionManager; },
     get modelRegistry() { return modelRegistry; },
     get model() { return session("getModel"); },
-    get signal() { return signal; },
+    get signal() { return agent?.signal; },
     isIdle: () => session("isIdle") !== false,
     abort: () => sessionAction("abort"),
     hasPendingMessages: () => session("hasPendingMessages") === true,
@@ -65,10 +77,19 @@ export function makeContext(signal?: AbortSignal): any {
   };
 }
 
+// Nothing in a context belongs to one call, so all calls share one.
+export const context = makeContext();
+
+export function promptContext(systemPrompt: string): any {
+  const own = makeContext();
+  own.getSystemPrompt = () => systemPrompt;
+  return own;
+}
+
 const cancellable = (value: any): any => value ?? { cancelled: false };
 
-export function makeCommandContext(signal?: AbortSignal): any {
-  const context = makeContext(signal);
+function makeCommandContext(): any {
+  const context = makeContext();
   context.waitForIdle = async () => void (await sessionAsync("waitForIdle"));
   context.reload = async () => void (await sessionAsync("reload"));
   context.navigateTree = async (targetId: string, options?: any) => cancellable(await sessionAsync("navigateTree", targetId, options));
@@ -80,7 +101,7 @@ export function makeCommandContext(signal?: AbortSignal): any {
     const answer = cancellable(await sessionAsync(op, ...sent));
     if (!answer.cancelled && typeof setup === "function") await setup(sessionManager);
     if (!answer.cancelled && typeof withSession === "function") {
-      const next = makeCommandContext(signal);
+      const next = makeCommandContext();
       next.sendMessage = async (message: any, how?: any) => void (await sessionAsync("sendMessage", message, how));
       next.sendUserMessage = async (content: any, how?: any) => void (await sessionAsync("sendUserMessage", content, how));
       await withSession(next);
@@ -92,3 +113,5 @@ export function makeCommandContext(signal?: AbortSignal): any {
   context.switchSession = replace("switchSession");
   return context;
 }
+
+export const commandContext = makeCommandContext();

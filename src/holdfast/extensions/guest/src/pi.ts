@@ -1,10 +1,10 @@
 // The `pi` object: pi's ExtensionAPI and the specification's own names, and what the host may ask of an extension.
 
 import { HostError, answer, hostCall, onInbound, progress, register, report } from "./bridge";
-import { makeCommandContext, makeContext, session, sessionAction, sessionAsync } from "./context";
+import { commandContext, context, makeController, promptContext, session, sessionAction, sessionAsync, setAgent } from "./context";
 import { environment, setEnvironment } from "./environment";
 import { EVENTS, OLDER_EVENTS, bus } from "./events";
-import { PrimordialError, PrimordialTypeError, hasOwn, jsonParse, table, then } from "./primordials";
+import { PrimordialError, PrimordialTypeError, hasOwn, jsonParse, resolved, table, then } from "./primordials";
 import * as check from "./register";
 import { lines, theme, ui } from "./ui";
 
@@ -214,31 +214,21 @@ const found = (known: any, kind: string, name: string): any => {
 };
 
 // A signal for one inbound event; aborted by the host under the event's own id.
-function signalled<T>(id: number, run: (signal: AbortSignal | undefined) => T): T {
-  const Controller = (globalThis as any)[controllerKey] ?? savedController;
-  if (Controller === undefined) return run(undefined);
-  const controller: AbortController = new Controller();
+function signalled(id: number, run: (signal: AbortSignal | undefined) => Promise<any>): Promise<any> {
+  const controller = makeController();
+  if (controller === undefined) return run(undefined);
   running.set(id, controller);
   const done = () => void running.delete(id);
-  let value: any;
-  try {
-    value = run(controller.signal);
-  } catch (error) {
-    done();
-    throw error;
-  }
-  if (value !== null && typeof value === "object" && typeof value.then === "function") then(value, done, done);
-  else done();
+  const value = run(controller.signal);
+  then(value, done, done);
   return value;
 }
-const controllerKey = Symbol("controller");
-const savedController = (globalThis as any).AbortController;
 
 onInbound("tool", (payload: any, id: number) => {
   const tool = found(tools.get(payload.name), "tool", payload.name);
   return signalled(id, async (signal) => {
     const update = (partial: any) => progress(id, partial);
-    const result = await tool.execute(payload.callId, payload.params, signal, update, makeContext(signal));
+    const result = await tool.execute(payload.callId, payload.params, signal, update, context);
     return toolResult(result);
   });
 });
@@ -252,31 +242,40 @@ function toolResult(result: any): any {
 
 onInbound("prepare", (payload: any) => found(tools.get(payload.name), "tool", payload.name).prepareArguments(payload.params));
 
-onInbound("command", (payload: any, id: number) => {
+onInbound("command", (payload: any) => {
   const command = found(commands.get(payload.name), "command", payload.name);
-  return signalled(id, async (signal) => command.handler(payload.args, makeCommandContext(signal)));
+  return command.handler(payload.args, commandContext);
 });
 
 onInbound("complete", (payload: any) => found(commands.get(payload.name), "command", payload.name).getArgumentCompletions(payload.prefix));
 
-onInbound("shortcut", (payload: any, id: number) => {
+onInbound("shortcut", (payload: any) => {
   const shortcut = found(shortcuts.get(payload.shortcut), "shortcut", payload.shortcut);
-  return signalled(id, async (signal) => void (await shortcut.handler(makeContext(signal))));
+  return shortcut.handler(context);
 });
 
-// One handler of one event: [what it returned, what it may have changed in place].
+// One handler of one event: [what it returned, what it may have changed in place, whether it returned anything].
 onInbound("hook", (payload: any, id: number) => {
-  const handler = found((handlers.get(payload.event.type) ?? [])[payload.index], "handler", payload.event.type);
-  return signalled(id, async (signal) => {
-    const event = payload.event;
-    if (payload.signal) event.signal = signal;
-    const context = makeContext(payload.streaming ? signal : undefined);
-    if (event.type === "before_agent_start") context.getSystemPrompt = () => event.systemPrompt ?? "";
-    const value = await handler(event, context);
+  const event = payload.event;
+  const handler = found((handlers.get(event.type) ?? [])[payload.index], "handler", event.type);
+  const own = event.type === "before_agent_start" ? promptContext(event.systemPrompt ?? "") : context;
+  const outcome = (value: any) => {
     const changed = event.type === "tool_call" ? event.input : event.type === "context" ? event.messages : null;
     return [value === undefined ? null : value, changed, value !== undefined];
-  });
+  };
+  if (payload.signal) {
+    return signalled(id, async (signal) => {
+      event.signal = signal;
+      return outcome(await handler(event, own));
+    });
+  }
+  const value = handler(event, own);
+  if (value !== null && typeof value === "object" && typeof value.then === "function") return then(resolved(value), outcome, raise);
+  return outcome(value);
 });
+const raise = (error: any): never => {
+  throw error;
+};
 
 onInbound("render", (payload: any) => {
   const renderer = found(renderers.get(payload.name), "renderer", payload.name);
@@ -303,6 +302,8 @@ onInbound("provider", (payload: any, id: number) => {
 });
 
 onInbound("flag", (payload: any) => void (environment.flags = { ...environment.flags, [payload.name]: payload.value }));
+
+onInbound("agent", (payload: any) => setAgent(payload.state));
 
 onInbound("abort", (payload: any) => {
   const controller = running.get(payload.id);
