@@ -183,11 +183,17 @@ class Vm:
             ran = execute()
             if ran == 0:
                 return count
+            self.check()
             if ran != 1:  # a job that failed keeps its exception; what failed is a rejected promise elsewhere
                 self.free(self._call["qjs_get_exception"]())
             count += 1
             if time.monotonic() > self._deadline:
                 self._lose(EngineTrap("timeout", f"the tick took more than {self.limits.slice_ms} ms"))
+
+    def check(self) -> None:
+        """Trap if the budget ran out: the engine's own error for that can be swallowed by a promise."""
+        if self.raised is not None:
+            self._lose(self._taken())
 
     def unhandled(self, describe: int) -> list[bytes]:
         """The rejections that nobody handled in this slice, described by the guest; they are then forgotten."""
