@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from holdfast import __version__, assets
-from holdfast.cli.output import Answer, answers, note
+from holdfast.cli.output import Answer, answers, each, note
 from holdfast.kernel.problem_table import TABLE, Row
 from holdfast.kernel.problems import Problem
 
@@ -35,7 +35,9 @@ def version() -> Answer:
 
 
 @answers("problems")
-def problems(key: Annotated[str | None, typer.Argument(help="One kind of problem, by its key or a contract's code.")] = None) -> Answer:
+def problems(
+    key: Annotated[str | None, typer.Argument(help="One kind of problem, by its key or a contract's code.")] = None,
+) -> Answer:
     """Every kind of problem, explained: what it means, what to do, and what each contract calls it."""
     if key is None:
         rows = list(TABLE.values())
@@ -43,12 +45,12 @@ def problems(key: Annotated[str | None, typer.Argument(help="One kind of problem
     found = [row for row in TABLE.values() if key in _names(row)]
     if not found:
         raise Problem("not_found", f"There is no problem {key!r}.", at=key, fix="Run `holdfast problems` for the list.")
-    return Answer({"problems": found}, human=lambda console: [_show_row(console, row) for row in found] and None)
+    return Answer({"problems": found}, human=each(found, _show_row))
 
 
 @answers("setup")
 def setup() -> dict[str, Any]:
-    """Fetch what holdfast takes from npm: the JavaScript engine, the bundler. Once; each package is checked by its hash."""
+    """Fetch what holdfast takes from npm, once: the JavaScript engine, the bundler. Each is checked by its hash."""
     if not assets.ready():
         note("Fetching the JavaScript engine and the bundler from npm …")
     assets.ensure()

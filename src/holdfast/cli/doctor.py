@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
 import sqlite3
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -46,10 +46,7 @@ def doctor() -> Answer:
 
 
 def _python() -> Finding:
-    version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info >= (3, 11):
-        return Finding("python", "ok", version)
-    return Finding("python", "broken", version, "Install Python 3.11 or newer.")
+    return Finding("python", "ok", platform.python_version())
 
 
 def _sqlite() -> Finding:
@@ -61,7 +58,9 @@ def _sqlite() -> Finding:
         connection.close()
     if sqlite3.sqlite_version_info >= (3, 37) and mode == "wal":
         return Finding("sqlite", "ok", f"{version}, write-ahead log")
-    return Finding("sqlite", "broken", f"{version}, journal mode {mode}", "Use a Python built with SQLite 3.37 or newer.")
+    return Finding(
+        "sqlite", "broken", f"{version}, journal mode {mode}", "Use a Python built with SQLite 3.37 or newer."
+    )
 
 
 def _configuration() -> Finding:
@@ -83,7 +82,9 @@ def _data_folder() -> Finding:
         with tempfile.NamedTemporaryFile(dir=nearest):
             pass
     except OSError as error:
-        return Finding("data folder", "broken", f"{folder}: {error.strerror}", "Set data.dir to a folder you may write.")
+        return Finding(
+            "data folder", "broken", f"{folder}: {error.strerror}", "Set data.dir to a folder you may write."
+        )
     return Finding("data folder", "ok", str(folder))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from holdfast.cli.output import Answer, answers, choice, note
+from holdfast.cli.output import Answer, answers, choice, each, note
 from holdfast.kernel import canonical, config
 from holdfast.kernel.clock import iso
 from holdfast.kernel.problems import Problem
@@ -38,15 +38,18 @@ def _group() -> None:
 async def tail(
     prefix: Annotated[str, typer.Argument(help="Only streams whose name starts so.")] = "",
     count: Annotated[int, typer.Option("-n", "--count", min=0, max=10_000, help="How many of the last records.")] = 20,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with each new record, one JSON line each.")] = False,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Go on with each new record, one JSON line each.")
+    ] = False,
     data: Data = None,
 ) -> Answer | None:
     """The last records of all streams, oldest first."""
     async with _open(data) as ledger:
         records = await _last(ledger, prefix, count)
         if not follow:
-            return Answer({"records": records}, human=lambda console: [_show(console, item) for item in records] and None)
-        return await _follow(ledger, prefix, records)
+            return Answer({"records": records}, human=each(records, _show))
+        await _follow(ledger, prefix, records)
+        return None
 
 
 @app.command("show")
@@ -66,14 +69,16 @@ async def show(
         records = await ledger.read(stream, start, limit)
         if not records:
             raise Problem("not_found", f"The stream {stream} has no record from {start} on.", at=stream)
-        return Answer({"records": records}, human=lambda console: [_show_whole(console, item) for item in records] and None)
+        return Answer({"records": records}, human=each(records, _show_whole))
 
 
 @app.command("verify")
 @answers("ledger.verify")
 async def verify(
     prefix: Prefix = "",
-    trusted: Annotated[Path | None, typer.Option(help="Heads you trust: what `ledger show --json` printed before.")] = None,
+    trusted: Annotated[
+        Path | None, typer.Option(help="Heads you trust: what `ledger show --json` printed before.")
+    ] = None,
     data: Data = None,
 ) -> Answer:
     """Check every record against its hash and every chain for gaps; name the first fault of each stream."""
@@ -175,7 +180,9 @@ def _trusted_heads(path: Path | None) -> dict[str, Head]:
     try:
         return {item["stream"]: Head(item["seq"], item["hash"]) for item in document["result"]["streams"]}
     except (KeyError, TypeError) as error:
-        raise Problem("schema_mismatch", f"{path.name} does not hold heads.", fix="Use `ledger show --json`.") from error
+        raise Problem(
+            "schema_mismatch", f"{path.name} does not hold heads.", fix="Use `ledger show --json`."
+        ) from error
 
 
 def _show(console: Console, record: Record) -> None:
@@ -197,6 +204,8 @@ def _show_streams(console: Console, heads: dict[str, Head]) -> None:
 
 
 def _show_verification(console: Console, found: Verification) -> None:
-    console.print(f"{found.records} records in {found.streams} streams hold." if found.ok else "The ledger does not hold:")
+    console.print(
+        f"{found.records} records in {found.streams} streams hold." if found.ok else "The ledger does not hold:"
+    )
     for fault in found.faults:
         console.print(f"  {fault.stream} at sequence {fault.seq}: {fault.what}", markup=False)

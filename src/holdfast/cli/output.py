@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import msgspec
 import typer
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -158,6 +159,16 @@ def note(text: str) -> None:
     if not _flags.quiet:
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
+
+
+def each(items: Sequence[T], show: Callable[[Console, T], None]) -> Callable[[Console], None]:
+    """A human view that shows one item after the other."""
+
+    def view(console: Console) -> None:
+        for item in items:
+            show(console, item)
+
+    return view
 
 
 def console(*, stderr: bool = False) -> Console:
