@@ -2,9 +2,9 @@
 
 import { HostError, answer, hostCall, onInbound, progress, register, report } from "./bridge";
 import { commandContext, context, makeController, promptContext, session, sessionAction, sessionAsync, setAgent } from "./context";
-import { environment, setEnvironment } from "./environment";
+import { environment } from "./environment";
 import { EVENTS, OLDER_EVENTS, bus } from "./events";
-import { PrimordialError, PrimordialTypeError, hasOwn, jsonParse, resolved, table, then } from "./primordials";
+import { PrimordialError, PrimordialTypeError, hasOwn, resolved, table, then } from "./primordials";
 import * as check from "./register";
 import { lines, theme, ui } from "./ui";
 
@@ -310,17 +310,15 @@ onInbound("abort", (payload: any) => {
   if (controller !== undefined) controller.abort();
 });
 
-// The host has evaluated the artifact: `module` is the promise of its exports. [id, environment]
-export function begin(text: string, module: Promise<any>): void {
-  const message = jsonParse(text);
-  setEnvironment(message[1]);
+// The host has evaluated the artifact: `module` is the promise of its exports, `id` whom to answer.
+export function begin(id: string, module: Promise<any>): void {
+  const number = +id;
   then(module, (exports) => {
     starting = exports;
-    answer("start", message[0], null);
+    answer("start", number, null);
   }, (error) => {
-    starting = undefined;
     failed = error;
-    answer("start_failed", message[0], null);
+    answer("start_failed", number, null);
   });
 }
 let starting: any;
