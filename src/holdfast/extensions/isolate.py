@@ -85,7 +85,8 @@ class Isolate:
 
     @property
     def memory_bytes(self) -> int:
-        self._vm.memory.refresh()
+        if self._vm.memory.size:
+            self._vm.memory.refresh()
         return self._vm.memory.size
 
     # -- the loop ---------------------------------------------------------------------------------------------------

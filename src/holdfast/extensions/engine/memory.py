@@ -28,6 +28,11 @@ class Memory:
         self._bytes = memoryview((ctypes.c_ubyte * self.size).from_address(self._base)).cast("B")
         self._words = self._bytes.cast("I")
 
+    def release(self) -> None:
+        """The instance is gone: nothing can be read or written any more."""
+        self.size = 0
+        self._bytes = self._words = memoryview(b"")
+
     def grow(self, size: int) -> None:
         """Make room for `size` bytes; the store's limit may say no, which is a Python error here."""
         if size > self.size:
@@ -84,6 +89,7 @@ class Memory:
         self.write(address, bytes(length))
 
     def _check(self, address: int, length: int) -> None:
-        self.refresh()
+        if self.size:
+            self.refresh()
         if address + length > self.size:
             raise IndexError(f"{length} bytes at {address} lie outside the VM's memory")

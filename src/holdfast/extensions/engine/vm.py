@@ -118,6 +118,7 @@ class Vm:
         if self._context_address:
             self._context_address = 0
             self._call.clear()
+            self.memory.release()
             self._shared.release()
             self._store.close()
 
