@@ -131,8 +131,9 @@ class Extension:
     async def close(self) -> None:
         if self._loading is not None:
             self._loading.cancel()
-        if self._driver is not None:
-            await self._driver.close()
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            await driver.close()
 
     async def _start(self) -> None:
         """Load into a new VM, or take one in which this very extension was loaded already."""
