@@ -1,0 +1,1 @@
+export const begin = (): void => undefined;
