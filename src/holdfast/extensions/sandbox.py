@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import posixpath
 import shutil
 import subprocess
 import sys
@@ -144,6 +145,8 @@ def _programs(search: str) -> list[str]:
         if real.startswith(tuple(folder + "/" for folder in _SYSTEM)) or real in ("/", *_SYSTEM):
             continue
         found.append(real)
-        if os.path.basename(real) in ("bin", "sbin"):
-            found += [os.path.join(os.path.dirname(real), name) for name in ("lib", "lib64", "libexec", "pyvenv.cfg")]
+        if posixpath.basename(real) in ("bin", "sbin"):
+            found += [
+                posixpath.join(posixpath.dirname(real), name) for name in ("lib", "lib64", "libexec", "pyvenv.cfg")
+            ]
     return found

@@ -135,4 +135,6 @@ def io_problem(error: OSError, path: str | None = None) -> Problem:
     import errno
 
     name = errno.errorcode.get(error.errno or 0, "EIO")
-    return Problem("io_failed", f"{name}: {(error.strerror or 'input or output failed').lower()}", errno=name, path=path)
+    return Problem(
+        "io_failed", f"{name}: {(error.strerror or 'input or output failed').lower()}", errno=name, path=path
+    )

@@ -8,6 +8,7 @@ import re
 import socket
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from holdfast.extensions.connectors.contract import Call, Output, text
@@ -95,7 +96,7 @@ class EnvConnector:
             "release": platform.release(),
             "version": platform.version(),
             "hostname": socket.gethostname(),
-            "homedir": os.path.expanduser("~"),
+            "homedir": str(Path.home()),
             "tmpdir": self._temp or "/tmp",  # noqa: S108 - a name to show, not a file to make
             "cpus": os.cpu_count() or 1,
             "user": self._environment.get(call, "USER") or self._environment.get(call, "LOGNAME") or "user",

@@ -8,10 +8,12 @@ from __future__ import annotations
 import base64
 import errno
 import os
+import posixpath
 import shutil
 import signal
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from holdfast.extensions.connectors.contract import Call, Output, io_problem, number, text
@@ -104,17 +106,18 @@ class ExecConnector:
         if not isinstance(path, str):
             raise Problem("schema_mismatch", "`cwd` must be a string.", at="$.params.cwd")
         with resolve(call.roots, path) as place:
-            if not os.path.isdir(place.real):
+            if not Path(place.real).is_dir():
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             return place.real
 
 
 def confinement(call: Call, cwd: str, temp: str | None) -> Confinement:
-    """The folders and the network that a command may use: what its extension may, as far as a process can be held to it.
+    """What a command may use: what its extension may, as far as a process can be held to it.
 
     Reading the folder it runs in is part of running; writing, and the network, need their own capability.
     """
-    read, write = [], [temp] if temp else []
+    read: list[str] = []
+    write = [temp] if temp else []
     for root in call.roots.items:
         resource = "." if root is call.roots.items[0] else root.real
         if root.private:
@@ -144,10 +147,10 @@ def _command(params: Mapping[str, Any], cwd: str, search: str) -> Sequence[str]:
 
 
 def _find(program: str, cwd: str, search: str) -> str:
-    path = os.path.join(cwd, program) if "/" in program else program
+    path = posixpath.join(cwd, program) if "/" in program else program
     found = shutil.which(path, path=search)
     if not program or found is None:
-        if program and os.path.isfile(path):
+        if program and Path(path).is_file():
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     return found

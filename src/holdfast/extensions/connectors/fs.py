@@ -10,6 +10,7 @@ import base64
 import binascii
 import errno
 import os
+import posixpath
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -82,8 +83,11 @@ class FsConnector:
         return {}
 
     def list(self, call: Call, params: Mapping[str, Any]) -> Output:
-        with _place(call, params, "read") as place, _open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW) as folder:
-            entries = []
+        with (
+            _place(call, params, "read") as place,
+            _open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW) as folder,
+        ):
+            entries: list[dict[str, str]] = []
             with os.scandir(folder) as found:
                 for entry in found:
                     if len(entries) >= MAX_ENTRIES:
@@ -130,7 +134,7 @@ class FsConnector:
                 return {"first": None}
             raise
         except FileNotFoundError:
-            parent = os.path.dirname(path.rstrip("/"))
+            parent = posixpath.dirname(path.rstrip("/"))
             if not recursive or not parent:
                 raise
         first = self.mkdir(call, {**params, "path": parent})["first"]
@@ -200,7 +204,7 @@ class FsConnector:
     def symlink(self, call: Call, params: Mapping[str, Any]) -> Output:
         """A link may only point to where the extension may go itself, else others would follow it out (F2)."""
         target, path = text(params, "target"), text(params, "path")
-        call.roots.locate(target if target.startswith("/") else os.path.join(os.path.dirname(path), target))
+        call.roots.locate(target if target.startswith("/") else posixpath.join(posixpath.dirname(path), target))
         with _place(call, params, "write", follow=False) as place:
             os.symlink(target, place.name, dir_fd=place.folder)
         return {}

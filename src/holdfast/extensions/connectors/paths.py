@@ -46,7 +46,11 @@ class Roots(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(
-        cls, project: Path | str, *, extension: Path | str | None = None, temp: Path | str | None = None,
+        cls,
+        project: Path | str,
+        *,
+        extension: Path | str | None = None,
+        temp: Path | str | None = None,
         extra: Sequence[tuple[Path | str, bool]] = (),
     ) -> Roots:
         """The project (cwd), the extension's own folder (read only), its private temp, and granted folders."""
@@ -76,7 +80,7 @@ class Roots(msgspec.Struct, frozen=True):
         return best
 
     def resource(self, path: str) -> str | None:
-        """How policy names `path`: relative to the project, absolute elsewhere, None in a folder of the extension's own."""
+        """How policy names `path`: relative to the project, absolute elsewhere, None in the extension's own folders."""
         whole = posixpath.normpath(posixpath.join(self.cwd, path))
         try:
             root, rest = self.locate(path)

@@ -86,9 +86,8 @@ class Process:
             ended_at: float | None = None
             while selector.get_map():
                 if self._stopped is None:
-                    if timeout is not None and time.monotonic() - started >= timeout:
-                        self.kill("timeout")
-                    elif call.deadline is not None and call.remaining(1.0) <= 0:
+                    late = timeout is not None and time.monotonic() - started >= timeout
+                    if late or call.remaining(1.0) <= 0:
                         self.kill("timeout")
                 self._feed()
                 for key, _ in selector.select(_TURN):

@@ -68,7 +68,9 @@ def _look_into(folder: int, prefix: str, found: State, recursive: bool) -> None:
 def changes(before: State, after: State) -> list[tuple[str, str]]:
     """`rename` for what came or went, `change` for what has another content, as Node names them."""
     events = [("rename", name) for name in sorted(before.keys() ^ after.keys())]
-    for name in sorted(before.keys() & after.keys()):
-        if before[name] != after[name]:
-            events.append(("rename" if before[name][0] != after[name][0] else "change", name))
+    events.extend(
+        ("rename" if before[name][0] != after[name][0] else "change", name)
+        for name in sorted(before.keys() & after.keys())
+        if before[name] != after[name]
+    )
     return events
