@@ -36,6 +36,7 @@ class Call:
         granted: Callable[[str, str], bool],
         emit: Callable[[Output], None] | None = None,
         deadline: float | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
         context: Mapping[str, Any] | None = None,
     ) -> None:
         self.extension = extension
@@ -47,6 +48,7 @@ class Call:
         """`granted(capability, resource)` says whether somebody named exactly that resource."""
         self.streaming = emit is not None
         self.deadline = deadline
+        self._monotonic = monotonic
         self.context = context or {}
         self.cancelled = threading.Event()
         self._emit = emit
@@ -62,14 +64,14 @@ class Call:
     def check(self) -> None:
         if self.cancelled.is_set():
             raise Problem("cancelled", "The call was cancelled.")
-        if self.deadline is not None and time.monotonic() >= self.deadline:
+        if self.deadline is not None and self._monotonic() >= self.deadline:
             raise Problem("timeout", "The call took longer than it may.")
 
     def remaining(self, most: float) -> float:
         """Seconds until the deadline, at most `most`."""
         if self.deadline is None:
             return most
-        return max(0.0, min(most, self.deadline - time.monotonic()))
+        return max(0.0, min(most, self.deadline - self._monotonic()))
 
     def on_cancel(self, action: Callable[[], None]) -> None:
         """Run `action` when the call is cancelled, at once when it is already."""

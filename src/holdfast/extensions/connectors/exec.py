@@ -75,6 +75,8 @@ class ExecConnector:
         finally:
             with self._lock:
                 self._running.pop(key, None)
+        if outcome["timed_out"] and call.remaining(1.0) <= 0:
+            raise Problem("timeout", "The command was stopped at the call's deadline.", killed=True)
         return self._report(params, limits, outcome)
 
     def _report(self, params: Mapping[str, Any], limits: Confinement, outcome: Output) -> Output:

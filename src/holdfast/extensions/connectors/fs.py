@@ -212,6 +212,8 @@ class FsConnector:
     def watch(self, call: Call, params: Mapping[str, Any]) -> Output:
         with _place(call, params, "read") as place:
             _stat(place)
+            if not call.streaming:
+                raise Problem("invalid_request", "A watch is a streamed call.", at="$.params.op")
             return watch(call, place, recursive=params.get("recursive") is True)
 
 
