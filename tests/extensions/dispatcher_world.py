@@ -74,9 +74,7 @@ class World:
         self.evidence = Evidence(self.ledger)
         self.clock = clock or SystemClock()
         policy = policy_of(config or Extensions(), self.clock, mode=mode, flags=grants, subjects=["ext.test"])  # type: ignore[arg-type]
-        roots = Roots.of(
-            self.project, extension=self.own, temp=self.temp, extra=granted_folders(policy, "ext.test")
-        )
+        roots = Roots.of(self.project, extension=self.own, temp=self.temp, extra=granted_folders(policy, "ext.test"))
         environment = Environment(ENVIRON if environ is None else environ)
         fs = FsConnector()
         self.exec = ExecConnector(environment=environment, temp=str(self.temp), sandbox=sandbox)
@@ -103,24 +101,24 @@ class World:
         self._count += 1
         return HostCall(f"host-{self._count}", options.pop("capability", ""), method, params, **options)
 
-    def sync(self, method: str, **params: Any) -> HostResult:
+    def sync(self, method: str, /, **params: Any) -> HostResult:
         return self.dispatcher.call_sync(self.request(method, params), "ext.test")
 
-    def ok(self, method: str, **params: Any) -> dict[str, Any]:
+    def ok(self, method: str, /, **params: Any) -> dict[str, Any]:
         result = self.sync(method, **params)
         assert not result.is_error, result.error
         return result.output
 
-    def refused(self, method: str, **params: Any) -> Any:
+    def refused(self, method: str, /, **params: Any) -> Any:
         result = self.sync(method, **params)
         assert result.is_error and result.error is not None, result.output
         assert result.output == {}
         return result.error
 
-    async def stream(self, method: str, **params: Any) -> list[HostResult]:
+    async def stream(self, method: str, /, **params: Any) -> list[HostResult]:
         return [result async for result in self.dispatcher.call(self.request(method, params), "ext.test")]
 
-    def streamed(self, method: str, **params: Any) -> list[HostResult]:
+    def streamed(self, method: str, /, **params: Any) -> list[HostResult]:
         return asyncio.run(self.stream(method, **params))
 
     def records(self) -> list[Record]:

@@ -74,32 +74,34 @@ class HttpConnector:
         host, port = canonical_host(parts.hostname or ""), parts.port or (443 if parts.scheme == "https" else 80)
         call.permit("http", host)
         addresses = checked(host, port, lambda name: call.granted("http!", name), self._resolver)
+        connection = http.client.HTTPConnection(host, port)
         try:
-            connection = self._connect(call, parts, host, port, addresses)
-            path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-            connection.putrequest(request.method, path, skip_host=True, skip_accept_encoding=True)
-            named = f"[{host}]" if ":" in host else parts.hostname or host
-            connection.putheader("Host", named if parts.port is None else f"{named}:{port}")
-            connection.putheader("Accept-Encoding", "gzip, deflate")
-            for name, value in request.headers:
-                connection.putheader(name, value)
-            if request.body or request.method in ("POST", "PUT", "PATCH"):
-                connection.putheader("Content-Length", str(len(request.body)))
-            connection.putheader("Connection", "close")
-            connection.endheaders(request.body or None)
+            connection.sock = self._connect(call, parts, host, port, addresses)
+            self._put(connection, request, parts, host)
             return connection, connection.getresponse()
         except ValueError as error:
-            raise Problem(
-                "invalid_request", f"The request has an invalid header: {error}", at="$.params.headers"
-            ) from error
+            connection.close()
+            message = f"The request has an invalid header: {error}"
+            raise Problem("invalid_request", message, at="$.params.headers") from error
         except (OSError, http.client.HTTPException) as error:
+            connection.close()
             raise _failed(call, request, error) from error
 
-    def _connect(
-        self, call: Call, parts: SplitResult, host: str, port: int, addresses: list[str]
-    ) -> http.client.HTTPConnection:
-        """A connection whose socket goes to a checked address, with the name only for TLS and Host (N1)."""
-        connection = http.client.HTTPConnection(host, port)
+    def _put(self, connection: http.client.HTTPConnection, request: Request, parts: SplitResult, host: str) -> None:
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        connection.putrequest(request.method, path, skip_host=True, skip_accept_encoding=True)
+        named = f"[{host}]" if ":" in host else parts.hostname or host
+        connection.putheader("Host", named if parts.port is None else f"{named}:{parts.port}")
+        connection.putheader("Accept-Encoding", "gzip, deflate")
+        for name, value in request.headers:
+            connection.putheader(name, value)
+        if request.body or request.method in ("POST", "PUT", "PATCH"):
+            connection.putheader("Content-Length", str(len(request.body)))
+        connection.putheader("Connection", "close")
+        connection.endheaders(request.body or None)
+
+    def _connect(self, call: Call, parts: SplitResult, host: str, port: int, addresses: list[str]) -> socket.socket:
+        """A socket to a checked address, with the name only for TLS (N1)."""
         failure: OSError | None = None
         for address in addresses:
             try:
@@ -110,8 +112,13 @@ class HttpConnector:
         else:
             raise failure or OSError("no address")
         call.on_cancel(lambda: _shut(raw))
-        connection.sock = self._tls().wrap_socket(raw, server_hostname=host) if parts.scheme == "https" else raw
-        return connection
+        if parts.scheme != "https":
+            return raw
+        try:
+            return self._tls().wrap_socket(raw, server_hostname=host)
+        except BaseException:
+            raw.close()
+            raise
 
     def _answer(
         self, call: Call, params: Mapping[str, Any], request: Request, response: http.client.HTTPResponse, limit: int,

@@ -66,6 +66,8 @@ class Process:
             raise
         finally:
             self._end()
+        if call.cancelled.is_set():
+            raise Problem("cancelled", "The call was cancelled; the program was stopped.")
         code = self._child.returncode
         return {
             "stdout": bytes(parts["stdout"]),
