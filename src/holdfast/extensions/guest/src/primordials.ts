@@ -17,40 +17,34 @@ export const parseHex = parseInt;
 
 const promiseThen = Promise.prototype.then;
 const promiseResolve = Promise.resolve;
-const mapGet = Map.prototype.get;
-const mapSet = Map.prototype.set;
-const mapHas = Map.prototype.has;
-const mapDelete = Map.prototype.delete;
-const mapKeys = Map.prototype.keys;
-const mapClear = Map.prototype.clear;
 const hasOwnProperty = Object.prototype.hasOwnProperty;
-const arrayFrom = Array.from;
+const objectKeys = Object.keys;
 
 export const then = (promise: Promise<any>, done: (value: any) => any, failed: (error: any) => any): Promise<any> =>
   apply(promiseThen, promise, [done, failed]);
 export const resolved = (value: any): Promise<any> => apply(promiseResolve, PrimordialPromise, [value]);
 export const hasOwn = (object: object, key: PropertyKey): boolean => apply(hasOwnProperty, object, [key]);
 
-// A Map whose methods cannot be replaced: own, frozen, and without a prototype.
-export interface Table<K, V> {
+// A dictionary without a prototype: no lookup in it can end in somebody else's property.
+export interface Table<K extends string | number, V> {
   get(key: K): V | undefined;
   set(key: K, value: V): void;
   has(key: K): boolean;
   delete(key: K): boolean;
-  keys(): K[];
+  keys(): string[];
   clear(): void;
 }
 
-export function table<K, V>(): Table<K, V> {
-  const map = new Map<K, V>();
+export function table<K extends string | number, V>(): Table<K, V> {
+  let entries: any = { __proto__: null };
   return freeze({
     __proto__: null,
-    get: (key: K) => apply(mapGet, map, [key]),
-    set: (key: K, value: V) => void apply(mapSet, map, [key, value]),
-    has: (key: K) => apply(mapHas, map, [key]),
-    delete: (key: K) => apply(mapDelete, map, [key]),
-    keys: () => apply(arrayFrom, Array, [apply(mapKeys, map, [])]),
-    clear: () => void apply(mapClear, map, []),
+    get: (key: K) => entries[key],
+    set: (key: K, value: V) => void (entries[key] = value),
+    has: (key: K) => entries[key] !== undefined,
+    delete: (key: K) => entries[key] !== undefined && delete entries[key],
+    keys: () => objectKeys(entries),
+    clear: () => void (entries = { __proto__: null }),
   } as any) as Table<K, V>;
 }
 
