@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +63,7 @@ class Bundle(msgspec.Struct, frozen=True):
     inputs: tuple[Input, ...]
     imports: tuple[Import, ...]
     warnings: tuple[str, ...]
-    used_modules: frozenset[str]
+    absent_packages: tuple[str, ...]
 
 
 def bundle(source: Source) -> Bundle:
@@ -90,9 +92,7 @@ def bundle(source: Source) -> Bundle:
         inputs=inputs,
         imports=tuple(sorted(set(session.imports), key=lambda i: (i.specifier, i.importer, i.kind))),
         warnings=tuple(_sentence(source, item) for item in answer["warnings"]),
-        used_modules=frozenset(
-            name.split(":", 1)[1] for name, size in sizes.items() if size and name.startswith(modules.RAW + ":")
-        ),
+        absent_packages=tuple(sorted({specifier for specifier, _ in session.missing})),
     )
 
 
@@ -134,7 +134,7 @@ class _Session:
 
     def lazily_missing(self, answer: dict[str, Any]) -> frozenset[tuple[str, str]]:
         """Imports that only fail when they are reached: `import()` and `require()` of a package that is not there."""
-        found = set()
+        found = set(self._left_outside(answer))
         for error in answer["errors"]:
             text, location = error.get("text", ""), error.get("location")
             if not text.startswith("Could not resolve") or not location:
@@ -145,6 +145,15 @@ class _Session:
                 return frozenset()
             found.add((specifier, importer))
         return frozenset(found)
+
+    def _left_outside(self, answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        """What esbuild leaves as an import of the output because the code around it expects a failure."""
+        if not answer.get("metafile"):
+            return
+        for name, item in json.loads(answer["metafile"])["inputs"].items():
+            for part in item["imports"]:
+                if part.get("external"):
+                    yield part["path"], str((self.source.root / name).resolve())
 
     def _resolve(self, ask: dict[str, Any]) -> dict[str, Any] | None:
         specifier, kind, importer = ask["path"], ask["kind"], ask["importer"]
@@ -167,6 +176,8 @@ class _Session:
         if rewrite.is_network(specifier):
             return _refuse(f'The import of "{specifier}" is refused: code is never loaded from elsewhere.')
         if specifier.endswith(".node"):
+            if kind != "import-statement":
+                return {"path": specifier, "namespace": modules.MISSING}
             return _refuse(f'The import of "{specifier}" is refused: native addons cannot run in the sandbox.')
         self.kinds.setdefault((specifier, importer), set()).add(kind)
         return None
@@ -230,8 +241,6 @@ class _Session:
         return installed_in is not None and real.is_relative_to(installed_in)
 
     def _name(self, path: str) -> str:
-        import os
-
         return Path(os.path.relpath(path, self.source.root)).as_posix() if path.startswith("/") else path
 
 
