@@ -1,1 +1,1 @@
-"""Run other people's tools: sandboxed, capability-gated, with evidence (Pi extension system v1)."""
+"""Untrusted extensions: sandboxed, capability-gated, with evidence."""
