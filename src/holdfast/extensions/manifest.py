@@ -16,7 +16,7 @@ from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
 
 SCHEMA = "pi.ext.manifest.v1"
-CAP_SCHEMA = "pi.ext.cap.v1"
+CAP_SCHEMA: Literal["pi.ext.cap.v1"] = "pi.ext.cap.v1"
 CAPABILITIES = ("env", "exec", "http", "log", "read", "session", "tool", "ui", "write")
 
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")

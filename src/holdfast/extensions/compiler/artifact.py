@@ -21,7 +21,7 @@ from holdfast.extensions.manifest import Manifest
 from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
 
-SCHEMA = "pi.ext.artifact.v1"
+SCHEMA: Literal["pi.ext.artifact.v1"] = "pi.ext.artifact.v1"
 ENGINE_VERSION = "quickjs-wasi/3.6.2"
 SHIM_VERSION = "1.0.0"
 COMPILER_VERSION = "1"
@@ -128,7 +128,9 @@ def read_artifact(folder: Path, root: str = "") -> Artifact:
         source_map = (folder / MAP_FILE).read_bytes()
         bytecode = (folder / BYTECODE_FILE).read_bytes() if (folder / BYTECODE_FILE).exists() else None
     except OSError as error:
-        raise Problem("extension_invalid", "The artifact is incomplete.", file=Path(error.filename or "").name) from error
+        raise Problem(
+            "extension_invalid", "The artifact is incomplete.", file=Path(error.filename or "").name
+        ) from error
     if artifact_hash(meta.manifest, code, source_map) != meta.hash:
         raise Problem("extension_invalid", "The artifact's bytes do not match its hash.", fix="Build it again.")
     return Artifact(code, source_map, bytecode, meta, root)

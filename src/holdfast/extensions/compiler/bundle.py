@@ -271,7 +271,7 @@ def _tidy(source_map: dict[str, Any], session: _Session) -> dict[str, Any]:
 
 
 def _refuse(text: str) -> dict[str, Any]:
-    message = {"id": "", "pluginName": "", "text": text, "location": None, "notes": [], "detail": -1}
+    message: dict[str, Any] = {"id": "", "pluginName": "", "text": text, "location": None, "notes": [], "detail": -1}
     return {"errors": [message]}
 
 

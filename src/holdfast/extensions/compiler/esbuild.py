@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import msgspec
 
@@ -72,7 +72,7 @@ class Service:
         with self._lock:
             self._stop()
 
-    def _pipes(self) -> tuple[BinaryIO, BinaryIO]:
+    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
         process = self._process
         if process is None or process.poll() is not None:
             process = subprocess.Popen(
@@ -86,7 +86,7 @@ class Service:
             _read_packet(process.stdout)  # its version; the lock pins it
             self._process = process
         assert process.stdin and process.stdout
-        return process.stdin, process.stdout  # type: ignore[return-value]
+        return process.stdin, process.stdout
 
     def _stop(self) -> None:
         process, self._process = self._process, None
@@ -106,9 +106,7 @@ def binary() -> Any:
     return assets.asset(f"@esbuild/{system}-{machine}/bin/esbuild")
 
 
-def _converse(
-    stdin: BinaryIO, stdout: BinaryIO, key: int, request: dict[str, Any], plugin: Plugin
-) -> dict[str, Any]:
+def _converse(stdin: IO[bytes], stdout: IO[bytes], key: int, request: dict[str, Any], plugin: Plugin) -> dict[str, Any]:
     callbacks = [callback for _, _, callback in (*plugin.resolve, *plugin.load)]
     _send(stdin, wire.encode(key, True, request))
     while True:
@@ -137,17 +135,17 @@ def _describe(plugin: Plugin) -> dict[str, Any]:
     return {"name": "holdfast", "onStart": False, "onEnd": False, "onResolve": resolve, "onLoad": load}
 
 
-def _send(stdin: BinaryIO, data: bytes) -> None:
+def _send(stdin: IO[bytes], data: bytes) -> None:
     stdin.write(data)
     stdin.flush()
 
 
-def _read_packet(stdout: BinaryIO) -> bytes:
+def _read_packet(stdout: IO[bytes]) -> bytes:
     (size,) = struct.unpack("<I", _read_exactly(stdout, 4))
     return _read_exactly(stdout, size)
 
 
-def _read_exactly(stdout: BinaryIO, size: int) -> bytes:
+def _read_exactly(stdout: IO[bytes], size: int) -> bytes:
     data = stdout.read(size)
     if len(data) != size:
         raise EOFError("the pipe closed")

@@ -17,7 +17,8 @@ META = "__holdfast_meta__"
 _USES = re.compile(rb"\bimport\s*\.\s*meta\b|\b__dirname\b|\b__filename\b")
 _META = re.compile(rb"\bimport\s*\.\s*meta\b")
 _MODULE_SYNTAX = re.compile(
-    rb"^\s*(?:import\b(?!\s*\()|export\b)|[;}]\s*(?:import\s*[\w{*\"']|export\s*[\w{*])|\bimport\s*\.\s*meta\b", re.MULTILINE
+    rb"^\s*(?:import\b(?!\s*\()|export\b)|[;}]\s*(?:import\s*[\w{*\"']|export\s*[\w{*])|\bimport\s*\.\s*meta\b",
+    re.MULTILINE,
 )
 
 
@@ -49,5 +50,11 @@ def _is_free(contents: bytes, word: str) -> bool:
     name = word.encode()
     if not re.search(rb"\b" + name + rb"\b", contents):
         return False
-    declared = rb"\b(?:const|let|var|function|class)\s+(?:\{[^}]*)?\b" + name + rb"\b|\bimport\b[^;]*\b" + name + rb"\b[^;]*\bfrom\b"
+    declared = (
+        rb"\b(?:const|let|var|function|class)\s+(?:\{[^}]*)?\b"
+        + name
+        + rb"\b|\bimport\b[^;]*\b"
+        + name
+        + rb"\b[^;]*\bfrom\b"
+    )
     return not re.search(declared, contents)

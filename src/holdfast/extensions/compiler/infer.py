@@ -209,9 +209,8 @@ class _Reader:
         elif name in ("ui", "sessionManager"):
             capability = "ui" if name == "ui" else "session"
             self._add(capability, capability, "pi_call", f"ctx.{name}", node)
-        elif name == "env":
-            if ("global", "process", "env") in self.values.of(node):
-                self._environment(node)
+        elif name == "env" and ("global", "process", "env") in self.values.of(node):
+            self._environment(node)
 
     def _environment(self, node: Node) -> None:
         parent = node.parent

@@ -1,4 +1,4 @@
-"""Which capability a Node API needs, as data (Pi §2A.6). A member that is not named needs what its module's `*` says."""
+"""Which capability a Node API needs, as data (Pi §2A.6); a member that is not named needs what `*` says."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ read readFile readFileSync readSync readdir readdirSync readlink readlinkSync re
 statfsSync unwatchFile watch watchFile openAsBlob
 """.split()
 _WRITE = """
-appendFile appendFileSync chmod chmodSync chown chownSync copyFile copyFileSync cp cpSync createWriteStream fchmod fchown
-fdatasync fdatasyncSync fsync fsyncSync ftruncate ftruncateSync futimes futimesSync lchown link linkSync lutimes mkdir
-mkdirSync mkdtemp mkdtempSync rename renameSync rm rmSync rmdir rmdirSync symlink symlinkSync truncate truncateSync unlink
-unlinkSync utimes utimesSync write writeFile writeFileSync writeSync writev writevSync
+appendFile appendFileSync chmod chmodSync chown chownSync copyFile copyFileSync cp cpSync createWriteStream fchmod
+fchown fdatasync fdatasyncSync fsync fsyncSync ftruncate ftruncateSync futimes futimesSync lchown link linkSync lutimes mkdir
+mkdirSync mkdtemp mkdtempSync rename renameSync rm rmSync rmdir rmdirSync symlink symlinkSync truncate truncateSync
+unlink unlinkSync utimes utimesSync write writeFile writeFileSync writeSync writev writevSync
 """.split()
 _PURE = "constants F_OK R_OK W_OK X_OK Stats Dirent Dir ReadStream WriteStream promises default close closeSync".split()
 
@@ -21,7 +21,9 @@ _FS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_PURE, ()),
     "*": ("read", "write"),
 }
-_ENV = "arch cpus endianness freemem homedir hostname loadavg machine networkInterfaces platform release tmpdir totalmem"
+_ENV = (
+    "arch cpus endianness freemem homedir hostname loadavg machine networkInterfaces platform release tmpdir totalmem"
+)
 _OS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys([*_ENV.split(), "type", "uptime", "userInfo", "version"], ("env",)),
     **dict.fromkeys(["EOL", "constants", "default"], ()),
@@ -44,7 +46,15 @@ CAPABILITIES: dict[str, dict[str, tuple[str, ...]]] = {
 METHODS = {"read": "fs", "write": "fs", "exec": "exec", "http": "http", "env": "env"}
 
 # Tools of the host by name (Pi §2B.2, §3.2A).
-TOOLS = {"read": "read", "grep": "read", "find": "read", "ls": "read", "write": "write", "edit": "write", "bash": "exec"}
+TOOLS = {
+    "read": "read",
+    "grep": "read",
+    "find": "read",
+    "ls": "read",
+    "write": "write",
+    "edit": "write",
+    "bash": "exec",
+}
 
 # Members of the `pi` object.
 PI_MEMBERS = {

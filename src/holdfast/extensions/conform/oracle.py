@@ -52,8 +52,6 @@ def _run(oracle: Oracle, paths: list[str], timeout: float) -> list[Verdict]:
         home.mkdir()
         cwd.mkdir()
         question = {"loader": str(oracle.folder / LOADER), "cwd": str(cwd), "extensions": paths}
-        done = run_node(
-            node_for(oracle.node), _SCRIPT, canonical.encode(question), cwd=cwd, home=home, timeout=timeout
-        )
+        done = run_node(node_for(oracle.node), _SCRIPT, canonical.encode(question), cwd=cwd, home=home, timeout=timeout)
         text = done.stdout.replace(str(cwd).encode(), b"/project").replace(str(home).encode(), b"/home")
     return [canonical.decode(line, Verdict) for line in text.splitlines() if line.startswith(b"{")]

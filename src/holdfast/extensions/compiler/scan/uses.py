@@ -121,7 +121,7 @@ class _Uses:
             return self._reflected(node, "construct")
         if value == _EVAL:
             self._eval(node, arguments)
-        elif value == _FUNCTION or value[:2] == _FUNCTION and value[-1] == "constructor":
+        elif value == _FUNCTION or (value[:2] == _FUNCTION and value[-1] == "constructor"):
             self._function(node, arguments)
         elif value[0] == "global" and value[-1] in _TIMERS and len(value) == 2:
             self._timer(_TIMERS[value[-1]], node, arguments)

@@ -247,7 +247,9 @@ class Values:
         return found or frozenset({UNKNOWN})
 
     def _is_function(self, base: frozenset[Value], target: Node) -> bool:
-        if any(value in (FUNCTION, ("prototype",)) or (value[0] == "global" and value[1] in BUILTINS) for value in base):
+        if any(
+            value in (FUNCTION, ("prototype",)) or (value[0] == "global" and value[1] in BUILTINS) for value in base
+        ):
             return True
         if target.type in ("member_expression", "subscript_expression"):
             prop = target.child_by_field_name("property")
@@ -403,7 +405,7 @@ class Values:
             return _text("".join(chr(int(code, 0)) for code in codes)) if codes and all(map(_is_code, codes)) else None
         if name in ("toLowerCase", "toUpperCase", "trim") and not arguments:
             text = self.string(target)
-            change = {"toLowerCase": str.lower, "toUpperCase": str.upper, "trim": str.strip}[name]
+            change: Callable[[str], str] = {"toLowerCase": str.lower, "toUpperCase": str.upper, "trim": str.strip}[name]
             return _text(change(text)) if text is not None else None
         if name == "concat":
             texts = [self.string(item) for item in (target, *arguments)]
@@ -487,7 +489,8 @@ def _is_code(text: str) -> bool:
 
 def _unquote(node: Node) -> str:
     return "".join(
-        text_of(child) if child.type == "string_fragment" else _unescape(text_of(child)) for child in node.named_children
+        text_of(child) if child.type == "string_fragment" else _unescape(text_of(child))
+        for child in node.named_children
     )
 
 
