@@ -24,6 +24,7 @@ from holdfast.extensions.compiler.cache import Cache
 from holdfast.extensions.compiler.check import check_bundle, refusal
 from holdfast.extensions.compiler.entry import check_entry
 from holdfast.extensions.compiler.infer import infer
+from holdfast.extensions.compiler.scan.syntax import Dialect
 from holdfast.extensions.compiler.source import Source, source
 from holdfast.extensions.manifest import CAPABILITIES, package_pi, read_package_json
 from holdfast.kernel import canonical
@@ -55,10 +56,8 @@ def compile_source(found: Source) -> tuple[Artifact, list[str]]:
     """The artifact of a source, blocked or not, and every path whose change could change it."""
     if found.manifest.runtime != "js":
         raise Problem("manifest_invalid", "A WASM component is not compiled; it is loaded as it is.", at="runtime")
+    check_entry(found.entry_name, found.entry.read_bytes(), _dialect(found.entry))
     bundled = bundle(found)
-    for item in bundled.inputs:
-        if item.path == found.entry and item.loader in ("js", "jsx", "ts", "tsx"):
-            check_entry(item.name, item.contents, item.loader)  # type: ignore[arg-type]
     verdict = check_bundle(bundled)
     inferred = infer(bundled.inputs, bundled.absent_packages)
     source_map = canonical.encode(bundled.source_map)
@@ -85,6 +84,12 @@ def compile_source(found: Source) -> tuple[Artifact, list[str]]:
         warnings=bundled.warnings,
     )
     return Artifact(bundled.code, source_map, None, meta, str(found.root)), _looked_at(found, bundled)
+
+
+def _dialect(entry: Path) -> Dialect:
+    if entry.suffix in (".tsx", ".jsx"):
+        return "tsx"
+    return "js" if entry.suffix in (".js", ".mjs", ".cjs") else "ts"
 
 
 def _enforce(artifact: Artifact, strict: bool, allow_forbidden: bool) -> None:

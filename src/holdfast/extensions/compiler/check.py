@@ -49,7 +49,11 @@ def refusal(uses: tuple[ApiUse, ...]) -> Problem:
 
 def check_bundle(bundle: Bundle) -> Check:
     """Scan the sources that are in the bundle, and the bundle itself, where names of different files meet."""
-    return _verdict(_sources(bundle) + _bundle(bundle))
+    found = _sources(bundle)
+    # The bundle's columns map to where a statement begins: what the sources already told on that line is the same.
+    told = {(item.rule, item.location.file, item.location.line) for item in found}
+    found += [f for f in _bundle(bundle) if (f.rule, f.location.file, f.location.line) not in told]
+    return _verdict(found)
 
 
 def _sources(bundle: Bundle) -> list[Finding]:
@@ -62,8 +66,7 @@ def _sources(bundle: Bundle) -> list[Finding]:
             if finding.rule is rules.UNPARSED and not _is_own(item.name):
                 continue  # the bundle holds the same code, and is parsed as a whole
             # The bundler knows which imports are only types; what it never asked for is not in the program.
-            is_import = finding.module and finding.text[:1] in "\"'"
-            if is_import and (item.name, finding.module) not in asked:
+            if finding.is_static and (item.name, finding.module) not in asked:
                 continue
             found.append(finding)
     return found

@@ -51,6 +51,7 @@ class Finding(msgspec.Struct, frozen=True):
     location: Location
     text: str
     module: str = ""
+    is_static: bool = False  # by an import or export statement, which may stand for types only
 
 
 def scan_text(name: str, text: bytes, dialect: Dialect, nesting: int = 0) -> list[Finding]:
@@ -84,20 +85,22 @@ class _Uses:
                 self._member(node)
         return self.found
 
-    def _add(self, rule: Rule, node: Node, text: str | None = None, module: str = "") -> None:
+    def _add(
+        self, rule: Rule, node: Node, text: str | None = None, module: str = "", is_static: bool = False
+    ) -> None:
         shown = text if text is not None else text_of(node)
-        self.found.append(Finding(rule, self.file.location(node), shown[:2000], module))
+        self.found.append(Finding(rule, self.file.location(node), shown[:2000], module, is_static))
 
     def _static_import(self, statement: Node) -> None:
         source = statement.child_by_field_name("source")
         if source is not None and not any(child.type in ("type", "typeof") for child in statement.children):
-            self._module(self.values.string(source), source)
+            self._module(self.values.string(source), source, is_static=True)
 
-    def _module(self, specifier: str | None, node: Node) -> None:
+    def _module(self, specifier: str | None, node: Node, is_static: bool = False) -> None:
         name = node_builtin(specifier) if specifier is not None else None
         rule = rules.MODULE_RULES.get(name) if name is not None else None
         if rule is not None:
-            self._add(rule, node, module=name or "")
+            self._add(rule, node, module=name or "", is_static=is_static)
 
     def _call(self, node: Node) -> None:
         callee = node.child_by_field_name("function") or node.child_by_field_name("constructor")

@@ -405,7 +405,8 @@ class Values:
             return _text("".join(chr(int(code, 0)) for code in codes)) if codes and all(map(_is_code, codes)) else None
         if name in ("toLowerCase", "toUpperCase", "trim") and not arguments:
             text = self.string(target)
-            change: Callable[[str], str] = {"toLowerCase": str.lower, "toUpperCase": str.upper, "trim": str.strip}[name]
+            changes: dict[str, Callable[[str], str]] = {"toLowerCase": str.lower, "toUpperCase": str.upper}
+            change = changes.get(name, str.strip)
             return _text(change(text)) if text is not None else None
         if name == "concat":
             texts = [self.string(item) for item in (target, *arguments)]
