@@ -28,7 +28,9 @@ def test_rewrite_table(specifier, target):
     assert virtual_module(specifier) == target
 
 
-@pytest.mark.parametrize("specifier", ["sqlite", "test", "lodash", "./fs", "fs-extra", "@mariozechner/pi-other", "node:nope"])
+@pytest.mark.parametrize(
+    "specifier", ["sqlite", "test", "lodash", "./fs", "fs-extra", "@mariozechner/pi-other", "node:nope"]
+)
 def test_what_is_not_in_the_table_is_left_to_npm(specifier):
     assert virtual_module(specifier) is None
 
@@ -146,7 +148,9 @@ def test_a_package_that_the_entry_needs_and_is_not_there_stops_the_build(extensi
     assert caught.value.details["at"] == "index.ts:1:15"
 
 
-@pytest.mark.parametrize("address", ["https://esm.sh/lodash", "http://x.test/a.js", "data:text/javascript,1", "//x.test/a"])
+@pytest.mark.parametrize(
+    "address", ["https://esm.sh/lodash", "http://x.test/a.js", "data:text/javascript,1", "//x.test/a"]
+)
 def test_code_is_never_loaded_from_elsewhere(extension, address):
     with pytest.raises(Problem) as caught:
         build(extension({"index.ts": f'import x from "{address}";\nexport default () => x;'}))
@@ -154,7 +158,9 @@ def test_code_is_never_loaded_from_elsewhere(extension, address):
     assert caught.value.details["at"] == "index.ts:1:15"
 
 
-@pytest.mark.parametrize("how", ['import x from "../outside";', 'const x = require("../outside");', 'const x = import("../outside");'])
+@pytest.mark.parametrize(
+    "how", ['import x from "../outside";', 'const x = require("../outside");', 'const x = import("../outside");']
+)
 def test_an_import_that_leaves_the_folder_is_refused(extension, how):
     extension({"outside.ts": "export default 1;"}, ".")
     with pytest.raises(Problem) as caught:
@@ -194,7 +200,11 @@ def test_a_mistake_in_the_source_is_told_with_its_place(extension):
         ("\nexport default class A {}", "The entry's default export is a class, not a function.", "index.ts:2:1"),
         ("export default { a: 1 };", "The entry's default export is an object, not a function.", "index.ts:1:1"),
         ("const a = 'x';\nexport default a;", "The entry's default export is a value, not a function.", "index.ts:2:1"),
-        ("class B {}\nexport { B as default };", "The entry's default export is a class, not a function.", "index.ts:2:1"),
+        (
+            "class B {}\nexport { B as default };",
+            "The entry's default export is a class, not a function.",
+            "index.ts:2:1",
+        ),
         ("console.log(1);", "The entry has no default export.", "index.ts:1:1"),
     ],
 )

@@ -18,8 +18,7 @@ MODULE_DISGUISES = {
     "re-exported": ('export * as hidden from "{m}";\nexport default () => 1;', "1:25"),
     "import()": ('export default async () => await import("node:" + "{m}");', "1:41"),
     "createRequire": (
-        'import {{ createRequire as make }} from "node:module";\n'
-        'export default () => make(import.meta.url)("{m}");',
+        'import {{ createRequire as make }} from "node:module";\nexport default () => make(import.meta.url)("{m}");',
         "2:44",
     ),
     "getBuiltinModule": ('export default () => process["getBuiltin" + "Module"]("{m}");', "1:55"),
