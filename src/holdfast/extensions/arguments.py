@@ -19,12 +19,23 @@ from holdfast.kernel.problems import Problem
 _MAX_DEPTH = 64
 
 
-def prepare(tool: str, schema: Mapping[str, Any], arguments: Any) -> Any:
+def checker(schema: Mapping[str, Any]) -> Any:
+    """The compiled form of a tool's schema."""
+    return _validator(canonical.encode(schema))
+
+
+def prepare(tool: str, schema: Mapping[str, Any], arguments: Any, check: Any = None) -> Any:
     """The arguments as the tool may have them, or a Problem that names each place that is wrong."""
+    check = check or checker(schema)
+    if check.is_valid(arguments):
+        return arguments
     converted = _convert(copy.deepcopy(arguments), schema, 0)
     errors = [
-        {"at": "$" + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.instance_path), "reason": error.message}
-        for error in _validator(canonical.encode(schema)).iter_errors(converted)
+        {
+            "at": "$" + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.instance_path),
+            "reason": error.message,
+        }
+        for error in check.iter_errors(converted)
     ]
     if errors:
         listed = "; ".join(f"{error['at']}: {error['reason']}" for error in errors[:5])
@@ -43,7 +54,9 @@ def _validator(schema: bytes) -> Any:
     try:
         return jsonschema_rs.validator_for(canonical.decode(schema))
     except (ValueError, jsonschema_rs.ValidationError) as error:
-        raise Problem("registration_invalid", "The tool's parameters are no JSON Schema.", reason=str(error)[:300]) from error
+        raise Problem(
+            "registration_invalid", "The tool's parameters are no JSON Schema.", reason=str(error)[:300]
+        ) from error
 
 
 def _convert(value: Any, schema: Any, depth: int) -> Any:
@@ -103,7 +116,11 @@ def _simple(value: Any, kind: Any) -> Any:
     if kind == "boolean":
         if value is None:
             return False
-        return {"true": True, "false": False, 1: True, 0: False}.get(value, value) if isinstance(value, str | int | float) else value
+        return (
+            {"true": True, "false": False, 1: True, 0: False}.get(value, value)
+            if isinstance(value, str | int | float)
+            else value
+        )
     if kind == "string":
         if value is None:
             return ""

@@ -44,7 +44,9 @@ class Waiter:
 
     __slots__ = ("expires", "future", "progress")
 
-    def __init__(self, future: asyncio.Future[said.Reply], expires: float | None, progress: Callable[[Any], None] | None):
+    def __init__(
+        self, future: asyncio.Future[said.Reply], expires: float | None, progress: Callable[[Any], None] | None
+    ):
         self.future = future
         self.expires = expires
         self.progress = progress
@@ -183,9 +185,7 @@ class Driver:
             self._alarm = None
         arrivals, self._inbox = self._inbox, []
         isolate, generation = self._isolate, self.generation
-        self._owner.submit(
-            lambda: _run(isolate, arrivals), lambda batch: self._finish(batch, generation)
-        )
+        self._owner.submit(lambda: _run(isolate, arrivals), lambda batch: self._finish(batch, generation))
 
     def _finish(self, batch: Batch | BaseException, generation: int) -> None:
         self._busy = False
@@ -230,7 +230,12 @@ class Driver:
         for number, waiter in list(self._waiters.items()):
             if waiter.expires is not None and waiter.expires <= now and not waiter.future.done():
                 waiter.future.set_exception(
-                    Problem("extension_timeout", f"{self._name} did not answer in time.", extension=self._name, hostcall="timeout")
+                    Problem(
+                        "extension_timeout",
+                        f"{self._name} did not answer in time.",
+                        extension=self._name,
+                        hostcall="timeout",
+                    )
                 )
                 self._waiters.pop(number, None)
                 self.abort(number)
@@ -269,9 +274,7 @@ class Driver:
         if effect.number <= self._last_call:  # the bridge counts up; anybody else's number is a forgery
             raise EngineTrap("engine", f"the call id {effect.number} was used before")
         self._last_call = effect.number
-        call = HostCall(
-            self.call_id(effect.number), effect.capability, effect.method, effect.params, effect.timeout_ms
-        )
+        call = HostCall(self.call_id(effect.number), effect.capability, effect.method, effect.params, effect.timeout_ms)
         self._calls[effect.number] = self._loop.create_task(self._perform(effect.number, call, self.generation))
 
     async def _perform(self, number: int, call: HostCall, generation: int) -> None:
@@ -284,7 +287,9 @@ class Driver:
                 if last:
                     return
                 await self._taken()  # backpressure: the next part comes when JavaScript has had this one
-            self._arrive_result(number, HostResult.failed(call.call_id, "internal", "the host call ended without a result"), True)
+            self._arrive_result(
+                number, HostResult.failed(call.call_id, "internal", "the host call ended without a result"), True
+            )
         except Exception as error:  # noqa: BLE001 - a dispatcher that breaks its promise must not leave a promise open
             problem = Problem.unexpected(error).as_pi()
             self._arrive_result(number, HostResult.failed(call.call_id, problem["code"], problem["message"]), True)

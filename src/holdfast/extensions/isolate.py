@@ -47,7 +47,9 @@ class Observer(Protocol):
 
 
 class Isolate:
-    def __init__(self, vm: Vm, roots: dict[str, int], loop: Loop, world: World, observer: Observer | None = None) -> None:
+    def __init__(
+        self, vm: Vm, roots: dict[str, int], loop: Loop, world: World, observer: Observer | None = None
+    ) -> None:
         self._vm = vm
         self._roots = roots
         self._loop = loop
@@ -56,7 +58,9 @@ class Isolate:
         self._artifact: Artifact | None = None
 
     @classmethod
-    def start(cls, world: World, limits: Limits, observer: Observer | None = None, *, image: Snapshot | None = None) -> Isolate:
+    def start(
+        cls, world: World, limits: Limits, observer: Observer | None = None, *, image: Snapshot | None = None
+    ) -> Isolate:
         """A new isolate with nothing loaded."""
         image = image or base_image()
         return cls(vm_snapshot.restore(image, world, limits), image.roots, Loop(), world, observer)
@@ -81,7 +85,8 @@ class Isolate:
 
     @property
     def memory_bytes(self) -> int:
-        self._vm.memory.refresh()
+        if self._vm.memory.size:
+            self._vm.memory.refresh()
         return self._vm.memory.size
 
     # -- the loop ---------------------------------------------------------------------------------------------------

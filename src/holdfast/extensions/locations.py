@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 
 _FRAME = re.compile(r"^\s*at (?:(?P<function>.*?) \()?(?P<file>[^()]*?):(?P<line>\d+):(?P<column>\d+)\)?$")
-_DIGITS = {letter: index for index, letter in enumerate("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")}
+_DIGITS = {
+    letter: index for index, letter in enumerate("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+}
 _MAX_FRAMES = 20
 
 
@@ -35,7 +37,9 @@ def frames(stack: str, artifact: str, source_map: str) -> list[Frame]:
     for text in stack.splitlines()[:400]:
         match = _FRAME.match(text)
         if match and match["file"] == artifact:
-            found.append(_mapped(match["function"] or "", artifact, int(match["line"]), int(match["column"]), source_map))
+            found.append(
+                _mapped(match["function"] or "", artifact, int(match["line"]), int(match["column"]), source_map)
+            )
             if len(found) >= _MAX_FRAMES:
                 break
     return found

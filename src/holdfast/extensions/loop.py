@@ -114,7 +114,11 @@ class Loop:
         return due is not None and due <= now_ms
 
     def state(self, now_ms: int) -> LoopState:
-        timers = [(max(0, at - now_ms), seq, timer) for at, seq, timer in sorted(self._timers) if self._armed.get(timer) == seq]
+        timers = [
+            (max(0, at - now_ms), seq, timer)
+            for at, seq, timer in sorted(self._timers)
+            if self._armed.get(timer) == seq
+        ]
         return LoopState(self._seq, list(self._queue), timers)
 
     @classmethod

@@ -11,7 +11,12 @@ from holdfast.kernel.problems import Problem
 
 _TRAPS = {"timeout": "extension_timeout", "memory": "extension_memory"}
 # How a refused or failed host call that nobody caught in JavaScript is told outside.
-_HOSTCALL = {"timeout": "timeout", "denied": "capability_denied", "io": "io_failed", "invalid_request": "invalid_request"}
+_HOSTCALL = {
+    "timeout": "timeout",
+    "denied": "capability_denied",
+    "io": "io_failed",
+    "invalid_request": "invalid_request",
+}
 
 
 def trap_problem(trap: EngineTrap, extension: str) -> Problem:

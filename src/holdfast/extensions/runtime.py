@@ -1,8 +1,8 @@
 """One extension at run time: loaded, asked, thrown away when its VM traps, and loaded again.
 
-    X1  every method answers or raises a Problem; nothing that an extension does raises anything else.
-    X2  a trap ends the VM, never the extension: the next call finds it loaded again.
-    X3  a load that fails leaves nothing behind.
+X1  every method answers or raises a Problem; nothing that an extension does raises anything else.
+X2  a trap ends the VM, never the extension: the next call finds it loaded again.
+X3  a load that fails leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from holdfast.extensions import effects as said
-from holdfast.extensions.arguments import prepare
+from holdfast.extensions.arguments import checker, prepare
 from holdfast.extensions.driver import Driver
 from holdfast.extensions.engine.bytecode import compile_module
 from holdfast.extensions.engine.image import image_digest
@@ -24,7 +24,7 @@ from holdfast.extensions.engine.pool import Key, Loaded, Pool
 from holdfast.extensions.isolate import Artifact, Frozen, Isolate
 from holdfast.extensions.problems import thrown_problem, trap_problem
 from holdfast.extensions.protocol import Dispatcher
-from holdfast.extensions.registry import Registrations
+from holdfast.extensions.registry import Registrations, Tool
 from holdfast.extensions.trace import FORMAT, Header, Recorder
 from holdfast.extensions.world import RealWorld, World
 from holdfast.kernel.clock import Clock, SystemClock
@@ -107,6 +107,7 @@ class Extension:
         self._row = 0
         self._refused: Problem | None = None
         self._flags: dict[str, bool | str] = {}
+        self._checkers: dict[str, tuple[Tool, Any]] = {}
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -130,8 +131,9 @@ class Extension:
     async def close(self) -> None:
         if self._loading is not None:
             self._loading.cancel()
-        if self._driver is not None:
-            await self._driver.close()
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            await driver.close()
 
     async def _start(self) -> None:
         """Load into a new VM, or take one in which this very extension was loaded already."""
@@ -206,7 +208,9 @@ class Extension:
             await asyncio.shield(self._loading)
         driver = self._running_driver()
         if driver.isolate is None:
-            raise Problem("extension_trapped", f"{self.name} trapped {self.traps} times and stays off.", extension=self.name)
+            raise Problem(
+                "extension_trapped", f"{self.name} trapped {self.traps} times and stays off.", extension=self.name
+            )
         return driver
 
     # -- what it says -----------------------------------------------------------------------------------------------
@@ -275,11 +279,14 @@ class Extension:
         tool = self.registrations.tools.get(name)
         if tool is None:
             raise Problem(
-                "not_found", f"{self.name} has no tool {name}.", tools=sorted(self.registrations.tools), fix="Use one of `tools`."
+                "not_found",
+                f"{self.name} has no tool {name}.",
+                tools=sorted(self.registrations.tools),
+                fix="Use one of `tools`.",
             )
         if tool.prepares:
             arguments = await self._value("prepare", {"name": name, "params": arguments}, timeout)
-        arguments = prepare(name, tool.parameters, arguments)
+        arguments = prepare(name, tool.parameters, arguments, self._checker(tool))
         updates: list[Any] = []
 
         def update(value: Any) -> None:
@@ -290,10 +297,13 @@ class Extension:
         reply = await self._ask("tool", {"name": name, "callId": call_id, "params": arguments}, timeout, update)
         if not reply.ok:
             return self._failed_tool(_described(reply.value), updates)
-        value = reply.value
-        if isinstance(value, dict) and isinstance(value.get("content"), list):
-            return ToolOutcome(value["content"], value.get("details"), value.get("isError") is True, updates)
-        return ToolOutcome([], value, False, updates)
+        return _outcome(reply.value, updates)
+
+    def _checker(self, tool: Tool) -> Any:
+        kept = self._checkers.get(tool.name)
+        if kept is None or kept[0] is not tool:
+            kept = self._checkers[tool.name] = (tool, checker(tool.parameters))
+        return kept[1]
 
     def _failed_tool(self, error: dict[str, Any], updates: list[Any]) -> ToolOutcome:
         problem = thrown_problem(error, self.name, self.artifact)
@@ -307,7 +317,9 @@ class Extension:
         """Run a command; what its handler returned."""
         if name not in self.registrations.commands:
             known = sorted(self.registrations.commands)
-            raise Problem("not_found", f"{self.name} has no command {name}.", commands=known, fix="Use one of `commands`.")
+            raise Problem(
+                "not_found", f"{self.name} has no command {name}.", commands=known, fix="Use one of `commands`."
+            )
         return await self._value("command", {"name": name, "args": arguments}, timeout)
 
     async def complete(self, name: str, prefix: str) -> list[Any]:
@@ -324,7 +336,9 @@ class Extension:
         """Run one handler of an event."""
         value = await self._value("hook", {"event": event, "index": index, "signal": signal}, timeout)
         if not isinstance(value, list) or len(value) != 3:
-            raise Problem("extension_failed", f"{self.name} answered an event with something else.", extension=self.name)
+            raise Problem(
+                "extension_failed", f"{self.name} answered an event with something else.", extension=self.name
+            )
         return HookOutcome(value[0], value[1], bool(value[2]))
 
     async def press(self, shortcut: str) -> None:
@@ -341,11 +355,25 @@ class Extension:
         self, name: str, arguments: Any, result: Any = None, *, expanded: bool = False, width: int = 80
     ) -> list[str]:
         """A tool call, or its result, as lines of text."""
-        body = {"name": name, "args": arguments, "result": result, "expanded": expanded, "width": width, "callId": "call"}
+        body = {
+            "name": name,
+            "args": arguments,
+            "result": result,
+            "expanded": expanded,
+            "width": width,
+            "callId": "call",
+        }
         return _lines(await self._value("render_tool", body))
 
     async def stream(
-        self, provider: str, model: Any, context: Any, options: Any, on_event: Callable[[Any], None], *, timeout: float | None = None
+        self,
+        provider: str,
+        model: Any,
+        context: Any,
+        options: Any,
+        on_event: Callable[[Any], None],
+        *,
+        timeout: float | None = None,
     ) -> Any:
         """Let a provider that the extension registered answer; each of its events, then its result."""
         body = {"name": provider, "model": model, "context": context, "options": options}
@@ -380,6 +408,15 @@ class Extension:
     async def memory_bytes(self) -> int:
         size: int = await (await self._ready()).run(lambda isolate: isolate.memory_bytes)
         return size
+
+
+def _outcome(value: Any, updates: list[Any]) -> ToolOutcome:
+    """A tool answers `{content, details}`; a plain string is taken as text, as the agent would show it."""
+    if isinstance(value, dict) and isinstance(value.get("content"), list):
+        return ToolOutcome(value["content"], value.get("details"), value.get("isError") is True, updates)
+    if isinstance(value, str):
+        return ToolOutcome([{"type": "text", "text": value}], None, False, updates)
+    return ToolOutcome([], value, False, updates)
 
 
 def _described(value: Any) -> dict[str, Any]:

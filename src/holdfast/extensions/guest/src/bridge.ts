@@ -129,8 +129,14 @@ export function collect(): string {
   return `[${text}]`;
 }
 
+let replied: (id: number) => void = () => undefined;
+export function afterReply(hook: (id: number) => void): void {
+  replied = hook;
+}
+
 function reply(id: number, value: any): void {
   if (id === 0) return;
+  replied(id);
   let text: string;
   try {
     text = json(value);
@@ -142,6 +148,7 @@ function reply(id: number, value: any): void {
 }
 
 function refuse(id: number, error: any): void {
+  replied(id);
   if (id === 0) report(error, "handler");
   else post(`["reply",${number(id)},0,${describe(error)}]`);
 }
