@@ -37,14 +37,15 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.project, self.home, self.temp = folder / "project", folder / "home", folder / "temp"
-        for each in (self.project, self.home, self.temp):
+        self.programs = folder / "programs"
+        for each in (self.project, self.home, self.temp, self.programs):
             each.mkdir(parents=True, exist_ok=True)
 
     def environment(self) -> dict[str, str]:
         import os
 
         return {
-            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+            "PATH": f"{self.programs}:{os.environ.get('PATH', '/usr/bin:/bin')}",
             "HOME": str(self.home),
             "TMPDIR": str(self.home),
             "LANG": "C.UTF-8",
@@ -65,6 +66,7 @@ class Host:
         ui: Any = None,
         session: Any = None,
         model: Any = None,
+        http: Any = None,
         sandbox: Any = None,
         grants: Iterable[str] = (),
         emitted: Callable[[str, str, Any], None] | None = None,
@@ -89,7 +91,7 @@ class Host:
                 files,
                 programs,
                 ToolConnector(files, programs),
-                HttpConnector(),
+                http if http is not None else HttpConnector(),
                 EnvConnector(environment, temp=str(place.temp)),
                 ComputeConnector(),
                 LogConnector(lambda *_entry: None),
