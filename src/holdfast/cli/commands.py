@@ -14,6 +14,7 @@ class Entry(NamedTuple):
 GROUPS: dict[str, Entry] = {
     "config": Entry("holdfast.cli.config", "The configuration and where each value comes from."),
     "envelope": Entry("holdfast.cli.envelope", "Check, project and explain LAFS envelopes."),
+    "ext": Entry("holdfast.cli.ext", "Try, check, build and grant extensions."),
     "ledger": Entry("holdfast.cli.ledger", "Read, follow, verify and move the ledger."),
     "schema": Entry("holdfast.cli.schema", "The JSON Schemas of every contract, generated from the types."),
 }
