@@ -151,24 +151,27 @@ class Extension:
     async def _start(self) -> None:
         """Load into a new VM, or take one in which this very extension was loaded already."""
         driver = self._running_driver()
-        key = self._key()
-        warm = self._pool.take(key) if self._pool is not None and self._record is None else None
+        key, pool = self._key(), self._pool
         world, recorder = self._world()
-        if warm is not None:
-            isolate, loaded = warm
-            isolate.adopt(world, recorder)
-            self._restore(loaded)
-            driver.use(isolate)
-            assert self._pool is not None
-            self._pool.fill()
-            return
-        isolate = Isolate.start(world, self._limits, recorder)
+        if pool is not None and recorder is None:
+            warm = pool.ready(key) or await driver.on_thread(lambda: pool.take(key))
+            if warm is not None:
+                isolate, loaded = warm
+                isolate.adopt(world, None)
+                self._restore(loaded)
+                driver.use(isolate)
+                pool.fill()
+                return
+        artifact, isolate = await driver.on_thread(
+            lambda: (self._compiled(), Isolate.start(world, self._limits, recorder))
+        )
+        self.artifact = artifact
         if recorder is not None:
             recorder.header(Header(FORMAT, image_digest(), self.artifact.digest, self.name, self._limits))
         self.registrations = Registrations(self.name)
         self._specs, self._refused = [], None
         driver.use(isolate)
-        artifact, environment = self._compiled(), _encode(self.surroundings)
+        environment = _encode(self.surroundings)
         reply = await driver.ask(
             "load", b"", timeout=self._deadline, before=lambda number: isolate.load(artifact, number, environment)
         )
@@ -176,11 +179,11 @@ class Extension:
             raise thrown_problem(_described(reply.value), self.name, self.artifact)
         if self._refused is not None:
             raise self._refused
-        if not world.touched and self._pool is not None:
+        if not world.touched and pool is not None:
             frozen: Frozen = await driver.run(lambda isolate: isolate.freeze())
             self._loaded = Loaded(frozen, list(self._specs))
-            self._pool.keep(key, self._loaded)
-            self._pool.fill()
+            pool.keep(key, self._loaded)
+            pool.fill()
 
     def _restore(self, loaded: Loaded) -> None:
         self._loaded = loaded
@@ -196,8 +199,7 @@ class Extension:
             data = compile_module(self.artifact.text, self.artifact.name, self._bytecode_cache)
         except GuestError as error:
             raise thrown_problem(msgspec.json.decode(error.description), self.name, self.artifact) from error
-        self.artifact = msgspec.structs.replace(self.artifact, bytecode=data)
-        return self.artifact
+        return msgspec.structs.replace(self.artifact, bytecode=data)
 
     def _key(self) -> Key:
         return Key(self.artifact.digest, _encode(self.surroundings), image_digest(), self._limits)
