@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -17,6 +18,8 @@ from holdfast.extensions.effects import Reply
 from holdfast.extensions.engine.limits import Limits
 from holdfast.extensions.engine.pool import Pool
 from holdfast.extensions.isolate import Frozen, Isolate
+from holdfast.extensions.protocol import HostCall
+from holdfast.extensions.runtime import Saved
 from holdfast.kernel.problems import Problem
 
 PROGRAM = """
@@ -151,6 +154,21 @@ async def test_p1_an_extension_that_asked_the_world_is_not_kept(ask: str) -> Non
     pool.close()
 
 
+async def test_timers_of_a_warm_instance_wait_their_full_time() -> None:
+    pool = Pool()
+    source = """let fired = 0; export default (pi) => { setInterval(() => { fired++ }, 1000);
+      pi.registerCommand("fired", { handler: async () => fired }) }"""
+    for _ in range(2):
+        subject = extension(source, pool=pool)
+        await subject.load()
+        assert await subject.run_command("fired") == 0
+        await asyncio.sleep(2.5)
+        assert await subject.run_command("fired") == 2
+        await subject.close()
+        pool.wait()
+    pool.close()
+
+
 async def test_other_surroundings_are_another_instance() -> None:
     from holdfast.extensions.runtime import Surroundings
 
@@ -215,3 +233,41 @@ async def test_a_recorded_extension_replays() -> None:
         "random",
         "sync",
     }
+
+
+async def test_a_saved_extension_goes_on_elsewhere_and_hears_of_its_interrupted_calls() -> None:
+    async def never(call: HostCall) -> dict[str, object]:
+        await asyncio.sleep(1e6)
+        return {}
+
+    source = """let n = 0; let outcome = "pending";
+    export default (pi) => {
+      const add = (name, execute) => pi.registerTool({ name, description: "d", parameters: { type: "object" }, execute });
+      add("begin", async () => { setInterval(() => { n++ }, 1000); pi.tool("slow").then(() => { outcome = "done" }, (e) => { outcome = e.code + ":" + e.details.reason }); return "begun" });
+      add("state", async () => n + outcome);
+    }"""
+    first = extension(source, TableDispatcher(tool=never))
+    await first.load()
+    await first.call_tool("begin", {})
+    await asyncio.sleep(2.5)
+    assert text_of(await first.call_tool("state", {})) == "2pending"
+    saved = msgspec.msgpack.decode(msgspec.msgpack.encode(await first.save()), type=Saved)
+    assert saved.calls == [1]
+    await first.close()
+
+    second = extension(source, TableDispatcher(tool=lambda call: {}))
+    await second.resume(saved)
+    assert list(second.registrations.tools) == ["begin", "state"]
+    await asyncio.sleep(1.1)
+    assert text_of(await second.call_tool("state", {})) == "3io:restarted"
+    await second.close()
+
+
+async def test_saved_state_of_another_artifact_is_refused() -> None:
+    first = extension(tool("return 1"))
+    await first.load()
+    saved = await first.save()
+    await first.close()
+    second = extension(tool("return 2"))
+    with pytest.raises(Problem, match="another version"):
+        await second.resume(saved)

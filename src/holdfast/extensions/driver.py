@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -28,6 +28,7 @@ _BATCH_SECONDS = 0.05  # then the event loop hears what happened, even if there 
 _encode = msgspec.json.Encoder().encode
 
 Arrival = tuple[Kind, int, str, bytes]
+T = TypeVar("T")
 
 
 class Batch(msgspec.Struct):
@@ -70,7 +71,7 @@ class Driver:
         self._on_failure = on_failure
         self._on_trap = on_trap
         self._loop = asyncio.get_running_loop()
-        self._owner: Owner[Batch] = Owner(name, self._loop)
+        self._owner = Owner(name, self._loop)
         self._isolate: Isolate | None = None
         self._inbox: list[Arrival] = []
         self._waiters: dict[int, Waiter] = {}
@@ -80,7 +81,6 @@ class Driver:
         self._last_call = 0
         self._last_sync = 0
         self._busy = False
-        self._more = False
         self._deadline_ms: int | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._closed = False
@@ -94,7 +94,28 @@ class Driver:
         self._isolate = isolate
         self._last_call = self._last_sync = 0
         self._deadline_ms = isolate.deadline()
-        self._more = True
+        if not self._busy:
+            self._rest()
+
+    def resume(self, isolate: Isolate, calls: list[int], last: int) -> None:
+        """Drive an isolate that was frozen while `calls` were under way: whether they happened nobody can say."""
+        self.use(isolate)
+        self._last_call = self._last_sync = last
+        for number in calls:
+            interrupted = HostResult.failed(
+                self.call_id(number), "io", "The host was restarted while this call was under way.", reason="restarted"
+            )
+            self._arrive_result(number, interrupted, True)
+        self._kick()
+
+    @property
+    def calls(self) -> list[int]:
+        """The host calls that are under way."""
+        return sorted(self._calls)
+
+    @property
+    def last_call(self) -> int:
+        return max(self._last_call, self._last_sync)
 
     @property
     def isolate(self) -> Isolate | None:
@@ -143,22 +164,24 @@ class Driver:
         """Raise the abort signal of an event that runs."""
         self.tell("abort", b'{"id":%d}' % number)
 
-    async def run(self, work: Callable[[Isolate], Any]) -> Any:
+    async def run(self, work: Callable[[Isolate], T]) -> T:
         """Do something with the isolate on its thread, between two batches."""
         isolate = self._isolate
         assert isolate is not None
-        result: asyncio.Future[Any] = self._loop.create_future()
+        return await self.on_thread(lambda: work(isolate))
 
-        def on_thread() -> Batch:
-            value = work(isolate)
-            self._loop.call_soon_threadsafe(lambda: None if result.done() else result.set_result(value))
-            return Batch([], isolate.runnable(), isolate.deadline())
+    async def on_thread(self, work: Callable[[], T]) -> T:
+        """Do something on the owner thread, in its turn."""
+        result: asyncio.Future[T] = self._loop.create_future()
 
-        def done(batch: Batch | BaseException) -> None:
-            if isinstance(batch, BaseException) and not result.done():
-                result.set_exception(batch)
+        def done(value: Any) -> None:
+            if not result.done():
+                if isinstance(value, BaseException):
+                    result.set_exception(value)
+                else:
+                    result.set_result(value)
 
-        self._owner.submit(on_thread, done)
+        self._owner.submit(work, done)
         return await result
 
     async def close(self) -> None:
@@ -169,7 +192,7 @@ class Driver:
         self._silence(Problem("cancelled", f"{self._name} was closed."))
         isolate, self._isolate = self._isolate, None
         if isolate is not None:
-            self._owner.submit(lambda: _close(isolate), lambda _: None)
+            self._owner.submit(isolate.close, lambda _: None)
         self._owner.stop()
         await self._owner.join()
 
@@ -208,8 +231,8 @@ class Driver:
         if batch.trap is not None:
             self._lost(batch.trap)
             return
-        self._more, self._deadline_ms = batch.more, batch.deadline_ms
-        if self._inbox or self._more:
+        self._deadline_ms = batch.deadline_ms
+        if self._inbox or batch.more:
             self._kick()
         else:
             self._rest()
@@ -248,7 +271,7 @@ class Driver:
 
     def _apply(self, effect: said.Effect) -> None:
         if isinstance(effect, said.Reply):
-            waiter = self._waiters.get(effect.number)
+            waiter = self._waiters.pop(effect.number, None)
             if waiter is not None and not waiter.future.done():
                 waiter.future.set_result(effect)
         elif isinstance(effect, said.Progress):
@@ -324,7 +347,7 @@ class Driver:
         isolate, self._isolate = self._isolate, None
         self.generation += 1
         if isolate is not None:
-            self._owner.submit(lambda: _close(isolate), lambda _: None)
+            self._owner.submit(isolate.close, lambda _: None)
         self._silence(trap_problem(trap, self._name))
         self._on_trap(trap)
 
@@ -362,11 +385,6 @@ def _run(isolate: Isolate, arrivals: list[Arrival]) -> Batch:
         isolate.trapped(trap)
         batch.trap = trap
     return batch
-
-
-def _close(isolate: Isolate) -> Batch:
-    isolate.close()
-    return Batch([])
 
 
 def _error(result: HostResult) -> list[Any]:

@@ -116,10 +116,19 @@ export function answer(kind: string, id: number, payload: any): void {
   }
   try {
     const value = handler(payload, id);
-    if (isThenable(value)) then(resolved(value), (found) => reply(id, found), (error) => refuse(id, error));
+    if (isThenable(value)) settled(value, (found) => reply(id, found), (error) => refuse(id, error));
     else reply(id, value);
   } catch (error) {
     refuse(id, error);
+  }
+}
+
+// A promise of this realm is taken as it is; anything else that has a `then` is first made into one.
+function settled(value: any, done: (found: any) => void, failed: (error: any) => void): void {
+  try {
+    then(value, done, failed);
+  } catch {
+    then(resolved(value), done, failed);
   }
 }
 
