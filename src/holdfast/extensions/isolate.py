@@ -13,7 +13,7 @@ import msgspec
 from holdfast.extensions.effects import Clear, Effect, Failure, Reply, Timer, read_effects
 from holdfast.extensions.engine import snapshot as vm_snapshot
 from holdfast.extensions.engine.image import base_image
-from holdfast.extensions.engine.limits import GuestError, Limits
+from holdfast.extensions.engine.limits import EngineTrap, GuestError, Limits
 from holdfast.extensions.engine.snapshot import Snapshot
 from holdfast.extensions.engine.vm import MODULE, Vm
 from holdfast.extensions.loop import Kind, Loop, LoopState, Macrotask
@@ -43,10 +43,13 @@ class Observer(Protocol):
     def arrived(self, task: Macrotask) -> None: ...
     def started(self, task: Macrotask) -> None: ...
     def finished(self, jobs: int, outbox: bytes, unhandled: list[bytes]) -> None: ...
+    def trapped(self, trap: EngineTrap) -> None: ...
 
 
 class Isolate:
-    def __init__(self, vm: Vm, roots: dict[str, int], loop: Loop, world: World, observer: Observer | None = None) -> None:
+    def __init__(
+        self, vm: Vm, roots: dict[str, int], loop: Loop, world: World, observer: Observer | None = None
+    ) -> None:
         self._vm = vm
         self._roots = roots
         self._loop = loop
@@ -55,7 +58,9 @@ class Isolate:
         self._artifact: Artifact | None = None
 
     @classmethod
-    def start(cls, world: World, limits: Limits, observer: Observer | None = None, *, image: Snapshot | None = None) -> Isolate:
+    def start(
+        cls, world: World, limits: Limits, observer: Observer | None = None, *, image: Snapshot | None = None
+    ) -> Isolate:
         """A new isolate with nothing loaded."""
         image = image or base_image()
         return cls(vm_snapshot.restore(image, world, limits), image.roots, Loop(), world, observer)
@@ -70,12 +75,18 @@ class Isolate:
         """The isolate between two ticks, as data."""
         return Frozen(vm_snapshot.take(self._vm, self._roots), self._loop.state(self._world.now_ms()))
 
+    def adopt(self, world: World, observer: Observer | None) -> None:
+        """Belong to somebody else from now on."""
+        self._world = self._vm.host = world
+        self._observer = observer
+
     def close(self) -> None:
         self._vm.close()
 
     @property
     def memory_bytes(self) -> int:
-        self._vm.memory.refresh()
+        if self._vm.memory.size:
+            self._vm.memory.refresh()
         return self._vm.memory.size
 
     # -- the loop ---------------------------------------------------------------------------------------------------
@@ -89,6 +100,10 @@ class Isolate:
         task = self._loop.arrive(kind, number, name, body)
         if self._observer is not None:
             self._observer.arrived(task)
+
+    def trapped(self, trap: EngineTrap) -> None:
+        if self._observer is not None:
+            self._observer.trapped(trap)
 
     def runnable(self) -> bool:
         return self._loop.runnable(self._world.now_ms())
@@ -138,11 +153,12 @@ class Isolate:
         artifact = self._artifact
         assert artifact is not None, "nothing to load"
         vm = self._vm
+        vm.call_text(self._roots["deliver"], b'["environment",0,%s]' % task.body)
         if artifact.bytecode:
             module = vm.evaluate_bytecode(artifact.bytecode)
         else:
             module = vm.evaluate(artifact.text, artifact.name, MODULE)
-        message = vm.new_string(b"[%d,%s]" % (task.number, task.body))
+        message = vm.new_string(b"%d" % task.number)
         vm.free(vm.call(self._roots["begin"], message, module))
         vm.free(message)
         vm.free(module)

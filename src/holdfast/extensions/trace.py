@@ -146,7 +146,9 @@ class _Player:
         try:
             parts = msgspec.json.decode(self._script[0], type=tuple[str, Header]) if self._script else ("", None)
         except msgspec.MsgspecError as error:
-            raise Problem("schema_mismatch", "The first line is no header of a trace.", reason=str(error)[:200]) from error
+            raise Problem(
+                "schema_mismatch", "The first line is no header of a trace.", reason=str(error)[:200]
+            ) from error
         header = parts[1]
         if parts[0] != "trace" or header is None or header.format != FORMAT:
             raise Problem("schema_mismatch", "This is not a trace.", fix=f"The first line names the format {FORMAT}.")
@@ -186,9 +188,15 @@ class _Player:
 
     def diverged(self, observed: str) -> NoReturn:
         at = len(self.written)
-        recorded = self._script[at].decode("utf-8", "replace")[:400] if at < len(self._script) else "the end of the trace"
+        recorded = (
+            self._script[at].decode("utf-8", "replace")[:400] if at < len(self._script) else "the end of the trace"
+        )
         raise Problem(
-            "replay_diverged", "The replay did not do what the trace says.", line=at + 1, recorded=recorded, observed=observed
+            "replay_diverged",
+            "The replay did not do what the trace says.",
+            line=at + 1,
+            recorded=recorded,
+            observed=observed,
         )
 
     def _expect(self, kind: str) -> list[Any]:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from holdfast import assets
 from holdfast.extensions.engine.limits import GuestError, Limits
 from holdfast.extensions.engine.native import native, write_file
-from holdfast.extensions.engine.snapshot import Snapshot, Nobody, take
+from holdfast.extensions.engine.snapshot import Nobody, Snapshot, take
 from holdfast.extensions.engine.vm import Vm
 from holdfast.extensions.guest.build import Prelude, prelude
 from holdfast.kernel.problems import Problem
@@ -22,6 +22,7 @@ def base_image() -> Snapshot:
     return _image(prelude())
 
 
+@lru_cache(maxsize=1)
 def image_digest() -> str:
     """What decides how a program runs, the artifact aside: engine and prelude (Pi §1A.4.6, shim versions)."""
     return hashlib.sha256(f"{native().digest}{prelude().digest}".encode()).hexdigest()

@@ -25,39 +25,53 @@ class Memory:
         self.size: int = ffi.wasmtime_memory_data_size(self._context, ctypes.byref(self._memory))
         pointer = ffi.wasmtime_memory_data(self._context, ctypes.byref(self._memory))
         self._base: int = ctypes.cast(pointer, ctypes.c_void_p).value or 0
+        self._bytes = memoryview((ctypes.c_ubyte * self.size).from_address(self._base)).cast("B")
+        self._words = self._bytes.cast("I")
+
+    def release(self) -> None:
+        """The instance is gone: nothing can be read or written any more."""
+        self.size = 0
+        self._bytes = self._words = memoryview(b"")
 
     def grow(self, size: int) -> None:
         """Make room for `size` bytes; the store's limit may say no, which is a Python error here."""
         if size > self.size:
             before = ctypes.c_uint64(0)
             pages = -(-(size - self.size) // PAGE)
-            error = ffi.wasmtime_memory_grow(
-                self._context, ctypes.byref(self._memory), pages, ctypes.byref(before)
-            )
+            error = ffi.wasmtime_memory_grow(self._context, ctypes.byref(self._memory), pages, ctypes.byref(before))
             if error:
                 ffi.wasmtime_error_delete(error)
                 raise MemoryError(f"{size} bytes are more than this VM may have")
             self.refresh()
 
     def read(self, address: int, length: int) -> bytes:
-        return ctypes.string_at(self._at(address, length), length)
+        if address + length > self.size:
+            self._check(address, length)
+        return bytes(self._bytes[address : address + length])
 
     def write(self, address: int, data: bytes) -> None:
-        ctypes.memmove(self._at(address, len(data)), data, len(data))
+        if address + len(data) > self.size:
+            self._check(address, len(data))
+        self._bytes[address : address + len(data)] = data
 
     def read_u32(self, address: int) -> int:
-        return int(ctypes.c_uint32.from_address(self._at(address, 4)).value)
+        """A word at an aligned address."""
+        if address + 4 > self.size:
+            self._check(address, 4)
+        return self._words[address >> 2]
 
     def write_u32(self, address: int, value: int) -> None:
-        ctypes.c_uint32.from_address(self._at(address, 4)).value = value
+        if address + 4 > self.size:
+            self._check(address, 4)
+        self._words[address >> 2] = value
 
     def write_u64(self, address: int, value: int) -> None:
-        ctypes.c_uint64.from_address(self._at(address, 8)).value = value
+        self.write(address, value.to_bytes(8, "little"))
 
     def blocks(self) -> list[tuple[int, bytes]]:
         """Runs of blocks that are not all zero, as (address, bytes)."""
         self.refresh()
-        image = memoryview((ctypes.c_ubyte * self.size).from_address(self._base)).cast("B")
+        image = self._bytes
         runs: list[tuple[int, bytes]] = []
         start = -1
         for at in range(0, self.size, BLOCK):
@@ -72,11 +86,10 @@ class Memory:
         return runs
 
     def clear(self, address: int, length: int) -> None:
-        ctypes.memset(self._at(address, length), 0, length)
+        self.write(address, bytes(length))
 
-    def _at(self, address: int, length: int) -> int:
-        if address + length > self.size:
+    def _check(self, address: int, length: int) -> None:
+        if self.size:
             self.refresh()
-            if address + length > self.size:
-                raise IndexError(f"{length} bytes at {address} lie outside the VM's memory")
-        return self._base + address
+        if address + length > self.size:
+            raise IndexError(f"{length} bytes at {address} lie outside the VM's memory")

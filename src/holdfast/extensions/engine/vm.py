@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Protocol
 
+import msgspec
 import wasmtime
 from wasmtime import _ffi as ffi
 
@@ -20,6 +20,7 @@ from holdfast.extensions.engine.imports import current
 from holdfast.extensions.engine.limits import EngineTrap, GuestError, Limits
 from holdfast.extensions.engine.memory import Memory
 from holdfast.extensions.engine.native import TICK_SECONDS, calls, native, quick
+from holdfast.kernel.problems import Problem
 
 MODULE = 1
 _BYTECODE_FLAGS = 1 << 4  # leave the source text out; line numbers stay for stack traces
@@ -27,7 +28,9 @@ _SCRATCH = 64 * 1024
 _EXCEPTION = 6  # the tag of a value that stands for a thrown one, in the upper word of its box
 _ARGUMENTS = 32  # room for an argument list and an out-parameter, before the scratch text
 # JavaScript runs inside these, so other threads must be able to; everything else is short.
-_RUNNING = frozenset(("qjs_call", "qjs_execute_pending_job", "qjs_eval", "qjs_eval_bytecode", "qjs_compile", "qjs_init"))
+_RUNNING = frozenset(
+    ("qjs_call", "qjs_execute_pending_job", "qjs_eval", "qjs_eval_bytecode", "qjs_compile", "qjs_init")
+)
 _EXPORTS = {
     "_initialize": 0, "wasm_malloc": 1, "wasm_free": 1, "qjs_init": 0, "qjs_eval": 4, "qjs_eval_bytecode": 2,
     "qjs_compile": 6, "qjs_call": 4, "qjs_execute_pending_job": 0, "qjs_new_string": 2, "qjs_get_string_len": 2,
@@ -49,6 +52,20 @@ class Host(Protocol):
         """Answer a synchronous host call; both sides are JSON."""
 
 
+class _Running:
+    __slots__ = ("_before", "_vm")
+
+    def __init__(self, vm: Vm) -> None:
+        self._vm = vm
+
+    def __enter__(self) -> None:
+        self._before = current.vm
+        current.vm = self._vm
+
+    def __exit__(self, *_: object) -> None:
+        current.vm = self._before
+
+
 class Vm:
     def __init__(self, host: Host, limits: Limits) -> None:
         self.host = host
@@ -61,7 +78,12 @@ class Vm:
         self._context = self._store._context()
         self._context_address = ctypes.cast(self._context, ctypes.c_void_p).value
         self._store.set_epoch_deadline(1 << 40)
-        self._instance = self._shared.instantiate(self._store)
+        try:
+            self._instance = self._shared.instantiate(self._store)
+        except wasmtime.WasmtimeError as error:
+            raise Problem(
+                "extension_memory", f"{limits.memory_mb} MB are too little for a VM.", reason=str(error)[:200]
+            ) from error
         self._shared.hold()
         self._raw = (ctypes.c_uint32 * 32)()
         self._trap = ctypes.c_void_p(0)
@@ -102,22 +124,17 @@ class Vm:
         if self._context_address:
             self._context_address = 0
             self._call.clear()
+            self.memory.release()
             self._shared.release()
             self._store.close()
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """One slice of JavaScript: this thread owns the VM, and the clock of its deadline runs."""
+    def running(self) -> _Running:
+        """One slice of JavaScript, as a `with` block: this thread owns the VM, and the clock of its deadline runs."""
         if self.lost is not None:
             raise self.lost
-        before = current.vm
-        current.vm = self
         self._steps = 0
         self._arm(self.limits.slice_ms / 1000)
-        try:
-            yield
-        finally:
-            current.vm = before
+        return _Running(self)
 
     def _arm(self, seconds: float) -> None:
         self._deadline = time.monotonic() + seconds
@@ -324,8 +341,6 @@ class Vm:
             texts.append(self._c_string(address) if address else "")
             if address:
                 self._call["qjs_free_cstring"](address)
-        import msgspec
-
         return msgspec.json.encode(dict(zip(("name", "message", "stack"), texts, strict=True)))
 
     def _c_string(self, address: int) -> str:
@@ -353,7 +368,11 @@ class Vm:
         item = ffi.wasmtime_extern_t()
         text = name.encode()
         if not ffi.wasmtime_instance_export_get(
-            self._context, ctypes.byref(self._instance), ctypes.create_string_buffer(text), len(text), ctypes.byref(item)
+            self._context,
+            ctypes.byref(self._instance),
+            ctypes.create_string_buffer(text),
+            len(text),
+            ctypes.byref(item),
         ):
             raise EngineTrap("engine", f"the engine has no export {name}")
         self._functions.append(item)
@@ -368,17 +387,34 @@ class Vm:
         raw_address, trap_address = ctypes.addressof(raw), ctypes.addressof(trap)
         length = max(arity, 1)
 
-        def call(*arguments: int) -> int:
-            at = 0
-            for argument in arguments:
-                raw[at] = argument
-                at += 4
+        def call0() -> int:
             error = invoke(context, function, raw_address, length, trap_address)
             if error or trap.value:
                 self._fail(error)
-            return int(raw[0])
+            return raw[0]
 
-        return call
+        def call1(first: int) -> int:
+            raw[0] = first
+            error = invoke(context, function, raw_address, length, trap_address)
+            if error or trap.value:
+                self._fail(error)
+            return raw[0]
+
+        def call2(first: int, second: int) -> int:
+            raw[0] = first
+            raw[4] = second
+            error = invoke(context, function, raw_address, length, trap_address)
+            if error or trap.value:
+                self._fail(error)
+            return raw[0]
+
+        def call_many(*arguments: int) -> int:
+            for index, argument in enumerate(arguments):
+                raw[4 * index] = argument
+            return call0()
+
+        by_arity: dict[int, Callable[..., int]] = {0: call0, 1: call1, 2: call2}
+        return by_arity.get(arity, call_many)
 
     def _fail(self, error: int | None) -> None:
         """A call did not return: say why, and never use this VM again (V2)."""
@@ -394,7 +430,7 @@ class Vm:
             if code == wasmtime.TrapCode.STACK_OVERFLOW:
                 self._lose(EngineTrap("stack", "the engine's stack is exhausted"))
             self._lose(EngineTrap("engine", f"the engine stopped: {message}"))
-        failure = wasmtime.WasmtimeError._from_ptr(ctypes.cast(error, ctypes.POINTER(ffi.wasmtime_error_t)))
+        failure = wasmtime.WasmtimeError._from_ptr(ctypes.cast(error or 0, ctypes.POINTER(ffi.wasmtime_error_t)))
         self._lose(EngineTrap("engine", str(failure).splitlines()[0]))
 
     def _drop(self, trap: int | None, error: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Builds the guest: TypeScript under `src/` becomes one prelude file, cached by the hash of everything it is made of."""
+"""Builds the guest: TypeScript under `src/` becomes one prelude file, cached by the hash of all it is made of."""
 
 from __future__ import annotations
 
@@ -37,18 +37,15 @@ def source_digest() -> str:
     return digest.hexdigest()
 
 
-@lru_cache(maxsize=4)
-def _built(digest: str) -> Prelude:
+@lru_cache(maxsize=1)
+def prelude() -> Prelude:
+    """The prelude of the present sources, built unless it is there; a process keeps the one it began with."""
+    digest = source_digest()
     folder = assets.ensure() / "guest"
     script, mapping = folder / f"{digest[:24]}.js", folder / f"{digest[:24]}.js.map"
     if not (script.exists() and mapping.exists()):
         _run_esbuild(folder, script, mapping)
     return Prelude(script.read_text("utf-8"), mapping.read_text("utf-8"), digest)
-
-
-def prelude() -> Prelude:
-    """The prelude of the present sources; built on the first call after a change."""
-    return _built(source_digest())
 
 
 _ARGUMENTS = (
@@ -71,7 +68,7 @@ def _esbuild_arguments_digest() -> bytes:
 def _run_esbuild(folder: Path, script: Path, mapping: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     work = folder / f"{script.stem}.{os.getpid()}.js"
-    command = [str(assets.asset("esbuild/bin/esbuild")), ENTRY, *_ARGUMENTS, f"--outfile={work}"]
+    command = [str(assets.esbuild()), ENTRY, *_ARGUMENTS, f"--outfile={work}"]
     environment = {**os.environ, "NODE_PATH": str(assets.folder() / "node_modules")}
     done = subprocess.run(command, cwd=SOURCES, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -4,6 +4,7 @@ import "./primordials";
 import "./bridge";
 import "./modules";
 import "./loop";
+import "./chance";
 import "./globals/index";
 import "./node/index";
 import "./virtual/index";

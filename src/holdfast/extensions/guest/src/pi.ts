@@ -1,10 +1,10 @@
 // The `pi` object: pi's ExtensionAPI and the specification's own names, and what the host may ask of an extension.
 
-import { HostError, answer, hostCall, onInbound, progress, register, report } from "./bridge";
+import { HostError, afterReply, answer, hostCall, onInbound, progress, register, report } from "./bridge";
 import { commandContext, context, makeController, promptContext, session, sessionAction, sessionAsync, setAgent } from "./context";
-import { environment, setEnvironment } from "./environment";
+import { environment } from "./environment";
 import { EVENTS, OLDER_EVENTS, bus } from "./events";
-import { PrimordialError, PrimordialTypeError, hasOwn, jsonParse, resolved, table, then } from "./primordials";
+import { PrimordialError, PrimordialTypeError, hasOwn, resolved, table, then } from "./primordials";
 import * as check from "./register";
 import { lines, theme, ui } from "./ui";
 
@@ -214,31 +214,18 @@ const found = (known: any, kind: string, name: string): any => {
 };
 
 // A signal for one inbound event; aborted by the host under the event's own id.
-function signalled(id: number, run: (signal: AbortSignal | undefined) => Promise<any>): Promise<any> {
+function signalled(id: number, run: (signal: AbortSignal | undefined) => any): any {
   const controller = makeController();
   if (controller === undefined) return run(undefined);
   running.set(id, controller);
-  const done = () => void running.delete(id);
-  const value = run(controller.signal);
-  then(value, done, done);
-  return value;
+  return run(controller.signal);
 }
+afterReply((id) => void running.delete(id));
 
 onInbound("tool", (payload: any, id: number) => {
   const tool = found(tools.get(payload.name), "tool", payload.name);
-  return signalled(id, async (signal) => {
-    const update = (partial: any) => progress(id, partial);
-    const result = await tool.execute(payload.callId, payload.params, signal, update, context);
-    return toolResult(result);
-  });
+  return signalled(id, (signal) => tool.execute(payload.callId, payload.params, signal, (partial: any) => progress(id, partial), context));
 });
-
-// A tool answers { content, details }; a plain string or value is taken as text, as the agent would show it.
-function toolResult(result: any): any {
-  if (result === undefined || result === null) return { content: [], details: null };
-  if (typeof result === "string") return { content: [{ type: "text", text: result }], details: null };
-  return result;
-}
 
 onInbound("prepare", (payload: any) => found(tools.get(payload.name), "tool", payload.name).prepareArguments(payload.params));
 
@@ -310,17 +297,15 @@ onInbound("abort", (payload: any) => {
   if (controller !== undefined) controller.abort();
 });
 
-// The host has evaluated the artifact: `module` is the promise of its exports. [id, environment]
-export function begin(text: string, module: Promise<any>): void {
-  const message = jsonParse(text);
-  setEnvironment(message[1]);
+// The host has evaluated the artifact: `module` is the promise of its exports, `id` whom to answer.
+export function begin(id: string, module: Promise<any>): void {
+  const number = +id;
   then(module, (exports) => {
     starting = exports;
-    answer("start", message[0], null);
+    answer("start", number, null);
   }, (error) => {
-    starting = undefined;
     failed = error;
-    answer("start_failed", message[0], null);
+    answer("start_failed", number, null);
   });
 }
 let starting: any;
