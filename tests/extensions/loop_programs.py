@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - a JavaScript program in a string reads best on its own line
 """Random programs of timers, promises and host calls: as JavaScript, and as what the specification says they do."""
 
 from __future__ import annotations
@@ -6,11 +7,12 @@ import heapq
 import random
 from typing import Any
 
+from tests.extensions.runtime_world import ENVIRONMENT, StillWorld, artifact
+
 from holdfast.extensions.effects import Call, Effect, Reply
 from holdfast.extensions.engine.limits import Limits
 from holdfast.extensions.isolate import Isolate, Observer
 from holdfast.extensions.world import World
-from tests.extensions.runtime_world import ENVIRONMENT, StillWorld, artifact
 
 # A program is a list of actions; an action is [kind, label, argument, nested program].
 Program = list[list[Any]]

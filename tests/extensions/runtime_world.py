@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - a JavaScript program in a string reads best on its own line
 """What the tests of the runtime share: extensions written by hand, a dispatcher that answers from a table, a still world."""
 
 from __future__ import annotations
@@ -89,6 +90,19 @@ class StillWorld:
         return b'[1,{"value":%d}]' % len(self.asked)
 
 
+class LoopClock:
+    """The time of the event loop that the test runs on."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+
+    def now_ms(self) -> int:
+        return 1_767_225_600_000 + int(self._loop.time() * 1000)
+
+    def monotonic(self) -> float:
+        return self._loop.time()
+
+
 ENVIRONMENT = b'{"extension":"test","cwd":"/project","root":"/ext","hasUI":false,"colour":false,"flags":{}}'
 
 
@@ -97,13 +111,19 @@ def artifact(source: str, name: str = "index.js") -> Artifact:
 
 
 def extension(
-    source: str, dispatcher: TableDispatcher | None = None, *, name: str = "test", limits: Limits | None = None, **options: Any
+    source: str,
+    dispatcher: TableDispatcher | None = None,
+    *,
+    name: str = "test",
+    limits: Limits | None = None,
+    **options: Any,
 ) -> Extension:
     return Extension(
         artifact(source),
         options.pop("surroundings", None) or Surroundings(name, "/project"),
         dispatcher or TableDispatcher(),
         limits=limits or Limits(memory_mb=64, slice_ms=2_000),
+        clock=options.pop("clock", None) or LoopClock(),
         **options,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.extensions.runtime_world import StillWorld
 
 from holdfast.extensions.engine import snapshot
 from holdfast.extensions.engine.bytecode import compile_module
@@ -14,7 +15,6 @@ from holdfast.extensions.engine.native import native
 from holdfast.extensions.engine.snapshot import Snapshot
 from holdfast.extensions.engine.vm import Vm
 from holdfast.kernel.problems import Problem
-from tests.extensions.runtime_world import StillWorld
 
 
 @pytest.fixture
@@ -71,7 +71,8 @@ def test_large_text_crosses(vm: Vm) -> None:
 
 
 @pytest.mark.parametrize(
-    "thrown", ["new TypeError('no')", "'text'", "null", "undefined", "42", "Symbol('s')", "{ get message() { throw 1 } }"]
+    "thrown",
+    ["new TypeError('no')", "'text'", "null", "undefined", "42", "Symbol('s')", "{ get message() { throw 1 } }"],
 )
 def test_v1_whatever_is_thrown_is_a_guest_error_and_the_vm_lives(vm: Vm, thrown: str) -> None:
     with pytest.raises(GuestError), vm.running():
@@ -199,7 +200,9 @@ def test_a_budget_stops_at_the_same_step_each_time() -> None:
 def test_garbage_is_collected(vm: Vm) -> None:
     """A million dead objects and cycles fit into a VM that could not hold them alive."""
     with vm.running():
-        vm.free(vm.evaluate("for (let i = 0; i < 100000; i++) { const a = {}; a.self = a; a.pad = [i, i, i] }", "test.js"))
+        vm.free(
+            vm.evaluate("for (let i = 0; i < 100000; i++) { const a = {}; a.self = a; a.pad = [i, i, i] }", "test.js")
+        )
     assert vm.memory.size <= 32 * 1024 * 1024
 
 

@@ -1,16 +1,17 @@
+# ruff: noqa: E501 - a JavaScript program in a string reads best on its own line
 """The loop with a real engine: random programs do what the specification says, and recorded ones repeat byte for byte."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
+from tests.extensions.loop_programs import Steps, drive, expected, make, to_js
+from tests.extensions.runtime_world import StillWorld, artifact
 
 from holdfast.extensions.engine.image import image_digest
 from holdfast.extensions.engine.limits import Limits
 from holdfast.extensions.trace import FORMAT, Header, Recorder, replay
 from holdfast.kernel.problems import Problem
-from tests.extensions.loop_programs import Steps, drive, expected, make, to_js
-from tests.extensions.runtime_world import StillWorld, artifact
 
 
 def _plain(said: list[str]) -> list[str]:

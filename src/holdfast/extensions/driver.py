@@ -96,6 +96,26 @@ class Driver:
         self._deadline_ms = isolate.deadline()
         self._more = True
 
+    def resume(self, isolate: Isolate, calls: list[int], last: int) -> None:
+        """Drive an isolate that was frozen while `calls` were under way: whether they happened nobody can say."""
+        self.use(isolate)
+        self._last_call = self._last_sync = last
+        for number in calls:
+            interrupted = HostResult.failed(
+                self.call_id(number), "io", "The host was restarted while this call was under way.", reason="restarted"
+            )
+            self._arrive_result(number, interrupted, True)
+        self._kick()
+
+    @property
+    def calls(self) -> list[int]:
+        """The host calls that are under way."""
+        return sorted(self._calls)
+
+    @property
+    def last_call(self) -> int:
+        return max(self._last_call, self._last_sync)
+
     @property
     def isolate(self) -> Isolate | None:
         return self._isolate
@@ -248,7 +268,7 @@ class Driver:
 
     def _apply(self, effect: said.Effect) -> None:
         if isinstance(effect, said.Reply):
-            waiter = self._waiters.get(effect.number)
+            waiter = self._waiters.pop(effect.number, None)
             if waiter is not None and not waiter.future.done():
                 waiter.future.set_result(effect)
         elif isinstance(effect, said.Progress):

@@ -114,12 +114,12 @@ class Loop:
         return due is not None and due <= now_ms
 
     def state(self, now_ms: int) -> LoopState:
+        live = self._armed
         timers = [
-            (max(0, at - now_ms), seq, timer)
-            for at, seq, timer in sorted(self._timers)
-            if self._armed.get(timer) == seq
+            (max(0, at - now_ms), seq, timer) for at, seq, timer in sorted(self._timers) if live.get(timer) == seq
         ]
-        return LoopState(self._seq, list(self._queue), timers)
+        queue = [task for task in self._queue if task.kind != "timer" or live.get(task.number) == _arming(task)]
+        return LoopState(self._seq, queue, timers)
 
     @classmethod
     def from_state(cls, state: LoopState, now_ms: int) -> Loop:
@@ -131,7 +131,7 @@ class Loop:
         loop._armed = {timer: seq for _, seq, timer in state.timers}
         for task in state.queue:
             if task.kind == "timer":
-                loop._armed.setdefault(task.number, _arming(task))
+                loop._armed[task.number] = _arming(task)
         return loop
 
 

@@ -22,7 +22,7 @@ from holdfast.extensions.engine.image import image_digest
 from holdfast.extensions.engine.limits import EngineTrap, GuestError, Limits
 from holdfast.extensions.engine.pool import Key, Loaded, Pool
 from holdfast.extensions.isolate import Artifact, Frozen, Isolate
-from holdfast.extensions.problems import thrown_problem, trap_problem
+from holdfast.extensions.problems import thrown_problem
 from holdfast.extensions.protocol import Dispatcher
 from holdfast.extensions.registry import Registrations, Tool
 from holdfast.extensions.trace import FORMAT, Header, Recorder
@@ -46,6 +46,16 @@ class Surroundings(msgspec.Struct, frozen=True, rename={"has_ui": "hasUI"}):
     has_ui: bool = False
     colour: bool = False
     flags: dict[str, bool | str] = msgspec.field(default_factory=dict)
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """A live extension as data: its VM and loop, what it registered, and the host calls that were under way."""
+
+    artifact: str
+    frozen: Frozen
+    registrations: list[tuple[str, dict[str, Any]]]
+    calls: list[int]
+    last_call: int
 
 
 class ToolOutcome(msgspec.Struct, frozen=True, rename="camel"):
@@ -113,7 +123,16 @@ class Extension:
 
     async def load(self) -> Registrations:
         """Run the artifact's factory; what it registered, or the Problem that stopped it (X3)."""
-        self._driver = Driver(
+        self._driver = self._new_driver()
+        try:
+            await self._start()
+        except BaseException:
+            await self.close()
+            raise
+        return self.registrations
+
+    def _new_driver(self) -> Driver:
+        return Driver(
             self.name,
             self._dispatcher,
             now_ms=lambda: int(self._clock.monotonic() * 1000),
@@ -121,12 +140,6 @@ class Extension:
             on_failure=self._on_failure,
             on_trap=self._on_trap,
         )
-        try:
-            await self._start()
-        except BaseException:
-            await self.close()
-            raise
-        return self.registrations
 
     async def close(self) -> None:
         if self._loading is not None:
@@ -400,10 +413,23 @@ class Extension:
         """Another extension said something on the bus between extensions (`pi.events`)."""
         self._running_driver().tell("bus", _encode({"channel": channel, "data": data}))
 
-    async def freeze(self) -> Frozen:
-        """The extension as it is now, as data; it goes on."""
-        frozen: Frozen = await (await self._ready()).run(lambda isolate: isolate.freeze())
-        return frozen
+    async def save(self) -> Saved:
+        """The extension as it is now, pending promises and timers included, as data; it goes on."""
+        driver = await self._ready()
+        frozen: Frozen = await driver.run(lambda isolate: isolate.freeze())
+        return Saved(self.artifact.digest, frozen, list(self._specs), driver.calls, driver.last_call)
+
+    async def resume(self, saved: Saved) -> Registrations:
+        """Go on where `saved` was, in this process; host calls that were under way fail with `io` (§3.2)."""
+        if saved.artifact != self.artifact.digest:
+            raise Problem("state_conflict", f"The saved state is of another version of {self.name}.")
+        driver = self._driver = self._new_driver()
+        world, recorder = self._world()
+        isolate = Isolate.thaw(saved.frozen, world, self._limits, recorder)
+        self._restore(Loaded(saved.frozen, saved.registrations))
+        self._loaded = None
+        driver.resume(isolate, saved.calls, saved.last_call)
+        return self.registrations
 
     async def memory_bytes(self) -> int:
         size: int = await (await self._ready()).run(lambda isolate: isolate.memory_bytes)
@@ -427,4 +453,4 @@ def _lines(value: Any) -> list[str]:
     return [str(line) for line in value] if isinstance(value, list) else []
 
 
-__all__ = ["Artifact", "Extension", "HookOutcome", "Surroundings", "ToolOutcome", "trap_problem"]
+__all__ = ["Artifact", "Extension", "HookOutcome", "Saved", "Surroundings", "ToolOutcome"]

@@ -20,6 +20,7 @@ from holdfast.extensions.engine.imports import current
 from holdfast.extensions.engine.limits import EngineTrap, GuestError, Limits
 from holdfast.extensions.engine.memory import Memory
 from holdfast.extensions.engine.native import TICK_SECONDS, calls, native, quick
+from holdfast.kernel.problems import Problem
 
 MODULE = 1
 _BYTECODE_FLAGS = 1 << 4  # leave the source text out; line numbers stay for stack traces
@@ -77,7 +78,12 @@ class Vm:
         self._context = self._store._context()
         self._context_address = ctypes.cast(self._context, ctypes.c_void_p).value
         self._store.set_epoch_deadline(1 << 40)
-        self._instance = self._shared.instantiate(self._store)
+        try:
+            self._instance = self._shared.instantiate(self._store)
+        except wasmtime.WasmtimeError as error:
+            raise Problem(
+                "extension_memory", f"{limits.memory_mb} MB are too little for a VM.", reason=str(error)[:200]
+            ) from error
         self._shared.hold()
         self._raw = (ctypes.c_uint32 * 32)()
         self._trap = ctypes.c_void_p(0)

@@ -68,7 +68,7 @@ def _esbuild_arguments_digest() -> bytes:
 def _run_esbuild(folder: Path, script: Path, mapping: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     work = folder / f"{script.stem}.{os.getpid()}.js"
-    command = [str(assets.asset("esbuild/bin/esbuild")), ENTRY, *_ARGUMENTS, f"--outfile={work}"]
+    command = [str(assets.esbuild()), ENTRY, *_ARGUMENTS, f"--outfile={work}"]
     environment = {**os.environ, "NODE_PATH": str(assets.folder() / "node_modules")}
     done = subprocess.run(command, cwd=SOURCES, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -1,6 +1,7 @@
 // The only way between an extension and its host. Messages leave through one outbox, which the host empties after
 // each tick, and arrive through `deliver`; a synchronous call crosses at once. Envelopes are built by joining text
 // around values, so a planted `toJSON` or setter can change what an extension says about itself and nothing else.
+// (With `+`: this engine makes a template literal a call of String.prototype.concat, which anybody can replace.)
 
 import {
   PrimordialError, PrimordialPromise, PrimordialTypeError, apply, dateNow, defineProperty, hasOwn, isArray, json,
@@ -64,33 +65,33 @@ export function hostCall(method: string, params: object, options: HostCallOption
     if (signal && typeof signal.addEventListener === "function") {
       const cancel = () => {
         if (!pending.delete(id)) return;
-        post(`["cancel",${id}]`);
+        post('["cancel",' + id + ']');
         reject(abortReason(signal));
       };
       signal.addEventListener("abort", cancel);
       entry.unhook = () => signal.removeEventListener("abort", cancel);
     }
     pending.set(id, entry);
-    post(`["call",${id},${body}]`);
+    post('["call",' + id + ',' + body + ']');
   });
 }
 
 export function hostCallSync(method: string, params: object, options: HostCallOptions = {}): any {
-  const answer = jsonParse(host.sync(`[${++lastCall},${envelope(method, params, options)}]`));
+  const answer = jsonParse(host.sync('[' + ++lastCall + ',' + envelope(method, params, options) + ']'));
   if (answer[0] === 1) return answer[1];
   throw hostError(answer[1]);
 }
 
 export function register(kind: string, spec: any): void {
-  post(`["register",${quote(kind)},${json(spec)}]`);
+  post('["register",' + quote(kind) + ',' + json(spec) + ']');
 }
 
 export function report(error: any, where: string): void {
-  post(`["error",${quote(where)},${describe(error)}]`);
+  post('["error",' + quote(where) + ',' + describe(error) + ']');
 }
 
 export function progress(id: number, value: any): void {
-  post(`["progress",${number(id)},${json(value)}]`);
+  post('["progress",' + number(id) + ',' + json(value) + ']');
 }
 
 // -- arriving ------------------------------------------------------------------------------------------------------
@@ -110,15 +111,24 @@ export function deliver(text: string): void {
 export function answer(kind: string, id: number, payload: any): void {
   const handler = handlers.get(kind);
   if (handler === undefined) {
-    refuse(id, new PrimordialTypeError(`nothing here answers ${kind}`));
+    refuse(id, new PrimordialTypeError('nothing here answers ' + kind));
     return;
   }
   try {
     const value = handler(payload, id);
-    if (isThenable(value)) then(resolved(value), (found) => reply(id, found), (error) => refuse(id, error));
+    if (isThenable(value)) settled(value, (found) => reply(id, found), (error) => refuse(id, error));
     else reply(id, value);
   } catch (error) {
     refuse(id, error);
+  }
+}
+
+// A promise of this realm is taken as it is; anything else that has a `then` is first made into one.
+function settled(value: any, done: (found: any) => void, failed: (error: any) => void): void {
+  try {
+    then(value, done, failed);
+  } catch {
+    then(resolved(value), done, failed);
   }
 }
 
@@ -126,7 +136,7 @@ export function answer(kind: string, id: number, payload: any): void {
 export function collect(): string {
   const text = outbox;
   outbox = "";
-  return `[${text}]`;
+  return '[' + text + ']';
 }
 
 let replied: (id: number) => void = () => undefined;
@@ -144,13 +154,13 @@ function reply(id: number, value: any): void {
     refuse(id, error);
     return;
   }
-  post(`["reply",${number(id)},1,${text}]`);
+  post('["reply",' + number(id) + ',1,' + text + ']');
 }
 
 function refuse(id: number, error: any): void {
   replied(id);
   if (id === 0) report(error, "handler");
-  else post(`["reply",${number(id)},0,${describe(error)}]`);
+  else post('["reply",' + number(id) + ',0,' + describe(error) + ']');
 }
 
 // A result is [isError, isLast, isChunk, body].
@@ -199,18 +209,18 @@ function hostError(body: any): HostError {
 
 // JSON text of anything thrown, whatever its getters do.
 export function describe(error: any): string {
-  const parts = [`"name":${quote(read(error, "name", "Error"))}`, `"message":${quote(messageOf(error))}`];
-  let text = parts[0] + "," + parts[1] + `,"stack":${quote(read(error, "stack", ""))}`;
+  const parts = ['"name":' + (quote(read(error, "name", "Error"))), '"message":' + (quote(messageOf(error)))];
+  let text = parts[0] + "," + parts[1] + ',"stack":' + (quote(read(error, "stack", "")));
   const code = read(error, "code", "");
-  if (code !== "") text += `,"code":${quote(code)}`;
+  if (code !== "") text += ',"code":' + quote(code);
   if (error instanceof HostError) {
     try {
-      text += `,"hostcall":{"code":${quote(error.code)},"details":${json(error.details)}}`;
+      text += ',"hostcall":{"code":' + quote(error.code) + ',"details":' + json(error.details) + '}';
     } catch {
       // details that cannot be written are left out; the code is what matters
     }
   }
-  return `{${text}}`;
+  return '{' + text + '}';
 }
 
 function messageOf(error: any): string {
@@ -240,7 +250,7 @@ function envelope(method: string, params: any, options: HostCallOptions): string
   }
   const timeout = options.timeoutMs;
   const limit = typeof timeout === "number" && timeout >= 0 && timeout < 9e15 ? Math_round(timeout) : "null";
-  return `${quote(method)},${json(params)},${limit},${quote(options.capability ?? "")}`;
+  return '' + quote(method) + ',' + json(params) + ',' + limit + ',' + quote(options.capability ?? "");
 }
 
 const Math_round = Math.round;

@@ -23,7 +23,7 @@ class Timeout {
   hasRef() { return timers.has(this.#id); }
   refresh() {
     const timer = timers.get(this.#id);
-    if (timer !== undefined) post(`["timer",${this.#id},${(timer as any).ms}]`);
+    if (timer !== undefined) post('["timer",' + (this.#id) + ',' + ((timer as any).ms) + ']');
     return this;
   }
   close() { stop(this.#id); return this; }
@@ -40,7 +40,7 @@ function start(callback: any, ms: any, args: any[], repeat: boolean): Timeout {
   const delay = clamp(ms);
   const id = ++lastTimer;
   timers.set(id, { callback, args, every: repeat ? delay : undefined, ms: delay } as Timer);
-  post(`["timer",${id},${delay}]`);
+  post('["timer",' + id + ',' + delay + ']');
   return new Timeout(id);
 }
 
@@ -52,7 +52,7 @@ function clamp(ms: any): number {
 
 function stop(handle: any): void {
   const id = Timeout.idOf(handle);
-  if (timers.delete(id)) post(`["clear",${id}]`);
+  if (timers.delete(id)) post('["clear",' + id + ']');
 }
 
 onInbound("timer", (payload: number) => {
@@ -65,7 +65,7 @@ onInbound("timer", (payload: number) => {
     report(error, "timer");
   }
   // An interval is a repeated timeout, armed again after its callback, if that did not clear it.
-  if (timer.every !== undefined && timers.get(payload) === timer) post(`["timer",${payload},${timer.every}]`);
+  if (timer.every !== undefined && timers.get(payload) === timer) post('["timer",' + payload + ',' + timer.every + ']');
 });
 
 export const setTimeout = (callback: any, ms?: any, ...args: any[]) => start(callback, ms, args, false);
@@ -78,7 +78,7 @@ export function setImmediate(callback: any, ...args: any[]): Timeout {
   if (typeof callback !== "function") throw new PrimordialTypeError("The callback of an immediate must be a function");
   const id = ++lastTimer;
   timers.set(id, { callback, args, every: undefined, ms: 0 } as any);
-  post(`["timer",${id},0]`);
+  post('["timer",' + id + ',0]');
   return new Timeout(id);
 }
 export const clearImmediate = stop;
