@@ -197,9 +197,8 @@ class Models:
     async def models(self) -> list[Mapping[str, Any]]:
         return list(self._models)
 
-    async def stream(self, request: Mapping[str, Any]) -> Any:
+    def stream(self, request: Mapping[str, Any]) -> Any:
         raise Problem("state_conflict", "No model completes in a scenario.")
-        yield {}
 
 
 class Network:

@@ -176,7 +176,8 @@ async def _sandbox(entry: Path, scenario: Scenario) -> dict[str, Any]:
                 steps.append(await _step(host, hooks, step, str(place.project)))
                 await asyncio.sleep(step.get("wait", 30) / 1000 if "wait" in step else _SETTLE)
         answer = {"steps": steps, "ui": person.shown, "session": acted, "errors": errors, "files": _files(place)}
-        return _tidy(answer, place)
+        tidy: dict[str, Any] = _tidy(answer, place)
+        return tidy
 
 
 async def _step(host: Host, hooks: Hooks, step: Mapping[str, Any], cwd: str) -> dict[str, Any]:
