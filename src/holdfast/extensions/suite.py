@@ -86,6 +86,7 @@ class Suite:
         model: Model | None = None,
         environ: Mapping[str, str] | None = None,
         deadline: float = 30.0,
+        limits: Limits | None = None,
         clock: Clock | None = None,
         randomness: Randomness | None = None,
         scenario: str = "scn-local",
@@ -100,6 +101,7 @@ class Suite:
         self._granted = Grants(ledger, self._clock)
         self._randomness = randomness
         self._deadline = deadline
+        self._limits = limits or Limits(memory_mb=self._config.policy.max_memory_mb)
         self._record = record
         self._scenario = scenario
         self.root = root.resolve()
@@ -109,7 +111,7 @@ class Suite:
         self.session = Session(
             str(self.root), clock=self._clock, ids=self._ids, tools=self._listed, commands=self._named
         )
-        self.hooks = Hooks(report=self._handler_failed)
+        self.hooks = Hooks(timeout=min(deadline, 10.0), report=self._handler_failed)
         self._temp = Path(tempfile.mkdtemp(prefix="holdfast-ext-"))
         self._log = LogFile(self.session.id, environ=environ) if log_file else None
         self._evidence = Evidence(ledger, sink=self._log)
@@ -190,7 +192,7 @@ class Suite:
             loadable(artifact),
             Surroundings(name, str(self.root), str(home), has_ui=self.ui.interactive),
             self.dispatcher,
-            limits=Limits(memory_mb=self._config.policy.max_memory_mb),
+            limits=self._limits,
             deadline=self._deadline,
             clock=self._clock,
             randomness=self._randomness,
