@@ -1,6 +1,7 @@
 """Language models behind one protocol."""
 
 from holdfast.models.protocol import (
+    DEFAULT_PARAMS,
     Completion,
     Delta,
     FinishReason,
@@ -15,6 +16,7 @@ from holdfast.models.protocol import (
 )
 
 __all__ = [
+    "DEFAULT_PARAMS",
     "Completion",
     "Delta",
     "FinishReason",

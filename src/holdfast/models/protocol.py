@@ -59,6 +59,9 @@ class Params(msgspec.Struct, frozen=True, omit_defaults=True):
     timeout: float | None = None
 
 
+DEFAULT_PARAMS = Params()
+
+
 class Usage(msgspec.Struct, frozen=True):
     """Tokens as the provider counted them."""
 
@@ -97,7 +100,7 @@ class Model(Protocol):
     def max_output_tokens(self) -> int | None: ...
 
     def stream(
-        self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = Params()
+        self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = DEFAULT_PARAMS
     ) -> AsyncIterator[Delta]:
         """The answer to `messages`, piece by piece (M1 to M6)."""
 
