@@ -3,7 +3,7 @@
 Data only, and the one fold over it. Invariants that every provider keeps:
 
 M1  The texts of the deltas, joined, are the provider's text, byte for byte.
-M2  A tool call arrives whole, in one delta, with its arguments parsed.
+M2  A tool call arrives whole, in one delta, with its arguments parsed; one that the token limit cut is dropped.
 M3  Exactly one delta carries a finish reason, and it is the last; a stream that ends without one was cut.
 M4  Usage is what the provider reported, or None; never a guess.
 M5  Closing the iterator, or cancelling the task that reads it, closes the request behind it.
@@ -24,12 +24,13 @@ Role = Literal["system", "user", "assistant", "tool"]
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "error"]
 
 
-class ToolCall(msgspec.Struct, frozen=True):
-    """A tool that the model wants called."""
+class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A tool that the model wants called; `malformed` holds arguments that were not a JSON object, as written."""
 
     id: str
     name: str
     arguments: dict[str, Any]
+    malformed: str | None = None
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -50,7 +51,10 @@ class ToolSpec(msgspec.Struct, frozen=True):
 
 
 class Params(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How to sample and when to stop; None leaves the provider's default. `timeout` is in seconds."""
+    """How to sample and when to stop; None leaves the provider's default.
+
+    `timeout` is the longest silence in seconds: a long answer may take its time, a dead one may not.
+    """
 
     max_tokens: int | None = None
     temperature: float | None = None
