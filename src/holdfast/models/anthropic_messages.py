@@ -16,7 +16,7 @@ _DEFAULT_MAX_TOKENS = 4_096
 
 
 class AnthropicMessages:
-    """The wire of the Messages API, as a `Remote` speaks it. It takes no seed."""
+    """The wire of the Messages API, as a `Remote` speaks it. It has no word for a seed or a temperature."""
 
     provider = "Anthropic"
 
@@ -39,8 +39,6 @@ class AnthropicMessages:
             "stream": True,
             **_conversation(messages, tools),
         }
-        if params.temperature is not None:
-            request["temperature"] = params.temperature
         if params.stop:
             request["stop_sequences"] = list(params.stop)
         return request
@@ -81,6 +79,8 @@ async def _deltas(stream: AsyncIterator[Any]) -> AsyncGenerator[Delta, None]:
         elif event.type == "message_delta":
             reported = event.delta.stop_reason or reported
             output_tokens = event.usage.output_tokens
+            if event.usage.input_tokens is not None:  # cumulative, where the service reports it again
+                input_tokens = _input_tokens(event.usage)
         elif event.type == "message_stop":
             ended = True
     if reported is None or not ended:
@@ -89,10 +89,10 @@ async def _deltas(stream: AsyncIterator[Any]) -> AsyncGenerator[Delta, None]:
     yield Delta(characters.rest(), calls.finished(reason), reason, usage(input_tokens, output_tokens))
 
 
-def _input_tokens(reported: Any) -> Any:
+def _input_tokens(reported: Any) -> int | None:
     """Everything that was read, from a cache or not: the three counts of the protocol are disjoint."""
-    cached = (reported.cache_creation_input_tokens or 0) + (reported.cache_read_input_tokens or 0)
-    return reported.input_tokens + cached
+    counts = (reported.input_tokens, reported.cache_creation_input_tokens or 0, reported.cache_read_input_tokens or 0)
+    return sum(counts) if all(isinstance(count, int) and count >= 0 for count in counts) else None
 
 
 def _conversation(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> dict[str, Any]:

@@ -65,11 +65,11 @@ class _Pool:
 
     def __init__(self, question: str) -> None:
         self._question = question
-        self._quoted = [next(filter(None, match.groups())) for match in _QUOTED.finditer(question)]
-        self._numbers = _NUMBER.findall(question)
-        self._links = _URL.findall(question)
-        self._emails = _EMAIL.findall(question)
-        self._paths = [path for path in _PATH.findall(_URL.sub(" ", question))]
+        self._quoted: list[str] = [next(filter(None, match.groups())) for match in _QUOTED.finditer(question)]
+        self._numbers: list[str] = _NUMBER.findall(question)
+        self._links: list[str] = _URL.findall(question)
+        self._emails: list[str] = _EMAIL.findall(question)
+        self._paths: list[str] = _PATH.findall(_URL.sub(" ", question))
 
     def take(self, name: str, rule: dict[str, Any], required: bool) -> Any:
         if "const" in rule:
@@ -123,6 +123,6 @@ class _Pool:
             return self._quoted.pop(0)
         beside = re.search(_AFTER_NAME.format(re.escape(name)), self._question, re.IGNORECASE)
         if beside:
-            return beside[1]
+            return str(beside[1])
         # A required text that nothing points at is the question itself: right for queries, harmless for the rest.
         return self._question if required else None

@@ -8,9 +8,11 @@ _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _STOP = frozenset(
-    "a about an and any are as at be but by can could did do does for from had has have how i if in into is it its me my "
-    "of on or our please so tell than that the their them then there these they this those to use using was we were what "
-    "when where which who whom whose why will with would you your".split()
+    _WORD.findall(
+        "a about an and any are as at be but by can could did do does for from had has have how i if in into is it its "
+        "me my of on or our please so tell than that the their them then there these they this those to use using was "
+        "we were what when where which who whom whose why will with would you your"
+    )
 )
 
 
