@@ -1,4 +1,4 @@
-"""Models are tested over loopback: the clock waits a little longer before it jumps, because the packages use threads."""
+"""Models are tested over loopback; the clock waits longer before it jumps, because the packages use threads."""
 
 from __future__ import annotations
 

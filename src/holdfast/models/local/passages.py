@@ -11,9 +11,10 @@ import msgspec
 
 from holdfast.models.local.words import content_words
 
+# A line that names what follows: `[source: notes.md]`, `Source: notes.md`, `<document source="notes.md">`, a heading.
 _MARK = re.compile(
-    r"""(?ix) (?:\b(?:source|file|document|path)\b \s*[:=]\s* ["'`]? | ^\#{1,6}\s+ | ^=+\s+ )
-        (?P<name>[^"'`\]\)>\n;,]{1,200}?) \s* (?:["'`\]\)>;,].*|=+)?$"""
+    r"""(?ix) ^ (?: [\W_]* (?:document\s+)? (?:source|file|document|path) \s*[:=]\s* ["'`]? | \#{1,6}\s+ | =+\s+ )
+        (?P<name>[^"'`\]\)>\n;,]{1,200}?) \s* (?:["'`\]\)>;,].*|=+)? $"""
 )
 _TRAILING = re.compile(r"\s*[\[(](?:source|from|file)\s*[:=]\s*(?P<name>[^\])]+)[\])]\s*$", re.IGNORECASE)
 _SENTENCE = re.compile(r"[^\s].*?(?:[.!?。！？]+(?=[\"')\]”]*(?:\s|$))[\"')\]”]*|(?<=[。！？])|$)")
@@ -33,11 +34,11 @@ def sentences(context: str, source: str | None = None) -> list[Sentence]:
     found: list[Sentence] = []
     for line in context.splitlines():
         body, here = line.strip(), source
-        if trailing := _TRAILING.search(body):
-            body, here = body[: trailing.start()], trailing["name"].strip()
-        elif mark := _MARK.search(body):
+        if mark := _MARK.search(body):
             source = mark["name"].strip() or source
             continue
+        if trailing := _TRAILING.search(body):
+            body, here = body[: trailing.start()], trailing["name"].strip()
         body = _BULLET.sub("", body)
         found.extend(Sentence(match.group().strip(), here) for match in _SENTENCE.finditer(body) if match.group())
     return found
