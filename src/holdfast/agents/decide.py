@@ -33,6 +33,7 @@ from holdfast.agents.steps import (
     Finish,
     GateCall,
     Gated,
+    Outcome,
     Record,
     RefuseCall,
     Returned,
@@ -59,9 +60,10 @@ class AgentState(msgspec.Struct, frozen=True):
     usage: Usage = Usage(0, 0)
 
     @property
-    def tool_number(self) -> int:
-        """Which call of the last answer is next."""
-        return len(self.last.tool_calls) - len(self.waiting) if self.last else 0
+    def place(self) -> str:
+        """Which call of which turn is next; the same in every replay, whatever ids a model gives its calls."""
+        number = len(self.last.tool_calls) - len(self.waiting) if self.last else 0
+        return f"turn-{self.turns - 1}/tool-{number}"
 
     def tool(self, name: str) -> Tool | None:
         return next((tool for tool in self.surface if tool.name == name), None)
@@ -170,5 +172,5 @@ def _confident(state: AgentState, output: Any) -> Step:
         return Finish(output, validated=True, confidence=confidence)
     if state.confirmed is None:
         return Confirm(output, confidence, threshold)
-    outcome = "completed" if state.confirmed.accepted else "escalated"
-    return Finish(output, outcome, validated=True, confidence=confidence)  # type: ignore[arg-type]
+    outcome: Outcome = "completed" if state.confirmed.accepted else "escalated"
+    return Finish(output, outcome, validated=True, confidence=confidence)

@@ -15,12 +15,26 @@ from typing import Any, Literal
 import msgspec
 import rfc8785
 
+from holdfast.agents.decide import AgentState
 from holdfast.agents.manifest import AgentManifest
 from holdfast.agents.ports import Tool
-from holdfast.agents.steps import Answered, Outcome, Returned
+from holdfast.agents.steps import (
+    Answered,
+    Begun,
+    CallTool,
+    Confirm,
+    Finish,
+    GateCall,
+    Gated,
+    Outcome,
+    Record,
+    RefuseCall,
+    Returned,
+    Step,
+)
 from holdfast.kernel import canonical
 from holdfast.kernel.redact import redact, redact_text
-from holdfast.models import ToolCall, Usage
+from holdfast.models import Usage
 
 Source = Literal["workflow-node", "run-api", "chat-mention"]
 Verbosity = Literal["off", "summary", "full"]
@@ -56,6 +70,21 @@ class Narrator:
         self._model = name or self._provider
         self._verbosity = verbosity
 
+    def told(self, state: AgentState, step: Step, record: Record) -> list[AgentEvent]:
+        """What is said of a step that was performed in `state`."""
+        match step, record:
+            case _, Begun():
+                return [self._prompt_resolved()]
+            case _, Answered():
+                used = [] if record.usage is None else [self._used(state.turns, record.usage)]
+                return [*used, self._reasoned(state.turns, record)]
+            case GateCall(call), Gated() if tool := state.tool(call.name):
+                return [self._tool_called(state.place, tool, record.arguments or call.arguments)]
+            case ((CallTool(call) | RefuseCall(call)), Returned()) if tool := state.tool(call.name):
+                return [self._tool_returned(state.place, tool, record)]
+            case _:
+                return []
+
     def started(self) -> AgentEvent:
         return self._event(
             "agent.invocation.started",
@@ -68,7 +97,7 @@ class Narrator:
             memoryBound=self._manifest.memory.long_term,
         )
 
-    def prompt_resolved(self) -> AgentEvent:
+    def _prompt_resolved(self) -> AgentEvent:
         """Which layer gave the system prompt: an agent's own, always, because nothing overrides an intrinsic one."""
         version = hashlib.sha256(self._manifest.instructions.encode()).hexdigest()[:12]
         ref = f"prompt:{self._manifest.agent_id}@sha256-{version}"
@@ -82,7 +111,7 @@ class Narrator:
             "agent.promptResolved", "prompt", nodeId=self._invocation.node_id, kind="system", chain=chain, resolved=ref
         )
 
-    def used(self, turn: int, usage: Usage) -> AgentEvent:
+    def _used(self, turn: int, usage: Usage) -> AgentEvent:
         payload = {
             "provider": self._provider,
             "model": self._model,
@@ -91,7 +120,7 @@ class Narrator:
         }
         return AgentEvent("provider.usage", payload, f"{self._invocation.id}/turn-{turn}/usage")
 
-    def reasoned(self, turn: int, answer: Answered) -> AgentEvent:
+    def _reasoned(self, turn: int, answer: Answered) -> AgentEvent:
         """The text before a tool call is reasoning; the last answer is the result and stays out."""
         verbosity: Verbosity = self._verbosity if answer.tool_calls else "off"
         text = "" if verbosity == "off" else redact_text(answer.text)
@@ -99,20 +128,20 @@ class Narrator:
             text = text[:_SUMMARY_CHARACTERS]
         return self._event("agent.reasoned", f"turn-{turn}/reasoned", reasoning=text, verbosity=verbosity)
 
-    def tool_called(self, place: str, call: ToolCall, tool: Tool, arguments: dict[str, Any]) -> AgentEvent:
+    def _tool_called(self, place: str, tool: Tool, arguments: dict[str, Any]) -> AgentEvent:
         return self._event(
             "agent.toolCalled",
             f"{place}/called",
             toolName=tool.name,
-            callId=self._call_id(place, call),
+            callId=f"{self._invocation.id}/{place}",
             argsHash=_arguments_hash(arguments),
             transport=tool.transport,
         )
 
-    def tool_returned(self, place: str, call: ToolCall, tool: Tool, returned: Returned) -> AgentEvent:
+    def _tool_returned(self, place: str, tool: Tool, returned: Returned) -> AgentEvent:
         payload: dict[str, Any] = {
             "toolName": tool.name,
-            "callId": self._call_id(place, call),
+            "callId": f"{self._invocation.id}/{place}",
             "status": returned.status,
         }
         if returned.duration_ms is not None:
@@ -120,11 +149,12 @@ class Narrator:
         event = self._event("agent.toolReturned", f"{place}/returned", **payload)
         return msgspec.structs.replace(event, caused_by=f"{self._invocation.id}/{place}/called")
 
-    def decided(self, output: Any, validated: bool | None, confidence: float | None) -> AgentEvent:
-        decision: dict[str, Any] = {"kind": "final", "digest": canonical.digest(output)}
+    def decided(self, step: Confirm | Finish) -> AgentEvent:
+        decision: dict[str, Any] = {"kind": "final", "digest": canonical.digest(step.output)}
+        validated = True if isinstance(step, Confirm) else step.validated
         if validated is not None:
             decision["schemaValidated"] = validated
-        more = {} if confidence is None else {"confidence": confidence}
+        more = {} if step.confidence is None else {"confidence": step.confidence}
         return self._event("agent.decided", "decided", decision=decision, **more)
 
     def completed(self, outcome: Outcome, validated: bool | None, confidence: float | None) -> AgentEvent:
@@ -140,10 +170,6 @@ class Narrator:
     def _event(self, type: str, place: str, **payload: Any) -> AgentEvent:
         payload["agentId"] = self._manifest.agent_id
         return AgentEvent(type, payload, f"{self._invocation.id}/{place}")
-
-    def _call_id(self, place: str, call: ToolCall) -> str:
-        """Unique in the run, whatever ids a model gives its calls."""
-        return f"{self._invocation.id}/{place}"
 
 
 def _arguments_hash(arguments: dict[str, Any]) -> str:

@@ -86,6 +86,9 @@ class Effects(Protocol):
 class Hooks(Protocol):
     """Extensions listening to the agent's life. `emit` gives their merged answer, or None (Pi, lifecycle events)."""
 
+    def listens(self, event: str) -> bool:
+        """Whether anybody wants `event`; what nobody wants is not even put together."""
+
     async def emit(self, event: dict[str, Any]) -> dict[str, Any] | None: ...
 
 
@@ -139,6 +142,9 @@ class Memory(Protocol):
 
 class Quiet:
     """Hooks when nobody listens."""
+
+    def listens(self, event: str) -> bool:
+        return False
 
     async def emit(self, event: dict[str, Any]) -> dict[str, Any] | None:
         return None

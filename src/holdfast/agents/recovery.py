@@ -1,4 +1,4 @@
-"""What to do with an effect that was begun and not recorded when the process died: its class decides, nobody guesses."""
+"""What to do with an effect that was begun and not recorded when the process died: its class decides."""
 
 from __future__ import annotations
 

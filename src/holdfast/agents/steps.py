@@ -30,7 +30,7 @@ class Answered(msgspec.Struct, frozen=True, tag="answered"):
 
 
 class Gated(msgspec.Struct, frozen=True, tag="gated"):
-    """What allowlist, schema, extensions and policy said of the next tool call; `absent` means there is no such tool."""
+    """What allowlist, schema, extensions and policy said of the next call; `absent`: there is no such tool."""
 
     verdict: Literal["run", "prompt", "refuse"]
     arguments: dict[str, Any] = {}
