@@ -319,7 +319,7 @@ class Performer(msgspec.Struct, frozen=True, kw_only=True):
                     "Accept to run it again; reject to go on without, and say in the note what you found.",
                     tool=step.call.name,
                     arguments=step.arguments,
-                    known={"effect": step.tool.effect, **problem.details},
+                    known={"callId": step.call.id, "effect": step.tool.effect, **problem.details},
                 )
                 answer = await self.approvals.ask(f"{attempt}/uncertain", request)
                 if answer.action == "reject":
