@@ -12,15 +12,19 @@ from tests.agents.world import CLASSES, Policy, World
 from holdfast.agents import ApprovalAnswer, EffectClass, Verdict, recover
 from holdfast.models.scripted import ScriptedCall, Turn
 
-CALLS = st.builds(lambda cls, x: ScriptedCall(f"do_{cls}", {"x": x}), st.sampled_from(CLASSES), st.integers(0, 13))
+CALLS = st.builds(
+    lambda cls, x: ScriptedCall(f"do_{cls}", {"x": x}),
+    st.sampled_from((*CLASSES, "unsafe", "unsafe")),
+    st.integers(0, 13),
+)
 SAFE_CALLS = st.builds(
     lambda cls, x: ScriptedCall(f"do_{cls}", {"x": x}), st.sampled_from(CLASSES[:3]), st.integers(0, 13)
 )
 
 
-def conversation(calls: Any) -> Any:
+def conversation(calls: Any, least: int = 0) -> Any:
     """A few turns with tool calls, then an answer."""
-    return st.lists(st.lists(calls, min_size=1, max_size=3), max_size=3).map(
+    return st.lists(st.lists(calls, min_size=1, max_size=3), min_size=least, max_size=3).map(
         lambda turns: [*(Turn("thinking", tuple(batch)) for batch in turns), Turn("The answer.")]
     )
 
@@ -54,7 +58,7 @@ def test_killed_anywhere_it_ends_the_same(turns: list[Turn], deaths: list[int]) 
 
 
 @settings(max_examples=60, deadline=None)
-@given(conversation(CALLS), st.lists(st.integers(1, 60), max_size=4))
+@given(conversation(CALLS, least=1), st.lists(st.integers(8, 40), min_size=1, max_size=4))
 def test_an_unsafe_effect_happens_exactly_once(turns: list[Turn], deaths: list[int]) -> None:
     """When nobody knows, a person is asked; one who looks and says the truth keeps every effect at exactly one."""
     calm, troubled = World(turns), World(turns)
