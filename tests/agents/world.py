@@ -183,10 +183,8 @@ class OnceModel:
 
 
 def manifest(**more: Any) -> AgentManifest:
-    settings: dict[str, Any] = {"tool_allowlist": ("test:*",), **more}
-    return AgentManifest(
-        agent_id="local.test.agent", persona="Tester", model_class="general", instructions="Be good.", **settings
-    )
+    settings: dict[str, Any] = {"instructions": "Be good.", "tool_allowlist": ("test:*",), **more}
+    return AgentManifest(agent_id="local.test.agent", persona="Tester", model_class="general", **settings)
 
 
 class World:
