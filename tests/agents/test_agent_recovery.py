@@ -52,7 +52,7 @@ def test_killed_anywhere_it_ends_the_same(turns: list[Turn], deaths: list[int]) 
     expected, result = calm.live(), troubled.live(deaths)
     assert result == expected
     assert troubled.events == calm.events
-    assert [e[1:] for e in troubled.log.entries("done")] == [e[1:] for e in calm.log.entries("done")]
+    assert troubled.recorded == calm.recorded
     assert not troubled.person.asked
     assert _lasting(troubled) == _lasting(calm)
 
@@ -92,16 +92,20 @@ def test_every_boundary_of_a_turn_with_three_tool_calls() -> None:
 
 
 def test_a_begun_unsafe_call_tells_the_person_what_is_known() -> None:
-    world = World([Turn("", (ScriptedCall("do_unsafe", {"x": 5}),)), Turn("Done.")])
-    calm = World(world.turns)
+    turns = [Turn("", (ScriptedCall("do_unsafe", {"x": 5}),)), Turn("Done.")]
+    calm = World(turns)
     calm.live()
-    begun = next(n for n, line in enumerate(calm.log.lines) if '"agent/turn-0/tool-0/call"' in line)
-    # Boundaries are writes and, once for each effect, the moment between doing and recording.
-    before = sum('"done"' in line for line in calm.log.lines[:begun])
-    world.live([begun + 1 + before])
-    (request,) = world.person.asked
-    assert request.kind == "uncertain-effect" and request.tool == "do_unsafe" and request.arguments == {"x": 5}
-    assert request.known["effect"] == "unsafe" and request.known["effect_key"] == "agent/turn-0/tool-0/call"
+    assert not calm.person.asked
+    asked = []
+    for death in range(1, calm.log.boundaries + 1):
+        world = World(turns)
+        world.live([death])
+        asked += world.person.asked
+    assert len(asked) == 3  # the mark is on disk; the call is about to begin; it is done and not recorded
+    for request in asked:
+        assert request.kind == "uncertain-effect" and request.tool == "do_unsafe" and request.arguments == {"x": 5}
+        assert request.known["effect"] == "unsafe" and request.known["effect_key"] == "agent/turn-0/tool-0/call"
+        assert request.known["begun_at"].startswith("2026-01-01T")
 
 
 def test_an_approval_survives_the_crash_and_is_asked_once() -> None:

@@ -17,11 +17,11 @@ from holdfast.agents import (
     ApprovalAnswer,
     ApprovalRequest,
     EffectClass,
+    Guarded,
     Invocation,
     Tool,
     ToolOutcome,
     Verdict,
-    recover,
 )
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.problems import Problem
@@ -60,24 +60,16 @@ class Log:
 
 
 class Journal:
-    """Effects over the Log: begun, performed, recorded."""
+    """A log that only knows what was recorded, as a run's node gives it."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
 
-    async def perform(
-        self,
-        key: str,
-        fn: Callable[[], Awaitable[Any]],
-        cls: EffectClass = "unsafe",
-        idempotency_key: str | None = None,
-    ) -> Any:
+    async def once(self, key: str, fn: Callable[[], Awaitable[Any]], /) -> Any:
         for _, known, value in self._log.entries("done"):
             if known == key:
                 return value
-        if any(entry[1] == key for entry in self._log.entries("begun")) and recover(cls, idempotency_key) == "ask":
-            raise Problem("effect_uncertain", "It was begun and not recorded.", effect_key=key)
-        self._log.write("begun", key)
+        self._log.boundary()  # nothing done, nothing recorded
         value = json.loads(json.dumps(await fn()))
         self._log.boundary()  # done in the world, not recorded
         self._log.write("done", key, value)
@@ -201,14 +193,21 @@ class World:
         self.parts = parts
         self.model = OnceModel(turns, self.log)
         self.clock = ManualClock()
+        self.lives = 0
+
+    @property
+    def recorded(self) -> list[list[Any]]:
+        """Keys and values of the effects; which life began one is no part of what happened."""
+        return [entry[1:] for entry in self.log.entries("done") if not entry[1].endswith("#begun")]
 
     async def start(self, task: Any = "Do it.") -> AgentResult:
         """One life of the process: replays what the log holds, goes on from there."""
+        self.lives += 1
         agent = Agent(
             self.manifest,
             model=self.model,
             tools=self.tools,
-            effects=Journal(self.log),
+            effects=Guarded(Journal(self.log).once, f"life-{self.lives}", self.clock),
             gate=self.policy,
             approvals=self.person,
             hooks=self.hooks,

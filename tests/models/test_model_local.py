@@ -59,6 +59,19 @@ async def test_it_quotes_the_answer_and_names_the_source(question: str, quote: s
     assert answer.finish_reason == "stop" and answer.usage is not None
 
 
+async def test_it_reads_the_relays_passages() -> None:
+    envelope = """[CRITICAL STATE]
+[GOAL] When was the harbour dredged?
+
+[SOURCE PASSAGES]
+[SOURCE_PASSAGE source="notes/harbour.md" window=1 confidence=0.90 readonly=true]
+(History)
+The harbour was dredged in 1931.
+[/SOURCE_PASSAGE]"""
+    answer = await ask(envelope + "\n\nWhen was the harbour dredged?")
+    assert answer.text == 'The local model found this in notes/harbour.md: "The harbour was dredged in 1931."'
+
+
 async def test_it_says_what_it_is_when_nothing_answers() -> None:
     assert (await ask(CONTEXT + "\n\nWho wrote the opera Fidelio?")).text == NOTHING_FOUND
     assert "local model" in NOTHING_FOUND

@@ -2,6 +2,7 @@
 
 from holdfast.agents.driver import Agent, AgentResult
 from holdfast.agents.events import AgentEvent, Invocation
+from holdfast.agents.guarded import Guarded
 from holdfast.agents.manifest import AgentManifest, load, parse
 from holdfast.agents.ports import (
     ApprovalAnswer,
@@ -31,6 +32,7 @@ __all__ = [
     "EffectClass",
     "Effects",
     "Gate",
+    "Guarded",
     "Hooks",
     "Invocation",
     "Memory",

@@ -13,9 +13,11 @@ from holdfast.models.local.words import content_words
 
 # A line that names what follows: `[source: notes.md]`, `Source: notes.md`, `<document source="notes.md">`, a heading.
 _MARK = re.compile(
-    r"""(?ix) ^ (?: [\W_]* (?:document\s+)? (?:source|file|document|path) \s*[:=]\s* ["'`]? | \#{1,6}\s+ | =+\s+ )
+    r"""(?ix) ^ (?: (?:[\[<(]\w+\s+|[\W_]*) (?:source|file|document|path) \s*[:=]\s* ["'`]? | \#{1,6}\s+ | =+\s+ )
         (?P<name>[^"'`\]\)>\n;,]{1,200}?) \s* (?:["'`\]\)>;,].*|=+)? $"""
 )
+# A line that only opens or closes a part of the context: `[DISCOVERIES]`, `[/SOURCE_PASSAGE]`, `</document>`.
+_FRAME = re.compile(r"^(?:\[/?[A-Z][A-Z_ ]*\]|</\w+>)$")
 _TRAILING = re.compile(r"\s*[\[(](?:source|from|file)\s*[:=]\s*(?P<name>[^\])]+)[\])]\s*$", re.IGNORECASE)
 _SENTENCE = re.compile(r"[^\s].*?(?:[.!?。！？]+(?=[\"')\]”]*(?:\s|$))[\"')\]”]*|(?<=[。！？])|$)")
 _BULLET = re.compile(r"^\s*(?:[-*+•]|\d+[.)])\s+")
@@ -34,6 +36,9 @@ def sentences(context: str, source: str | None = None) -> list[Sentence]:
     found: list[Sentence] = []
     for line in context.splitlines():
         body, here = line.strip(), source
+        if _FRAME.match(body):
+            source = None
+            continue
         if mark := _MARK.search(body):
             source = mark["name"].strip() or source
             continue
@@ -56,7 +61,7 @@ def best(question: str, candidates: Iterable[Sentence]) -> Sentence | None:
     top: tuple[float, Sentence] | None = None
     for sentence, words in pool:
         shared = sum(weight[word] for word in words & wanted)
-        if shared / whole < _LEAST_COVERAGE:
+        if shared / whole < _LEAST_COVERAGE or question in sentence.text:  # restating a question answers nothing
             continue
         score = shared / (1 + 0.02 * len(words))  # between equals the shorter one says it better
         if sentence.text.endswith("?"):
