@@ -48,7 +48,7 @@ def respond(data: st.DataObject, step: Any, turn: int) -> Record | None:
             return Answered(text, calls, data.draw(REASONS))
         case GateCall(call):
             absent = call.name == "absent"
-            return Gated("refuse" if absent else data.draw(st.sampled_from(["run", "prompt", "refuse"])), absent=absent)
+            return Gated("refuse" if absent else data.draw(st.sampled_from(["run", "prompt", "refuse"])))
         case AskApproval():
             return Approved(data.draw(st.sampled_from(["accept", "reject", "edit-accept"])))
         case CallTool() | RefuseCall():

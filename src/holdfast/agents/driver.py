@@ -7,12 +7,14 @@ from typing import Any
 
 import msgspec
 
+from holdfast.agents.asking import ModelFailed
 from holdfast.agents.decide import AgentState, decide, evolve
 from holdfast.agents.events import AgentEvent, Invocation, Narrator, Verbosity
 from holdfast.agents.manifest import AgentManifest
-from holdfast.agents.performer import ModelFailed, Performer
+from holdfast.agents.performer import end, perform
 from holdfast.agents.ports import Approvals, Effects, Gate, Hooks, Memory, ModelCaller, Quiet, ToolSource
 from holdfast.agents.schemas import mistakes
+from holdfast.agents.stage import Stage
 from holdfast.agents.steps import Confirm, Fail, Finish, Outcome
 from holdfast.kernel.clock import Clock, SystemClock
 from holdfast.kernel.problems import Problem
@@ -68,7 +70,7 @@ class Agent:
         Invoked again with the same Invocation and Effects, it yields the same events and does nothing twice.
         """
         narrator = Narrator(invocation, self._manifest, self._model_name, self._verbosity)
-        performer = Performer(manifest=self._manifest, invocation=invocation, **self._parts)
+        stage = Stage(manifest=self._manifest, invocation=invocation, **self._parts)
         yield narrator.started()
         refused = self._refused_task(invocation)
         if refused is not None:
@@ -83,7 +85,7 @@ class Agent:
                     yield narrator.decided(step)
                 if isinstance(step, Finish | Fail):
                     break
-                record = await performer.perform(state, step)
+                record = await perform(stage, state, step)
                 for event in narrator.told(state, step, record):
                     yield event
                 state = evolve(state, record)
@@ -91,7 +93,7 @@ class Agent:
             yield narrator.completed("failed", None, None)
             yield AgentResult("failed", problem=failure.problem, turns=state.turns, usage=state.usage)
             return
-        await performer.end(state, step)
+        await end(stage, state, step)
         result = _result(state, step)
         yield narrator.completed(result.outcome, result.validated, result.confidence)
         yield result

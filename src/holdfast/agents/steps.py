@@ -30,13 +30,12 @@ class Answered(msgspec.Struct, frozen=True, tag="answered"):
 
 
 class Gated(msgspec.Struct, frozen=True, tag="gated"):
-    """What allowlist, schema, extensions and policy said of the next call; `absent`: there is no such tool."""
+    """What allowlist, schema, extensions and policy said of the next call."""
 
     verdict: Literal["run", "prompt", "refuse"]
     arguments: dict[str, Any] = {}
     reason: str = ""
     status: ReturnStatus = "ok"
-    absent: bool = False
 
 
 class Approved(msgspec.Struct, frozen=True, tag="approved"):
