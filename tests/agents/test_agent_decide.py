@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.agents.world import TOOLS, manifest
 
@@ -61,6 +61,7 @@ def respond(data: st.DataObject, step: Any, turn: int) -> Record | None:
             return None
 
 
+@settings(deadline=None)
 @given(st.data(), st.booleans())
 def test_any_world_ends_and_keeps_the_order(data: st.DataObject, with_schema: bool) -> None:
     agent = manifest(turns=4, repairs=2, return_schema=SCHEMA if with_schema else None)

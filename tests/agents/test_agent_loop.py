@@ -207,6 +207,17 @@ async def test_extensions_hear_everything_in_pis_order() -> None:
     assert len(ends[0]["toolResults"]) == 1 and ends[1]["toolResults"] == []
 
 
+@pytest.mark.parametrize(
+    ("turn", "error"),
+    [(DONE, None), (Turn("", finish_reason="error"), "provider_error"), (Turn(error="rate_limited"), "rate_limited")],
+)
+async def test_extensions_hear_the_end_however_it_ends(turn: Turn, error: str | None) -> None:
+    hooks = Listener()
+    await World([turn], hooks=hooks).start()
+    assert hooks.types.count("agent_end") == 1
+    assert hooks.events[-1]["type"] == "agent_end" and hooks.events[-1]["error"] == error
+
+
 async def test_p2_a_recorded_life_tells_nobody_again() -> None:
     hooks = Listener()
     world = World([CALL, DONE], hooks=hooks)

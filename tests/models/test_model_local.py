@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import models
@@ -85,6 +85,7 @@ async def test_instructions_are_not_context() -> None:
     assert (await fold(models.open("local").stream(messages))).text == NOTHING_FOUND
 
 
+@settings(deadline=None)
 @given(st.text(max_size=400), st.text(max_size=60))
 def test_l1_l2_deterministic_and_verbatim_for_any_text(context: str, question: str) -> None:
     async def run() -> tuple[str, str]:
@@ -168,3 +169,12 @@ async def test_max_tokens_and_stop_are_kept_and_a_cut_answer_goes_on() -> None:
     rest = await ask(question, after=(Message("assistant", first.text),))
     assert first.text + rest.text == whole
     assert (await ask(question, params=Params(stop=("found",)))).text == "The local model "
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["." * 200_000 + "x", " " * 200_000 + "x", "(source: " * 30_000, "a." * 100_000, '"' * 100_001, "@" * 100_000],
+)
+async def test_hostile_text_costs_no_more_than_its_length(text: str) -> None:
+    search = tool("search_text", "Search the text.", query={"type": "string"}, path={"type": "string"})
+    await ask(f"{text}\n\nSearch the text {text}?", search)

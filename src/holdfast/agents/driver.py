@@ -11,7 +11,7 @@ from holdfast.agents.asking import ModelFailed
 from holdfast.agents.decide import AgentState, decide, evolve
 from holdfast.agents.events import AgentEvent, Invocation, Narrator, Verbosity
 from holdfast.agents.manifest import AgentManifest
-from holdfast.agents.performer import end, perform
+from holdfast.agents.performer import end, perform, tell_end
 from holdfast.agents.ports import Approvals, Effects, Gate, Hooks, Memory, ModelCaller, Quiet, ToolSource
 from holdfast.agents.schemas import mistakes
 from holdfast.agents.stage import Stage
@@ -90,6 +90,8 @@ class Agent:
                     yield event
                 state = evolve(state, record)
         except ModelFailed as failure:
+            # Not an effect: nothing of this turn is on record, and the next life may get an answer.
+            await tell_end(stage, state, failure.problem.key)
             yield narrator.completed("failed", None, None)
             yield AgentResult("failed", problem=failure.problem, turns=state.turns, usage=state.usage)
             return

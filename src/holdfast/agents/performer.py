@@ -60,15 +60,20 @@ async def perform(stage: Stage, state: AgentState, step: Step) -> Record:
 
 async def end(stage: Stage, state: AgentState, step: Finish | Fail) -> None:
     """Tell the extensions, and keep the answer in mind where the agent has a memory."""
+    error = step.key if isinstance(step, Fail) else None
 
     async def body() -> None:
-        await stage.tell_turn_end(state)
-        spoken = [pi.to_pi(message) for message in state.messages if message.role != "system"]
-        await stage.tell("agent_end", messages=spoken)
+        await tell_end(stage, state, error)
 
     await stage.effects.perform("agent/end", body, cls="read")
     if isinstance(step, Finish) and step.outcome == "completed":
         await _remember(stage, step.output)
+
+
+async def tell_end(stage: Stage, state: AgentState, error: str | None) -> None:
+    await stage.tell_turn_end(state)
+    spoken = [pi.to_pi(message) for message in state.messages if message.role != "system"]
+    await stage.tell("agent_end", messages=spoken, error=error)
 
 
 async def _begin(stage: Stage) -> Begun:

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.agents.schemas import Mistake, mistakes
 from holdfast.kernel import canonical
 
-_FENCE = re.compile(r"```(?:json)?\s*\n(.*?)\n?```", re.DOTALL)
+_FENCE = re.compile(r"```(?:json)?[ \t]*+\n(.*?)```", re.DOTALL)
 
 
 class Parsed(msgspec.Struct, frozen=True):

@@ -66,11 +66,12 @@ class Params(msgspec.Struct, frozen=True, omit_defaults=True):
 DEFAULT_PARAMS = Params()
 
 
-class Usage(msgspec.Struct, frozen=True):
-    """Tokens as the provider counted them."""
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tokens as the provider counted them; `hidden_tokens` are those of the output that it did not show (reasoning)."""
 
     input_tokens: int
     output_tokens: int
+    hidden_tokens: int = 0
 
 
 class Delta(msgspec.Struct, frozen=True, omit_defaults=True):

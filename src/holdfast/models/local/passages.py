@@ -19,7 +19,11 @@ _MARK = re.compile(
 # A line that only opens or closes a part of the context: `[DISCOVERIES]`, `[/SOURCE_PASSAGE]`, `</document>`.
 _FRAME = re.compile(r"^(?:\[/?[A-Z][A-Z_ ]*\]|</\w+>)$")
 _TRAILING = re.compile(r"\s*[\[(](?:source|from|file)\s*[:=]\s*(?P<name>[^\])]+)[\])]\s*$", re.IGNORECASE)
-_SENTENCE = re.compile(r"[^\s].*?(?:[.!?。！？]+(?=[\"')\]”]*(?:\s|$))[\"')\]”]*|(?<=[。！？])|$)")
+# Where a sentence ends. A run of marks is looked at once, from its beginning: long runs must not cost their square.
+_END = re.compile(
+    r"""(?x) (?<![.!?。！？]) (?: [.!?]*+ [。！？] [.!?。！？]*+ ["')\]”]*+ | [.!?]++ ["')\]”]*+ (?=\s|$) )"""
+)
+_LONGEST_MARK = 400
 _BULLET = re.compile(r"^\s*(?:[-*+•]|\d+[.)])\s+")
 _LEAST_COVERAGE = 0.34
 
@@ -39,14 +43,22 @@ def sentences(context: str, source: str | None = None) -> list[Sentence]:
         if _FRAME.match(body):
             source = None
             continue
-        if mark := _MARK.search(body):
+        if len(body) <= _LONGEST_MARK and (mark := _MARK.search(body)):
             source = mark["name"].strip() or source
             continue
-        if trailing := _TRAILING.search(body):
-            body, here = body[: trailing.start()], trailing["name"].strip()
-        body = _BULLET.sub("", body)
-        found.extend(Sentence(match.group().strip(), here) for match in _SENTENCE.finditer(body) if match.group())
+        tail = max(0, len(body) - _LONGEST_MARK)
+        if trailing := _TRAILING.search(body[tail:]):
+            body, here = body[: tail + trailing.start()], trailing["name"].strip()
+        found.extend(Sentence(text, here) for text in _split(_BULLET.sub("", body)))
     return found
+
+
+def _split(text: str) -> list[str]:
+    """The sentences of one line."""
+    ends = [match.end() for match in _END.finditer(text)]
+    starts = [0, *ends]
+    parts = (text[start:end].strip() for start, end in zip(starts, [*ends, len(text)], strict=True))
+    return [part for part in parts if part]
 
 
 def best(question: str, candidates: Iterable[Sentence]) -> Sentence | None:
