@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from tests.agents.world import TOOLS, manifest
 
 from holdfast.agents import (
     Agent,
@@ -31,6 +30,7 @@ from holdfast.agents import (
 from holdfast.kernel.clock import SystemClock
 from holdfast.kernel.ledger import Draft, Ledger
 from holdfast.models.scripted import Script, Scripted, ScriptedCall, Turn
+from tests.agents.world import TOOLS, manifest
 
 STREAM = "run/one"
 CALLS = tuple(ScriptedCall(name, {"x": 1}) for name in ("do_read", "do_write", "do_unsafe"))

@@ -6,7 +6,6 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.agents.world import TOOLS, manifest
 
 from holdfast.agents.decide import AgentState, decide, evolve
 from holdfast.agents.steps import (
@@ -30,6 +29,7 @@ from holdfast.agents.steps import (
     Returned,
 )
 from holdfast.models import Message, ToolCall
+from tests.agents.world import TOOLS, manifest
 
 NAMES = st.sampled_from([*(tool.name for tool in TOOLS), "absent"])
 REASONS = st.sampled_from(["stop", "length", "content_filter", "error", "tool_calls"])

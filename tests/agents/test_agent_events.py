@@ -8,9 +8,9 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from tests.agents.world import World, manifest
 
 from holdfast.models.scripted import ScriptedCall, Turn
+from tests.agents.world import World, manifest
 
 SCHEMAS = Path(__file__).parents[3] / "shared" / "reference" / "openwop" / "schemas"
 SECRET = "swordfish-in-the-content"

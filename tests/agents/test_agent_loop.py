@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.agents.world import Listener, Policy, World, manifest
 
 from holdfast.agents import ApprovalAnswer, Tool, ToolOutcome, Verdict
 from holdfast.kernel.problems import Problem
 from holdfast.models import Message, Usage
 from holdfast.models.scripted import ScriptedCall, Turn
+from tests.agents.world import Listener, Policy, World, manifest
 
 CALL = Turn("I look.", (ScriptedCall("do_read", {"x": 1}),))
 DONE = Turn("Done.")

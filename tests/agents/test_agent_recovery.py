@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.agents.world import CLASSES, Policy, World
 
 from holdfast.agents import ApprovalAnswer, EffectClass, Verdict, recover
 from holdfast.models.scripted import ScriptedCall, Turn
+from tests.agents.world import CLASSES, Policy, World
 
 CALLS = st.builds(
     lambda cls, x: ScriptedCall(f"do_{cls}", {"x": x}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from tests.models.pages import examples, output
 
 DOCS = Path(__file__).parents[2] / "docs"

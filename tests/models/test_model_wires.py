@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.models.wire import Reply, Server, serving
 
 from holdfast import models
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.problems import Problem
 from holdfast.models import Completion, Message, Params, Retries, ToolCall, ToolSpec, Usage
+from tests.models.wire import Reply, Server, serving
 
 WIRES = ("openai", "anthropic")
 HELLO = (Message("system", "Be brief."), Message("user", "Say hello."))
