@@ -29,10 +29,25 @@ class ComputeConnector:
     method = "crypto"
 
     def run(self, call: Call, params: Mapping[str, Any]) -> Output:
+        if params.get("op") == "zone":
+            return {"value": _zone(params)}
         operation = _OPERATIONS.get(text(params, "op"))
         if operation is None:
             raise Problem("invalid_request", f"There is no computation {params['op']!r}.", at="$.params.op")
         return {"base64": base64.b64encode(operation(params)).decode()}
+
+
+def _zone(params: Mapping[str, Any]) -> int:
+    """Minutes that a time zone is ahead of UTC at a moment."""
+    from datetime import UTC, datetime
+    from zoneinfo import ZoneInfo
+
+    try:
+        moment = datetime.fromtimestamp(number(params, "ms", 0, least=-(2**53)) / 1000, UTC)
+        ahead = moment.astimezone(ZoneInfo(text(params, "zone"))).utcoffset()
+    except (LookupError, ValueError, OverflowError, OSError) as error:
+        raise Problem("invalid_request", "There is no such time zone.", at="$.params.zone") from error
+    return round(ahead.total_seconds() / 60) if ahead is not None else 0
 
 
 def _hash(params: Mapping[str, Any]) -> bytes:

@@ -38,6 +38,9 @@ class FsConnector:
         self._randomness = randomness or SystemRandomness()
 
     def run(self, call: Call, params: Mapping[str, Any]) -> Output:
+        options = params.get("options")
+        if isinstance(options, Mapping):
+            params = {**options, **params}
         operation = _OPERATIONS.get(text(params, "op"))
         if operation is None:
             raise Problem("invalid_request", f"There is no file operation {params['op']!r}.", at="$.params.op")
@@ -315,8 +318,10 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def _data(params: Mapping[str, Any]) -> bytes:
+    if isinstance(params.get("data"), Mapping):
+        params = params["data"]
     if "base64" not in params:
-        value = params.get("text", "")
+        value = params.get("data", params.get("text", ""))
         if not isinstance(value, str):
             raise Problem("schema_mismatch", "`text` must be a string.", at="$.params.text")
         return value.encode("utf-8", "replace")

@@ -1,2 +1,11 @@
-// Nothing is defined here yet.
-export {};
+// What a program expects to find on the global object.
+
+import "./encoding";
+import "./events";
+import "./url";
+import "./streams";
+import "./blob";
+import "./fetch";
+import "./clone";
+import "./performance";
+import "./intl";
