@@ -154,6 +154,21 @@ async def test_p1_an_extension_that_asked_the_world_is_not_kept(ask: str) -> Non
     pool.close()
 
 
+async def test_timers_of_a_warm_instance_wait_their_full_time() -> None:
+    pool = Pool()
+    source = """let fired = 0; export default (pi) => { setInterval(() => { fired++ }, 1000);
+      pi.registerCommand("fired", { handler: async () => fired }) }"""
+    for _ in range(2):
+        subject = extension(source, pool=pool)
+        await subject.load()
+        assert await subject.run_command("fired") == 0
+        await asyncio.sleep(2.5)
+        assert await subject.run_command("fired") == 2
+        await subject.close()
+        pool.wait()
+    pool.close()
+
+
 async def test_other_surroundings_are_another_instance() -> None:
     from holdfast.extensions.runtime import Surroundings
 

@@ -76,7 +76,8 @@ class Isolate:
         return Frozen(vm_snapshot.take(self._vm, self._roots), self._loop.state(self._world.now_ms()))
 
     def adopt(self, world: World, observer: Observer | None) -> None:
-        """Belong to somebody else from now on."""
+        """Belong to somebody else from now on, whose time is another."""
+        self._loop = Loop.from_state(self._loop.state(self._world.now_ms()), world.now_ms())
         self._world = self._vm.host = world
         self._observer = observer
 
