@@ -1,7 +1,7 @@
 // The `pi` object: pi's ExtensionAPI and the specification's own names, and what the host may ask of an extension.
 
 import { HostError, afterReply, answer, hostCall, onInbound, progress, register, report } from "./bridge";
-import { commandContext, context, makeController, promptContext, session, sessionAction, sessionAsync, setAgent } from "./context";
+import { commandContext, context, makeController, promptContext, session, sessionAction, sessionAsync, setAgent, shareProviders } from "./context";
 import { environment } from "./environment";
 import { EVENTS, OLDER_EVENTS, bus } from "./events";
 import { PrimordialError, PrimordialTypeError, append, hasOwn, resolved, table, then } from "./primordials";
@@ -164,6 +164,8 @@ export const pi: any = {
     then(hostCall("log", { level: entry.level ?? "info", event: entry.event ?? "extension.log", message: entry.message ?? entry.event ?? "", data: entry.data ?? null }), () => undefined, (error) => report(error, "log"));
   },
 };
+
+shareProviders(pi.registerProvider, pi.unregisterProvider);
 
 function fileSystem(): any {
   const call = (op: string) => (path: string, ...rest: any[]) => {
