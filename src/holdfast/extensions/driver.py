@@ -178,6 +178,8 @@ class Driver:
 
     async def on_thread(self, work: Callable[[], T]) -> T:
         """Do something on the owner thread, in its turn."""
+        if self._closed:
+            raise Problem("state_conflict", f"{self._name} is closed.")
         result: asyncio.Future[T] = self._loop.create_future()
 
         def done(value: Any) -> None:
