@@ -22,6 +22,7 @@ from holdfast.extensions.connectors.small import (
 )
 from holdfast.extensions.connectors.tool import ToolConnector
 from holdfast.extensions.dispatcher import Dispatcher, Subject
+from holdfast.extensions.engine.pool import Pool
 from holdfast.extensions.evidence import Correlation, Evidence
 from holdfast.extensions.grants import granted_folders, policy_of
 from holdfast.extensions.isolate import Artifact as Loadable
@@ -68,6 +69,7 @@ class Host:
         model: Any = None,
         http: Any = None,
         sandbox: Any = None,
+        pool: Pool | None = None,
         grants: Iterable[str] = (),
         emitted: Callable[[str, str, Any], None] | None = None,
         report: Callable[[str, dict[str, Any]], None] | None = None,
@@ -108,6 +110,7 @@ class Host:
             loadable(artifact),
             Surroundings(name, str(place.project), str(root), has_ui=ui is not None),
             self.dispatcher,
+            pool=pool,
             report=report,
         )
 

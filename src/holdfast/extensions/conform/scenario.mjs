@@ -238,5 +238,4 @@ for (const step of scenario.steps) {
   catch (error) { results.push({ error: error instanceof Error ? error.message : String(error) }); }
   await new Promise((resolve) => setTimeout(resolve, step.wait ?? 30));
 }
-write(JSON.stringify({ steps: results, ui: shown, session: acted, errors }) + "\n");
-process.exit(0);
+write(JSON.stringify({ steps: results, ui: shown, session: acted, errors }) + "\n", () => process.exit(0));
