@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -25,9 +25,13 @@ from holdfast.extensions.protocol import Dispatcher, HostCall, HostResult
 from holdfast.kernel.problems import Problem
 
 _BATCH_SECONDS = 0.05  # then the event loop hears what happened, even if there is more to run
+MAX_CALLS = 1_024  # host calls of one extension under way at the same time
+SYNC_SECONDS = 60.0  # a synchronous host call that nobody gave a limit, made while nobody waits
+_SATURATED = 20  # batches in a row that ran to their limit: from then on the extension gets half of a thread
 _encode = msgspec.json.Encoder().encode
 
 Arrival = tuple[Kind, int, str, bytes]
+T = TypeVar("T")
 
 
 class Batch(msgspec.Struct):
@@ -70,7 +74,7 @@ class Driver:
         self._on_failure = on_failure
         self._on_trap = on_trap
         self._loop = asyncio.get_running_loop()
-        self._owner: Owner[Batch] = Owner(name, self._loop)
+        self._owner = Owner(name, self._loop)
         self._isolate: Isolate | None = None
         self._inbox: list[Arrival] = []
         self._waiters: dict[int, Waiter] = {}
@@ -80,7 +84,8 @@ class Driver:
         self._last_call = 0
         self._last_sync = 0
         self._busy = False
-        self._more = False
+        self._saturated = 0
+        self._sync_call: str | None = None
         self._deadline_ms: int | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._closed = False
@@ -94,7 +99,8 @@ class Driver:
         self._isolate = isolate
         self._last_call = self._last_sync = 0
         self._deadline_ms = isolate.deadline()
-        self._more = True
+        if not self._busy:
+            self._rest()
 
     def resume(self, isolate: Isolate, calls: list[int], last: int) -> None:
         """Drive an isolate that was frozen while `calls` were under way: whether they happened nobody can say."""
@@ -163,22 +169,26 @@ class Driver:
         """Raise the abort signal of an event that runs."""
         self.tell("abort", b'{"id":%d}' % number)
 
-    async def run(self, work: Callable[[Isolate], Any]) -> Any:
+    async def run(self, work: Callable[[Isolate], T]) -> T:
         """Do something with the isolate on its thread, between two batches."""
         isolate = self._isolate
         assert isolate is not None
-        result: asyncio.Future[Any] = self._loop.create_future()
+        return await self.on_thread(lambda: work(isolate))
 
-        def on_thread() -> Batch:
-            value = work(isolate)
-            self._loop.call_soon_threadsafe(lambda: None if result.done() else result.set_result(value))
-            return Batch([], isolate.runnable(), isolate.deadline())
+    async def on_thread(self, work: Callable[[], T]) -> T:
+        """Do something on the owner thread, in its turn."""
+        if self._closed:
+            raise Problem("state_conflict", f"{self._name} is closed.")
+        result: asyncio.Future[T] = self._loop.create_future()
 
-        def done(batch: Batch | BaseException) -> None:
-            if isinstance(batch, BaseException) and not result.done():
-                result.set_exception(batch)
+        def done(value: Any) -> None:
+            if not result.done():
+                if isinstance(value, BaseException):
+                    result.set_exception(value)
+                else:
+                    result.set_result(value)
 
-        self._owner.submit(on_thread, done)
+        self._owner.submit(work, done)
         return await result
 
     async def close(self) -> None:
@@ -186,10 +196,13 @@ class Driver:
         if self._closed:
             return
         self._closed = True
+        waiting = self._sync_call
+        if waiting is not None:
+            self._dispatcher.cancel(waiting)
         self._silence(Problem("cancelled", f"{self._name} was closed."))
         isolate, self._isolate = self._isolate, None
         if isolate is not None:
-            self._owner.submit(lambda: _close(isolate), lambda _: None)
+            self._owner.submit(isolate.close, lambda _: None)
         self._owner.stop()
         await self._owner.join()
 
@@ -228,8 +241,11 @@ class Driver:
         if batch.trap is not None:
             self._lost(batch.trap)
             return
-        self._more, self._deadline_ms = batch.more, batch.deadline_ms
-        if self._inbox or self._more:
+        self._deadline_ms = batch.deadline_ms
+        self._saturated = self._saturated + 1 if batch.more else 0
+        if self._saturated > _SATURATED:
+            self._alarm = self._loop.call_later(_BATCH_SECONDS, self._kick)
+        elif self._inbox or batch.more:
             self._kick()
         else:
             self._rest()
@@ -294,6 +310,10 @@ class Driver:
         if effect.number <= self._last_call:  # the bridge counts up; anybody else's number is a forgery
             raise EngineTrap("engine", f"the call id {effect.number} was used before")
         self._last_call = effect.number
+        if len(self._calls) >= MAX_CALLS:
+            refused = f"More than {MAX_CALLS} host calls are under way; wait for some of them."
+            self._arrive_result(effect.number, HostResult.failed(self.call_id(effect.number), "denied", refused), True)
+            return
         call = HostCall(self.call_id(effect.number), effect.capability, effect.method, effect.params, effect.timeout_ms)
         self._calls[effect.number] = self._loop.create_task(self._perform(effect.number, call, self.generation))
 
@@ -328,13 +348,20 @@ class Driver:
         await future
 
     def answer_sync(self, request: bytes) -> bytes:
-        """A synchronous host call, on the owner thread, which waits."""
+        """A synchronous host call, on the owner thread, which waits, but no longer than whoever asked the extension."""
         asked = said.read_sync(request)
         if asked.number <= self._last_sync:
             raise EngineTrap("engine", f"the call id {asked.number} was used before")
         self._last_sync = asked.number
-        call = HostCall(self.call_id(asked.number), asked.capability, asked.method, asked.params, asked.timeout_ms)
+        expires = min((w.expires for w in list(self._waiters.values()) if w.expires is not None), default=None)
+        limit = SYNC_SECONDS if expires is None else max(0.001, expires - self._loop.time())
+        timeout_ms = min(int(limit * 1000), asked.timeout_ms if asked.timeout_ms is not None else 2**53)
+        call = HostCall(self.call_id(asked.number), asked.capability, asked.method, asked.params, timeout_ms)
+        self._sync_call = call.call_id
+        if self._closed:
+            raise EngineTrap("engine", "the extension was closed")
         result = self._dispatcher.call_sync(call, self._name)
+        self._sync_call = None
         return _encode([0, _error(result)] if result.is_error else [1, result.output])
 
     # -- the end of a VM --------------------------------------------------------------------------------------------
@@ -344,7 +371,7 @@ class Driver:
         isolate, self._isolate = self._isolate, None
         self.generation += 1
         if isolate is not None:
-            self._owner.submit(lambda: _close(isolate), lambda _: None)
+            self._owner.submit(isolate.close, lambda _: None)
         self._silence(trap_problem(trap, self._name))
         self._on_trap(trap)
 
@@ -382,11 +409,6 @@ def _run(isolate: Isolate, arrivals: list[Arrival]) -> Batch:
         isolate.trapped(trap)
         batch.trap = trap
     return batch
-
-
-def _close(isolate: Isolate) -> Batch:
-    isolate.close()
-    return Batch([])
 
 
 def _error(result: HostResult) -> list[Any]:

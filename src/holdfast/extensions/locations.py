@@ -1,19 +1,18 @@
-"""Where in an extension's own source an error happened: stack frames read, and mapped through the source map."""
+"""Where in an extension's own source an error happened: its stack frames, mapped through the source map (Pi §2A.7)."""
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+if TYPE_CHECKING:
+    from holdfast.extensions.compiler.sourcemap import SourceMap
+
 _FRAME = re.compile(r"^\s*at (?:(?P<function>.*?) \()?(?P<file>[^()]*?):(?P<line>\d+):(?P<column>\d+)\)?$")
-_DIGITS = {
-    letter: index for index, letter in enumerate("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
-}
-_MAX_FRAMES = 20
+_MAX_LINES, _MAX_FRAMES = 400, 20
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -22,86 +21,47 @@ class Frame(msgspec.Struct, frozen=True):
     line: int
     column: int
 
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
     def __str__(self) -> str:
-        return f"{self.function or '<anonymous>'} ({self.file}:{self.line}:{self.column})"
-
-
-class _SourceMap(msgspec.Struct, frozen=True):
-    mappings: str
-    sources: list[str | None]
-
-
-def frames(stack: str, artifact: str, source_map: str) -> list[Frame]:
-    """The extension's own frames of a stack, in its own files; the bridge's frames are left out."""
-    found = []
-    for text in stack.splitlines()[:400]:
-        match = _FRAME.match(text)
-        if match and match["file"] == artifact:
-            found.append(
-                _mapped(match["function"] or "", artifact, int(match["line"]), int(match["column"]), source_map)
-            )
-            if len(found) >= _MAX_FRAMES:
-                break
-    return found
-
-
-def _mapped(function: str, file: str, line: int, column: int, source_map: str) -> Frame:
-    table = _table(source_map) if source_map else None
-    if table is not None and 0 < line <= len(table):
-        columns, segments = table[line - 1]
-        index = bisect_right(columns, column - 1) - 1
-        if index >= 0:
-            source, original_line, original_column = segments[index]
-            return Frame(function, source, original_line + 1, original_column + 1)
-    return Frame(function, file, line, column)
-
-
-@lru_cache(maxsize=16)
-def _table(text: str) -> list[tuple[list[int], list[tuple[str, int, int]]]] | None:
-    """For each generated line: where segments start, and what each stands for."""
-    try:
-        parsed = msgspec.json.decode(text, type=_SourceMap)
-        return _decode(parsed)
-    except (msgspec.MsgspecError, KeyError, IndexError):
-        return None  # a damaged map only costs precision
-
-
-def _decode(parsed: _SourceMap) -> list[tuple[list[int], list[tuple[str, int, int]]]]:
-    table: list[tuple[list[int], list[tuple[str, int, int]]]] = []
-    source = line = column = 0
-    for row in parsed.mappings.split(";"):
-        columns: list[int] = []
-        segments: list[tuple[str, int, int]] = []
-        start = 0
-        for segment in row.split(","):
-            values = _numbers(segment)
-            if not values:
-                continue
-            start += values[0]
-            if len(values) >= 4:
-                source, line, column = source + values[1], line + values[2], column + values[3]
-                columns.append(start)
-                segments.append((parsed.sources[source] or "", line, column))
-        table.append((columns, segments))
-    return table
-
-
-def _numbers(segment: str) -> list[int]:
-    """A segment's base-64 variable-length numbers."""
-    values: list[int] = []
-    value = shift = 0
-    for letter in segment:
-        digit = _DIGITS[letter]
-        value |= (digit & 31) << shift
-        if digit & 32:
-            shift += 5
-            continue
-        values.append(-(value >> 1) if value & 1 else value >> 1)
-        value = shift = 0
-    return values
+        return f"{self.function or '<anonymous>'} ({self.place})"
 
 
 def location(error: dict[str, Any], artifact: str, source_map: str) -> tuple[str | None, list[str]]:
     """Where a described error happened, and its stack in source positions."""
     found = frames(str(error.get("stack") or ""), artifact, source_map)
-    return (f"{found[0].file}:{found[0].line}:{found[0].column}" if found else None), [str(frame) for frame in found]
+    return (found[0].place if found else None), [str(frame) for frame in found]
+
+
+def frames(stack: str, artifact: str, source_map: str) -> list[Frame]:
+    """The extension's own frames of a stack, in its own files; the bridge's frames are left out."""
+    found: list[Frame] = []
+    for text in stack.splitlines()[:_MAX_LINES]:
+        match = _FRAME.match(text)
+        if match and match["file"] == artifact and len(found) < _MAX_FRAMES:
+            function, line, column = match["function"] or "", int(match["line"]), int(match["column"])
+            found.append(_mapped(Frame(function, artifact, line, column), source_map))
+    return found
+
+
+def _mapped(frame: Frame, source_map: str) -> Frame:
+    table = _table(source_map) if source_map else None
+    original = table.original(frame.line, frame.column) if table is not None else None
+    if original is None:
+        return frame
+    return Frame(frame.function, original.file, original.line, original.column)
+
+
+@lru_cache(maxsize=16)
+def _table(text: str) -> SourceMap | None:
+    """The decoded map; the compiler's package is imported when an error has to be mapped, and not before."""
+    from holdfast.extensions.compiler.sourcemap import SourceMap
+
+    try:
+        table = SourceMap(text.encode())
+        table.original(1)
+    except (ValueError, KeyError, IndexError, TypeError):
+        return None  # a damaged map only costs precision
+    return table

@@ -12,9 +12,11 @@ from typing import Any
 
 import msgspec
 
+from holdfast.extensions.protocol import VERSION, CapabilityManifest, Register
 from holdfast.kernel.problems import Problem
 
 MAX_REGISTRATIONS = 1_000
+MAX_HANDLERS = 100  # of one event
 
 
 class Tool(msgspec.Struct, frozen=True, rename="camel"):
@@ -100,6 +102,12 @@ class Registrations:
             self._keep(self.providers, self._read(spec, Provider), "provider")
         elif kind == "handler":
             handler = self._read(spec, Handler)
+            if handler.count > MAX_HANDLERS or len(self.handlers) >= MAX_REGISTRATIONS:
+                raise Problem(
+                    "registration_invalid",
+                    f"The extension registers more than {MAX_HANDLERS} handlers of {handler.event[:64]}.",
+                    extension=self.extension,
+                )
             self.handlers[handler.event] = handler.count
         else:
             raise Problem("registration_invalid", f"Nothing can be registered as {kind!r}.", extension=self.extension)
@@ -120,6 +128,24 @@ class Registrations:
                 extension=self.extension,
             )
         kept[getattr(item, key)] = item
+
+    def key(self, kind: str, spec: dict[str, Any]) -> tuple[str, str]:
+        """Which registration this is: a later one of the same key replaces it."""
+        name = next((spec[k] for k in ("provider", "event", "shortcut", "name") if k in spec), "")
+        return kind, str(name)
+
+    def message(self, version: str, manifest: CapabilityManifest | None = None) -> Register:
+        """What was registered, as the protocol's `register` payload (§3)."""
+        return Register(
+            name=self.extension,
+            version=version,
+            api_version=VERSION,
+            capabilities=None if manifest is None else [entry.capability for entry in manifest.capabilities],
+            capability_manifest=manifest,
+            tools=self.inspect()["tools"],
+            slash_commands=self.inspect()["commands"],
+            event_hooks=list(self.handlers),
+        )
 
     def inspect(self) -> dict[str, Any]:
         """What `ext inspect` shows of it."""

@@ -32,6 +32,7 @@ from holdfast.kernel.ids import Randomness
 from holdfast.kernel.problems import Problem
 
 _encode = msgspec.json.Encoder().encode
+MAX_UPDATES = 10_000  # of one call are kept; the listener hears all
 MAX_TRAPS = 10  # in a row, without one answer between them
 
 Report = Callable[[str, dict[str, Any]], None]
@@ -112,11 +113,12 @@ class Extension:
         self._bytecode_cache = bytecode_cache
         self._driver: Driver | None = None
         self._loaded: Loaded | None = None
-        self._specs: list[tuple[str, dict[str, Any]]] = []
+        self._specs: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {}
         self._loading: asyncio.Task[None] | None = None
         self._row = 0
         self._refused: Problem | None = None
         self._flags: dict[str, bool | str] = {}
+        self._up = False
         self._checkers: dict[str, tuple[Tool, Any]] = {}
 
     # -- life -------------------------------------------------------------------------------------------------------
@@ -129,6 +131,7 @@ class Extension:
         except BaseException:
             await self.close()
             raise
+        self._up = True
         return self.registrations
 
     def _new_driver(self) -> Driver:
@@ -151,24 +154,29 @@ class Extension:
     async def _start(self) -> None:
         """Load into a new VM, or take one in which this very extension was loaded already."""
         driver = self._running_driver()
-        key = self._key()
-        warm = self._pool.take(key) if self._pool is not None and self._record is None else None
+        first = image_digest.cache_info().currsize == 0  # the guest may have to be built
+        key = await driver.on_thread(self._key) if first else self._key()
+        pool = self._pool
         world, recorder = self._world()
-        if warm is not None:
-            isolate, loaded = warm
-            isolate.adopt(world, recorder)
-            self._restore(loaded)
-            driver.use(isolate)
-            assert self._pool is not None
-            self._pool.fill()
-            return
-        isolate = Isolate.start(world, self._limits, recorder)
+        if pool is not None and recorder is None:
+            warm = pool.ready(key) or await driver.on_thread(lambda: pool.take(key))
+            if warm is not None:
+                isolate, loaded = warm
+                isolate.adopt(world, None)
+                self._restore(loaded)
+                driver.use(isolate)
+                pool.fill()
+                return
+        artifact, isolate = await driver.on_thread(
+            lambda: (self._compiled(), Isolate.start(world, self._limits, recorder))
+        )
+        self.artifact = artifact
         if recorder is not None:
             recorder.header(Header(FORMAT, image_digest(), self.artifact.digest, self.name, self._limits))
         self.registrations = Registrations(self.name)
-        self._specs, self._refused = [], None
+        self._specs, self._refused = {}, None
         driver.use(isolate)
-        artifact, environment = self._compiled(), _encode(self.surroundings)
+        environment = _encode(self.surroundings)
         reply = await driver.ask(
             "load", b"", timeout=self._deadline, before=lambda number: isolate.load(artifact, number, environment)
         )
@@ -176,18 +184,18 @@ class Extension:
             raise thrown_problem(_described(reply.value), self.name, self.artifact)
         if self._refused is not None:
             raise self._refused
-        if not world.touched and self._pool is not None:
+        if not world.touched and pool is not None:
             frozen: Frozen = await driver.run(lambda isolate: isolate.freeze())
-            self._loaded = Loaded(frozen, list(self._specs))
-            self._pool.keep(key, self._loaded)
-            self._pool.fill()
+            self._loaded = Loaded(frozen, list(self._specs.values()))
+            pool.keep(key, self._loaded)
+            pool.fill()
 
     def _restore(self, loaded: Loaded) -> None:
         self._loaded = loaded
         self.registrations = Registrations(self.name)
         for kind, spec in loaded.registrations:
             self.registrations.add(kind, spec)
-        self._specs = list(loaded.registrations)
+        self._specs = {self.registrations.key(kind, spec): (kind, spec) for kind, spec in loaded.registrations}
 
     def _compiled(self) -> Artifact:
         if self.artifact.bytecode:
@@ -196,8 +204,7 @@ class Extension:
             data = compile_module(self.artifact.text, self.artifact.name, self._bytecode_cache)
         except GuestError as error:
             raise thrown_problem(msgspec.json.decode(error.description), self.name, self.artifact) from error
-        self.artifact = msgspec.structs.replace(self.artifact, bytecode=data)
-        return self.artifact
+        return msgspec.structs.replace(self.artifact, bytecode=data)
 
     def _key(self) -> Key:
         return Key(self.artifact.digest, _encode(self.surroundings), image_digest(), self._limits)
@@ -217,13 +224,14 @@ class Extension:
 
     async def _ready(self) -> Driver:
         """The driver, once the extension is loaded (again)."""
+        driver = self._running_driver()
+        if driver.isolate is None and self._loading is None and self._row <= MAX_TRAPS:
+            self._loading = asyncio.get_running_loop().create_task(self._reload())
         if self._loading is not None:
             await asyncio.shield(self._loading)
-        driver = self._running_driver()
         if driver.isolate is None:
-            raise Problem(
-                "extension_trapped", f"{self.name} trapped {self.traps} times and stays off.", extension=self.name
-            )
+            count = self.traps
+            raise Problem("extension_trapped", f"{self.name} trapped {count} times and stays off.", extension=self.name)
         return driver
 
     # -- what it says -----------------------------------------------------------------------------------------------
@@ -235,7 +243,9 @@ class Extension:
             self._refused = problem
             self._report("registration_refused", {"message": problem.message, **problem.details})
             return
-        self._specs.append((effect.kind, effect.spec))
+        if effect.kind == "handler" and effect.spec.get("known") is False:
+            self._report("unknown_event", {"event": str(effect.spec.get("event"))[:128]})
+        self._specs[self.registrations.key(effect.kind, effect.spec)] = (effect.kind, effect.spec)
 
     def _on_failure(self, effect: said.Failure) -> None:
         problem = thrown_problem(effect.error, self.name, self.artifact)
@@ -246,9 +256,7 @@ class Extension:
         self.traps += 1
         self._row += 1
         self._report("trap", {"kind": trap.kind, "message": str(trap), "count": self.traps})
-        if not self._specs and self._loaded is None:
-            return  # it trapped while loading: whoever loads it hears of it
-        if self._row <= MAX_TRAPS:
+        if self._up and self._loading is None and self._row <= MAX_TRAPS:
             self._loading = asyncio.get_running_loop().create_task(self._reload())
 
     async def _reload(self) -> None:
@@ -257,6 +265,7 @@ class Extension:
             for name, value in self._flags.items():
                 self.set_flag(name, value)
         except Problem as problem:
+            self._row += 1
             self._report("reload_failed", {"message": problem.message, **problem.details})
         finally:
             self._loading = None
@@ -303,7 +312,8 @@ class Extension:
         updates: list[Any] = []
 
         def update(value: Any) -> None:
-            updates.append(value)
+            if len(updates) < MAX_UPDATES:
+                updates.append(value)
             if on_update is not None:
                 on_update(value)
 
@@ -417,7 +427,7 @@ class Extension:
         """The extension as it is now, pending promises and timers included, as data; it goes on."""
         driver = await self._ready()
         frozen: Frozen = await driver.run(lambda isolate: isolate.freeze())
-        return Saved(self.artifact.digest, frozen, list(self._specs), driver.calls, driver.last_call)
+        return Saved(self.artifact.digest, frozen, list(self._specs.values()), driver.calls, driver.last_call)
 
     async def resume(self, saved: Saved) -> Registrations:
         """Go on where `saved` was, in this process; host calls that were under way fail with `io` (§3.2)."""
@@ -429,6 +439,7 @@ class Extension:
         self._restore(Loaded(saved.frozen, saved.registrations))
         self._loaded = None
         driver.resume(isolate, saved.calls, saved.last_call)
+        self._up = True
         return self.registrations
 
     async def memory_bytes(self) -> int:

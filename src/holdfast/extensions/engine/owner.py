@@ -6,20 +6,19 @@ import asyncio
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Generic, TypeVar
+from typing import Any
 
 from holdfast.extensions.engine.native import THREAD_STACK
 
-T = TypeVar("T")
 _starting = threading.Lock()
 
 
-class Owner(Generic[T]):
+class Owner:
     """Runs one piece of work after the other, and hands each result to the event loop."""
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._queue: SimpleQueue[tuple[Callable[[], T], Callable[[T | BaseException], None]] | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[Callable[[], Any], Callable[[Any], None]] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"holdfast-vm-{name}"[:60], daemon=True)
         with _starting:  # the size of a new thread's stack is a setting of the process
             before = threading.stack_size(THREAD_STACK)
@@ -28,7 +27,8 @@ class Owner(Generic[T]):
             finally:
                 threading.stack_size(before)
 
-    def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+    def submit(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """Do `work`, then `done(result)` on the event loop; what `work` raises is its result."""
         self._queue.put((work, done))
 
     def stop(self) -> None:
@@ -41,7 +41,6 @@ class Owner(Generic[T]):
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:
             work, done = item
-            result: T | BaseException
             try:
                 result = work()
             except BaseException as error:  # noqa: BLE001 - the thread's outermost boundary: the loop gets it

@@ -70,18 +70,20 @@ class Pool:
         for isolate in spare:
             isolate.close()
 
-    def take(self, key: Key) -> tuple[Isolate, Loaded] | None:
-        """An instance of that extension, already restored when one is ready (P2); None when it is not known."""
+    def ready(self, key: Key) -> tuple[Isolate, Loaded] | None:
+        """An instance that is restored already (P2), or None."""
         with self._lock:
-            loaded = self._loaded.get(key)
-            if loaded is None:
+            loaded, ready = self._loaded.get(key), self._ready.get(key)
+            if loaded is None or not ready:
                 return None
             self._loaded.move_to_end(key)
-            ready = self._ready.get(key)
-            isolate = ready.popleft() if ready else None
-        if isolate is None:
-            isolate = _restored(loaded.frozen, key.limits)
-        return isolate, loaded
+            return ready.popleft(), loaded
+
+    def take(self, key: Key) -> tuple[Isolate, Loaded] | None:
+        """An instance of that extension, restored now; None when it is not known."""
+        with self._lock:
+            loaded = self._loaded.get(key)
+        return None if loaded is None else (_restored(loaded.frozen, key.limits), loaded)
 
     def fill(self) -> None:
         """Restore what is missing, in the background."""
@@ -113,6 +115,7 @@ class Pool:
                     return
             key, frozen = missing
             isolate = _restored(frozen, key.limits)
+            isolate.warm()
             with self._lock:
                 if key in self._loaded and not self._closed:
                     self._ready.setdefault(key, deque()).append(isolate)
