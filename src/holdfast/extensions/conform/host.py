@@ -22,6 +22,7 @@ from holdfast.extensions.connectors.small import (
 )
 from holdfast.extensions.connectors.tool import ToolConnector
 from holdfast.extensions.dispatcher import Dispatcher, Subject
+from holdfast.extensions.engine.pool import Pool
 from holdfast.extensions.evidence import Correlation, Evidence
 from holdfast.extensions.grants import granted_folders, policy_of
 from holdfast.extensions.isolate import Artifact as Loadable
@@ -37,14 +38,15 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.project, self.home, self.temp = folder / "project", folder / "home", folder / "temp"
-        for each in (self.project, self.home, self.temp):
+        self.programs = folder / "programs"
+        for each in (self.project, self.home, self.temp, self.programs):
             each.mkdir(parents=True, exist_ok=True)
 
     def environment(self) -> dict[str, str]:
         import os
 
         return {
-            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+            "PATH": f"{self.programs}:{os.environ.get('PATH', '/usr/bin:/bin')}",
             "HOME": str(self.home),
             "TMPDIR": str(self.home),
             "LANG": "C.UTF-8",
@@ -65,7 +67,9 @@ class Host:
         ui: Any = None,
         session: Any = None,
         model: Any = None,
+        http: Any = None,
         sandbox: Any = None,
+        pool: Pool | None = None,
         grants: Iterable[str] = (),
         emitted: Callable[[str, str, Any], None] | None = None,
         report: Callable[[str, dict[str, Any]], None] | None = None,
@@ -89,7 +93,7 @@ class Host:
                 files,
                 programs,
                 ToolConnector(files, programs),
-                HttpConnector(),
+                http if http is not None else HttpConnector(),
                 EnvConnector(environment, temp=str(place.temp)),
                 ComputeConnector(),
                 LogConnector(lambda *_entry: None),
@@ -106,6 +110,7 @@ class Host:
             loadable(artifact),
             Surroundings(name, str(place.project), str(root), has_ui=ui is not None),
             self.dispatcher,
+            pool=pool,
             report=report,
         )
 

@@ -25,11 +25,19 @@ def node_for(minimum: tuple[int, ...]) -> str:
 
 
 def run_node(
-    node: str, script: Path, given: bytes, *, cwd: Path, home: Path, timeout: float = 600.0
+    node: str,
+    script: Path,
+    given: bytes,
+    *,
+    cwd: Path,
+    home: Path,
+    timeout: float = 600.0,
+    programs: Path | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a script with `given` on its input, cut off from the network where the system allows it."""
+    path = os.environ.get("PATH", "/usr/bin:/bin")
     environment = {
-        "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+        "PATH": f"{programs}:{path}" if programs is not None else path,
         "HOME": str(home),
         "TMPDIR": str(home),
         "LANG": "C.UTF-8",

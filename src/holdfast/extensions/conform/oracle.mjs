@@ -70,6 +70,6 @@ for (const path of extensions) {
   } catch (error) {
     answer.error = String(error?.message ?? error);
   }
-  write(JSON.stringify(answer) + "\n");
+  await new Promise((resolve) => write(JSON.stringify(answer) + "\n", resolve));
 }
 process.exit(0);

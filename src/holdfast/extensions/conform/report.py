@@ -27,9 +27,11 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto
 h1 { font-size: 1.6rem } h2 { font-size: 1.15rem; margin-top: 2rem }
 table { border-collapse: collapse; width: 100% } td, th { text-align: left; padding: .3rem .6rem; vertical-align: top;
   border-bottom: 1px solid #dde3ea } code { font-size: .9em; overflow-wrap: anywhere }
-.equal { color: #116329 } .different, .not_loaded { color: #a40e26 } .blocked { color: #8a4600 } .no_oracle { color: #57606a }
+.equal { color: #116329 } .different, .not_loaded { color: #a40e26 } .blocked { color: #8a4600 }
+.no_oracle { color: #57606a }
 .bar { display: flex; height: .8rem; border-radius: .4rem; overflow: hidden; background: #dde3ea }
-.bar span { display: block } .bar .equal { background: #2da44e } .bar .different, .bar .not_loaded { background: #cf222e }
+.bar span { display: block } .bar .equal { background: #2da44e }
+.bar .different, .bar .not_loaded { background: #cf222e }
 .bar .blocked { background: #d4a72c } .bar .no_oracle { background: #8c959f }
 details summary { cursor: pointer }
 @media (prefers-color-scheme: dark) { body { background: #14181d; color: #d7dde4 } td, th { border-color: #333b44 }
@@ -130,7 +132,8 @@ def _scenarios(results: Sequence[ScenarioResult]) -> str:
         )
         told = html.escape(item.reason) + (f"<ul>{differences}</ul>" if differences else "")
         rows.append(
-            f"<tr><td>{html.escape(item.scenario)}</td><td class='{item.outcome}'>{item.outcome}</td><td>{told}</td></tr>"
+            f"<tr><td>{html.escape(item.scenario)}</td><td class='{item.outcome}'>{item.outcome}</td>"
+            f"<td>{told}</td></tr>"
         )
     equal = sum(item.outcome == "equal" for item in results)
     return f"<h2>Behaviour: {equal} of {len(results)} scenarios equal</h2><table>{''.join(rows)}</table>"
