@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.extensions.dispatcher_world import World
 
 from holdfast.extensions.connectors import truncate
-from tests.extensions.dispatcher_world import World
 
 
 @pytest.fixture

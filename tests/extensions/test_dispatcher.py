@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.extensions.dispatcher_world import World
 
 from holdfast.extensions import capabilities
 from holdfast.extensions.capabilities import CAPABILITIES, READS, WRITES, Requirement, derive, resolve
@@ -29,7 +30,6 @@ from holdfast.kernel.ledger import Ledger
 from holdfast.kernel.policy import Grant, Request
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.scopes import Scope
-from tests.extensions.dispatcher_world import World
 
 
 @pytest.fixture
