@@ -76,7 +76,6 @@ class Dispatcher:
         consent: Consent | None = None,
         grants: Grants | None = None,
         clock: Clock | None = None,
-        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.policy = policy
         self._connectors = {connector.method: connector for connector in connectors}
@@ -86,11 +85,20 @@ class Dispatcher:
         self._subjects: dict[str, Subject] = {}
         self._running: dict[str, _Flight] = {}
         self._lock = threading.Lock()
-        self._loop = loop
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.attend()
         self._threads = ThreadPoolExecutor(MAX_PARALLEL, thread_name_prefix="holdfast-connector")
+
+    def attend(self) -> None:
+        """Take the running loop, if there is one, as the place where persons, models and sessions are asked."""
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:
+            pass
 
     def admit(self, subject: Subject) -> None:
         """Make an extension known; calls of unknown ones are refused."""
+        self.attend()
         self._subjects[subject.id] = subject
 
     def dismiss(self, extension: str) -> None:
@@ -112,13 +120,13 @@ class Dispatcher:
 
     async def call(self, call: HostCall, extension: str) -> AsyncIterator[HostResult]:
         """Perform `call`; a streamed one gives parts and then its end."""
-        self._loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
         try:
             flight = self._open(call, extension)
         except Problem as problem:
             yield _error(call, problem)
             return
-        stream = _Stream(self._loop) if _streams(call) else None
+        stream = _Stream(loop) if _streams(call) else None
         end: HostResult | None = None
         try:
             connector = self._connector(call.method)
