@@ -150,8 +150,34 @@ async def _calls() -> list[Row]:
     ):
         times = await _best(lambda tool=tool: subject.call_tool(tool, {"n": 4}), 600)  # type: ignore[misc]
         rows.append((what, _p(times), beside))
+    times = await _beside_a_loop(subject)
+    rows.append(
+        (
+            "tool call while a neighbour loops without end",
+            _p(times),
+            "the neighbour's thread does not hold the interpreter",
+        )
+    )
     await subject.close()
     return rows
+
+
+async def _beside_a_loop(subject: Extension) -> list[float]:
+    """Latencies while another extension spends its whole slice in an endless loop."""
+    hostile = "export default (pi) => { pi.registerCommand('spin', { handler: () => { for (;;); } }) }"
+    spinning = Extension(
+        Artifact("index.js", "spin", hostile), Surroundings("spin", "/"), Answering(), limits=Limits(slice_ms=1_500)
+    )
+    await spinning.load()
+    task = asyncio.create_task(spinning.run_command("spin"))
+    times = []
+    while not task.done():
+        started = time.perf_counter()
+        await subject.call_tool("echo", {"n": 4})
+        times.append(time.perf_counter() - started)
+    await asyncio.gather(task, return_exceptions=True)
+    await spinning.close()
+    return times
 
 
 async def _dispatch() -> list[Row]:

@@ -76,7 +76,6 @@ class Dispatcher:
         consent: Consent | None = None,
         grants: Grants | None = None,
         clock: Clock | None = None,
-        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.policy = policy
         self._connectors = {connector.method: connector for connector in connectors}
@@ -86,11 +85,20 @@ class Dispatcher:
         self._subjects: dict[str, Subject] = {}
         self._running: dict[str, _Flight] = {}
         self._lock = threading.Lock()
-        self._loop = loop
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.attend()
         self._threads = ThreadPoolExecutor(MAX_PARALLEL, thread_name_prefix="holdfast-connector")
+
+    def attend(self) -> None:
+        """Take the running loop, if there is one, as the place where persons, models and sessions are asked."""
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:
+            pass
 
     def admit(self, subject: Subject) -> None:
         """Make an extension known; calls of unknown ones are refused."""
+        self.attend()
         self._subjects[subject.id] = subject
 
     def dismiss(self, extension: str) -> None:
@@ -112,13 +120,13 @@ class Dispatcher:
 
     async def call(self, call: HostCall, extension: str) -> AsyncIterator[HostResult]:
         """Perform `call`; a streamed one gives parts and then its end."""
-        self._loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
         try:
             flight = self._open(call, extension)
         except Problem as problem:
             yield _error(call, problem)
             return
-        stream = _Stream(self._loop) if _streams(call) else None
+        stream = _Stream(loop) if _streams(call) else None
         end: HostResult | None = None
         try:
             connector = self._connector(call.method)
@@ -228,14 +236,14 @@ class Dispatcher:
         by_name = call.method == "env" and resource is not None and _looks_secret(resource)
         decision = self.policy.decide(Request(subject.id, flight.capability, call.method, resource, by_name))
         if decision.rule == "mode-strict" and resource is None and self._has_scoped(subject.id, flight.capability):
-            # Only parts are granted; the connector shows those parts.
-            return Decision("downgrade", "scope-filter", "Only what was granted by name is shown.", decision.evidence)
+            # Only parts are granted: the connector shows those parts, and the extension's own folders.
+            return Decision("downgrade", "scope-filter", "Only what was granted is reachable.", decision.evidence)
         return decision
 
     def _has_scoped(self, subject: str, capability: str) -> bool:
         rules = self.policy.subjects.get(subject)
         grants = (*self.policy.defaults, *(rules.allow if rules else ()))
-        return capability == "env" and any(grant.capability == capability for grant in grants)
+        return capability in ("env", "read", "write") and any(grant.capability == capability for grant in grants)
 
     def _enter(
         self, flight: _Flight, decision: Decision, stream: _Stream | None, default_ms: int | None = None
@@ -251,6 +259,7 @@ class Dispatcher:
             roots=flight.subject.roots,
             permit=lambda capability, resource: self._permit(flight, capability, resource),
             granted=lambda capability, resource: self._granted(flight, capability, resource),
+            refused=lambda capability, resource: self._refused(flight, capability, resource),
             emit=stream.emit if stream is not None else None,
             deadline=flight.started + timeout / 1000 if timeout is not None else None,
             monotonic=self._clock.monotonic,
@@ -280,6 +289,10 @@ class Dispatcher:
         plain = capability.rstrip("!")
         request = Request(flight.subject.id, plain, flight.request.method, resource or None, plain != capability)
         return self.policy.decide(request).allowed
+
+    def _refused(self, flight: _Flight, capability: str, resource: str) -> bool:
+        decision = self.policy.decide(Request(flight.subject.id, capability, flight.request.method, resource))
+        return decision.rule in ("subject-deny", "global-deny")
 
     def _work(self, connector: Connector | Waiting, flight: _Flight) -> asyncio.Future[Output]:
         assert flight.call is not None and self._loop is not None
