@@ -194,6 +194,8 @@ def _fold(event: dict[str, Any], *values: Any) -> Any:
         ({"type": "message_end", "message": {"role": "user"}}, [None], None),
         ({"type": "tool_result", "content": [], "details": 1, "isError": False}, ["nonsense", []], None),
         ({"type": "tool_call", "input": {}}, ["nonsense"], {"block": False, "reason": None, "input": {}}),
+        ({"type": "session_before_switch"}, ["cancel", ["cancel"], 1], None),
+        ({"type": "user_bash", "command": "x"}, ["nonsense", {"result": 1}], {"result": 1}),
         ({"type": "session_before_tree"}, [{"label": "a"}, {"label": "b"}], {"label": "b"}),
         ({"type": "agent_end"}, [{"anything": 1}], None),
     ],
