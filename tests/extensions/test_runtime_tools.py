@@ -140,7 +140,7 @@ async def test_a_tool_that_never_answers_times_out_and_its_signal_is_raised(cloc
     assert caught.value.key == "extension_timeout"
     assert clock.now_ms() - before >= 5_000
     assert subject.traps == 0
-    assert text_of(await subject.call_tool("aborted", {})) in ("yes", "no")
+    assert text_of(await subject.call_tool("aborted", {})) == "yes"
     await subject.close()
 
 
@@ -269,6 +269,18 @@ async def test_the_context_reads_the_session_when_it_is_asked() -> None:
     body = "return JSON.stringify([ctx.sessionManager.getSessionId(), ctx.sessionManager.getEntries(), ctx.model, ctx.isIdle(), ctx.hasUI, ctx.sessionManager.getBranch(), ctx.sessionManager.getLeafId() === undefined])"
     subject = await _loaded(_with_pi(body), TableDispatcher(session=session))
     assert text_of(await subject.call_tool("go", {})) == '["s1",[{"id":1}],{"id":"m"},false,false,[],true]'
+    await subject.close()
+
+
+async def test_models_are_the_hosts_and_so_are_its_keys() -> None:
+    body = "const r = ctx.modelRegistry, m = r.find('p', 'm'); return JSON.stringify([r.getAll().length, m?.id, await r.getApiKeyAndHeaders({ provider: 'p' }), (await r.getApiKeyAndHeaders({ provider: 'q' })).ok, await r.getApiKeyForProvider('q') === undefined])"
+    connected = TableDispatcher(model=lambda call: {"models": [{"provider": "p", "id": "m"}]})
+    subject = await _loaded(_with_pi(body), connected)
+    assert text_of(await subject.call_tool("go", {})) == '[1,"m",{"ok":true,"apiKey":"managed-by-the-host","headers":{}},false,true]'
+    await subject.close()
+    alone = TableDispatcher(model=lambda call: HostResult.failed(call.call_id, "invalid_request", "No model is connected."))
+    subject = await _loaded(_with_pi("return '' + ctx.modelRegistry.getAll().length"), alone)
+    assert text_of(await subject.call_tool("go", {})) == "0"
     await subject.close()
 
 

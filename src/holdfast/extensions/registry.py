@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.extensions.protocol import VERSION, CapabilityManifest, Register
 from holdfast.kernel.problems import Problem
 
 MAX_REGISTRATIONS = 1_000
@@ -132,6 +133,19 @@ class Registrations:
         """Which registration this is: a later one of the same key replaces it."""
         name = next((spec[k] for k in ("provider", "event", "shortcut", "name") if k in spec), "")
         return kind, str(name)
+
+    def message(self, version: str, manifest: CapabilityManifest | None = None) -> Register:
+        """What was registered, as the protocol's `register` payload (§3)."""
+        return Register(
+            name=self.extension,
+            version=version,
+            api_version=VERSION,
+            capabilities=None if manifest is None else [entry.capability for entry in manifest.capabilities],
+            capability_manifest=manifest,
+            tools=self.inspect()["tools"],
+            slash_commands=self.inspect()["commands"],
+            event_hooks=list(self.handlers),
+        )
 
     def inspect(self) -> dict[str, Any]:
         """What `ext inspect` shows of it."""

@@ -4,7 +4,7 @@
 // (With `+`: this engine makes a template literal a call of String.prototype.concat, which anybody can replace.)
 
 import {
-  PrimordialError, PrimordialPromise, PrimordialTypeError, apply, dateNow, defineProperty, hasOwn, isArray, json,
+  PrimordialError, PrimordialPromise, PrimordialTypeError, apply, dateNow, defineProperty, isArray, json,
   jsonParse, quote, resolved, table, then,
 } from "./primordials";
 
@@ -276,6 +276,3 @@ function takeHost(): any {
   delete names.__host_random__;
   return found;
 }
-
-export const pendingCalls = (): number => pending.keys().length;
-export { hasOwn };

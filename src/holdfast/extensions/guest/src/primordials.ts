@@ -2,10 +2,8 @@
 // prototype later changes its own world and not the bridge.
 
 export const apply = Reflect.apply;
-export const ownKeys = Reflect.ownKeys;
 export const defineProperty = Object.defineProperty;
 export const freeze = Object.freeze;
-export const create = Object.create;
 export const isArray = Array.isArray;
 export const jsonParse = JSON.parse;
 export const jsonStringify = JSON.stringify;
@@ -13,7 +11,6 @@ export const dateNow = Date.now;
 export const PrimordialPromise = Promise;
 export const PrimordialError = Error;
 export const PrimordialTypeError = TypeError;
-export const parseHex = parseInt;
 
 const promiseThen = Promise.prototype.then;
 const promiseResolve = Promise.resolve;
@@ -56,3 +53,10 @@ export const json = (value: any): string => {
   const text = jsonStringify(value);
   return text === undefined ? "null" : text;
 };
+
+// Adds to an array without asking its prototype: neither `push` nor a setter on an index.
+export function append<T>(list: T[], value: T): number {
+  const at = list.length;
+  defineProperty(list, at, { __proto__: null, value, writable: true, configurable: true, enumerable: true } as any);
+  return at + 1;
+}

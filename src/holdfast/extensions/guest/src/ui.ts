@@ -2,7 +2,7 @@
 
 import { HostError, hostCall, hostCallSync, report } from "./bridge";
 import { environment } from "./environment";
-import { isArray, resolved, then } from "./primordials";
+import { isArray, then } from "./primordials";
 import { makeTheme } from "./theme";
 
 const WIDTH = 80;
@@ -168,5 +168,3 @@ function built(content: any, data?: any): string[] | null {
     return [];
   }
 }
-
-export { resolved };
