@@ -247,6 +247,7 @@ class Driver:
             self._lost(batch.trap)
             return
         self._deadline_ms = batch.deadline_ms
+        self._expire()  # an extension that is never at rest must not outrun its deadline
         self._saturated = self._saturated + 1 if batch.more else 0
         if self._saturated > _SATURATED:
             self._alarm = self._loop.call_later(_BATCH_SECONDS, self._kick)
@@ -265,8 +266,8 @@ class Driver:
         if wake is not None:
             self._alarm = self._loop.call_at(wake, self._wake)
 
-    def _wake(self) -> None:
-        self._alarm = None
+    def _expire(self) -> None:
+        """Tell everybody whose time is over."""
         now = self._loop.time()
         for number, waiter in list(self._waiters.items()):
             if waiter.expires is not None and waiter.expires <= now and not waiter.future.done():
@@ -280,6 +281,10 @@ class Driver:
                 )
                 self._waiters.pop(number, None)
                 self.abort(number)
+
+    def _wake(self) -> None:
+        self._alarm = None
+        self._expire()
         if self._deadline_ms is not None and self._deadline_ms <= self._now_ms():
             self._kick()
         elif not self._busy:

@@ -68,8 +68,14 @@ class Evidence:
             raise Problem("ledger_io", "Evidence cannot be written; no further call is made.") from self._failure
         shared = msgspec.to_builtins(correlation)
         drafts = [Draft(event.name, event.data, {**shared, **event.ids, "level": event.level}) for event in events]
+        stream = stream_of(correlation.extension_id)
         with self._lock:  # one order for the ledger and for `flush`
-            future = self._ledger.submit(Append(stream_of(correlation.extension_id), drafts))
+            try:
+                future = self._ledger.submit(Append(stream, drafts))
+            except Problem as problem:
+                if problem.key not in ("invalid_text", "invalid_json"):
+                    raise
+                future = self._ledger.submit(Append(stream, [_storable(draft) for draft in drafts]))
             self._last = future
         future.add_done_callback(self._written)
 
@@ -98,6 +104,21 @@ class Event(msgspec.Struct, frozen=True):
     data: dict[str, Any]
     ids: dict[str, Any] = msgspec.field(default_factory=dict)
     level: Level = "info"
+
+
+def _storable(draft: Draft) -> Draft:
+    """The draft with characters that cannot be stored made visible: an extension chooses its own words."""
+    return Draft(draft.type, _visible(draft.payload), _visible(draft.attrs))
+
+
+def _visible(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.replace("\0", "\u2400").encode("utf-8", "replace").decode()
+    if isinstance(value, Mapping):
+        return {_visible(str(key)): _visible(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_visible(item) for item in value]
+    return None if isinstance(value, float) and value != value else value  # noqa: PLR0124 - NaN is not itself
 
 
 def params_hash(method: str, params: Mapping[str, Any]) -> str:
