@@ -69,7 +69,7 @@ MEMORIES = [
     Case(name="deep-recursion", code=tool("const f = (n) => f(n + 1) + 1; try { f(0); } catch (e) { return say(e.name); }"), text="Error"),
     Case(name="deep-recursion-uncaught", code=tool("const f = () => f() + 1; f();"), problem=("extension_failed", "extension_trapped"), text="call stack"),
     Case(name="deep-json-parse", code=tool("try { JSON.parse('['.repeat(5000000)); return say('parsed'); } catch (e) { return say(e.name); }"), text="Error", problem=("extension_trapped",)),
-    Case(name="deep-json-result", code=tool("let d = {}; for (let i = 0; i < 100000; i++) d = { d }; return { content: [], details: d };"), problem=("extension_failed", "nesting_too_deep", "extension_trapped", "invalid_json"), text="stack"),
+    Case(name="deep-json-result", code=tool("let d = {}; for (let i = 0; i < 100000; i++) d = { d }; return { content: [], details: d };"), problem=("extension_failed", "nesting_too_deep", "extension_trapped", "invalid_json", *TIMEOUT), text="stack"),
     Case(name="huge-result", code=tool("return say('x'.repeat(80000000));"), problem=("payload_too_large", "extension_failed", *MEMORY), text="xx"),
     Case(name="map-bomb", code=tool("const m = new Map(); for (let i = 0; ; i++) m.set(i, { i });"), problem=(*MEMORY, *TIMEOUT)),
 ]
@@ -105,7 +105,7 @@ FILES = [
     Case(name="write-outside-scope", code=tool("fs.writeFileSync('README.md', 'changed'); return say('wrote');", imports=FS), hostcall="denied", grants=("write:src/**",)),
     Case(name="rename-out-of-scope", code=tool("fs.renameSync('src/a.txt', 'b.txt'); return say('moved');", imports=FS), hostcall="denied", grants=("write:src/**", "read:**")),
     Case(name="delete-root", code=tool("fs.rmSync('.', { recursive: true, force: true }); return say('gone');", imports=FS), hostcall="denied", grants=("write:src/**", "read:**")),
-    Case(name="nul-in-path", code=tool("return say(fs.readFileSync('a\\0b'));", imports=FS), hostcall="invalid_request", grants=("read",)),
+    Case(name="nul-in-path", code=tool("return say(fs.readFileSync('a\\0b'));", imports=FS), text="without null bytes", grants=("read",)),
     Case(name="endless-path", code=tool("return say(fs.readFileSync('a/'.repeat(10000)));", imports=FS), hostcall="io", grants=("read",)),
     Case(name="read-a-device", code=tool("return say(fs.readFileSync('/dev/zero'));", imports=FS), hostcall="denied", mode="permissive"),
     Case(name="watch-outside", code=tool("fs.watch('/etc', () => {}); await new Promise((r) => setTimeout(r, 50)); return say('watching');", imports=FS), hostcall="denied", mode="permissive", text=""),
