@@ -20,14 +20,15 @@ class Deprecation(msgspec.Struct, frozen=True, kw_only=True):
     feature: str
     replacement: str
     deprecated_in: str
-    deprecated_on: str
     remove_by: str
+    deprecated_on: str | None = None
 
     def warning(self) -> Warning:
         return Warning(
             code=self.code,
-            message=f"{self.feature} is deprecated since {self.deprecated_in} ({self.deprecated_on}) "
-            f"and goes with {self.remove_by}. Use {self.replacement}.",
+            message=f"{self.feature} is deprecated since {self.deprecated_in}"
+            + (f" ({self.deprecated_on})" if self.deprecated_on else "")
+            + f" and goes with {self.remove_by}. Use {self.replacement}.",
             deprecated=self.feature,
             replacement=self.replacement,
             remove_by=self.remove_by,
@@ -39,7 +40,6 @@ META_MVI_BOOLEAN: Final = Deprecation(
     feature="_meta.mvi as a boolean",
     replacement="minimal or standard",
     deprecated_in="1.0.0",
-    deprecated_on="2026-02-13",
     remove_by="2.0.0",
 )
 DEPRECATIONS: Final = (META_MVI_BOOLEAN,)
