@@ -17,6 +17,20 @@ from holdfast.envelope.types import SCHEMA_URL, Envelope, Mvi
 _PAGE_NEEDS = {"cursor": ["nextCursor", "hasMore"], "offset": ["limit", "offset", "hasMore"]}
 
 
+def schemas() -> dict[str, dict[str, Any]]:
+    """Every schema of the contract, by name."""
+    from holdfast.envelope.conformance import Report
+    from holdfast.envelope.context.types import LedgerDocument
+
+    return {
+        "envelope": envelope_schema(),
+        "envelope-minimal": projected_schema("minimal"),
+        "envelope-standard": projected_schema("standard"),
+        "context-ledger": _document(LedgerDocument),
+        "conformance-report": _document(Report),
+    }
+
+
 def envelope_schema() -> dict[str, Any]:
     """The schema of a full envelope; it accepts what the contract's does."""
     schema = _generated()
@@ -56,14 +70,16 @@ def projected_schema(level: Mvi) -> dict[str, Any]:
     return schema
 
 
-def _generated() -> dict[str, Any]:
-    raw = copy.deepcopy(msgspec.json.schema(Envelope))
+def _document(type: Any) -> dict[str, Any]:
+    raw = copy.deepcopy(msgspec.json.schema(type))
     definitions: dict[str, Any] = raw["$defs"]
-    schema: dict[str, Any] = {
-        "$schema": "http://json-schema.org/draft-07/schema#",
-        **definitions.pop("Envelope"),
-        "$defs": definitions,
-    }
+    own = definitions.pop(type.__name__)
+    return {"$schema": "http://json-schema.org/draft-07/schema#", **own, "$defs": definitions}
+
+
+def _generated() -> dict[str, Any]:
+    schema = _document(Envelope)
+    definitions = schema["$defs"]
     definitions["Page"]["allOf"] = [
         {"if": {"properties": {"mode": {"const": mode}}}, "then": {"required": needed}}
         for mode, needed in _PAGE_NEEDS.items()
