@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.envelope.strategies import envelopes, objects, trees
 
 from holdfast.envelope import Envelope, encode, project, success
 from holdfast.envelope.budget import Budget, cost, read_budget, within
@@ -21,6 +20,7 @@ from holdfast.envelope.validate import decode
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.ids import Ids
 from holdfast.kernel.problems import Problem
+from tests.envelope.strategies import envelopes, objects, trees
 
 STRATEGIES: list[Strategy] = ["depth_first", "field_priority", "hybrid"]
 LEVELS: list[Mvi] = ["minimal", "standard", "full"]

@@ -57,22 +57,40 @@ async def give(
     expanders: Expanders | None = None,
     cursor_at: Callable[[int], str] | None = None,
 ) -> dict[str, Any]:
-    """The envelope in the form that was asked for."""
+    """The envelope in the form that was asked for, as plain JSON."""
+    return show(await shape(envelope, ask, expanders, cursor_at), ask)
+
+
+async def shape(
+    envelope: Envelope,
+    ask: Ask,
+    expanders: Expanders | None = None,
+    cursor_at: Callable[[int], str] | None = None,
+) -> Envelope:
+    """Expand, pick and fit: still a whole envelope, with the result that was asked for."""
     if ask.expand:
         result = await (expanders or Expanders()).expand(envelope.result, ask.expand)
         envelope = msgspec.structs.replace(envelope, result=result)
+    if ask.fields:
+        envelope = select_fields(envelope, ask.fields)
+    if ask.budget is not None:
+        envelope = fit(envelope, ask.budget, level=_level(ask), strategy=ask.strategy, cursor_at=cursor_at)
+    return envelope
+
+
+def show(envelope: Envelope, ask: Ask) -> dict[str, Any]:
+    """Project a shaped envelope to the level that was asked for; without any wish it is sent whole."""
     if ask.mvi is None and not ask.fields and ask.budget is None:
         whole: dict[str, Any] = msgspec.to_builtins(envelope)
         return whole
-    if ask.fields:
-        envelope = select_fields(envelope, ask.fields)
-    level: Mvi = ask.mvi or ("custom" if ask.fields else "full")
-    if ask.budget is not None:
-        envelope = fit(envelope, ask.budget, level=level, strategy=ask.strategy, cursor_at=cursor_at)
-    shown = project(envelope, level)
+    shown = project(envelope, _level(ask))
     if ask.fields and "mvi" in shown["_meta"]:  # R36: that fields were picked is told at a lower level too
         shown["_meta"]["mvi"] = "custom"
     return shown
+
+
+def _level(ask: Ask) -> Mvi:
+    return ask.mvi or ("custom" if ask.fields else "full")
 
 
 def _names(parameters: Mapping[str, Any], name: str, *, dotted: bool) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -29,6 +29,7 @@ class Projected(msgspec.Struct, frozen=True):
     result: dict[str, Any]
     page: Page
     context_version: int
+    cursor_at: Callable[[int], str] | None = None
 
 
 def read_query(parameters: Mapping[str, str]) -> Query:
@@ -68,7 +69,11 @@ def project(held: Held, query: Query, cursor_key: bytes, *, max_bytes: int = MAX
         raise Problem(
             "context_too_large", f"The context has {size} bytes; {max_bytes} are sent.", limit=max_bytes, observed=size
         )
-    return Projected(result, page, held.context.version)
+    cursor_at = None
+    if query.mode == "delta":
+        entries, cursors = result["entries"], _cursors(held, query, cursor_key)
+        cursor_at = lambda count: cursors.seal(_position(entries[count - 1]))  # noqa: E731
+    return Projected(result, page, held.context.version, cursor_at)
 
 
 def matches(operation: str, filters: tuple[str, ...]) -> bool:
@@ -107,13 +112,12 @@ def _delta(held: Held, query: Query, key: bytes) -> tuple[dict[str, Any], Page]:
             oldest=held.compacted,
         )
     newer = [entry for entry in held.entries if entry.version > since and matches(entry.operation, query.operations)]
-    cursors = Cursors(key, f"{held.ledger_id}\0{since}\0{','.join(query.operations)}")
-    part, next_cursor = _page_of(newer, query, cursors)
+    part, next_cursor = _page_of(newer, query, _cursors(held, query, key))
     removed = [item for entry in part for item in removed_constraints(entry.context_delta)]
     return {
         **_head(held, "delta"),
         "fromVersion": since,
-        "toVersion": part[-1].version if next_cursor else current,
+        "toVersion": current,
         "entries": msgspec.to_builtins(part),
         "removedConstraints": removed,
         "deltaFormat": {"type": "append-only", "baseVersion": since, "targetVersion": current},
@@ -145,9 +149,15 @@ def _page_of(entries: list[Entry], query: Query, cursors: Cursors) -> tuple[list
     part = entries[start : start + query.limit]
     if start + len(part) >= len(entries):
         return part, None
-    last_entry = part[-1]
-    position = {"version": last_entry.version, "timestamp": last_entry.timestamp, "entryId": last_entry.entry_id}
-    return part, cursors.seal(position)
+    return part, cursors.seal(_position(msgspec.to_builtins(part[-1])))
+
+
+def _cursors(held: Held, query: Query, key: bytes) -> Cursors:
+    return Cursors(key, f"{held.ledger_id}\0{query.since_version}\0{','.join(query.operations)}")
+
+
+def _position(entry: dict[str, Any]) -> dict[str, Any]:
+    return {name: entry[name] for name in ("version", "timestamp", "entryId")}
 
 
 def _since(parameters: Mapping[str, str], *, required: bool) -> int | None:
