@@ -193,7 +193,10 @@ def _quotes(text: bytes) -> int:
 
 def _check_members(data: bytes, strict: bool) -> None:
     """Read the names once more: a repeated member is refused, an unknown top-level one when strict."""
-    plain = json.loads(data, object_pairs_hook=_no_repeats, parse_int=len, parse_float=len)
+    try:
+        plain = json.loads(data, object_pairs_hook=_no_repeats, parse_int=len, parse_float=len)
+    except (ValueError, RecursionError) as error:  # in a part that typed decoding skipped
+        raise _not_json(error) from error
     unknown = sorted(plain.keys() - _MEMBERS)
     if strict and unknown:
         raise Problem(
