@@ -26,6 +26,7 @@ from holdfast.envelope.types import Envelope, Error, Mvi, Page, Warning
 EXTENSION = "x-holdfast-budget"
 TRUNCATED = "E_MVI_BUDGET_TRUNCATED"
 _WIDEST = 99_999_999  # reserves the digits of any count that a value within the size limits can have
+_NAMES_TOKENS, _NAMES_BYTES = 60, 300  # at most so much of the room is kept for naming what was cut
 _replace = msgspec.structs.replace
 _encode = msgspec.json.Encoder().encode
 
@@ -70,10 +71,13 @@ def _truncated(envelope: Envelope, how: Fitting, estimator: Estimator, whole: Co
     if not within(base, how.budget):
         raise exceeded(whole, how.budget)
     room = _room(how.budget, base)
+    kept_tokens, kept_bytes = min(room.tokens / 5, _NAMES_TOKENS), min(room.bytes / 5, _NAMES_BYTES)
+    room.tokens, room.bytes = room.tokens - kept_tokens, room.bytes - kept_bytes
     truncation = Truncation(how.strategy, estimator)
     filled = bare
     for name, tree in trees:
         filled = _filled(filled, name, tree, room, truncation, how.budget)
+    room.tokens, room.bytes = room.tokens + kept_tokens, room.bytes + kept_bytes
     paths = _affordable(truncation.cut.paths, room, estimator)
     final = _marked(filled, how, truncation.cut.count, paths, _WIDEST)
     return _with_estimate(final, how, estimator, whole)

@@ -45,4 +45,4 @@ def context_routes(store: ContextStore, owner: Owner, *, cursor_key: bytes, cloc
         return Said(envelope, show(envelope, ask))
 
     endpoint: Callable[[Request], Awaitable[Response]] = answering(OPERATION, clock, ids, get)
-    return [Route("/_lafs/context/{ledger_id}", endpoint, methods=["GET"])]
+    return [Route("/_lafs/context/{ledger_id:path}", endpoint, methods=["GET"])]
