@@ -144,10 +144,12 @@ def test_r39_any_limit_that_is_passed_is_a_violation(ok: Envelope, clock: Manual
         with pytest.raises(Problem) as caught:
             read_budget(wrong)
         assert caught.value.row.lafs == "E_VALIDATION_SCHEMA"
-    listed = success("op", [{"id": n} for n in range(9)], clock=clock, ids=ids)
-    for budget in (Budget(max_tokens=280), Budget(max_bytes=720), Budget(max_items=4)):
-        assert not within(cost(project(listed, "full")), budget) or budget.max_tokens or budget.max_bytes
+    listed = success("op", [{"id": n} for n in range(200)], clock=clock, ids=ids)
+    whole = cost(project(listed, "full"))
+    for budget in (Budget(max_tokens=600), Budget(max_bytes=1500), Budget(max_items=4), Budget(10**6, 10**6, 4)):
+        assert not within(whole, budget)
         assert within(cost(project(fit(listed, budget), "full")), budget)
+    assert fit(listed, Budget(10**6, 10**6, 200)) is listed
     kept = fit(listed, Budget(max_items=4)).result
     assert kept == [{"id": n} for n in range(4)]
 
