@@ -10,8 +10,10 @@ would count. Beyond 20 levels the answer is infinity; a reference back into an o
 
 from __future__ import annotations
 
+import functools
 import math
 import re
+from collections.abc import Callable
 from typing import Any, Final, Literal
 
 MAX_DEPTH: Final = 20
@@ -39,9 +41,16 @@ def graphemes(text: str) -> int:
         return len(text) - text.count("\r\n")
     if _SIMPLE.fullmatch(text):
         return len(text)
+    return len(_clusters()(text))
+
+
+@functools.cache
+def _clusters() -> Callable[[str], list[str]]:
+    """Unicode's own segmentation, loaded when the first text needs it."""
     import regex
 
-    return len(regex.findall(r"\X", text))
+    find: Callable[[str], list[str]] = regex.compile(r"\X").findall
+    return find
 
 
 class Estimator:
