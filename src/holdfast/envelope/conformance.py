@@ -34,6 +34,8 @@ STANDARD: Final = (
     "strict_mode_enforced",
 )
 COMPLETE: Final = (*STANDARD, "context_mutation_failure", "context_preservation_valid")
+_ACTIONS: Final = frozenset(get_args(AgentAction))
+_LEVELS: Final = frozenset(get_args(Mvi))
 TIERS: Final[dict[Tier, tuple[str, ...]]] = {"core": CORE, "standard": STANDARD, "complete": COMPLETE}
 
 
@@ -121,7 +123,7 @@ def _error_code_registered(envelope: Envelope) -> str | None:
 
 def _agent_action_valid(envelope: Envelope) -> str | None:
     action = envelope.error.agent_action if isinstance(envelope.error, Error) else UNSET
-    return None if action is UNSET or action in get_args(AgentAction) else f"{action} is no agent action."
+    return None if action is UNSET or action in _ACTIONS else f"{action} is no agent action."
 
 
 def _error_registry_agent_action(_envelope: Envelope) -> str | None:
@@ -145,7 +147,7 @@ def _transport_mapping_consistent(envelope: Envelope) -> str | None:
 
 
 def _meta_mvi_present(envelope: Envelope) -> str | None:
-    return None if envelope.meta.mvi in get_args(Mvi) else "_meta.mvi is no disclosure level."
+    return None if envelope.meta.mvi in _LEVELS else "_meta.mvi is no disclosure level."
 
 
 def _meta_strict_present(envelope: Envelope) -> str | None:

@@ -30,6 +30,12 @@ _SMALL = 1024  # bytes: too short to be nested deep enough to hurt anybody
 _decode = msgspec.json.Decoder(Envelope).decode
 _encode = msgspec.json.Encoder().encode
 _MEMBERS = frozenset(field.encode_name for field in msgspec.structs.fields(Envelope))
+_PAGE_MEMBERS = tuple((field.name, field.encode_name) for field in msgspec.structs.fields(Page) if field.name != "mode")
+_FOREIGN = {
+    "cursor": (("offset", "offset"),),
+    "offset": (("next_cursor", "nextCursor"),),
+    "none": _PAGE_MEMBERS,
+}
 _INTEGERS = (
     ("_meta", "contextVersion"),
     ("error", "retryAfterMs"),
@@ -141,13 +147,8 @@ def _check_version(text: str, name: str) -> None:
 
 def mixed_page(page: Page) -> str | None:
     """What is wrong when a page carries members of another mode, or None (R38)."""
-    present = {
-        field.encode_name
-        for field in msgspec.structs.fields(Page)
-        if field.name != "mode" and getattr(page, field.name) is not UNSET
-    }
-    foreign = {"cursor": {"offset"}, "offset": {"nextCursor"}, "none": present}[page.mode] & present
-    return f"A page of mode {page.mode} must not have {', '.join(sorted(foreign))}." if foreign else None
+    foreign = [name for attribute, name in _FOREIGN[page.mode] if getattr(page, attribute) is not UNSET]
+    return f"A page of mode {page.mode} must not have {', '.join(foreign)}." if foreign else None
 
 
 def _refuse(message: str, at: str) -> NoReturn:
