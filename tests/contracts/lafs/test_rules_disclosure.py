@@ -213,7 +213,7 @@ def plain_estimate(value: Any, ratio: float, depth: int = 0) -> float:
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_r42_the_estimate_is_the_rules_sum(data: st.DataObject) -> None:
     from tests.envelope.strategies import trees
 
