@@ -105,6 +105,16 @@ def test_f1_a_tree_too_deep_to_estimate_is_cut_where_it_is_too_deep(clock: Manua
     assert fitted.result != {}
 
 
+def test_f1_a_very_deep_tree_is_cut_by_bytes_too(clock: ManualClock, ids: Ids) -> None:
+    deep: Any = "bottom"
+    for _ in range(400):
+        deep = {"in": deep, "pad": "x" * 20}
+    envelope = success("deep", {"tree": deep}, clock=clock, ids=ids)
+    for size in (1500, 8000, len(encode(envelope)) - 1):
+        fitted = fit(envelope, Budget(max_bytes=size))
+        assert len(encode(fitted)) <= size and decode(encode(fitted)) == fitted
+
+
 def test_f2_what_fits_comes_back_unchanged(clock: ManualClock, ids: Ids) -> None:
     envelope = success("x", {"a": 1}, clock=clock, ids=ids)
     assert fit(envelope, Budget(max_tokens=1000)) is envelope

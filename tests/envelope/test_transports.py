@@ -12,7 +12,8 @@ import pytest
 from a2a.client import ClientConfig, create_client
 from a2a.client.client import ClientCallContext
 from a2a.helpers.proto_helpers import new_data_part, new_message
-from a2a.types.a2a_pb2 import Role, SendMessageRequest, TaskState
+from a2a.types.a2a_pb2 import CancelTaskRequest, GetTaskRequest, Role, SendMessageRequest, TaskState
+from a2a.utils.errors import A2AError
 from google.rpc import error_details_pb2, status_pb2
 from mcp import Client
 
@@ -270,6 +271,77 @@ def test_a2a_who_must_authenticate_may_come_back() -> None:
     with serving.served(lambda url: serving.app(f"{url}/a2a")) as url:
         events = asyncio.run(over_a2a(url, "locked", {}))
     assert events[-1].status_update.status.state == TaskState.TASK_STATE_AUTH_REQUIRED
+
+
+class Agent:
+    """The SDK's client, for several messages to one agent."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    async def send(self, name: str, parameters: dict[str, Any] | None = None, **message: Any) -> list[Any]:
+        return [event async for event in self.stream(name, parameters, **message)]
+
+    def stream(self, name: str, parameters: dict[str, Any] | None = None, **message: Any) -> Any:
+        references = message.pop("reference_task_ids", [])
+        part = new_data_part({"operation": name, "parameters": parameters or {}})
+        sent = new_message([part], role=Role.ROLE_USER, **message)
+        sent.reference_task_ids.extend(references)
+        context = ClientCallContext(service_parameters={"A2A-Extensions": EXTENSION})
+        return self.client.send_message(SendMessageRequest(message=sent), context=context)
+
+
+def with_agent(talk: Any) -> None:
+    async def run(url: str) -> None:
+        async with httpx.AsyncClient(timeout=30) as http:
+            await talk(Agent(await create_client(url, ClientConfig(streaming=True, httpx_client=http))))
+
+    with serving.served(lambda url: serving.app(f"{url}/a2a")) as url:
+        asyncio.run(run(url))
+
+
+def test_a2a_a_task_that_needs_credentials_goes_on_and_then_ends_for_good() -> None:
+    async def talk(agent: Agent) -> None:
+        first = await agent.send("locked")
+        task = first[0].task
+        again = await agent.send("book.get", {"id": "b1"}, task_id=task.id, context_id=task.context_id)
+        assert again[-1].status_update.status.state == TaskState.TASK_STATE_COMPLETED
+        with pytest.raises(A2AError):
+            await agent.send("book.get", {"id": "b1"}, task_id=task.id, context_id=task.context_id)
+
+    with_agent(talk)
+
+
+def test_k2_a_referenced_task_must_be_of_the_same_context() -> None:
+    async def talk(agent: Agent) -> None:
+        done = (await agent.send("book.get", {"id": "b1"}))[0].task
+        near = await agent.send("book.get", {"id": "b2"}, context_id=done.context_id, reference_task_ids=[done.id])
+        assert near[-1].status_update.status.state == TaskState.TASK_STATE_COMPLETED
+        for reference in (done.id, "no-such-task"):
+            far = await agent.send("book.get", {"id": "b2"}, reference_task_ids=[reference])
+            assert far[-1].status_update.status.state == TaskState.TASK_STATE_REJECTED
+            error = failed_envelope(far).error
+            assert isinstance(error, Error) and error.code == "E_NOT_FOUND_RESOURCE"
+
+    with_agent(talk)
+
+
+def test_a2a_a_working_task_can_be_canceled() -> None:
+    async def talk(agent: Agent) -> None:
+        task_id = ""
+        async for event in agent.stream("slow"):
+            if event.HasField("task"):
+                task_id = event.task.id
+            if event.HasField("status_update"):
+                state = event.status_update.status.state
+                if state == TaskState.TASK_STATE_WORKING:
+                    canceled = await agent.client.cancel_task(CancelTaskRequest(id=task_id))
+                    assert canceled.status.state == TaskState.TASK_STATE_CANCELED
+                    break
+        stored = await agent.client.get_task(GetTaskRequest(id=task_id))
+        assert stored.status.state == TaskState.TASK_STATE_CANCELED
+
+    with_agent(talk)
 
 
 def test_a2a_a_message_without_an_operation_is_rejected() -> None:

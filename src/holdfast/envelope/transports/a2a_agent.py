@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extensions
 from a2a.helpers.proto_helpers import get_data_parts, new_data_part, new_task_from_user_message, new_text_part
-from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.agent_execution import AgentExecutor, RequestContext, SimpleRequestContextBuilder
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.request_handlers.response_helpers import agent_card_to_dict
@@ -115,7 +115,10 @@ def agent_routes(operations: Operations, card: AgentCard, *, rpc_url: str = "/a2
     """The card at its well-known path, and the JSON-RPC endpoint with its streaming."""
     store = InMemoryTaskStore()
     handler = DefaultRequestHandler(
-        agent_executor=OperationExecutor(operations, card), task_store=store, agent_card=card
+        agent_executor=OperationExecutor(operations, card),
+        task_store=store,
+        agent_card=card,
+        request_context_builder=SimpleRequestContextBuilder(should_populate_referred_tasks=True, task_store=store),
     )
     rpc = create_jsonrpc_routes(handler, rpc_url)
     return [card_route(card), *(_negotiating(route, card) for route in rpc)]
