@@ -15,13 +15,13 @@ import fastjsonschema
 import jsonschema
 import jsonschema_rs
 import msgspec
+from tests.contracts.lafs.schema import envelope_schemas as contract_schemas
 
 from holdfast.envelope import Envelope, encode, failure, project, success
 from holdfast.envelope.conformance import conform
 from holdfast.envelope.estimate import estimate
 from holdfast.envelope.fit import Budget, fit
 from holdfast.envelope.pages import offset_page
-from holdfast.envelope.schemas import envelope_schema
 from holdfast.envelope.validate import decode
 from holdfast.kernel.clock import SystemClock
 from holdfast.kernel.ids import Ids
@@ -54,7 +54,7 @@ def _validation(name: str, sample: Envelope) -> Row:
     The others do not look into `result`: the more of it there is, the more this compares parsers.
     """
     data = encode(sample)
-    schema = envelope_schema()
+    schema = contract_schemas()[-1]
     compiled = fastjsonschema.compile(schema)
     slow = jsonschema.Draft7Validator(schema)
     rust = jsonschema_rs.validator_for(schema)

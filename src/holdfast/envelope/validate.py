@@ -173,12 +173,17 @@ def _with_whole_floats(data: bytes, error: msgspec.ValidationError) -> Envelope:
     """JSON Schema counts 1.0 among the integers; typed decoding does not. Everything else was refused rightly."""
     if "got `float`" not in str(error):
         raise _mismatch(error) from error
-    plain: dict[str, Any] = msgspec.json.decode(data)
+    try:
+        plain = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as broken:  # typed decoding stopped before that place
+        raise _not_json(broken) from broken
+    if not isinstance(plain, dict):
+        raise _mismatch(error) from error
     for parent, name in _INTEGERS:
         holder = plain.get(parent)
         value = holder.get(name) if isinstance(holder, dict) else None
         if isinstance(value, float) and value.is_integer():
-            holder[name] = int(value)  # type: ignore[index]
+            holder[name] = int(value)
     try:
         return msgspec.convert(plain, Envelope)
     except msgspec.ValidationError as still:

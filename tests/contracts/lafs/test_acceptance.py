@@ -6,7 +6,9 @@ judges those too, and follows ECMA 262 for patterns.
 
 from __future__ import annotations
 
+import json
 import re
+from random import Random
 from typing import Any
 
 import jsonschema
@@ -22,7 +24,7 @@ from holdfast.envelope.schemas import envelope_schema, projected_schema, schemas
 from holdfast.envelope.types import Envelope
 from holdfast.envelope.validate import decode
 from holdfast.kernel.problems import Problem
-from tests.contracts.lafs.mutations import TIMES, URIS, documents, mutated
+from tests.contracts.lafs.mutations import BASES, TIMES, URIS, documents, mutated
 from tests.contracts.lafs.schema import envelope_schemas, published
 from tests.envelope.strategies import envelopes
 
@@ -75,6 +77,71 @@ def test_v1_the_reference_validator_says_the_same_but_for_formats() -> None:
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 def test_v1_whatever_the_values(document: dict[str, Any]) -> None:
     assert len(judges(document)) == 1
+
+
+PIECES = [b"\\", b'"', b" ", b"\x00", b"1e400", b"NaN", b",", b"\\u0022", b"\\ud800", b"{", b"]"]
+
+
+def damaged(seed: int) -> bytes:
+    """The text of an envelope with a few bytes changed, lost, doubled or swapped for telling ones."""
+    random = Random(seed)
+    data = bytearray(msgspec.json.encode(random.choice(BASES)))
+    for _ in range(random.randint(1, 3)):
+        place = random.randrange(len(data))
+        end = place + random.randint(1, 12)
+        change = random.randrange(4)
+        if change == 0:
+            data[place] = random.randrange(256)
+        elif change == 1:
+            del data[place:end]
+        elif change == 2:
+            data[place:place] = data[place:end]
+        else:
+            data[place:place] = random.choice(
+                [b"\\", b'"', b" ", b"\x00", b"1e400", b"NaN", b",", b"\\u0022", b"{", b"]"]
+            )
+    return bytes(data)
+
+
+def read_carefully(data: bytes) -> Any:
+    """The standard library's parser, made as strict as JSON is; None when it is no JSON."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        members = dict(pairs)
+        if len(members) != len(pairs):
+            raise ValueError("twice")
+        return members
+
+    def finite(text: str) -> float:
+        value = float(text)
+        if value in (float("inf"), float("-inf")):
+            raise ValueError(text)
+        return value
+
+    def never(text: str) -> None:
+        raise ValueError(text)
+
+    try:
+        text = data.decode("utf-8")
+        document = json.loads(text, object_pairs_hook=once, parse_constant=never, parse_float=finite)
+        json.dumps(document, ensure_ascii=False).encode()  # no lone surrogate
+    except ValueError:
+        return None
+    return document
+
+
+@pytest.mark.parametrize("start", range(0, 6000, 1500))
+def test_v2_damaged_text_is_judged_as_a_careful_parser_and_the_schema_do(start: int) -> None:
+    for seed in range(start, start + 1500):
+        data = damaged(seed)
+        document = read_carefully(data)
+        expected = isinstance(document, dict) and FAST[0].is_valid(document)
+        try:
+            decode(data)
+            got = True
+        except Problem:
+            got = False
+        assert got == expected, (seed, data)
 
 
 @pytest.mark.sweep
