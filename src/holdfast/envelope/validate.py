@@ -181,9 +181,8 @@ def _with_whole_floats(data: bytes, error: msgspec.ValidationError) -> Envelope:
         raise _mismatch(error) from error
     for parent, name in _INTEGERS:
         holder = plain.get(parent)
-        value = holder.get(name) if isinstance(holder, dict) else None
-        if isinstance(value, float) and value.is_integer():
-            holder[name] = int(value)
+        if isinstance(holder, dict) and isinstance(holder.get(name), float) and holder[name].is_integer():
+            holder[name] = int(holder[name])
     try:
         return msgspec.convert(plain, Envelope)
     except msgspec.ValidationError as still:
