@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc.aio
 import httpx
+import jsonschema_rs
 import msgspec
 import pytest
 from a2a.client import ClientConfig, create_client
@@ -16,12 +17,14 @@ from a2a.types.a2a_pb2 import CancelTaskRequest, GetTaskRequest, Role, SendMessa
 from a2a.utils.errors import A2AError
 from google.rpc import error_details_pb2, status_pb2
 from mcp import Client
+from starlette.applications import Starlette
 
 from holdfast.envelope import encode
 from holdfast.envelope.conformance import conform
 from holdfast.envelope.transports import grpc_messages as messages
 from holdfast.envelope.transports.a2a_agent import EXTENSION, envelope_in, negotiate
 from holdfast.envelope.transports.a2a_tasks import NEXT, advance, is_terminal
+from holdfast.envelope.transports.discovery import legacy_route
 from holdfast.envelope.transports.grpc_service import DETAILS_KEY, call
 from holdfast.envelope.transports.http import negotiate as negotiate_media
 from holdfast.envelope.transports.mcp_server import from_tool_result, mcp_server
@@ -30,6 +33,7 @@ from holdfast.envelope.validate import decode
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.ids import Ids
 from holdfast.kernel.problems import Problem
+from tests.contracts.lafs.schema import published
 from tests.envelope import serving
 
 FAILURES = [
@@ -373,6 +377,27 @@ def test_a2a_the_card_has_an_etag_and_is_not_sent_twice() -> None:
 
     with serving.served(lambda url: serving.app(f"{url}/a2a")) as url:
         asyncio.run(talk(url))
+
+
+async def test_the_older_discovery_document_points_to_the_card() -> None:
+    route = legacy_route(
+        serving.operations(), name="books", version="1.0.0", deprecated_s=1_767_225_600, sunset_s=1_798_761_600
+    )
+    transport = httpx.ASGITransport(Starlette(routes=[route]))
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        answer = await client.get("/.well-known/lafs.json")
+        assert answer.headers["deprecation"] == "@1767225600"
+        assert answer.headers["sunset"] == "Fri, 01 Jan 2027 00:00:00 GMT"
+        assert answer.headers["link"] == '</.well-known/agent-card.json>; rel="successor-version"'
+        document = answer.json()
+        assert "book.get" in document["capabilities"][0]["operations"]
+        contract = published("discovery.schema.json")
+        if contract is not None:
+            assert jsonschema_rs.validator_for(contract).is_valid(document)
+        again = await client.get("/.well-known/lafs.json", headers={"If-None-Match": answer.headers["etag"]})
+        assert again.status_code == 304
+    with pytest.raises(Problem):
+        legacy_route(serving.operations(), name="n", version="1.0.0", deprecated_s=2, sunset_s=1)
 
 
 def test_a2a_a_required_extension_must_be_activated() -> None:
