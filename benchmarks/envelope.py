@@ -146,17 +146,17 @@ def _beside(one: Callable[[], Any], other: Callable[[], Any], rounds: int = 9) -
 
 
 def _per_call(function: Callable[[], Any], seconds: float = 0.15) -> float:
-    """Seconds of one call: the best of five rounds that take `seconds` together."""
+    """Seconds of CPU for one call: the best of five rounds that take `seconds` together."""
     function()
-    start = time.perf_counter()
+    start = time.process_time()
     function()
-    count = max(1, int(seconds / 5 / max(time.perf_counter() - start, 1e-7)))
+    count = max(1, int(seconds / 5 / max(time.process_time() - start, 1e-7)))
     best = float("inf")
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         for _ in range(count):
             function()
-        best = min(best, (time.perf_counter() - start) / count)
+        best = min(best, (time.process_time() - start) / count)
     return best
 
 
