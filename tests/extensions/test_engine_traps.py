@@ -163,7 +163,7 @@ async def test_everybody_who_waits_hears_of_the_trap() -> None:
 
 
 async def test_an_extension_that_always_traps_is_switched_off() -> None:
-    subject = extension(tool("for (;;);"), limits=Limits(memory_mb=24, slice_ms=30))
+    subject = extension(tool("for (;;);"), limits=Limits(memory_mb=24, slice_ms=60))
     await subject.load()
     try:
         for _ in range(12):

@@ -260,11 +260,13 @@ class Extension:
             self._loading = asyncio.get_running_loop().create_task(self._reload())
 
     async def _reload(self) -> None:
+        before = self.registrations, self._specs
         try:
             await self._start()
             for name, value in self._flags.items():
                 self.set_flag(name, value)
         except Problem as problem:
+            self.registrations, self._specs = before
             self._row += 1
             self._report("reload_failed", {"message": problem.message, **problem.details})
         finally:
