@@ -75,7 +75,7 @@ async def test_a_block_ends_the_event() -> None:
     ],
 )
 async def test_h3_a_tool_call_handler_that_cannot_answer_blocks(handler: str) -> None:
-    async with House(f"pi.on('tool_call', {handler})", limits=Limits(memory_mb=32, slice_ms=100)) as house:
+    async with House(f"pi.on('tool_call', {handler})", limits=Limits(memory_mb=32, slice_ms=300)) as house:
         result = await house.hooks.emit(CALL)
         assert result["block"] is True
         assert result["reason"].startswith("Extension failed, blocking execution")
