@@ -86,7 +86,7 @@ async def test_h3_a_tool_call_handler_that_cannot_answer_blocks(handler: str) ->
 async def test_h2_a_failing_handler_of_another_event_stops_nobody(handler: str) -> None:
     good = "pi.on('input', (e) => ({ action: 'transform', text: e.text + '%s' }))"
     async with House(
-        good % 1, f"pi.on('input', {handler})", good % 2, limits=Limits(memory_mb=32, slice_ms=100)
+        good % 1, f"pi.on('input', {handler})", good % 2, limits=Limits(memory_mb=32, slice_ms=300)
     ) as house:
         result = await house.hooks.emit({"type": "input", "text": "x", "source": "interactive"})
         assert result == {"action": "transform", "text": "x12", "images": None}
