@@ -376,6 +376,12 @@ class Extension:
         body = {"name": name, "message": message, "expanded": expanded, "width": width}
         return _lines(await self._value("render", body))
 
+    async def render_entry(self, name: str, entry: Any, *, expanded: bool = False, width: int = 80) -> list[str]:
+        """A custom session entry as lines of text."""
+        return _lines(
+            await self._value("render_entry", {"name": name, "entry": entry, "expanded": expanded, "width": width})
+        )
+
     async def render_tool(
         self, name: str, arguments: Any, result: Any = None, *, expanded: bool = False, width: int = 80
     ) -> list[str]:
