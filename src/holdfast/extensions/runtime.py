@@ -184,7 +184,7 @@ class Extension:
             raise thrown_problem(_described(reply.value), self.name, self.artifact)
         if self._refused is not None:
             raise self._refused
-        if not world.touched and pool is not None:
+        if not world.touched and driver.last_call == 0 and pool is not None:
             frozen: Frozen = await driver.run(lambda isolate: isolate.freeze())
             self._loaded = Loaded(frozen, list(self._specs.values()))
             pool.keep(key, self._loaded)
