@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,6 +92,22 @@ def test_arguments_that_cannot_be_converted_are_refused_with_their_place(schema:
         prepare("t", {"type": "object", "properties": {"v": schema}}, {"v": given})
     assert caught.value.key == "schema_mismatch"
     assert caught.value.details["errors"][0]["at"] == "$.v"
+
+
+@pytest.mark.parametrize("address", ["file://{path}", "http://127.0.0.1:9/x", "https://example.invalid/schema"])
+def test_a_schema_cannot_make_the_host_read_anything(address: str, tmp_path: Path) -> None:
+    secret = tmp_path / "schema.json"
+    secret.write_text('{"type": "string"}')
+    schema = {"type": "object", "properties": {"v": {"$ref": address.format(path=secret)}}}
+    with pytest.raises(Problem) as caught:
+        prepare("t", schema, {"v": "x"})
+    assert caught.value.key == "registration_invalid"
+
+
+def test_a_schema_cannot_make_the_host_count_forever() -> None:
+    schema = {"type": "object", "properties": {"v": {"type": "string", "pattern": "^(?=(a+)+$)(a|aa)+$"}}}
+    with pytest.raises(Problem):
+        prepare("t", schema, {"v": "a" * 60 + "b"})
 
 
 def test_the_callers_arguments_are_not_changed() -> None:

@@ -105,9 +105,7 @@ def install(path: Annotated[Path, typer.Argument(help="An extension's folder wit
     )
     if done.returncode != 0:
         raise Problem("io_failed", "npm could not install the dependencies.", reason=done.stderr[-400:])
-    count = (
-        sum(1 for _ in (folder / "node_modules").glob("*/package.json")) if (folder / "node_modules").is_dir() else 0
-    )
+    count = sum(1 for _ in (folder / "node_modules").glob("**/package.json"))
     return Answer({"installed": count, "locked": locked}, human=lambda console: console.print(f"{count} packages"))
 
 
@@ -124,7 +122,7 @@ def conform(
     """Compare with the real loader: every registration, and the behaviour in the scenarios."""
     from holdfast.extensions.conform.report import document, write
 
-    sets, behaviour = asyncio.run(_conform(corpus, names or [], only, fresh, scenarios and not only))
+    sets, behaviour = asyncio.run(_conform(corpus.resolve(), names or [], only, fresh, scenarios and not only))
     stamp = iso(SystemClock().now_ms())
     data, page = write(report, sets, behaviour, stamp)
     whole = document(sets, behaviour, stamp)
@@ -301,16 +299,13 @@ async def _conform(
     from holdfast.extensions.conform.run import packages_of
     from holdfast.extensions.conform.scenarios import compare_scenario, read_scenarios
 
-    corpus = Corpus(folder.resolve())
+    corpus = Corpus(folder)
     packages = packages_of(corpus, names)
     if not packages:
         raise Problem("not_found", "No package of the corpus is here.", fix="Run `make corpus`, or check the names.")
     sets = await run_conform(corpus, packages, only=only, fresh=fresh)
-    behaviour = []
-    if with_scenarios and not names:
-        for scenario in read_scenarios(corpus.folder / "scenarios"):
-            behaviour.append(await compare_scenario(corpus, scenario))
-    return sets, behaviour
+    scenarios = read_scenarios(corpus.folder / "scenarios") if with_scenarios and not names else []
+    return sets, [await compare_scenario(corpus, scenario) for scenario in scenarios]
 
 
 def _show_conform(console: Console, sets: list[SetResult], behaviour: list[ScenarioResult], page: Path) -> None:

@@ -80,6 +80,7 @@ class Registrations:
         self.shortcuts: dict[str, Shortcut] = {}
         self.flags: dict[str, Flag] = {}
         self.renderers: dict[str, Renderer] = {}
+        self.entry_renderers: dict[str, Renderer] = {}
         self.providers: dict[str, Provider] = {}
         self.handlers: dict[str, int] = {}
 
@@ -98,6 +99,8 @@ class Registrations:
             self._keep(self.flags, self._read(spec, Flag), "name")
         elif kind == "renderer":
             self._keep(self.renderers, self._read(spec, Renderer), "name")
+        elif kind == "entry_renderer":
+            self._keep(self.entry_renderers, self._read(spec, Renderer), "name")
         elif kind == "provider":
             self._keep(self.providers, self._read(spec, Provider), "provider")
         elif kind == "handler":

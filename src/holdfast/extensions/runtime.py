@@ -184,7 +184,7 @@ class Extension:
             raise thrown_problem(_described(reply.value), self.name, self.artifact)
         if self._refused is not None:
             raise self._refused
-        if not world.touched and pool is not None:
+        if not world.touched and driver.last_call == 0 and pool is not None:
             frozen: Frozen = await driver.run(lambda isolate: isolate.freeze())
             self._loaded = Loaded(frozen, list(self._specs.values()))
             pool.keep(key, self._loaded)
@@ -260,11 +260,13 @@ class Extension:
             self._loading = asyncio.get_running_loop().create_task(self._reload())
 
     async def _reload(self) -> None:
+        before = self.registrations, self._specs
         try:
             await self._start()
             for name, value in self._flags.items():
                 self.set_flag(name, value)
         except Problem as problem:
+            self.registrations, self._specs = before
             self._row += 1
             self._report("reload_failed", {"message": problem.message, **problem.details})
         finally:
@@ -373,6 +375,12 @@ class Extension:
         """A custom message as lines of text."""
         body = {"name": name, "message": message, "expanded": expanded, "width": width}
         return _lines(await self._value("render", body))
+
+    async def render_entry(self, name: str, entry: Any, *, expanded: bool = False, width: int = 80) -> list[str]:
+        """A custom session entry as lines of text."""
+        return _lines(
+            await self._value("render_entry", {"name": name, "entry": entry, "expanded": expanded, "width": width})
+        )
 
     async def render_tool(
         self, name: str, arguments: Any, result: Any = None, *, expanded: bool = False, width: int = 80

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ class Place:
         return {
             "PATH": f"{self.programs}:{os.environ.get('PATH', '/usr/bin:/bin')}",
             "HOME": str(self.home),
-            "TMPDIR": str(self.home),
+            "TMPDIR": str(self.temp),
             "LANG": "C.UTF-8",
             "TZ": "UTC",
             "NO_COLOR": "1",
@@ -104,6 +105,7 @@ class Host:
             ],
             Evidence(self.ledger),
             clock=clock,
+            loop=asyncio.get_running_loop(),
         )
         self.dispatcher.admit(Subject(name, roots, correlation=Correlation(name, "conform")))
         self.extension = Extension(

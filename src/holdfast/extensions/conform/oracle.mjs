@@ -49,6 +49,7 @@ const described = (extension, runtime) => ({
     description: flag.description,
   })),
   renderers: [...extension.messageRenderers.keys()],
+  entryRenderers: [...(extension.entryRenderers?.keys() ?? [])],
   providers: runtime.pendingProviderRegistrations.map(({ name, config }) => ({
     provider: name,
     api: config.api,

@@ -192,7 +192,7 @@ const emit = async (event) => {
   switch (event.type) {
     case "tool_call":
       try { const r = await runner.emitToolCall(event); return { block: r?.block === true, reason: r?.reason, input: event.input }; }
-      catch (error) { return { block: true, reason: `Extension failed, blocking execution: ${error?.message ?? error}`, input: event.input }; }
+      catch (error) { errors.push({ where: "tool_call", message: String(error?.message ?? error) }); return { block: true, reason: `Extension failed, blocking execution: ${error?.message ?? error}`, input: event.input }; }
     case "tool_result": return runner.emitToolResult(event);
     case "message_end": return runner.emitMessageEnd(event);
     case "user_bash": return runner.emitUserBash(event);

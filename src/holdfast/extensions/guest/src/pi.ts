@@ -14,6 +14,7 @@ const commands = table<string, any>();
 const shortcuts = table<string, any>();
 const flags = table<string, any>();
 const renderers = table<string, any>();
+const entryRenderers = table<string, any>();
 const providers = table<string, any>();
 const running = table<number, AbortController>();
 let loading = true;
@@ -65,6 +66,11 @@ export const pi: any = {
     check.checkRenderer(customType, renderer);
     renderers.set(customType, renderer);
     register("renderer", { name: customType });
+  },
+  registerEntryRenderer(customType: string, renderer: any): void {
+    check.checkRenderer(customType, renderer);
+    entryRenderers.set(customType, renderer);
+    register("entry_renderer", { name: customType });
   },
   registerProvider(name: string, config: any): void {
     check.checkProvider(name, config);
@@ -269,6 +275,12 @@ const raise = (error: any): never => {
 onInbound("render", (payload: any) => {
   const renderer = found(renderers.get(payload.name), "renderer", payload.name);
   return lines(renderer(payload.message, { expanded: payload.expanded === true }, theme), payload.width);
+});
+
+onInbound("render_entry", (payload: any) => {
+  const renderer = found(entryRenderers.get(payload.name), "entry renderer", payload.name);
+  const keyHint = (_action: string, text: string) => text;
+  return lines(renderer(payload.entry, { expanded: payload.expanded === true, keyHint }, theme), payload.width);
 });
 
 onInbound("render_tool", (payload: any) => {

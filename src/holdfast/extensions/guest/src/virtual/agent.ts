@@ -10,7 +10,7 @@ import { os } from "../node/small";
 import { CancellableLoader, Container, Loader, Spacer, Text } from "./components";
 import { Editor } from "./editor";
 import { getKeybindings } from "./keys";
-import { DEFAULT_MAX_BYTES, DEFAULT_MAX_LINES, formatSize, toolFactories, truncateHead, truncateLine, truncateTail, withFileMutationQueue } from "./tools";
+import { DEFAULT_MAX_BYTES, DEFAULT_MAX_LINES, formatSize, toolFactories, truncateHead, truncateLine, truncateTail, withFileMutationQueue, olderToolFactories } from "./tools";
 import { wrapTextWithAnsi } from "./width";
 import { parseYaml } from "./yaml";
 
@@ -198,4 +198,5 @@ export const agent: any = {
   parseFrontmatter, stripFrontmatter: (content: string) => parseFrontmatter(content).body, formatSkillsForPrompt, getShellConfig: () => ({ shell: "/bin/bash", args: ["-c"] }), createSyntheticSourceInfo: (path: string, options: any = {}) => ({ path, scope: "temporary", origin: "top-level", ...options }),
 };
 Object.defineProperty(agent, "default", { value: agent, enumerable: false });
-for (const scope of ["@mariozechner", "@earendil-works"]) defineModule(`${scope}/pi-coding-agent`, agent);
+defineModule("@earendil-works/pi-coding-agent", agent);
+defineModule("@mariozechner/pi-coding-agent", { ...agent, ...olderToolFactories });

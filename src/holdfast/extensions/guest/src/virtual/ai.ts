@@ -150,4 +150,6 @@ export const ai: any = {
   getEnvApiKey: () => undefined, parseStreamingJson, repairJson, parseJsonWithRepair: (text: string) => { try { return JSON.parse(text); } catch { return JSON.parse(repairJson(text)); } }, isContextOverflow, getOverflowPatterns: () => [OVERFLOW], validateToolArguments: validate, validateToolCall: (tools: any[], call: any) => { const tool = tools.find((one) => one.name === call.name); if (!tool) throw new Error(`Tool "${call.name}" not found`); return validate(tool, call); },
 };
 Object.defineProperty(ai, "default", { value: ai, enumerable: false });
-for (const scope of ["@mariozechner", "@earendil-works"]) defineModule(`${scope}/pi-ai`, ai);
+for (const scope of ["@mariozechner", "@earendil-works"]) {
+  for (const path of ["", "/compat"]) defineModule(`${scope}/pi-ai${path}`, ai);
+}

@@ -57,6 +57,9 @@ const byHost = (name: string, input: any, signal: any): Promise<any> => hostCall
 
 interface Spec { name: string; about: string; parameters: any; run: (cwd: string, options: any, params: any, signal: any, onUpdate: any) => Promise<any> }
 
+// Before 0.80 the schema said that nothing else may be given.
+const edits = (own: any) => T.Object({ path: T.String({ description: "The file, relative or absolute" }), edits: T.Array(T.Object({ oldText: T.String({ description: "Text as it stands in the file, once" }), newText: T.String({ description: "Text to put in its place" }) }, own), { description: "The replacements, each against the original file" }) }, own);
+
 const specs: Record<string, Spec> = {
   read: {
     name: "read", about: `Shows a file: text from a line on, or an image. At most ${DEFAULT_MAX_LINES} lines or ${DEFAULT_MAX_BYTES / 1024}KB at a time; go on with offset.`,
@@ -87,7 +90,7 @@ const specs: Record<string, Spec> = {
   },
   edit: {
     name: "edit", about: "Replaces pieces of a file. Each old text must stand there exactly once; all replacements are made, or none.",
-    parameters: T.Object({ path: T.String({ description: "The file, relative or absolute" }), edits: T.Array(T.Object({ oldText: T.String({ description: "Text as it stands in the file, once" }), newText: T.String({ description: "Text to put in its place" }) }), { description: "The replacements, each against the original file" }) }),
+    parameters: edits(undefined),
     async run(cwd, options, params, signal) {
       const path = at(cwd, params.path);
       const ops = options.operations;
@@ -154,10 +157,18 @@ export function createLocalBashOperations(options: any = {}): any {
   };
 }
 
-function make(kind: string) {
+// An edit may be given as one pair of texts; it becomes a list of one.
+function asEdits(params: any): any {
+  if (params === null || typeof params !== "object" || params.oldText === undefined || params.newText === undefined) return params;
+  const { oldText, newText, ...rest } = params;
+  return { ...rest, edits: [...(rest.edits ?? []), { oldText, newText }] };
+}
+
+function make(kind: string, parameters: any = specs[kind].parameters) {
   const spec = specs[kind];
   return (cwd: string, options: any = {}): any => ({
-    name: spec.name, label: spec.name, description: spec.about, parameters: spec.parameters,
+    name: spec.name, label: spec.name, description: spec.about, parameters,
+    ...(kind === "edit" ? { prepareArguments: asEdits } : {}),
     execute: (_id: string, params: any, signal?: any, onUpdate?: any) => (signal?.aborted ? Promise.reject(new Error("Operation aborted")) : spec.run(cwd, options, params, signal, onUpdate)),
   });
 }
@@ -172,4 +183,6 @@ export const toolFactories: any = {
   createCodingTools: (cwd: string, options: any = {}) => ["read", "bash", "edit", "write"].map((kind) => make(kind)(cwd, options[kind])),
   createReadOnlyTools: (cwd: string, options: any = {}) => ["read", "grep", "find", "ls"].map((kind) => make(kind)(cwd, options[kind])),
 };
+const olderEdit = make("edit", edits({ additionalProperties: false }));
+export const olderToolFactories: any = { createEditTool: olderEdit, createEditToolDefinition: olderEdit };
 void fs; void promises; void system;
