@@ -150,11 +150,13 @@ async def test_p1_an_extension_that_asked_nothing_is_kept_warm() -> None:
 
 
 @pytest.mark.parametrize(
-    "ask", ["Date.now()", "Math.random()", "new Date()", "pi.getFlag('x'), pi.log('info', 'x'), Date.now()"]
+    "ask",
+    ["Date.now()", "Math.random()", "new Date()", "pi.log('info', 'x')", "pi.exec('x', [])", "await pi.fs.read('x')", "pi.events.emit('c')"],
 )
 async def test_p1_an_extension_that_asked_the_world_is_not_kept(ask: str) -> None:
     pool = Pool()
-    subject = extension(f"export default (pi) => {{ {ask} }}", TableDispatcher(log=lambda call: {}), pool=pool)
+    everything = TableDispatcher(**{method: lambda call: {} for method in ("log", "exec", "fs", "events")})
+    subject = extension(f"export default async (pi) => {{ {ask} }}", everything, pool=pool)
     await subject.load()
     assert len(pool._loaded) == 0
     await subject.close()
@@ -205,7 +207,7 @@ async def test_a_trapped_extension_comes_back_from_the_pool() -> None:
     pool = Pool()
     source = """export default (pi) => { const add = (name, execute) => pi.registerTool({ name, description: "d", parameters: { type: "object" }, execute });
       add("hang", async () => { for (;;); }); add("fine", async () => "fine") }"""
-    subject = extension(source, pool=pool, limits=Limits(memory_mb=32, slice_ms=100))
+    subject = extension(source, pool=pool, limits=Limits(memory_mb=32, slice_ms=300))
     await subject.load()
     with pytest.raises(Problem):
         await subject.call_tool("hang", {})

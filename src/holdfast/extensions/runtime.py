@@ -184,7 +184,7 @@ class Extension:
             raise thrown_problem(_described(reply.value), self.name, self.artifact)
         if self._refused is not None:
             raise self._refused
-        if not world.touched and pool is not None:
+        if not world.touched and driver.last_call == 0 and pool is not None:
             frozen: Frozen = await driver.run(lambda isolate: isolate.freeze())
             self._loaded = Loaded(frozen, list(self._specs.values()))
             pool.keep(key, self._loaded)
@@ -260,11 +260,13 @@ class Extension:
             self._loading = asyncio.get_running_loop().create_task(self._reload())
 
     async def _reload(self) -> None:
+        before = self.registrations, self._specs
         try:
             await self._start()
             for name, value in self._flags.items():
                 self.set_flag(name, value)
         except Problem as problem:
+            self.registrations, self._specs = before
             self._row += 1
             self._report("reload_failed", {"message": problem.message, **problem.details})
         finally:
