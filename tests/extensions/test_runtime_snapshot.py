@@ -280,3 +280,21 @@ async def test_saved_state_of_another_artifact_is_refused() -> None:
     second = extension(tool("return 2"))
     with pytest.raises(Problem, match="another version"):
         await second.resume(saved)
+
+
+async def test_a_trace_with_a_trap_in_it_replays_past_it() -> None:
+    from holdfast.extensions.trace import replay
+
+    lines: list[bytes] = []
+    source = """let n = 0; export default (pi) => { const add = (name, execute) => pi.registerTool({ name, description: "d", parameters: { type: "object" }, execute });
+      add("count", async () => "" + ++n); add("hang", async () => { for (;;); }) }"""
+    subject = extension(source, record=lines.append, limits=Limits(memory_mb=64, slice_ms=60_000, budget=20))
+    await subject.load()
+    assert text_of(await subject.call_tool("count", {})) == "1"
+    with pytest.raises(Problem, match="20 steps"):
+        await subject.call_tool("hang", {})
+    assert text_of(await subject.call_tool("count", {})) == "1"
+    await subject.close()
+    kinds = [msgspec.json.decode(line)[0] for line in lines]
+    assert (kinds.count("trace"), kinds.count("trap")) == (2, 1)
+    assert replay(lines, subject.artifact) == lines
