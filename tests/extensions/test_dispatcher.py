@@ -203,6 +203,8 @@ def test_e3_when_evidence_cannot_be_written_no_call_is_made(tmp_path: Path) -> N
     world.ok("fs", op="write", path="a", text="")
     world.ledger.close()
     world.sync("fs", op="write", path="b", text="")
+    with pytest.raises(Problem, match="could not be written"):
+        world.evidence.flush()
     result = world.sync("fs", op="write", path="c", text="")
     assert result.is_error and not (world.project / "c").exists()
 

@@ -113,7 +113,7 @@ class Dispatcher:
             if flight.call is not None:
                 flight.call.cancel()
         self._threads.shutdown(wait=True)
-        self._evidence.flush()
+        self._evidence.close()
 
     # The two ways in (D5)
 
