@@ -11,6 +11,7 @@ Invariants:
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import threading
@@ -30,6 +31,7 @@ from holdfast.kernel.redact import redact, redact_text
 
 SCHEMA = "pi.ext.log.v1"
 MAX_PENDING = 10_000
+MAX_TEXT = 4096
 Level = Literal["debug", "info", "warn", "error"]
 _UNSAFE = re.compile(r"[^A-Za-z0-9._:@~/-]")
 _MESSAGES = {
@@ -136,12 +138,22 @@ class Evidence:
             if not streams:
                 return
             try:
-                future = self._ledger.submit(*(Append(stream, drafts) for stream, drafts in streams.items()))
+                future = self._submit(streams)
             except Problem as problem:
                 self._failure = problem
                 return
             self._last = future
         future.add_done_callback(self._written)
+
+    def _submit(self, streams: dict[str, list[Draft]]) -> Future[list[Record]]:
+        try:
+            return self._ledger.submit(*(Append(stream, drafts) for stream, drafts in streams.items()))
+        except Problem as problem:
+            if problem.key not in ("invalid_text", "invalid_json", "payload_too_large"):
+                raise
+        # A name that an extension chose holds what a record cannot: it is written as far as it can be.
+        cleaned = {stream: [_storable(draft) for draft in drafts] for stream, drafts in streams.items()}
+        return self._ledger.submit(*(Append(stream, drafts) for stream, drafts in cleaned.items()))
 
     def _written(self, future: Future[list[Record]]) -> None:
         error = future.exception()
@@ -161,9 +173,28 @@ class Event(msgspec.Struct, frozen=True):
     level: Level = "info"
 
 
+def _storable(draft: Draft) -> Draft:
+    return Draft(draft.type, _plain(draft.payload), _plain(draft.attrs), draft.id, draft.ts)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return value[:MAX_TEXT].encode("utf-8", "replace").decode().replace("\0", "\\u0000")
+    if isinstance(value, Mapping):
+        return {_plain(str(key)): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
 def params_hash(method: str, params: Mapping[str, Any]) -> str:
     """sha256 hex over the canonical JSON of `{"method", "params"}` (§3.4)."""
-    return hashlib.sha256(canonical.encode({"method": method, "params": params})).hexdigest()
+    value = {"method": method, "params": params}
+    try:
+        data = canonical.encode(value)
+    except Problem:  # a lone surrogate has no UTF-8; its escape does, and the call still leaves its record
+        data = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str).encode()
+    return hashlib.sha256(data).hexdigest()
 
 
 def stream_of(extension: str) -> str:
