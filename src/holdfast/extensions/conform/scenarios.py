@@ -153,9 +153,15 @@ def _real(folder: Path, node: tuple[int, ...], entry: Path, scenario: Scenario) 
             "scenario": msgspec.to_builtins(scenario),
         }
         done = run_node(
-            node_for(node), _SCRIPT, msgspec.json.encode(question), cwd=place.project, home=place.home, temp=place.temp, timeout=120,
+            node_for(node),
+            _SCRIPT,
+            msgspec.json.encode(question),  # the order of keys is the scenario's
+            cwd=place.project,
+            home=place.home,
+            temp=place.temp,
+            timeout=120,
             programs=place.programs,
-        )  # fmt: skip
+        )
         lines = [line for line in done.stdout.splitlines() if line.startswith(b"{")]
         if not lines:
             reason = done.stderr.decode("utf-8", "replace")[-300:]
