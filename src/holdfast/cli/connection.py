@@ -90,7 +90,7 @@ async def _frames(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
 def answer_of(status: int, content: bytes, retry_after: str | None) -> Any:
     """The result in an answer, enveloped or not; a refusal is raised."""
     try:
-        body = msgspec.json.decode(content) if content else None
+        body: Any = msgspec.json.decode(content) if content else None
     except msgspec.DecodeError as error:
         raise Problem("upstream_confused", f"The host answered {status} with something that is no JSON.") from error
     enveloped = isinstance(body, dict) and "_meta" in body

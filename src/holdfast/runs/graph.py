@@ -21,6 +21,8 @@ _COLOURS = {
     "waiting": ("#fff6e0", "#9a6400"),
     "": ("#ffffff", "#44505c"),
 }
+# What neither XML nor a line of text can carry.
+_UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")
 _GATES = re.compile(r"Gate$|interrupt$", re.IGNORECASE)
 
 
@@ -57,7 +59,7 @@ def mermaid(document: Mapping[str, Any], status: Mapping[str, str] | None = None
 def svg(document: Mapping[str, Any], status: Mapping[str, str] | None = None) -> str:
     """The workflow as one SVG element, without scripts and without anything fetched."""
     places, width, height = _layout(document)
-    title = escape(str(document.get("name") or document.get("id") or "workflow"))
+    title = escape(_short(str(document.get("name") or document.get("id") or "workflow"), 120))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'role="img" aria-label="{title}" font-family="system-ui, sans-serif">',
@@ -101,8 +103,7 @@ def _group(state: str) -> str:
 
 
 def _mermaid_text(text: str) -> str:
-    cleaned = escape(text, quote=False).replace('"', "#quot;").replace("|", "#124;").replace("\n", " ")
-    return cleaned if len(cleaned) <= 120 else cleaned[:119] + "…"
+    return escape(_short(text, 80), quote=False).replace('"', "#quot;").replace("|", "#124;").replace("`", "#96;")
 
 
 def _layout(document: Mapping[str, Any]) -> tuple[dict[str, tuple[int, int]], int, int]:
@@ -204,7 +205,7 @@ def _node_svg(node: Mapping[str, Any], place: tuple[int, int], state: str) -> st
         escape(_short(str(node.get("name") or node["id"]), 26)),
         escape(_short(str(node.get("typeId", "")), 30)),
     )
-    said = f"{kind} · {escape(state)}" if state else kind
+    said = f"{kind} · {escape(_short(state, 20))}" if state else kind
     return (
         f'<g><rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="{round_by}" fill="{fill}" stroke="{stroke}" '
         f'stroke-width="1.5"/><text x="{x + _WIDTH // 2}" y="{y + 24}" text-anchor="middle" font-size="13" '
@@ -214,4 +215,5 @@ def _node_svg(node: Mapping[str, Any], place: tuple[int, int], state: str) -> st
 
 
 def _short(text: str, most: int) -> str:
+    text = _UNSHOWN.sub(" ", text[: most + 1])
     return text if len(text) <= most else text[: most - 1] + "…"
