@@ -28,9 +28,13 @@ STARTUP_SECONDS = 60
 class Api:
     """A host over HTTP, as one caller sees it."""
 
-    def __init__(self, url: str, keys: dict[str, str], key: str = "full") -> None:
+    def __init__(
+        self, url: str, keys: dict[str, str], key: str = "full", callers: dict[str, Api] | None = None
+    ) -> None:
         self.url = url
         self.keys = keys
+        self.callers = {} if callers is None else callers
+        self.callers[key] = self
         headers = {"Authorization": f"Bearer {keys[key]}"} if key else {}
         self.http = httpx.Client(base_url=url, headers=headers, timeout=70, trust_env=False)
         self._stored: set[str] = set()
@@ -39,7 +43,11 @@ class Api:
         """The same host for another caller; `""` has no key."""
         if key and key not in self.keys:
             pytest.skip(f"needs a key that this host was not given: {key}")
-        return Api(self.url, self.keys, key)
+        return self.callers.get(key) or Api(self.url, self.keys, key, self.callers)
+
+    def close(self) -> None:
+        for caller in self.callers.values():
+            caller.http.close()
 
     def get(self, path: str, **options: Any) -> httpx.Response:
         return self.http.get(path, **options)
@@ -191,8 +199,10 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict
 
 
 @pytest.fixture(scope="session")
-def api(target: tuple[str, dict[str, str]]) -> Api:
-    return Api(*target)
+def api(target: tuple[str, dict[str, str]]) -> Iterator[Api]:
+    made = Api(*target)
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="session")

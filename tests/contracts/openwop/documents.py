@@ -81,7 +81,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     ),
     "waiting": workflow(
         "suite-waiting",
-        node("wait", "core.waitForEvent", {"eventType": "suite.go", "correlation": {}}),
+        node("wait", "core.waitForEvent", {"event": "suite.go"}),
         node("after", "core.noop"),
     ),
 }

@@ -38,7 +38,6 @@ def test_w4_putting_makes_revisions(api: Api) -> None:
 @pytest.mark.parametrize(
     "document",
     [
-        {},
         {**DOCUMENTS["noop"], "unknown": 1},
         {**DOCUMENTS["noop"], "nodes": []},
         workflow("suite-bad", node("a", "core.there.is.none")),
