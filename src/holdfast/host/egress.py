@@ -47,10 +47,8 @@ class Egress:
         if scheme == "http" and (https_only or not self._plain_http):
             raise Problem("schema_mismatch", "The address must begin with https://.", at="$.url")
         _check_name(host)
-        try:
+        if _is_literal(host):  # a name is checked when it is resolved
             _check_address(ipaddress.ip_address(host))
-        except ValueError:
-            pass  # a name: checked when it is resolved
 
     async def send(self, request: HttpRequest, caller: Caller) -> HttpResponse:
         self.check_url(request.url, https_only=False)
@@ -73,16 +71,11 @@ class Egress:
 
     async def _resolve(self, host: str, port: int) -> str:
         """The address to connect to (E1, E2): all that the name means must be allowed, not only the first."""
-        loop = asyncio.get_running_loop()
-        try:
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
-            raise Problem("upstream_failed", f"{host} has no address.", host=host) from error
-        addresses = [item[4][0] for item in found]
+        addresses = [host] if _is_literal(host) else await _look_up(host, port)
         if not self._is_allowed(host, port):
             for address in addresses:
-                _check_address(ipaddress.ip_address(str(address).partition("%")[0]))
-        return str(addresses[0])
+                _check_address(ipaddress.ip_address(address))
+        return addresses[0]
 
     async def _exchange(self, request: HttpRequest, headers: dict[str, str], host: str, address: str) -> HttpResponse:
         url = httpx.URL(request.url)
@@ -114,6 +107,23 @@ class Egress:
 
     def _is_allowed(self, host: str, port: int) -> bool:
         return f"{host}:{port}" in self._allow
+
+
+async def _look_up(host: str, port: int) -> list[str]:
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise Problem("upstream_failed", f"{host} has no address.", host=host) from error
+    return [str(item[4][0]).partition("%")[0] for item in found]
+
+
+def _is_literal(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _split(url: str) -> tuple[str, int, str]:
