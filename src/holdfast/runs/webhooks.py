@@ -279,6 +279,11 @@ class Webhooks:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._loops = []
 
+    def check_callback(self, url: str) -> None:
+        """Refuse a `callbackUrl` that must not be called, and be ready for the others."""
+        self._check_url(url)
+        self.expect_callbacks()
+
     def expect_callbacks(self) -> None:
         """A run with a `callbackUrl` exists: its questions and its end are worth waking up for."""
         self._wanted.update({"node.suspended", "run.completed", "run.failed", "run.cancelled"})
