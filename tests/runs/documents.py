@@ -8,7 +8,9 @@ from holdfast.runs.service import Runs
 from holdfast.runs.types import CreateRun, RunEvent, RunSnapshot
 
 
-def node(id: str, type_id: str = "core.noop", *, config: Any = None, inputs: Any = None, **fields: Any) -> dict[str, Any]:
+def node(
+    id: str, type_id: str = "core.noop", *, config: Any = None, inputs: Any = None, **fields: Any
+) -> dict[str, Any]:
     return {
         "id": id,
         "typeId": type_id,
