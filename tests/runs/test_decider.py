@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import statistics
 from typing import Any
 
 import pytest
@@ -235,7 +236,7 @@ def test_d6_a_late_event_costs_what_an_early_one_does() -> None:
 
     sim = Sim(loop_document(limit=100_000), max_loop_iterations=100_000, max_node_executions=10**6)
     costs = []
-    for index in range(1500):
+    for _ in range(1500):
         count = 0
 
         def tracer(frame: Any, what: str, arg: Any) -> None:
@@ -249,8 +250,8 @@ def test_d6_a_late_event_costs_what_an_early_one_does() -> None:
         finally:
             sys.setprofile(None)
         costs.append(count)
-        assert index < 1500
-    assert max(costs[10:20]) == max(costs[1400:])
+    # The median: a garbage collection in between calls into code that is not ours.
+    assert statistics.median(costs[10:110]) == statistics.median(costs[1400:])
 
 
 def test_the_execution_limit_breaches_at_the_first_node_beyond_it() -> None:
