@@ -44,7 +44,8 @@ _DUE = """
         FROM webhook_outbox WHERE state = 'due' AND due_ms <= ?
     ) WHERE place <= ? ORDER BY due_ms, run_id, sequence
 """
-_TYPE = re.compile(r"[a-z][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)+")
+EVENT_TYPE = r"^[a-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)+$"
+_TYPE = re.compile(EVENT_TYPE)
 _log = logging.getLogger("holdfast.webhooks")
 
 

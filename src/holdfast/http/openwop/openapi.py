@@ -167,6 +167,8 @@ def _content(contract: Contract, schema: Any) -> dict[str, Any]:
 def problem_keys(operation: Operation) -> list[str]:
     """Everything an operation can refuse with: its own problems, and those of the way to it."""
     keys = [*operation.problems, "rate_limited", "unavailable"]
+    if "{" in operation.path:
+        keys.append("not_found")
     if operation.auth == "key":
         keys += ["unauthenticated", "key_expired", "key_revoked", "permission_denied"]
     if operation.body is not None:
