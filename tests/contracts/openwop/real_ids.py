@@ -19,5 +19,8 @@ def before_call(context: Any, case: Any, kwargs: Any = None) -> None:
     for name, ids in _KNOWN.items():
         if _count % 2 and case.path_parameters and name in case.path_parameters and ids:
             case.path_parameters[name] = ids[_count // 2 % len(ids)]
+    if case.operation.path == "/v1/runs" and isinstance(case.body, dict):
+        for name in ("mode", "evalSuiteRef", "agentId"):  # a capability that is off is 501, as the contract says
+            case.body.pop(name, None)
     if case.operation.path == "/v1/runs" and isinstance(case.body, dict) and "workflowId" in case.body and _count % 2:
         case.body["workflowId"] = _KNOWN["workflowId"][0]

@@ -15,17 +15,22 @@ from tests.contracts.openwop.conftest import Api, refused
 
 METHODS = ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "TRACE", "PROPFIND", "X"]
 BITS = [
-    "..", ".", "%2e%2e", "%00", "%ff", "%F0%9F%92%A9", "' OR 1=1 --", "<script>", "${7*7}", "{{7*7}}", "a" * 300, "a" * 5000,
-    "\u202e", "null", "-1", "0", "1e999", "9" * 40, "run_x", "__proto__", "constructor", ";rm -rf", "|id", "\r\nX: y", "\t",
+    "..", ".", "%2e%2e", "%00", "%ff", "%F0%9F%92%A9",
+    "' OR 1=1 --", "<script>", "${7*7}", "{{7*7}}", "a" * 300, "a" * 5000,
+    "\u202e", "null", "-1", "0", "1e999", "9" * 40,
+    "run_x", "__proto__", "constructor", ";rm -rf", "|id", "\r\nX: y", "\t",
     "run_x:fork", ":", "::fork", "runs:bulk-cancel", "*", "~", "@", "con", "é", "%", "%zz",
 ]  # fmt: skip
 VALUES: list[Any] = [
-    None, True, False, 0, -1, 1.5, 1e308, 2**63, -(2**63), 2**100, "", "x", "\x00", "\ud83d\ude00", "a" * 2000, [], {}, [[[]]],
+    None, True, False, 0, -1, 1.5, 1e308, 2**63, -(2**63),
+    2**100, "", "x", "\x00", "\ud83d\ude00", "a" * 2000, [], {}, [[[]]],
     {"": 1}, {"$ref": "#/x"}, {"__proto__": {}}, ["x"] * 300, {"a": {"b": {"c": [1, {"d": None}]}}}, "../../etc/passwd",
 ]  # fmt: skip
 FIELDS = [
-    "workflowId", "inputs", "tenantId", "scopeId", "callbackUrl", "configurable", "tags", "metadata", "mode", "runIds", "reason",
-    "fromSeq", "runOptionsOverlay", "resumeValue", "action", "url", "events", "cron", "timezone", "payload", "nodes", "id", "x",
+    "workflowId", "inputs", "tenantId", "scopeId", "callbackUrl",
+    "configurable", "tags", "metadata", "mode", "runIds", "reason",
+    "fromSeq", "runOptionsOverlay", "resumeValue", "action", "url", "events",
+    "cron", "timezone", "payload", "nodes", "id", "x",
 ]  # fmt: skip
 PARAMETERS = [
     "streamMode",
@@ -53,10 +58,8 @@ def _request(chance: random.Random, paths: list[str]) -> tuple[str, str, bytes, 
         path = path[:start] + quote(chance.choice(BITS), safe="%~.:@*'") + path[end + 1 :]
     if chance.random() < 0.1:
         path += chance.choice(["/", "//", "/..", "?", ";", ":fork", "%20", "/" + quote(chance.choice(BITS), safe="%")])
-    pairs = [
-        f"{chance.choice(PARAMETERS)}={quote(str(chance.choice([*BITS, *VALUES])).encode('utf-8', 'replace'), safe='%')}"
-        for _ in range(chance.randrange(3))
-    ]
+    values = [str(chance.choice([*BITS, *VALUES])).encode("utf-8", "replace") for _ in range(chance.randrange(3))]
+    pairs = [f"{chance.choice(PARAMETERS)}={quote(value, safe='%')}" for value in values]
     # A long poll is hostile to the test only: keep it short.
     pairs += (
         ["timeout=1"]
@@ -110,9 +113,6 @@ def check(api: Api, method: str, path: str, body: bytes, headers: dict[str, str]
     assert answer.status_code < 500 or answer.status_code == 501, (*what, answer.text)
     if answer.status_code < 400 or method == "HEAD":
         return
-    if answer.headers["content-type"].startswith("text/plain"):
-        assert method in ("X", "PROPFIND") and answer.status_code == 400, what  # the HTTP parser knows no such method
-        return
     found = answer.json()
     if answer.headers["content-type"] == "application/json" and "_meta" not in found:
         assert set(found) <= {"error", "message", "details"}, what
@@ -148,6 +148,9 @@ def test_bytes_that_are_no_http_do_not_hurt(api: Api, raw: bytes) -> None:
     with socket.create_connection((parts.hostname or "", parts.port or 80), timeout=10) as connection:
         connection.sendall(raw)
         connection.shutdown(socket.SHUT_WR)
-        while connection.recv(4096):
-            pass
+        said = b""
+        while chunk := connection.recv(4096):
+            said += chunk
+    if said:
+        assert said.startswith(b"HTTP/1.1 4") and b"application/json" in said
     assert api.get("/.well-known/openwop").status_code == 200
