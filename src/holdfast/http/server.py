@@ -71,6 +71,7 @@ async def serving(app: Any, bound: socket.socket) -> AsyncIterator[None]:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=10,
     )
