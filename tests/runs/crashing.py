@@ -12,8 +12,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.runs.documents import edge, node, workflow
-
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.ids import Ids, SeededRandomness
 from holdfast.kernel.ledger import Append, Ledger
@@ -22,6 +20,7 @@ from holdfast.runs.nodes.core import standard_registry
 from holdfast.runs.nodes.registry import NodeError, NodeRegistry
 from holdfast.runs.service import Runs, projections
 from holdfast.runs.types import TERMINAL, CreateRun
+from tests.runs.documents import edge, node, workflow
 
 TENANT = "acme"
 RUN_ID = "run_crash"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.runs.conftest import Host
-from tests.runs.documents import finish, node, start, workflow
 
 from holdfast.kernel.problems import Problem
 from holdfast.runs.channels import check_write, open_channel, read, write
 from holdfast.runs.definition import Access, Channel
+from tests.runs.conftest import Host
+from tests.runs.documents import finish, node, start, workflow
 
 
 @pytest.mark.parametrize(

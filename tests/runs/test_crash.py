@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runs import crashing
 
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.ledger import Ledger
+from tests.runs import crashing
 
 ROOT = Path(__file__).parents[2]
 EFFECTS = {"side.one", "side.two", "retry.only", "effect.one", "effect.two", "item.1", "item.2", "item.3"}

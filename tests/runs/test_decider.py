@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.runs.documents import edge, node, when, workflow
 
 from holdfast.runs.decider import decide
 from holdfast.runs.definition import read_workflow
@@ -18,6 +17,7 @@ from holdfast.runs.evolve import evolve, fold
 from holdfast.runs.plan import compile_plan
 from holdfast.runs.state import Event, RunState, new_state
 from holdfast.runs.types import Limits
+from tests.runs.documents import edge, node, when, workflow
 
 RULES = ("all_success", "any_success", "all_complete", "none_failed", "any_failed")
 CONDITIONS: list[dict[str, Any] | None] = [

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.runs.conftest import Host
-from tests.runs.documents import edge, node, when, workflow
 
 from holdfast.kernel.problems import Problem
 from holdfast.runs.check import check_workflow
 from holdfast.runs.nodes.core import standard_registry
+from tests.runs.conftest import Host
+from tests.runs.documents import edge, node, when, workflow
 
 
 def base() -> dict[str, Any]:

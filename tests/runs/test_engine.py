@@ -7,14 +7,14 @@ import itertools
 from typing import Any
 
 import pytest
-from tests.runs.conftest import Host
-from tests.runs.documents import edge, finish, kinds, node, start, waiting, when, workflow
 
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.problems import Problem
 from holdfast.runs.nodes.core import standard_registry
 from holdfast.runs.nodes.registry import NodeError, NodeRegistry
 from holdfast.runs.types import CreateRun, RunFilter
+from tests.runs.conftest import Host
+from tests.runs.documents import edge, finish, kinds, node, start, waiting, when, workflow
 
 
 def registry() -> NodeRegistry:

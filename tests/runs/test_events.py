@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
-from tests.runs.conftest import Host
-from tests.runs.documents import edge, finish, node, start, waiting, when, workflow
-from tests.runs.events import check_events, snapshot_schema
 
 from holdfast.kernel.problems import Problem
 from holdfast.runs.nodes.core import standard_registry
 from holdfast.runs.nodes.registry import NodeError
 from holdfast.runs.ports import Caller, HttpRequest, HttpResponse, ModelDelta, ModelRequest
 from holdfast.runs.types import ForkRequest
+from tests.runs.conftest import Host
+from tests.runs.documents import edge, finish, node, start, waiting, when, workflow
+from tests.runs.events import check_events, snapshot_schema
 
 
 class Script:

@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from tests.runs.conftest import Host
-from tests.runs.documents import finish, waiting
-from tests.runs.events import CONTRACT, check_events
 
 from holdfast.runs.service import Runs
 from holdfast.runs.types import CreateRun, RunSnapshot
+from tests.runs.conftest import Host
+from tests.runs.documents import finish, waiting
+from tests.runs.events import CONTRACT, check_events
 
 FIXTURES = CONTRACT / "fixtures"
 needs_contract = pytest.mark.skipif(not FIXTURES.is_dir(), reason="the contract's fixtures are not at hand")

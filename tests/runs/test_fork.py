@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.runs.conftest import Host
-from tests.runs.documents import edge, finish, node, start, waiting, when, workflow
 
 from holdfast.kernel.problems import Problem
 from holdfast.runs.diff import essence
@@ -14,6 +12,8 @@ from holdfast.runs.nodes.core import standard_registry
 from holdfast.runs.nodes.registry import NodeError, NodeRegistry
 from holdfast.runs.service import Runs
 from holdfast.runs.types import ForkRequest, RunEvent
+from tests.runs.conftest import Host
+from tests.runs.documents import edge, finish, node, start, waiting, when, workflow
 
 
 def registry(calls: list[str]) -> NodeRegistry:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runs.documents import edge, finish, kinds, node, waiting, workflow
 
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.ids import Ids, SeededRandomness
@@ -18,6 +17,7 @@ from holdfast.runs.nodes.core import standard_registry
 from holdfast.runs.nodes.registry import NodeRegistry
 from holdfast.runs.service import Runs, projections
 from holdfast.runs.types import CreateRun
+from tests.runs.documents import edge, finish, kinds, node, waiting, workflow
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def types(calls: list[str], name: str, hold: asyncio.Event) -> NodeRegistry:
 
 async def ended(runs: Runs, run_id: str) -> None:
     """The other engine's ledger does not announce to this one: look."""
-    while (await runs.get_run(run_id, "acme")).status != "completed":  # noqa: ASYNC110
+    while (await runs.get_run(run_id, "acme")).status != "completed":
         await asyncio.sleep(1)
 
 

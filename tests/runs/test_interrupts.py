@@ -6,11 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.runs.conftest import Host
-from tests.runs.documents import edge, finish, kinds, node, start, waiting, when, workflow
 
 from holdfast.kernel.problems import Problem
 from holdfast.runs.service import Runs
+from tests.runs.conftest import Host
+from tests.runs.documents import edge, finish, kinds, node, start, waiting, when, workflow
 
 
 def gate(**config: Any) -> dict[str, Any]:

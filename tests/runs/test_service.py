@@ -8,13 +8,13 @@ from typing import Any
 import jsonschema
 import msgspec
 import pytest
-from tests.runs.conftest import Host
-from tests.runs.documents import finish, node, start, workflow
-from tests.runs.events import CONTRACT
 
 from holdfast.kernel.problems import Problem
 from holdfast.runs.streams import carries, flushes, parse_modes
 from holdfast.runs.types import CreateRun, RunFilter
+from tests.runs.conftest import Host
+from tests.runs.documents import finish, node, start, workflow
+from tests.runs.events import CONTRACT
 
 
 @pytest.mark.parametrize(
