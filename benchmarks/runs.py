@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import statistics
 import tempfile
 import time
@@ -42,7 +43,7 @@ def document(id: str, nodes: list[dict[str, Any]], chain: bool = True, **fields:
     full = [{"name": n["id"], "position": {"x": 0, "y": 0}, "config": {}, "inputs": {}, **n} for n in nodes]
     links = [
         {"id": f"e{i}", "sourceNodeId": a["id"], "targetNodeId": b["id"]}
-        for i, (a, b) in enumerate(zip(nodes, nodes[1:], strict=False))
+        for i, (a, b) in enumerate(itertools.pairwise(nodes))
     ]
     settings = fields.pop("settings", {})
     return {
@@ -188,7 +189,7 @@ async def streams(count: int, ticks: int) -> tuple[float, float]:
             async def follower() -> None:
                 async for event in runs.follow(run_id, TENANT, 5):
                     if event.sequence in sent:
-                        delays.append(time.perf_counter() - sent[event.sequence])
+                        delays.append(time.perf_counter() - sent[event.sequence])  # noqa: PERF401 - taken as they come
 
             tasks = [asyncio.create_task(follower()) for _ in range(count)]
             await asyncio.sleep(0.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from functools import cache
 from pathlib import Path
@@ -13,7 +14,7 @@ import jsonschema
 from holdfast.runs.types import RunEvent
 
 ROOT = Path(__file__).parents[2]
-CONTRACT = ROOT.parent / "shared" / "reference" / "openwop"
+CONTRACT = Path(os.environ.get("HOLDFAST_REFERENCE", ROOT.parent / "shared" / "reference")) / "openwop"
 
 # What each event must carry: name -> types. Everything else is optional.
 REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -67,7 +68,7 @@ async def test_retries_back_off_and_stop_at_a_code_that_cannot_be_retried(host: 
         document = workflow("w", [node("a", "test.flaky", settings={"retry": retry})])
         run = await finish(runs, await start(runs, document))
         assert run.outputs == {"attempt": 4}
-        waits = [round((b - a) / 1000) for a, b in zip(times, times[1:], strict=False)]
+        waits = [round((b - a) / 1000) for a, b in itertools.pairwise(times)]
         assert waits == [1, 2, 4]
         times.clear()
         other = workflow("v", [node("a", "test.flaky", settings={"retry": {**retry, "nonRetryable": ["busy"]}})])
@@ -287,9 +288,13 @@ async def test_signals_wake_a_waiting_node_and_are_kept_for_a_later_one(host: Ho
 async def test_queries_read_the_state_by_expression(host: Host) -> None:
     async with host() as runs:
         document = workflow(
-            "w", [node("t", "core.transform", config={"assign": {"total": "inputs.n + 1"}}), node("g", "core.approvalGate")],
+            "w",
+            [
+                node("t", "core.transform", config={"assign": {"total": "inputs.n + 1"}}),
+                node("g", "core.approvalGate"),
+            ],
             [edge("t", "g")],
-        )  # fmt: skip
+        )
         run_id = await start(runs, document, {"n": 4})
         assert await runs.query(run_id, "acme", "variables.total * 2") == 10
         assert await runs.query(run_id, "acme", "status") == "waiting-approval"

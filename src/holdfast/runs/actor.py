@@ -43,9 +43,11 @@ class _Batch:
 
 
 class RunActor:
-    def __init__(self, engine: Engine, state: RunState) -> None:
+    def __init__(self, engine: Engine, state: RunState, owner: str | None = None) -> None:
         self.engine = engine
         self.state = state
+        self.owner = owner or engine.instance
+        self.owned = self.owner == engine.instance
         self.lost = False
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self._inbox: list[tuple[Make, asyncio.Future[Any] | None]] = []
@@ -155,7 +157,7 @@ class RunActor:
 
     def _progress(self, batch: _Batch) -> None:
         """Decide and run instant nodes until nothing follows, or the batch is full (A4)."""
-        now = self.now()
+        now = self.now() if self.owned else 0  # time is the owner's
         chance = self.engine.randomness.uniform
         while len(batch.events) < _BATCH:
             events = decider.decide(self.state, now, chance)
@@ -192,7 +194,9 @@ class RunActor:
 
     async def _commit(self, batch: _Batch) -> None:
         first, last = batch.events[0] if batch.events else None, len(batch.events) - 1
-        standing = standing_of(self.state, self.engine.instance)
+        standing = standing_of(self.state, self.owner)
+        if not self.owned:
+            standing["b"] = 1  # so that the owner looks at what we appended
         changed = standing if standing != self._standing else None
         drafts = [to_draft(event, changed if i == last else None) for i, event in enumerate(batch.events)]
         appends = list(batch.appends)
@@ -212,7 +216,7 @@ class RunActor:
         self._answer(batch)
         if self.state.ended is not None:
             self.engine.on_ended(self)
-        elif not self.engine.draining:
+        elif self.owned and not self.engine.draining:
             self._start_tasks()
 
     def _answer(self, batch: _Batch) -> None:
@@ -250,7 +254,7 @@ class RunActor:
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None
-        due = self.state.next_wake()
+        due = self.state.next_wake() if self.owned else None
         if due is not None:
             seconds = min(max((due - self.engine.clock.now_ms()) / 1000, 0.001), 3600.0)
             self._wake = asyncio.get_running_loop().call_later(seconds, self.poke)

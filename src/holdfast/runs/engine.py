@@ -170,8 +170,20 @@ class Engine:
             actor = self._actors.get(run_id)
             if actor is None:
                 await self._take_up(run_id)
-            elif actor.idle and actor.state.children:
-                self.spawn(self._reconcile(actor))
+            elif actor.idle:
+                self.spawn(self._look_again(actor))
+
+    async def _look_again(self, actor: RunActor) -> None:
+        """A run that rests here is marked busy: a child has ended, or another instance has appended to it."""
+        run_id = actor.state.run_id
+        head = await self.ledger.head(stream_of(run_id))
+        if actor.idle and head.seq > actor.state.seq:
+            actor.close()
+            if self._actors.get(run_id) is actor:
+                del self._actors[run_id]
+            await self._take_up(run_id)
+        elif actor.state.children:
+            await self._reconcile(actor)
 
     async def _take_up(self, run_id: str) -> None:
         found = await self.find(run_id)
@@ -197,15 +209,28 @@ class Engine:
         if state.ended is not None:
             self._remember(state)
             return state
+        owner = await self._owner(run_id)
         known = self._actors.get(run_id)
         if known is not None and not known.lost:
             return known
-        actor = self._actors[run_id] = RunActor(self, state)
+        actor = RunActor(self, state, owner)
+        if not actor.owned:
+            return actor  # not kept: its owner appends without asking us
+        self._actors[run_id] = actor
         if self.started:
             actor.resume()
             if state.children or state.parent:
                 self.spawn(self._reconcile(actor))
         return actor
+
+    async def _owner(self, run_id: str) -> str:
+        """Who executes the run: the instance that has it, as long as its beat is heard; otherwise this one (G2)."""
+        rows = await self.ledger.query(
+            "SELECT r.instance FROM runs r JOIN engines e ON e.instance = r.instance "
+            "WHERE r.run_id = ? AND e.until >= ?",
+            (run_id, self.clock.now_ms()),
+        )
+        return str(rows[0][0]) if rows else self.instance
 
     async def read_state(self, run_id: str, until: int | None = None) -> RunState:
         """Fold a run's log, the whole of it or up to a sequence."""

@@ -30,7 +30,8 @@ def evolve(state: RunState, event: Event) -> None:
     state.seq = event.seq
     state.ts = max(state.ts, event.ts)
     if event.private is not None and (mark := event.private.get("emit")) is not None and event.node is not None:
-        state.nodes[event.node].memo[f"emit:{mark}"] = True
+        said = _private(event, "next", event.payload.get("next")) if event.type == "variable.changed" else True
+        state.nodes[event.node].memo[f"emit:{mark}"] = said
     handler = _HANDLERS.get(event.type)
     if handler is not None:
         handler(state, event)
@@ -74,7 +75,8 @@ def _run_started(state: RunState, event: Event) -> None:
     }
     state.variables.update(state.inputs)
     _apply_limits(state)
-    state.dirty = list(state.plan.roots)
+    for name in state.plan.roots:
+        _touch(state, name)
 
 
 def _apply_limits(state: RunState) -> None:
@@ -215,7 +217,12 @@ def _settle(state: RunState, edge: PlanEdge, outcome: str) -> None:
     target = state.nodes[edge.target]
     _count(target, outcome)
     if target.status == "idle":
-        state.dirty.append(edge.target)
+        _touch(state, edge.target)
+
+
+def _touch(state: RunState, name: str) -> None:
+    """Have a node looked at again: in the document's order, so that what follows depends on the state alone."""
+    heapq.heappush(state.dirty, (state.plan.nodes[name].index, name))
 
 
 def _count(node: NodeState, outcome: str) -> None:
@@ -250,7 +257,8 @@ def _loop_taken(state: RunState, event: Event) -> None:
             if edge.id in state.edges:
                 _count(state.nodes[name], state.edges[edge.id])
     state.forced.add(loop.target)
-    state.dirty.extend(reset)
+    for name in reset:
+        _touch(state, name)
 
 
 # Waiting

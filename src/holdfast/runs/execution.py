@@ -167,13 +167,14 @@ class Execution:
 
     # What it can say
 
-    def _record(self, type: str, payload: dict[str, Any], private: dict[str, Any] | None = None) -> None:
-        """Keep an event for the log, unless an earlier execution put it there (X1)."""
+    def _record(self, type: str, payload: dict[str, Any], private: dict[str, Any] | None = None) -> str:
+        """Keep an event for the log, unless an earlier execution put it there (X1). Its mark in the log."""
         scope = self._prefix + _SCOPE.get()
         count = self._emits[scope] = self._emits.get(scope, 0) + 1
         mark = f"{scope}{count}"
         if f"emit:{mark}" not in self._node.memo:
             self.events.append(Event(type, payload, self.node_id, {**(private or {}), "emit": mark}))
+        return mark
 
     def emit(self, type: str, payload: dict[str, Any]) -> None:
         if not type.startswith(EMITTED) and not _VENDOR.fullmatch(type):
@@ -187,12 +188,13 @@ class Execution:
     def set_variable(self, name: str, value: Any) -> None:
         value = plain(value)
         before = self.variables.get(name)
-        self._writes[name] = value
         payload: dict[str, Any] = {"name": name, "nodeId": self.node_id}
         if name in self._state.plan.sensitive:
-            self._record("variable.changed", {**payload, "previous": MASK, "next": MASK}, {"next": value})
+            mark = self._record("variable.changed", {**payload, "previous": MASK, "next": MASK}, {"next": value})
         else:
-            self._record("variable.changed", {**payload, "previous": before, "next": value})
+            mark = self._record("variable.changed", {**payload, "previous": before, "next": value})
+        # What an earlier execution wrote stands: computing it again may have read its own write.
+        self._writes[name] = self._node.memo.get(f"emit:{mark}", value)
 
     def write_channel(self, name: str, value: Any, **options: Any) -> None:
         declared = self._state.plan.workflow.channels.get(name)
