@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -90,23 +88,3 @@ def _documents(folder: Path) -> list[tuple[str, bytes]]:
     if not folder.is_dir():
         raise Problem("not_found", f"There is no folder {folder.name}.", at="--workflows")
     return [(path.name, path.read_bytes()) for path in sorted(folder.glob("*.json"))]
-
-
-# Where a running host is found
-
-
-def announce(data: Path, url: str) -> Path:
-    """Leave a note in the data folder, so that commands find the host that has it open."""
-    path = data / "host.json"
-    path.write_text(json.dumps({"url": url, "pid": os.getpid()}))
-    return path
-
-
-def announced(data: Path) -> str | None:
-    """The address of the host that has this folder open, if one has."""
-    try:
-        note: Mapping[str, Any] = json.loads((data / "host.json").read_text())
-        os.kill(int(note["pid"]), 0)
-        return str(note["url"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
