@@ -434,3 +434,95 @@ async def test_poll_waits_for_the_next_event_and_says_when_it_is_over(host: Host
         assert rest.is_complete
         assert rest.events[-1].type == "run.completed"
         assert (await runs.poll(run_id, "acme", rest.events[-1].sequence, 30)).is_complete
+
+
+async def test_a_child_that_failed_is_tried_again_as_a_new_one(host: Host) -> None:
+    types, tries = registry(), []
+
+    @types.node("test.second")
+    async def second(ctx: Any) -> dict[str, Any]:
+        tries.append(ctx.run_id)
+        if len(tries) == 1:
+            raise NodeError("first", "the first one fails")
+        return {}
+
+    async with host(nodes=types) as runs:
+        await runs.put_workflow(workflow("child", [node("n", "test.second")]), tenant=None)
+        settings = {"retry": {"maxAttempts": 2, "initialDelayMs": 10}}
+        document = workflow("w", [node("s", "core.subWorkflow", config={"workflowId": "child"}, settings=settings)])
+        run = await finish(runs, await start(runs, document))
+        assert run.status == "completed"
+        assert len(set(tries)) == 2
+
+
+async def test_a_question_of_an_attempt_that_timed_out_is_withdrawn(host: Host) -> None:
+    async with host() as runs:
+        settings = {"timeoutMs": 1000, "retry": {"maxAttempts": 2, "initialDelayMs": 10}}
+        run_id = await start(runs, workflow("w", [node("g", "core.approvalGate", settings=settings)]))
+        old = (await runs.interrupts(run_id, "acme"))[0]
+        await waiting(runs, run_id, "node.retried")
+        await asyncio.sleep(0.5)
+        fresh = await runs.interrupts(run_id, "acme")
+        assert [item.interrupt_id == old.interrupt_id for item in fresh] == [False]
+        with pytest.raises(Problem) as refused:
+            await runs.resolve_by_token(old.token, {"resumeValue": {"action": "accept"}})
+        assert refused.value.row.http == 422
+        await runs.resolve_by_token(fresh[0].token, {"resumeValue": {"action": "accept"}})
+        assert (await finish(runs, run_id)).status == "completed"
+
+
+async def test_a_fault_of_ours_is_told_and_leaves_the_other_runs_alone(host: Host, monkeypatch: Any) -> None:
+    from holdfast.runs import decider
+
+    async with host() as runs:
+        broken = await start(runs, workflow("w", [node("g", "core.approvalGate")]))
+        real = decider.decide
+
+        def decide(state: Any, *arguments: Any) -> Any:
+            if state.run_id == broken and state.answers:
+                raise ZeroDivisionError
+            return real(state, *arguments)
+
+        monkeypatch.setattr(decider, "decide", decide)
+        with pytest.raises(Problem) as refused:
+            await runs.resolve_by_node(broken, "g", "acme", {"resumeValue": {"action": "accept"}}, "ann")
+        assert refused.value.key == "internal"
+        assert (await runs.get_run(broken, "acme")).status == "waiting-approval", "nothing of it reached the log"
+        assert (await finish(runs, await start(runs, workflow("v", [node("a")])))).status == "completed"
+
+
+async def test_s1_s2_s3_many_followers_and_a_slow_one_get_everything(host: Host) -> None:
+    async with host() as runs:
+        run_id = await start(runs, workflow("w", [node("x", "core.waitForEvent", config={"event": "end"})]))
+
+        async def follow(pause: float) -> list[int]:
+            seen = []
+            async for event in runs.follow(run_id, "acme"):
+                seen.append(event.sequence)
+                if pause and event.sequence % 500 == 0:
+                    await asyncio.sleep(pause)
+            return seen
+
+        followers = [asyncio.create_task(follow(5.0 if index == 0 else 0)) for index in range(20)]
+        await asyncio.sleep(1)
+        for _ in range(30):
+            await asyncio.gather(*(runs.signal(run_id, "acme", "tick") for _ in range(100)))
+        await runs.signal(run_id, "acme", "end")
+        results = await asyncio.gather(*followers)
+        count = len(await runs.events(run_id, "acme"))
+        assert count > 3000
+        assert all(seen == list(range(count)) for seen in results)
+        assert runs._feeds._hubs == {}
+
+
+async def test_a_follower_that_goes_away_leaves_nothing_behind(host: Host) -> None:
+    async with host() as runs:
+        run_id = await start(runs, workflow("w", [node("g", "core.approvalGate")]))
+        stream = runs.follow(run_id, "acme", 99)
+        task = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(1)
+        assert runs._feeds._hubs
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await stream.aclose()
+        assert runs._feeds._hubs == {}

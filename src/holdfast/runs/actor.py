@@ -57,6 +57,7 @@ class RunActor:
         self._standing: dict[str, Any] | None = None
         self._ended: dict[str, asyncio.Queue[str]] = {}
         self._committing = False
+        self._batch = _Batch()
 
     # What an execution needs
 
@@ -122,13 +123,15 @@ class RunActor:
                 if batch is None:
                     break
                 await self._commit(batch)
+        except Exception as error:  # noqa: BLE001 - a fault of ours must not leave callers waiting
+            self._let_go(Problem.unexpected(error))
         finally:
             self._driver = None
         if not self.lost:
             self._rest()
 
     def _collect(self) -> _Batch | None:
-        batch = _Batch()
+        batch = self._batch = _Batch()
         inbox, self._inbox = self._inbox, []
         for make, future in inbox:
             self._do(batch, make, future)
@@ -206,7 +209,7 @@ class RunActor:
         try:
             await self.engine.ledger.commit(*appends)
         except Problem as problem:
-            self._let_go(problem, batch)
+            self._let_go(problem)
             return
         finally:
             self._committing = False
@@ -226,11 +229,11 @@ class RunActor:
         for after in batch.after:
             after()
 
-    def _let_go(self, problem: Problem, batch: _Batch | None = None) -> None:
+    def _let_go(self, problem: Problem) -> None:
         """The log is not ours to write, or cannot be written: forget this state and what hangs on it (A2)."""
         self.lost = True
         self._stop_tasks()
-        waiting = [future for future, _ in batch.waiters] if batch else []
+        waiting = [future for future, _ in self._batch.waiters]
         waiting.extend(future for _, future in self._inbox)
         self._inbox.clear()
         for future in waiting:

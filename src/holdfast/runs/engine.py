@@ -36,6 +36,7 @@ AHEAD_MS = 60_000
 _KEEP_IDLE = 2000
 _KEEP_ENDED = 512
 _PAGE = 500
+_FAULTS = 3
 
 
 class Ports(msgspec.Struct, frozen=True):
@@ -86,6 +87,7 @@ class Engine:
         self._finished: OrderedDict[str, RunState] = OrderedDict()
         self._loading: dict[str, asyncio.Task[RunActor | RunState]] = {}
         self._background: set[asyncio.Task[None]] = set()
+        self._faults: dict[str, int] = {}
 
     # Life
 
@@ -168,6 +170,8 @@ class Engine:
         )
         for (run_id,) in rows:
             actor = self._actors.get(run_id)
+            if self._faults.get(run_id, 0) >= _FAULTS:
+                continue  # a run that our own code cannot carry must not keep the others from running
             if actor is None:
                 await self._take_up(run_id)
             elif actor.idle:
@@ -431,8 +435,11 @@ class Engine:
             self.spawn(self._parent_ended(child, state))
 
     def on_lost(self, actor: RunActor, problem: Problem) -> None:
-        if self._actors.get(actor.state.run_id) is actor:
-            del self._actors[actor.state.run_id]
+        run_id = actor.state.run_id
+        if problem.key == "internal":
+            self._faults[run_id] = self._faults.get(run_id, 0) + 1
+        if self._actors.get(run_id) is actor:
+            del self._actors[run_id]
 
     def _remember(self, state: RunState) -> None:
         self._finished[state.run_id] = state

@@ -129,7 +129,7 @@ def _forked(state: RunState, event: Event) -> None:
             _move(state, name, "running")
     state.children.clear()
     for asked in state.interrupts.values():
-        if asked.status == "open" and asked.data.get("requiredApprovals", 1) <= 1:
+        if asked.status == "open" and asked.kind == "approval" and asked.data.get("requiredApprovals", 1) <= 1:
             asked.votes.clear()  # the vote was cut off from what it did
 
 
@@ -181,6 +181,7 @@ def _node_failed(state: RunState, event: Event) -> None:
     node.ended_ms = event.ts
     node.error = event.payload["error"]
     state.forced.discard(name)
+    _withdraw(state, node)
     taken_up = False
     scope = state.scope({"error": node.error}, "failed")
     for edge in state.plan.nodes[name].outgoing:
@@ -200,7 +201,9 @@ def _node_skipped(state: RunState, event: Event) -> None:
 
 
 def _node_cancelled(state: RunState, event: Event) -> None:
-    _move(state, event.payload["nodeId"], "cancelled").ended_ms = event.ts
+    node = _move(state, event.payload["nodeId"], "cancelled")
+    node.ended_ms = event.ts
+    _withdraw(state, node)
 
 
 def _node_retried(state: RunState, event: Event) -> None:
@@ -208,7 +211,19 @@ def _node_retried(state: RunState, event: Event) -> None:
     node = _move(state, name, "retrying", ("retry", due))
     node.error = event.payload.get("lastError")
     node.timeout_at = None
+    _withdraw(state, node)
+    for key in [key for key in node.memo if key.startswith("ended:") and node.memo[key]["status"] != "completed"]:
+        del node.memo[key]  # a child that failed is tried again as a new one
+        node.memo.pop(f"child:{key[6:]}", None)
     heapq.heappush(state.timers, (due, "retry", name))
+
+
+def _withdraw(state: RunState, node: NodeState) -> None:
+    """An attempt that ended while it asked: its question is no longer open."""
+    asked = state.interrupts.get(node.interrupt or "")
+    if asked is not None and asked.status == "open":
+        asked.status = "cancelled"
+    node.interrupt = None
 
 
 def _settle(state: RunState, edge: PlanEdge, outcome: str) -> None:

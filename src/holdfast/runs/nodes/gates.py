@@ -168,7 +168,9 @@ def _check_interrupt(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
     kinds = ("approval", "clarification", "external-event", "custom", "conversation.exchange", "low-confidence")
     if config.get("kind", "custom") not in kinds:
         yield ".kind", f"A kind is one of {', '.join(kinds)}."
-    if config.get("kind") == "external-event" and not isinstance((config.get("data") or {}).get("eventType"), str):
+    if not isinstance(config.get("data") or {}, dict):
+        yield ".data", "An object is expected."
+    elif config.get("kind") == "external-event" and not isinstance((config.get("data") or {}).get("eventType"), str):
         yield ".data.eventType", "An external event needs `eventType`."
 
 
