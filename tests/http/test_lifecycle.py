@@ -31,7 +31,7 @@ def up(data: Path, *options: str, **environment: str) -> subprocess.Popen[bytes]
     known = {name: value for name, value in os.environ.items() if name != "HOLDFAST_API_KEY"}
     return subprocess.Popen(
         [sys.executable, "-m", "holdfast.cli.main", "up", "--port", "0", "--data", str(data), "--json", *options],
-        env={**known, "PYTHONPATH": "src", **environment},
+        env={**known, "PYTHONPATH": str(Path(__file__).parents[2] / "src"), **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
