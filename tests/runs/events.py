@@ -53,6 +53,7 @@ REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
     "cap.breached": {"kind": str, "limit": int, "observed": int},
     "lease.acquired": {"leaseId": str, "host": str},
     "replay.diverged": {"sourceRunId": str, "atSequence": int},
+    "version.pinned": {"changeId": str, "version": int},
     "provider.usage": {"provider": str, "model": str, "inputTokens": int, "outputTokens": int},
     "agent.reasoned": {"agentId": str, "reasoning": str},
     "agent.reasoning.delta": {"agentId": str, "delta": str, "sequence": int},

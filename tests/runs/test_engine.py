@@ -526,3 +526,44 @@ async def test_a_follower_that_goes_away_leaves_nothing_behind(host: Host) -> No
         await asyncio.gather(task, return_exceptions=True)
         await stream.aclose()
         assert runs._feeds._hubs == {}
+
+
+async def test_a_version_is_pinned_for_the_life_of_the_run(host: Host) -> None:
+    types, latest, seen = registry(), [1], []
+
+    @types.node("test.changed")
+    async def changed(ctx: Any) -> dict[str, Any]:
+        seen.append(ctx.version("new-tax", latest[0]))
+        ctx.log("info", "once")
+        await ctx.interrupt("custom", {"customKind": "x"})
+        seen.append(ctx.version("new-tax", latest[0]))
+        ctx.log("info", "after")
+        return {}
+
+    async with host(nodes=types) as runs:
+        run_id = await start(runs, workflow("w", [node("a", "test.changed")]))
+        await waiting(runs, run_id, "interrupt.requested")
+        latest[0] = 2
+        await runs.resolve_by_node(run_id, "a", "acme", {"resumeValue": 1})
+        await finish(runs, run_id)
+        assert set(seen) == {1}
+        events = await runs.events(run_id, "acme")
+        assert [e.payload["message"] for e in events if e.type == "log.appended"] == ["once", "after"]
+        assert [e.type for e in events].count("version.pinned") == 1
+
+
+async def test_clarifications_are_limited(host: Host) -> None:
+    async with host() as runs:
+        document = workflow(
+            "w",
+            [node("ask", "core.clarificationGate", config={"questions": [{"id": "q", "question": "?"}]})],
+            [edge("ask", "ask", label="loopback", condition=when("output.answers.q == 'again'"))],
+            settings={"maxLoopbackIterations": 50},
+        )
+        run_id = await start(runs, document)
+        for _ in range(runs.limits.clarification_rounds):
+            await runs.resolve_by_node(run_id, "ask", "acme", {"resumeValue": {"answers": {"q": "again"}}})
+        run = await finish(runs, run_id)
+        assert run.error is not None and run.error.code == "clarification_limit_exceeded"
+        breach = next(event for event in await runs.events(run_id, "acme") if event.type == "cap.breached")
+        assert breach.payload["kind"] == "clarification"

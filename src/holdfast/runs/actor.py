@@ -78,7 +78,7 @@ class RunActor:
         return self._ended.setdefault(node_id, asyncio.Queue())
 
     async def new_child(self, execution: Execution, key: str, workflow_id: str, inputs: Any, **options: Any) -> Make:
-        return await self.engine.new_child(self, execution, key, workflow_id, inputs, **options)
+        return await self.engine.family.new_child(self, execution, key, workflow_id, inputs, **options)
 
     # Commands
 

@@ -65,6 +65,10 @@ def _decision(value: dict[str, Any]) -> dict[str, Any]:
 
 async def clarification_gate(ctx: Execution) -> dict[str, Any]:
     """Ask questions; the answers are an object by question id."""
+    limit = ctx.limits.clarification_rounds
+    if ctx.iteration >= limit:
+        ctx.emit("cap.breached", {"kind": "clarification", "limit": limit, "observed": ctx.iteration + 1})
+        raise NodeError("clarification_limit_exceeded", f"Asked more than {limit} times.", retryable=False)
     data: dict[str, Any] = {"questions": ctx.config["questions"]}
     if "contextType" in ctx.config:
         data["contextType"] = ctx.config["contextType"]
