@@ -86,15 +86,15 @@ def sign(key: bytes, own: bytes, parent: bytes) -> bytes:
 
 
 def batches(
-    text: str, source: str, *, window: int, first: int, key: bytes, parent: bytes, confidence: float = 1.0
+    text: str, source: str, *, window: int, first: int, key: bytes, parent: bytes, base: int = 0, confidence: float = 1.0
 ) -> Iterator[Batch]:
-    """The facts of `text`, in batches of about a hundred thousand characters, signed in order."""
+    """The facts of `text`, which begins `base` bytes into its source, in batches of bounded size, signed in order."""
     rows: list[tuple[int, int, Kind, int, str, str]] = []
     texts: list[str] = []
     contexts: dict[str, int] = {}
     signatures: list[bytes] = []
     plain = text.isascii()
-    at = at_byte = base = 0
+    at = at_byte = 0
     size = 0
     begin, begin_byte = 0, 0
     dirty = False
@@ -121,11 +121,11 @@ def batches(
         texts.append(content)
         size += len(raw)
         if size >= BATCH_CHARACTERS:
-            yield _batch(source, window, first, rows, contexts, signatures, text[begin : unit.end], begin_byte, texts, confidence, dirty)
+            yield _batch(source, window, first, rows, contexts, signatures, text[begin : unit.end], base + begin_byte, texts, confidence, dirty)
             first += len(rows)
             rows, texts, contexts, signatures, size, dirty = [], [], {}, [], 0, False
     if rows:
-        yield _batch(source, window, first, rows, contexts, signatures, text[begin:at], begin_byte, texts, confidence, dirty)
+        yield _batch(source, window, first, rows, contexts, signatures, text[begin:at], base + begin_byte, texts, confidence, dirty)
 
 
 def _batch(
