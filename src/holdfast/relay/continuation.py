@@ -50,6 +50,10 @@ class Seam:
         """How many characters wait for the decision."""
         return 0 if self.echo is not None else len(self._window)
 
+    def fresh(self) -> Seam:
+        """The same seam before anything was fed: for a window that is asked for again."""
+        return Seam(self._tail)
+
     def feed(self, text: str) -> str:
         """The part of the window that can be shown now."""
         if self.echo is not None:

@@ -66,6 +66,21 @@ class Index:
         self._total += length
         return number
 
+    def holders(self, term: str, numbers: Sequence[int]) -> list[int]:
+        """Which of `numbers` (ascending) hold `term` in their own text."""
+        posting = self._terms.get(term)
+        if not posting:
+            return []
+        found: list[int] = []
+        at, end = 0, len(posting)
+        for number in numbers:
+            at = bisect_left(posting, number << _TF_BITS, at)
+            if at == end:
+                break
+            if posting[at] >> _TF_BITS == number and posting[at] & _TF_MAX >= 4:
+                found.append(number)
+        return found
+
     def idf(self, term: str) -> float:
         found = self.frequency(term)
         return math.log(1 + (len(self._lengths) - found + 0.5) / (found + 0.5)) if found else 0.0

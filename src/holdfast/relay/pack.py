@@ -42,11 +42,33 @@ class Packed(msgspec.Struct, frozen=True):
 
     text: str
     tokens: int
-    facts: tuple[PackedFact, ...]
-    numbers: tuple[int, ...]
+    chosen: tuple[Ranked, ...]
+
+    @property
+    def numbers(self) -> list[int]:
+        return [item.number for item in self.chosen]
 
 
-EMPTY = Packed("", 0, (), ())
+EMPTY = Packed("", 0, ())
+
+
+def explain(warm: Warm, packed: Packed) -> tuple[PackedFact, ...]:
+    """Why each fact is in the envelope, best first."""
+    return tuple(
+        PackedFact(
+            fact.id,
+            fact.text,
+            section_of(fact),
+            max(0, fact.tokens),
+            round(item.score, 6),
+            round(item.relevance, 6),
+            round(item.recency, 6),
+            item.novelty,
+            round(item.graph, 6),
+        )
+        for item in packed.chosen
+        for fact in (warm.facts[item.number],)
+    )
 
 
 def pack(
@@ -75,21 +97,7 @@ def pack(
     if not chooser.chosen and not goal:
         return EMPTY
     text = _render(warm, chooser.chosen, goal)
-    facts = tuple(
-        PackedFact(
-            warm.facts[item.number].id,
-            warm.facts[item.number].text,
-            section_of(warm.facts[item.number]),
-            warm.facts[item.number].tokens,
-            round(item.score, 6),
-            round(item.relevance, 6),
-            round(item.recency, 6),
-            item.novelty,
-            round(item.graph, 6),
-        )
-        for item in chooser.chosen
-    )
-    return Packed(text, chooser.used, facts, tuple(item.number for item in chooser.chosen))
+    return Packed(text, chooser.used, tuple(chooser.chosen))
 
 
 def _candidates(warm: Warm, ranked: Sequence[Ranked]) -> Iterable[Ranked]:

@@ -106,22 +106,25 @@ def continuation_prompt(output: str, structure: Structure) -> str:
 
 
 class Flow:
-    """Whether windows still bring something: the share of new word triples, and facts for a token."""
+    """Whether windows still bring something: the share of word triples that were not written before.
+
+    A wall says that the model had more to say, so only a model that goes in circles is stopped: several windows in a
+    row, each long enough to judge, with hardly a new triple among them.
+    """
 
     def __init__(self) -> None:
         self._seen: set[int] = set()
         self._dry = 0
 
-    def alive(self, text: str, facts: int, tokens: int) -> bool:
-        """False after several windows in a row that said nothing new."""
+    def alive(self, text: str) -> bool:
+        """Read one more window; False when the last few said nothing new."""
         stems = words(text)
         triples = {hash(triple) for triple in zip(stems, stems[1:], stems[2:], strict=False)}
         new = len(triples - self._seen)
         self._seen |= triples
         if len(stems) < _LEAST_TRIGRAMS:
             return True
-        novelty = new / (len(stems) - 2)
-        self._dry = self._dry + 1 if novelty < 0.05 and facts / max(1, tokens) < 0.01 * 20 else 0
+        self._dry = self._dry + 1 if new < 0.05 * (len(stems) - 2) else 0
         return self._dry < _PATIENCE
 
 

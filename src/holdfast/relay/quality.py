@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.relay.extract import units
-from holdfast.relay.facts import Fact
+from holdfast.relay.index import Index
 from holdfast.relay.types import CostEstimate, Groundedness, Pricing, Support, Tier
 from holdfast.relay.words import STOP, words
 
@@ -21,52 +21,40 @@ def tier(windows: int) -> Tier:
     return "A" if windows <= 10 else "B" if windows <= 100 else "C" if windows <= 1000 else "D"
 
 
-def groundedness(output: str, facts: Sequence[Fact]) -> Groundedness:
+def groundedness(output: str, index: Index, envelope: Sequence[int]) -> Groundedness:
     """The share of the output's statements whose content words stand, to 60 % or more, in one fact of the envelope.
 
     A statement with a number counts as supported only by a fact that holds the same number.
     """
-    by_word: dict[str, list[int]] = {}
-    sizes: list[frozenset[str]] = []
-    for place, fact in enumerate(facts):
-        own = frozenset(words(fact.text))
-        sizes.append(own)
-        for word in own:
-            if word not in STOP:
-                by_word.setdefault(word, []).append(place)
+    numbers = sorted(envelope)
+    holders: dict[str, list[int]] = {}
     sentences = supported = 0
     support: list[Support] = []
     for unit in units(output):
         if unit.kind == "heading":
             continue
-        content = frozenset(word for word in words(output[unit.start : unit.end]) if word not in STOP)
+        content = {word for word in words(output[unit.start : unit.end]) if word not in STOP}
         if len(content) < 2:
             continue
         sentences += 1
-        ids = _supporters(content, by_word, sizes, facts)
-        if ids:
-            supported += 1
+        for word in content:
+            if word not in holders:
+                holders[word] = index.holders(word, numbers) if numbers else []
+        ids = _supporters(content, holders)
+        supported += 1 if ids else 0
         if len(support) < _SENTENCES_REPORTED:
             support.append(Support(unit.start, unit.end, ids))
-    score = supported / sentences if sentences else None
-    return Groundedness(score, sentences, supported, tuple(support))
+    return Groundedness(supported / sentences if sentences else None, sentences, supported, tuple(support))
 
 
-def _supporters(
-    content: frozenset[str], by_word: dict[str, list[int]], sizes: list[frozenset[str]], facts: Sequence[Fact]
-) -> tuple[str, ...]:
+def _supporters(content: set[str], holders: dict[str, list[int]]) -> tuple[str, ...]:
     shared: dict[int, int] = {}
     for word in content:
-        for place in by_word.get(word, ()):
-            shared[place] = shared.get(place, 0) + 1
-    numbers = {word for word in content if word[0].isdigit()}
-    good = [
-        (count, place)
-        for place, count in shared.items()
-        if count >= _SUPPORTED_FROM * len(content) and numbers <= sizes[place]
-    ]
-    good.sort(key=lambda item: (-item[0], item[1]))
-    return tuple(facts[place].id for _, place in good[:_SUPPORTERS])
+        for number in holders[word]:
+            shared[number] = shared.get(number, 0) + 1
+    good = [(-count, number) for number, count in shared.items() if count >= _SUPPORTED_FROM * len(content)]
+    figures = [holders[word] for word in content if word[0].isdigit()]
+    return tuple(f"f{number}" for _, number in sorted(good) if all(number in held for held in figures))[:_SUPPORTERS]
 
 
 def cost(input_tokens: int, output_tokens: int, pricing: Pricing | None) -> float | None:

@@ -49,6 +49,7 @@ class Dispatch(msgspec.Struct):
     extracted: int = 0  # characters of the output that have been read for facts
     turns: list[dict[str, Any]] = []  # messages of tool turns
     tool_calls: int = 0
+    continuations: int = 0
     goal: str = ""
     query: str = ""
 
@@ -225,6 +226,7 @@ class Warm:
         if state is None:
             return
         state.windows += 1
+        state.continuations += 1 if payload["continuation"] else 0
         state.input_tokens += payload["input_tokens"]
         state.output_tokens += payload["output_tokens"]
         if not payload["visible"]:
