@@ -43,7 +43,11 @@ class Database:
     def __init__(self, path: Path, *, lock_timeout: float) -> None:
         self.path = path
         self.lock_timeout = lock_timeout
-        self.read_only = path.exists() and not os.access(path, os.W_OK)
+        try:
+            self.read_only = path.exists() and not os.access(path, os.W_OK)
+        except OSError as error:
+            reason = error.strerror or "unknown"
+            raise Problem("ledger_io", "The ledger's folder cannot be read.", reason=reason) from error
 
     def create(self) -> None:
         """Make the file if it is not there and bring its tables up to date."""
