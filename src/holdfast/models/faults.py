@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -12,6 +13,28 @@ from holdfast.kernel.problems import Problem
 _LONGEST_QUOTE = 300
 _EXHAUSTED = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_error"})
 _SAME_AGAIN = frozenset({408, 409, 425})
+
+
+@contextmanager
+def translated(sdk: Any, provider: str, clock: Clock) -> Iterator[None]:
+    """Turn what `sdk` raises into Problems; the official packages share their classes' names and meaning."""
+    import httpx2
+
+    try:
+        yield
+    except sdk.APIStatusError as error:
+        if error.status_code < 400:  # an `error` event inside an answer that began well
+            raise stream_problem(provider, error.body, error.message) from error
+        headers = error.response.headers
+        raise status_problem(provider, error.status_code, headers, error.body, error.message, clock) from error
+    except sdk.APIConnectionError as error:
+        raise broken(provider, _cause(error)) from error
+    except sdk.APIError as error:
+        raise stream_problem(provider, error.body, error.message) from error
+    except httpx2.HTTPError as error:
+        raise broken(provider, _cause(error)) from error
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        raise senseless(provider, _cause(error)) from error
 
 
 def status_problem(
@@ -40,7 +63,7 @@ def status_problem(
 
 def stream_problem(provider: str, body: Any, message: str) -> Problem:
     """An error that the provider reported inside its stream, after it had answered 200."""
-    details = {"provider": provider, "kind": _error_kind(body), "said": message[:_LONGEST_QUOTE]}
+    details: dict[str, Any] = {"provider": provider, "kind": _error_kind(body), "said": message[:_LONGEST_QUOTE]}
     if details["kind"] in ("rate_limit_error", "rate_limit_exceeded"):
         return Problem("rate_limited", f"{provider} asks to go more slowly.", **details)
     if details["kind"] in ("invalid_request_error", "context_length_exceeded"):
@@ -86,3 +109,8 @@ def _error_kind(body: Any) -> str | None:
         return None
     kind = error.get("code") or error.get("type")
     return str(kind)[:64] if kind else None
+
+
+def _cause(error: BaseException) -> str:
+    inner = error.__cause__ or error
+    return f"{type(inner).__name__}: {inner}"

@@ -51,7 +51,7 @@ class ToolSpec(msgspec.Struct, frozen=True):
 
 
 class Params(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How to sample and when to stop; None leaves the provider's default.
+    """How to sample and when to stop; None leaves the provider's default, and what a protocol has no word for is left out.
 
     `timeout` is the longest silence in seconds: a long answer may take its time, a dead one may not.
     """

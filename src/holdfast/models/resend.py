@@ -14,12 +14,15 @@ Attempt = Callable[[], AsyncGenerator[Delta, None]]
 
 
 class Retries(msgspec.Struct, frozen=True):
-    """How often to try, and how long to wait. A provider's own hint replaces the wait unless it exceeds `longest_wait`."""
+    """How often to try, and how long to wait; a hint of the provider that is no longer than `longest_wait` is kept."""
 
     attempts: int = 4
     first_wait: float = 0.5
     longest_wait: float = 60.0
     jitter: float = 0.5
+
+
+DEFAULT_RETRIES = Retries()
 
 
 async def resend(attempt: Attempt, retries: Retries) -> AsyncGenerator[Delta, None]:
