@@ -5,7 +5,8 @@ Invariants:
 - H1  A body is never held beyond its limit: too many bytes are refused while they arrive.
 - H2  Every failure leaves as the contract's error body; an exception nobody foresaw leaves as a 500 with a
       correlation id and none of its text.
-- H3  429 and 503 carry `Retry-After`, and the same number stands in the body (OpenWOP §1.2, LAFS D5).
+- H3  429, 503 and whatever else may pass by waiting carry `Retry-After`, and the same time stands in the body
+      (OpenWOP §1.2, LAFS D5).
 - H4  Every answer carries the request's id in `X-Request-Id`.
 """
 
@@ -123,13 +124,20 @@ def _operation(request: Request) -> str:
 # Answering
 
 
-def answer(request: Request, body: Any = None, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """`body` as JSON, or in a LAFS envelope when the caller prefers one; 204 and 304 have no body."""
+def answer(
+    request: Request,
+    body: Any = None,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    contract: Contract = "openwop",
+) -> Response:
+    """`body` as JSON, in a LAFS envelope when the caller or the contract wants one; 204 and 304 have no body."""
     if status in (204, 304):
         return _response(request, b"", status, None, headers)
-    if form_of(request.headers.get("accept", ""), failed=False) == "lafs":
+    preferred = form_of(request.headers.get("accept", ""), failed=False) == "lafs"
+    if preferred or contract == "lafs":
         wrapped = envelope(_operation(request), request_id(request), _clock(request).now_ms(), body)
-        return _response(request, msgspec.json.encode(wrapped), status, LAFS, headers)
+        return _response(request, msgspec.json.encode(wrapped), status, LAFS if preferred else JSON, headers)
     return _response(request, msgspec.json.encode(body), status, JSON, headers)
 
 
@@ -139,7 +147,7 @@ def problem_answer(
     """`problem` as `contract` says it, or as RFC 9457 or LAFS when the caller prefers that."""
     status = problem.row.http
     extra = dict(headers or {})
-    if status in (429, 503):
+    if status in (429, 503) or problem.retry_after_ms is not None:
         wait_ms = _RETRY_MS if problem.retry_after_ms is None else problem.retry_after_ms
         seconds = max(1, math.ceil(wait_ms / 1000))
         problem = _with_retry(problem, wait_ms, seconds if status == 503 else None)
