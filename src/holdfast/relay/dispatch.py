@@ -121,7 +121,9 @@ class Run:
             again = bool(calls) and self._run_tools(turn, calls)
             report = self._finish(built, turn, stop, resumed) if stop is not None and not again else None
             await self.session.flush()
-            yield StreamEvent("extraction", {"window_id": built.window_id, "facts_extracted": len(new_facts), "fact_ids": new_facts})
+            yield StreamEvent(
+                "extraction", {"window_id": built.window_id, "facts_extracted": len(new_facts), "fact_ids": new_facts}
+            )
             yield StreamEvent("window_complete", summary)
             if report is not None:
                 if not self._shown:
@@ -131,7 +133,8 @@ class Run:
             going_on = not again
             if going_on:
                 yield StreamEvent(
-                    "continuation", {"window": summary["window"] + 1, "reason": turn.finish or "limit", "after": built.window_id}
+                    "continuation",
+                    {"window": summary["window"] + 1, "reason": turn.finish or "limit", "after": built.window_id},
                 )
 
     # One window
@@ -195,10 +198,14 @@ class Run:
         windows, tokens_in, tokens_out = warm.left()
         config = warm.config
         if windows == 0:
-            raise self._exhausted("max_windows_per_session", warm.windows, config.max_windows_per_session or config.max_windows)
+            raise self._exhausted(
+                "max_windows_per_session", warm.windows, config.max_windows_per_session or config.max_windows
+            )
         if tokens_in is not None:
             if fixed > tokens_in:
-                raise self._exhausted("max_total_input_tokens", warm.input_tokens, config.max_total_input_tokens, needed=fixed)
+                raise self._exhausted(
+                    "max_total_input_tokens", warm.input_tokens, config.max_total_input_tokens, needed=fixed
+                )
             room = min(room, tokens_in - fixed)
         if tokens_out is not None:
             if tokens_out < 1:
@@ -208,7 +215,13 @@ class Run:
 
     def _exhausted(self, cap: str, usage: int, limit: int | None, **more: Any) -> Problem:
         return Problem(
-            "budget_exhausted", f"The session's {cap} of {limit} is used up.", cap=cap, dimension=cap, usage=usage, limit=limit, **more
+            "budget_exhausted",
+            f"The session's {cap} of {limit} is used up.",
+            cap=cap,
+            dimension=cap,
+            usage=usage,
+            limit=limit,
+            **more,
         )
 
     async def _ask(self, built: Built, turn: Turn, seam: Seam) -> AsyncIterator[str]:
@@ -308,7 +321,13 @@ class Run:
         self._structure.feed(turn.new)
         self._model = turn.model
         output = state.output + turn.new
-        cut = len(output) if last else safe_cut(output, state.extracted) if self._structure.splittable else state.extracted
+        cut = (
+            len(output)
+            if last
+            else safe_cut(output, state.extracted)
+            if self._structure.splittable
+            else state.extracted
+        )
         usage = turn.usage
         drafts = [
             Draft(
@@ -436,7 +455,13 @@ class Run:
         """The failure as the caller gets it: with what was written so far, and whether it can be gone on with."""
         state = self.state
         resumable = bool(state.output)
-        details = {**problem.details, "partial_output": state.output, "windows": state.windows, "resumable": resumable, "session_id": self.session.id}
+        details = {
+            **problem.details,
+            "partial_output": state.output,
+            "windows": state.windows,
+            "resumable": resumable,
+            "session_id": self.session.id,
+        }
         told = Problem(problem.key, problem.message, retry_after_ms=problem.retry_after_ms, **details)
         told.__cause__ = problem.__cause__
         await self.session.record(

@@ -16,7 +16,10 @@ _TYPES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("email", re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}")),
     ("cve", re.compile(r"CVE-\d{4}-\d{4,7}", re.IGNORECASE)),
     ("date", re.compile(r"\d{4}-\d\d-\d\d(?:[T ][\d:.]{5,15}(?:Z|[+-]\d\d:?\d\d)?)?|\d{1,2}[./]\d{1,2}[./]\d{4}")),
-    ("address", re.compile(r"\d{1,3}(?:\.\d{1,3}){3}(?:[:/]\d{1,5})?|(?:[0-9a-f]{1,4}:){3,7}[0-9a-f]{1,4}", re.IGNORECASE)),
+    (
+        "address",
+        re.compile(r"\d{1,3}(?:\.\d{1,3}){3}(?:[:/]\d{1,5})?|(?:[0-9a-f]{1,4}:){3,7}[0-9a-f]{1,4}", re.IGNORECASE),
+    ),
     ("version", re.compile(r"v\d{1,5}(?:\.\d{1,5}){0,3}|\d{1,5}(?:\.\d{1,5}){2,3}(?:-[\w.]{1,20})?", re.IGNORECASE)),
     ("error", re.compile(r"[A-Z]{2,16}[-_]?\d{2,6}|E[A-Z]{3,15}|\w{2,60}(?:Error|Exception)|0x[0-9a-fA-F]{2,16}")),
     ("number", re.compile(r"[€$£]?[+-]?\d[\d,.]{0,30}(?:%|[A-Za-zµ°]{1,6}(?:/[a-z]{1,3})?)?[€$£]?")),
@@ -35,7 +38,9 @@ RELATIONS: dict[str, tuple[str, ...]] = {
 }
 _RELATION_OF = {stem(word): name for name, words in RELATIONS.items() for word in words}
 _MARKERS = frozenset(_RELATION_OF)
-_POINTS_BACK = frozenset(stem(word) for word in ("it", "its", "this", "that", "these", "those", "they", "their", "such", "he", "she"))
+_POINTS_BACK = frozenset(
+    stem(word) for word in ("it", "its", "this", "that", "these", "those", "they", "their", "such", "he", "she")
+)
 
 _CLAIM = re.compile(r"\s(?:is|are|was|were|equals|costs|has|have|=)\s(?:now\s|set to\s|currently\s)?")
 
@@ -60,7 +65,12 @@ def entities(text: str) -> list[tuple[str, str]]:
         if not word or len(word) > _LONGEST:
             continue
         kind = _type_of(word)
-        if kind == "number" and word[-1].isdigit() and place + 1 < len(words) and _UNIT.fullmatch(words[place + 1].strip(_TRIM)):
+        if (
+            kind == "number"
+            and word[-1].isdigit()
+            and place + 1 < len(words)
+            and _UNIT.fullmatch(words[place + 1].strip(_TRIM))
+        ):
             found.append(("number", f"{word} {words[place + 1].strip(_TRIM)}"))
         elif kind:
             found.append((kind, word))
@@ -99,7 +109,11 @@ def claim(text: str, kind: str) -> tuple[str, str] | None:
         if verb is None:
             return None
         subject, value = text[: verb.start()], text[verb.end() :]
-        if len(subject.split()) > 8 or len(value.split()) > 8 or not any(_type_of(word.strip(_TRIM)) for word in value.split()):
+        if (
+            len(subject.split()) > 8
+            or len(value.split()) > 8
+            or not any(_type_of(word.strip(_TRIM)) for word in value.split())
+        ):
             return None
     else:
         return None

@@ -34,7 +34,9 @@ _ITEM = re.compile(r"[ \t]*(?:[-*+•‣–]|\d{1,9}[.)]|[A-Za-z][.)])[ \t]+\S")
 _RULE = re.compile(r"[\s\-=_*#|:+~·•]*\Z")
 _TABLE_RULE = re.compile(r"[ \t]*\|?[ \t]*:?-{2,}[-:| \t]*\Z")
 _PAIR = re.compile(r"[ \t]*[\"']?([^\W_][\w .\-/()]{0,47}?)[\"']?[ \t]*(?::[ \t]|:$|=(?!=))[ \t]*(?=\S|$)")
-_STAMPED = re.compile(r"\[?\d{4}[-/]\d\d[-/]\d\d[T ]|\[?\d\d:\d\d:\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\[?(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b")
+_STAMPED = re.compile(
+    r"\[?\d{4}[-/]\d\d[-/]\d\d[T ]|\[?\d\d:\d\d:\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\[?(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b"
+)
 _CODE = re.compile(
     r"[ \t]*(?:def |class |async |import |from [\w.]+ import |return\b|raise |yield |elif |else:|try:|except\b|finally:|with .*:$|"
     r"(?:if|for|while) .*[:{]$|const |let |var |function |export |interface |type \w+ =|public |private |#include|@\w+|//|/\*|\*/|[}\])]+[;,]?$)"
@@ -206,7 +208,9 @@ class _Scanner:
         while end - start > limit:
             cut = text.rfind("\n", start + limit // 2, start + limit) + 1
             if not cut:
-                cut = max((found.end() for found in _BREAK.finditer(text, start + limit // 2, start + limit)), default=0)
+                cut = max(
+                    (found.end() for found in _BREAK.finditer(text, start + limit // 2, start + limit)), default=0
+                )
             cut = cut or start + limit
             if text[start:cut].strip():
                 yield self._unit(start, cut, kind)

@@ -26,6 +26,7 @@ from holdfast.relay.words import words
 GENESIS = bytes(32)
 BATCH_CHARACTERS = 96 * 1024
 QUARANTINE_FACTOR = 0.7
+_COPIES = 1000
 
 
 class Fact(msgspec.Struct, gc=False):
@@ -86,7 +87,15 @@ def sign(key: bytes, own: bytes, parent: bytes) -> bytes:
 
 
 def batches(
-    text: str, source: str, *, window: int, first: int, key: bytes, parent: bytes, base: int = 0, confidence: float = 1.0
+    text: str,
+    source: str,
+    *,
+    window: int,
+    first: int,
+    key: bytes,
+    parent: bytes,
+    base: int = 0,
+    confidence: float = 1.0,
 ) -> Iterator[Batch]:
     """The facts of `text`, which begins `base` bytes into its source, in batches of bounded size, signed in order."""
     rows: list[tuple[int, int, Kind, int, str, str]] = []
@@ -117,15 +126,80 @@ def batches(
         own = fact_hash(content, entity, link, confidence)
         signatures.append(sign(key, own, parent))
         parent = own
-        rows.append((start - begin_byte, end - begin_byte, unit.kind, contexts.setdefault(unit.context, len(contexts)), entity, link))
+        rows.append(
+            (
+                start - begin_byte,
+                end - begin_byte,
+                unit.kind,
+                contexts.setdefault(unit.context, len(contexts)),
+                entity,
+                link,
+            )
+        )
         texts.append(content)
         size += len(raw)
         if size >= BATCH_CHARACTERS:
-            yield _batch(source, window, first, rows, contexts, signatures, text[begin : unit.end], base + begin_byte, texts, confidence, dirty)
+            yield _batch(
+                source,
+                window,
+                first,
+                rows,
+                contexts,
+                signatures,
+                text[begin : unit.end],
+                base + begin_byte,
+                texts,
+                confidence,
+                dirty,
+            )
             first += len(rows)
             rows, texts, contexts, signatures, size, dirty = [], [], {}, [], 0, False
     if rows:
-        yield _batch(source, window, first, rows, contexts, signatures, text[begin:at], base + begin_byte, texts, confidence, dirty)
+        yield _batch(
+            source,
+            window,
+            first,
+            rows,
+            contexts,
+            signatures,
+            text[begin:at],
+            base + begin_byte,
+            texts,
+            confidence,
+            dirty,
+        )
+
+
+def copies(facts: Sequence[Fact], source: str, *, window: int, first: int, key: bytes, parent: bytes) -> list[Batch]:
+    """`facts` of another session as batches of this one."""
+    made: list[Batch] = []
+    for begin in range(0, len(facts), _COPIES):
+        group = facts[begin : begin + _COPIES]
+        contexts: dict[str, int] = {}
+        signatures: list[bytes] = []
+        rows: list[tuple[int, int, Kind, int, str, str]] = []
+        for fact in group:
+            own = fact_hash(fact.text, fact.entity, fact.relation, 1.0)
+            signatures.append(sign(key, own, parent))
+            parent = own
+            place = contexts.setdefault(fact.context, len(contexts))
+            rows.append((fact.start, fact.end, fact.kind, place, fact.entity, fact.relation))
+        made.append(
+            _batch(
+                source,
+                window,
+                first + begin,
+                rows,
+                contexts,
+                signatures,
+                "",
+                0,
+                [fact.text for fact in group],
+                1.0,
+                True,
+            )
+        )
+    return made
 
 
 def _batch(

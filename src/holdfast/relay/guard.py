@@ -62,7 +62,10 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 PATTERNS: tuple[tuple[str, Any], ...] = tuple(
     (name, re2.compile("(?im)" + pattern))
     for name, pattern in (
-        ("tag_injection", r"</?(?:system|assistant|user|human|instructions?|prompt)\s*>|<\|im_(?:start|end)\|>|\[/?INST\]|<</?SYS>>"),
+        (
+            "tag_injection",
+            r"</?(?:system|assistant|user|human|instructions?|prompt)\s*>|<\|im_(?:start|end)\|>|\[/?INST\]|<</?SYS>>",
+        ),
         (
             "override_attempt",
             r"\b(?:ignore|disregard|forget|override)\s+(?:all\s+|any\s+|the\s+|your\s+|of\s+){0,3}(?:previous|prior|above|earlier|preceding)\s+"
@@ -73,11 +76,26 @@ PATTERNS: tuple[tuple[str, Any], ...] = tuple(
             r"\b(?:do\s+not|don't|stop)\s+(?:follow(?:ing)?|obey(?:ing)?|comply(?:ing)?\s+with)\s+(?:the\s+|your\s+|any\s+){0,2}"
             r"(?:previous\s+|prior\s+|above\s+|system\s+)?(?:instructions?|prompts?|rules?)",
         ),
-        ("role_reassignment", r"\b(?:you\s+are\s+now|act\s+as|pretend\s+(?:to\s+be|you\s+are)|from\s+now\s+on\s+you\s+are)\s+(?:an?\s+|the\s+)?\w+"),
-        ("instruction_injection", r"\b(?:new|updated|revised|real|actual)\s+(?:system\s+)?(?:instructions?|prompt|directives?)\s*:|^[ \t]*(?:system|assistant)[ \t]*:\s"),
-        ("encoded_payload", r"\b(?:base64|b64decode|atob|rot13|fromCharCode)\b\s*[:(]|(?:\\x[0-9a-f]{2}){8,}|(?:\\u[0-9a-f]{4}){6,}|[A-Za-z0-9+/]{200,}={1,2}"),
-        ("control_char_injection", r"[\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"),
-        ("tool_invocation_attempt", r"<(?:tool_call|function_call|invoke|tool_use)\b|\"(?:tool_calls|function_call)\"\s*:|\b(?:call|invoke|execute|run)\s+(?:the\s+)?(?:tool|function)\s+[\"'`]?\w+"),
+        (
+            "role_reassignment",
+            r"\b(?:you\s+are\s+now|act\s+as|pretend\s+(?:to\s+be|you\s+are)|from\s+now\s+on\s+you\s+are)\s+(?:an?\s+|the\s+)?\w+",
+        ),
+        (
+            "instruction_injection",
+            r"\b(?:new|updated|revised|real|actual)\s+(?:system\s+)?(?:instructions?|prompt|directives?)\s*:|^[ \t]*(?:system|assistant)[ \t]*:\s",
+        ),
+        (
+            "encoded_payload",
+            r"\b(?:base64|b64decode|atob|rot13|fromCharCode)\b\s*[:(]|(?:\\x[0-9a-f]{2}){8,}|(?:\\u[0-9a-f]{4}){6,}|[A-Za-z0-9+/]{200,}={1,2}",
+        ),
+        (
+            "control_char_injection",
+            r"[\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\x00-\x08\x0b\x0c\x0e-\x1f\x7f]",
+        ),
+        (
+            "tool_invocation_attempt",
+            r"<(?:tool_call|function_call|invoke|tool_use)\b|\"(?:tool_calls|function_call)\"\s*:|\b(?:call|invoke|execute|run)\s+(?:the\s+)?(?:tool|function)\s+[\"'`]?\w+",
+        ),
     )
 )
 
@@ -109,7 +127,12 @@ def check_text(text: str, at: str, limit: int = MAX_INPUT_BYTES) -> int:
             ) from None
     if size > limit:
         raise Problem(
-            "payload_too_large", f"{at} is larger than {limit} bytes.", at=at, limit=limit, observed=size, fix="Split the input."
+            "payload_too_large",
+            f"{at} is larger than {limit} bytes.",
+            at=at,
+            limit=limit,
+            observed=size,
+            fix="Split the input.",
         )
     return size
 
@@ -117,15 +140,15 @@ def check_text(text: str, at: str, limit: int = MAX_INPUT_BYTES) -> int:
 def validate(text: str, at: str) -> tuple[str, SecurityFlags]:
     """Structural validation of one input (G1): the clean text and what was found in the raw one."""
     check_text(text, at)
-    return _sanitised(text)
+    return clean(text)[0], flags_of(text)
 
 
-def _sanitised(text: str) -> tuple[str, SecurityFlags]:
+def flags_of(text: str) -> SecurityFlags:
+    """What was found in a raw input."""
     controls = 0 if text.isascii() and text.isprintable() else len(_CONTROLS.findall(text))
-    result, _ = clean(text)
     markers = injection_markers(text)
     normalised = not text.isascii() and not unicodedata.is_normalized("NFC", text)
-    return result, SecurityFlags(len(markers), tuple(markers[:_MARKERS_REPORTED]), normalised, controls)
+    return SecurityFlags(len(markers), tuple(markers[:_MARKERS_REPORTED]), normalised, controls)
 
 
 def injection_markers(text: str) -> list[InjectionMarker]:
@@ -163,7 +186,13 @@ def allow(role: Role, operation: str) -> None:
     """1013 unless `role` may do `operation`."""
     least = OPERATIONS[operation]
     if ROLES.index(role) < ROLES.index(least):
-        raise Problem("role_denied", f"{operation} needs the role {least}; this session has {role}.", operation=operation, role=role, required=least)
+        raise Problem(
+            "role_denied",
+            f"{operation} needs the role {least}; this session has {role}.",
+            operation=operation,
+            role=role,
+            required=least,
+        )
 
 
 # Signatures (C7, C11)
@@ -182,8 +211,14 @@ def signature(key: bytes, method: str, path: str, body: bytes) -> str:
 def check_signature(key: bytes, method: str, path: str, body: bytes, given: str | None) -> None:
     """1012 unless `given` is the signature of this request (G3)."""
     if not given:
-        raise Problem("signature_invalid", "This session was opened with a binding secret: sign every request.", at="X-CRP-Signature")
-    if not hmac.compare_digest(signature(key, method, path, body).encode(), given.strip().lower().encode("utf-8", "replace")):
+        raise Problem(
+            "signature_invalid",
+            "This session was opened with a binding secret: sign every request.",
+            at="X-CRP-Signature",
+        )
+    if not hmac.compare_digest(
+        signature(key, method, path, body).encode(), given.strip().lower().encode("utf-8", "replace")
+    ):
         raise Problem("signature_invalid", "The signature is not that of this request.", at="X-CRP-Signature")
 
 

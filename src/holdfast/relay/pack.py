@@ -159,7 +159,9 @@ class _Chooser:
         if len(mark) == 1:
             return self._count(f"[{mark[0]}]\n\n")
         if len(mark) == 2:
-            return self._count(_open_fence(mark[1], 0, 0.5) + "\n[/SOURCE_PASSAGE]\n") if mark[1].startswith(INGEST) else 0
+            return (
+                self._count(_open_fence(mark[1], 0, 0.5) + "\n[/SOURCE_PASSAGE]\n") if mark[1].startswith(INGEST) else 0
+            )
         return self._count(f"({mark[2]})\n") if mark[2] else 0
 
 

@@ -83,4 +83,3 @@ def estimate(
         cost(total_in, total_out, pricing),
         "high" if completed >= 10 else "medium" if completed >= 1 else "low",
     )
-

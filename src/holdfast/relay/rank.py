@@ -106,7 +106,12 @@ def neighbours(facts: list[Fact], number: int) -> list[int]:
     """The facts joined with `number` by an edge: a relation always points to the fact before it in the same text."""
     result = []
     fact = facts[number]
-    if fact.relation and number and facts[number - 1].source == fact.source and facts[number - 1].context == fact.context:
+    if (
+        fact.relation
+        and number
+        and facts[number - 1].source == fact.source
+        and facts[number - 1].context == fact.context
+    ):
         result.append(number - 1)
     if number + 1 < len(facts):
         after = facts[number + 1]

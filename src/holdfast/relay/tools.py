@@ -26,7 +26,11 @@ SPECS: tuple[ToolSpec, ...] = (
     ToolSpec(
         "crp_retrieve_context",
         "Find the facts that are known about a question, best first, with their ids and sources.",
-        _object(["query"], query={"type": "string"}, limit={"type": "integer", "minimum": 1, "maximum": _MOST, "default": 10}),
+        _object(
+            ["query"],
+            query={"type": "string"},
+            limit={"type": "integer", "minimum": 1, "maximum": _MOST, "default": 10},
+        ),
     ),
     ToolSpec(
         "crp_get_document_structure",
@@ -36,7 +40,9 @@ SPECS: tuple[ToolSpec, ...] = (
     ToolSpec(
         "crp_check_facts",
         "Check statements against what is known: each is supported (with fact ids) or not.",
-        _object(["statements"], statements={"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": _MOST}),
+        _object(
+            ["statements"], statements={"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": _MOST}
+        ),
     ),
     ToolSpec(
         "crp_get_related_facts",
@@ -54,7 +60,10 @@ SPECS: tuple[ToolSpec, ...] = (
 def openai_tools(specs: Sequence[ToolSpec] = SPECS) -> list[dict[str, Any]]:
     """The tools in OpenAI's function form."""
     return [
-        {"type": "function", "function": {"name": spec.name, "description": spec.description, "parameters": spec.parameters}}
+        {
+            "type": "function",
+            "function": {"name": spec.name, "description": spec.description, "parameters": spec.parameters},
+        }
         for spec in specs
     ]
 
@@ -80,7 +89,9 @@ class Toolbox:
     def call(self, call: ToolCall) -> str:
         """The tool's answer as JSON. A mistake in the call is told to the model, which can then do better."""
         result = self._invalid(call) or self._tools[call.name](call.arguments)
-        self.trace.append({"step": len(self.trace) + 1, "tool": call.name, "arguments": call.arguments, "error": result.get("error")})
+        self.trace.append(
+            {"step": len(self.trace) + 1, "tool": call.name, "arguments": call.arguments, "error": result.get("error")}
+        )
         return canonical.encode(result).decode()
 
     def _invalid(self, call: ToolCall) -> dict[str, Any] | None:
@@ -111,7 +122,11 @@ class Toolbox:
         facts = self._warm.facts
         if number is None or number >= len(facts):
             return {"error": f"There is no fact {arguments['fact_id']}."}
-        near = [item for item in (number - 1, number + 1) if 0 <= item < len(facts) and facts[item].source == facts[number].source]
+        near = [
+            item
+            for item in (number - 1, number + 1)
+            if 0 <= item < len(facts) and facts[item].source == facts[number].source
+        ]
         joined = neighbours(facts, number)
         return {
             "fact": _brief(facts[number]),
@@ -154,7 +169,12 @@ def check(warm: Warm, statement: str) -> dict[str, Any]:
     ids = []
     for item in rank(warm, statement)[:10]:
         own = set(words(warm.facts[item.number].text))
-        if content and len(content & own) >= 0.6 * len(content) and figures <= own and warm.facts[item.number].superseded_by < 0:
+        if (
+            content
+            and len(content & own) >= 0.6 * len(content)
+            and figures <= own
+            and warm.facts[item.number].superseded_by < 0
+        ):
             ids.append(warm.facts[item.number].id)
     return {"supported": bool(ids), "fact_ids": ids}
 

@@ -14,7 +14,11 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 SemVer = Annotated[str, msgspec.Meta(pattern=r"^\d+\.\d+\.\d+$")]
 Uuid = Annotated[
-    str, msgspec.Meta(pattern="^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$", extra_json_schema={"format": "uuid"})
+    str,
+    msgspec.Meta(
+        pattern="^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$",
+        extra_json_schema={"format": "uuid"},
+    ),
 ]
 Tier = Literal["S", "A", "B", "C", "D"]
 

@@ -179,9 +179,7 @@ class Warm:
         first, count = payload["first"], payload["count"]
         for fact in self.facts[first : first + count]:
             fact.quarantined = True
-        self.open_contradictions = [
-            item for item in self.open_contradictions if not first <= item.new < first + count
-        ]
+        self.open_contradictions = [item for item in self.open_contradictions if not first <= item.new < first + count]
 
     def _on_security_integrity_violation(self, payload: dict[str, Any]) -> None:
         for number in payload["facts"]:

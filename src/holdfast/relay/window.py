@@ -35,7 +35,12 @@ class Plan(msgspec.Struct, frozen=True):
 
 def plan(model: Model, config: SessionConfig, system_prompt: str, task_input: str, max_output: int | None) -> Plan:
     window = config.context_window or model.context_window
-    return Plan(window, model.count_tokens(system_prompt), model.count_tokens(task_input), reserve(model, config, max_output, window))
+    return Plan(
+        window,
+        model.count_tokens(system_prompt),
+        model.count_tokens(task_input),
+        reserve(model, config, max_output, window),
+    )
 
 
 def reserve(model: Model, config: SessionConfig, max_output: int | None, window: int) -> int:
