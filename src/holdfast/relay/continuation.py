@@ -3,8 +3,10 @@
 Invariants (`out` is what the caller has been given, `W` the raw text of the next window):
 
 - J1  Joining removes a prefix of `W` and nothing else; no character of `out` is ever taken back (C1).
-- J2  What is removed is the longest S with out[-2000:].endswith(S) and W.startswith(S), if it has 20 characters or more (C12).
-- J3  The pieces that `Seam.feed` and `Seam.end` give, put together, are W without that prefix, however W was cut into deltas (C2).
+- J2  What is removed is the longest S with out[-2000:].endswith(S) and W.startswith(S), if it has 20 characters
+      or more (C12).
+- J3  The pieces that `Seam.feed` and `Seam.end` give, put together, are W without that prefix, however W was cut
+      into deltas (C2).
 - J4  At most 2000 characters are held back, and only while a longer echo is still possible.
 - J5  Time is linear in the characters fed and the 2000 characters of tail.
 - J6  An echo is `ambiguous` when the text itself repeats there, so that a shorter echo, or none, would fit as well.

@@ -4,12 +4,14 @@ Invariants:
 
 - D1  One natural `stop` is one model call (C1); the tokens put together are the output, byte for byte (C2).
 - D2  Caps are looked at before every window; what is left never gets below zero (C10, C14).
-- D3  A window is in the ledger, with its raw text and its facts, before its `window_complete` event: what was killed after that goes on there.
+- D3  A window is in the ledger, with its raw text and its facts, before its `window_complete` event; a process that is
+      killed after that goes on behind it.
 - D4  A provider is asked again, or the next one is, only while nothing of the window was shown (C15).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from holdfast.relay.tools import Toolbox
 
 _CUT_RETRIES = 1
-_ANSWERED = frozenset({"provider_error", "provider_timeout", "rate_limited", "unavailable"})
+_ASK_ANOTHER = frozenset({"provider_error", "provider_timeout", "rate_limited", "unavailable"})
 Stop = Literal["complete", "max_windows", "max_continuations", "no_new_text", "information_flow", "filtered"]
 
 
@@ -46,6 +48,9 @@ class Turn(msgspec.Struct):
     usage: Usage | None = None
     echo: Echo = Echo()
     model: str = ""
+
+    def begin(self, model: str) -> None:
+        self.model, self.text, self.new, self.calls, self.finish, self.usage = model, "", "", (), None, None
 
 
 class Built(msgspec.Struct, frozen=True):
@@ -226,35 +231,35 @@ class Run:
 
     async def _ask(self, built: Built, turn: Turn, seam: Seam) -> AsyncIterator[str]:
         """Ask the providers, best first, until one answers; yields what is new (D4)."""
-        tail = seam
-        providers = self.session.providers()
-        for place, model in enumerate(providers):
-            for attempt in range(1 + _CUT_RETRIES):
-                shown = False
-                seam, turn.text, turn.calls, turn.usage, turn.finish = tail.fresh(), "", (), None, None
-                turn.model = model.name
-                try:
-                    async for piece in self._read(model, built, turn, seam):
-                        shown = True
-                        turn.new += piece
-                        yield piece
-                except Problem as problem:
-                    if shown or problem.key not in _ANSWERED:
-                        await self._keep_partial(built, turn, seam, shown)
-                        raise
-                    if place + 1 < len(providers):
-                        break  # the next provider
-                    raise
-                if turn.finish is not None:
+        waiting = deque((model, _CUT_RETRIES) for model in self.session.providers())
+        while True:
+            model, retries = waiting.popleft()
+            attempt, failure, shown = seam.fresh(), None, False
+            turn.begin(model.name)
+            try:
+                async for piece in self._read(model, built, turn, attempt):
+                    shown = True
+                    turn.new += piece
+                    yield piece
+            except Problem as problem:
+                failure = problem
+            if failure is None:
+                if self._ended(turn, built):
                     return
-                if is_wall(None, self._counted(turn), built.max_tokens):
-                    turn.finish = "length"
-                    return
-                if shown or turn.text or turn.calls:
-                    await self._keep_partial(built, turn, seam, shown)
-                elif attempt < _CUT_RETRIES or place + 1 < len(providers):
-                    continue
-                raise Problem("provider_error", "The model's answer broke off before its end.", model=model.name)
+                failure = Problem("provider_error", "The model's answer broke off before its end.", model=model.name)
+                if retries:
+                    waiting.appendleft((model, retries - 1))
+            if shown:
+                self._keep_partial(built, turn, attempt)
+                raise failure
+            if failure.key not in _ASK_ANOTHER or not waiting:
+                raise failure
+
+    def _ended(self, turn: Turn, built: Built) -> bool:
+        """Whether the answer is whole; one without a finish reason is when it filled the window (CRP §1.4)."""
+        if turn.finish is None and is_wall(None, self._counted(turn), built.max_tokens):
+            turn.finish = "length"
+        return turn.finish is not None
 
     async def _read(self, model: Model, built: Built, turn: Turn, seam: Seam) -> AsyncIterator[str]:
         params = Params(max_tokens=built.max_tokens, timeout=self.session.warm.config.provider_timeout)
@@ -284,10 +289,8 @@ class Run:
         if length and turn.text[length : 2 * length] == turn.text[:length]:
             turn.echo = msgspec.structs.replace(turn.echo, ambiguous=True)
 
-    async def _keep_partial(self, built: Built, turn: Turn, seam: Seam, shown: bool) -> None:
-        """A window that was cut after it had been shown: what was shown is kept, and the next dispatch can go on (C15)."""
-        if not shown:
-            return
+    def _keep_partial(self, built: Built, turn: Turn, seam: Seam) -> None:
+        """A window that was cut after it had been shown: what was shown is kept, and can be gone on with (C15)."""
         turn.finish = "cut"
         turn.echo = seam.echo or Echo()
         turn.text = turn.text[: turn.echo.length] + turn.new
@@ -386,9 +389,8 @@ class Run:
         if self.state.tool_calls >= self.max_steps or not all(self.toolbox.knows(call.name) for call in calls):
             self.pending_calls = calls
             return False
-        messages = [Message("assistant", turn.text, tool_calls=calls)]
-        for call in calls:
-            messages.append(Message("tool", self.toolbox.call(call), tool_call_id=call.id))
+        answers = [Message("tool", self.toolbox.call(call), tool_call_id=call.id) for call in calls]
+        messages = [Message("assistant", turn.text, tool_calls=calls), *answers]
         self.session.stage(
             Draft(
                 "crp.tools.complete",

@@ -51,6 +51,10 @@ def entities(text: str) -> list[tuple[str, str]]:
     name: list[str] = []
     words = text.split()
     for place, raw in enumerate(words):
+        if raw.isalpha() and raw[0].islower():  # most words: not worth a closer look
+            if name:
+                _end_name(found, name)
+            continue
         word = raw.strip(_TRIM)
         if word.isalpha():
             if word[0].isupper() and not word.isupper() and len(word) > 1:

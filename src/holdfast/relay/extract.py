@@ -2,7 +2,8 @@
 
 Invariants:
 
-- X1  Every character that is not white space lies in exactly one unit, except on lines that only draw a rule (`---`, `====`).
+- X1  Every character that is not white space lies in exactly one unit, except on lines that only draw a rule
+      (`---`, `====`).
 - X2  A unit never crosses a blank line, except inside a fenced block or a JSON block.
 - X3  Units come in the order of the text, and time is linear in its length.
 """
@@ -35,11 +36,13 @@ _RULE = re.compile(r"[\s\-=_*#|:+~·•]*\Z")
 _TABLE_RULE = re.compile(r"[ \t]*\|?[ \t]*:?-{2,}[-:| \t]*\Z")
 _PAIR = re.compile(r"[ \t]*[\"']?([^\W_][\w .\-/()]{0,47}?)[\"']?[ \t]*(?::[ \t]|:$|=(?!=))[ \t]*(?=\S|$)")
 _STAMPED = re.compile(
-    r"\[?\d{4}[-/]\d\d[-/]\d\d[T ]|\[?\d\d:\d\d:\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\[?(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b"
+    r"\[?\d{4}[-/]\d\d[-/]\d\d[T ]|\[?\d\d:\d\d:\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|"
+    r"\[?(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b"
 )
 _CODE = re.compile(
-    r"[ \t]*(?:def |class |async |import |from [\w.]+ import |return\b|raise |yield |elif |else:|try:|except\b|finally:|with .*:$|"
-    r"(?:if|for|while) .*[:{]$|const |let |var |function |export |interface |type \w+ =|public |private |#include|@\w+|//|/\*|\*/|[}\])]+[;,]?$)"
+    r"[ \t]*(?:def |class |async |import |from [\w.]+ import |return\b|raise |yield |elif |else:|try:|except\b|finally:|"
+    r"with .*:$|(?:if|for|while) .*[:{]$|const |let |var |function |export |interface |type \w+ =|public |private |"
+    r"#include|@\w+|//|/\*|\*/|[}\])]+[;,]?$)"
 )
 _CODE_ENDS = ("{", "}", ";", "):", ");", "},", "],", "),", "=> {")
 # The end of a sentence: its mark with closing quotes, then white space; the wide marks need none.

@@ -2,7 +2,8 @@
 
 Invariants:
 
-- F1  A fact's bytes are the bytes `start` to `end` of its source in UTF-8, made clean where the source was not (NFC, no controls).
+- F1  A fact's bytes are the bytes `start` to `end` of its source in UTF-8, made clean where the source was not (NFC,
+      no controls).
 - F2  `hash` is BLAKE3 over text, entity, relation and confidence; `signature` is HMAC-SHA256 of it and the hash of the
       fact before it, under the session's key (CRP §1.10).
 - F3  A batch says everything about its facts: reading it again gives the same facts.
@@ -27,6 +28,9 @@ GENESIS = bytes(32)
 BATCH_CHARACTERS = 96 * 1024
 QUARANTINE_FACTOR = 0.7
 _COPIES = 1000
+# Only the opening words of a sentence relate it to the one before it.
+_OPENING = 60
+_OPENING_WORDS = 4
 
 
 class Fact(msgspec.Struct, gc=False):
@@ -57,7 +61,7 @@ class Fact(msgspec.Struct, gc=False):
 
 
 class Batch(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Facts as one record. `rows`: start, end (bytes), kind, context, entity, relation; texts are cut out of `text`, or given."""
+    """Facts as one record: start, end (bytes), kind, context, entity, relation; texts are cut out of `text`, or given."""
 
     source: str
     window: int
@@ -122,7 +126,7 @@ def batches(
         dirty = dirty or removed
         found = entities(content)
         entity = found[0][1] if found else ""
-        link = relation(words(content[:200])) if unit.kind in ("sentence", "item") else ""
+        link = relation(words(content[:_OPENING])[:_OPENING_WORDS]) if unit.kind in ("sentence", "item") else ""
         own = fact_hash(content, entity, link, confidence)
         signatures.append(sign(key, own, parent))
         parent = own

@@ -90,7 +90,7 @@ PATTERNS: tuple[tuple[str, Any], ...] = tuple(
         ),
         (
             "control_char_injection",
-            r"[\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\x00-\x08\x0b\x0c\x0e-\x1f\x7f]",
+            r"[\x{200b}-\x{200f}\x{202a}-\x{202e}\x{2060}-\x{2064}\x{2066}-\x{2069}\x{feff}\x00-\x08\x0b\x0c\x0e-\x1f\x7f]",
         ),
         (
             "tool_invocation_attempt",

@@ -6,7 +6,7 @@ building and asking, but pay for each small addition with a commit, and each win
 Invariants:
 
 - N1  `search` returns what scoring every fact with BM25 would return, best first, earlier fact first on a tie; only a
-      word that stands in more than a sixteenth of many facts adds to facts that a rarer word found and finds none by itself.
+      word that stands in more than a sixteenth of many facts adds to what rarer words found and finds nothing itself.
 - N2  A fact can be found by any word of its own text as soon as `add` returns.
 """
 
@@ -23,7 +23,7 @@ B = 0.75
 _TF_BITS = 6
 _TF_MAX = (1 << _TF_BITS) - 1
 _CONTEXT_WEIGHT = 2  # a word of the heading counts half a word of the fact (weights are in quarters)
-_LENGTH_MAX = 1023
+_LENGTH_MAX = 255
 _COMMON = 512  # postings longer than this are worth avoiding
 
 
@@ -32,7 +32,7 @@ class Index:
 
     def __init__(self) -> None:
         self._terms: dict[str, array[int]] = {}
-        self._lengths: array[int] = array("H")
+        self._lengths: array[int] = array("B")
         self._total = 0
 
     def __len__(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import blake3
@@ -9,7 +10,7 @@ import blake3
 from holdfast.kernel.ledger import Draft
 from holdfast.kernel.problems import Problem
 from holdfast.relay import guard
-from holdfast.relay.facts import batches
+from holdfast.relay.facts import batches, copies
 from holdfast.relay.types import ExtractionResult
 from holdfast.relay.warm import INGEST
 
@@ -64,6 +65,30 @@ async def ingest(session: Session, text: str, label: str) -> ExtractionResult:
     )
     ids = tuple(f"f{number}" for number in range(first, first + count))
     return ExtractionResult(count, label, ids, source, size, False, len(against), quarantined, flags)
+
+
+async def share(session: Session, target: Session, fact_ids: Sequence[str] | None) -> int:
+    """Copy facts of `session` into `target`, newly signed there; quarantined facts stay where they are."""
+    if target is session:
+        raise Problem("invalid_request", "A session cannot share with itself.", at="$.target_session_id")
+    if target.warm.app_id != session.warm.app_id:
+        raise Problem("role_denied", "Facts are shared between sessions of one app only.", operation="share_facts")
+    if fact_ids is None:
+        facts = [fact for fact in session.warm.facts if fact.superseded_by < 0]
+    else:
+        facts = [session.fact(item) for item in dict.fromkeys(fact_ids)]
+    facts = [fact for fact in facts if not fact.quarantined]
+    warm = target.warm
+    made = copies(
+        facts,
+        f"session:{session.id}",
+        window=warm.windows,
+        first=len(warm.facts),
+        key=target.key,
+        parent=warm.parent,
+    )
+    await target.record(*(Draft("crp.extraction.complete", batch) for batch in made))
+    return len(facts)
 
 
 def _label(label: str) -> str:

@@ -135,18 +135,18 @@ class _Chooser:
         fact = self._warm.facts[item.number]
         if fact.superseded_by >= 0 or fact.quarantined:
             return True
-        key = fact.text.casefold() if len(fact.text) < 4096 else fact.text
+        key = fact.text
         if key in self._texts:
             return True
         if fact.tokens < 0:
             fact.tokens = self._count(fact.text)
         section = section_of(fact)
         needed = fact.tokens + _LINE_TOKENS
+        place = (section, fact.source, fact.context)
         opens: list[tuple[str, ...]] = []
-        for mark in ((section,), (section, fact.source), (section, fact.source, fact.context)):
-            if mark not in self._opened:
-                opens.append(mark)
-                needed += self._opening(mark)
+        if place not in self._opened:
+            opens = [mark for mark in (place[:1], place[:2], place) if mark not in self._opened]
+            needed += sum(map(self._opening, opens))
         if self.used + needed > self._budget:
             return False
         self._opened.update(opens)
@@ -185,9 +185,7 @@ def _render(warm: Warm, chosen: Sequence[Ranked], goal: str) -> str:
         fact = warm.facts[number]
         groups.setdefault(section_of(fact), []).append(fact)
     parts = [f"[CRITICAL STATE]\n[GOAL] {goal}"] if goal else []
-    for section in SECTIONS:
-        if section in groups:
-            parts.append(f"[{section}]\n" + _render_section(groups[section]))
+    parts += [f"[{section}]\n{_render_section(groups[section])}" for section in SECTIONS if section in groups]
     return "\n\n".join(parts)
 
 

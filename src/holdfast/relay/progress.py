@@ -1,4 +1,4 @@
-"""Where a long output stands: open blocks, heading and list position; and whether it still says anything new (CRP §1.4)."""
+"""Where a long output stands (open blocks, heading, list position), and whether it says anything new (CRP §1.4)."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def continuation_prompt(output: str, structure: Structure) -> str:
     """What asks for the next window: where the text stands, and its last 200 characters or more, verbatim (C13)."""
     lines = [
         "Continue writing from where the previous section ended.",
-        "Write only what comes next, beginning with the very next character; do not repeat, introduce or comment on anything.",
+        "Write only what comes next, beginning with the very next character; repeat nothing and comment on nothing.",
     ]
     if structure.heading:
         lines.append(f"You were writing: {structure.heading}")
@@ -129,7 +129,7 @@ class Flow:
 
 
 def safe_cut(text: str, start: int) -> int:
-    """Up to where `text` can be read for facts while more is coming: the last paragraph end, else the last sentence end."""
+    """How far `text` can be read for facts while more is coming: to the last paragraph, else sentence, else line."""
     at = text.rfind("\n\n", start)
     if at >= 0:
         return at + 2

@@ -14,8 +14,9 @@ class SessionsTable:
     version = 1
     prefix = "relay/"
     schema = (
-        "CREATE TABLE relay_sessions (id TEXT PRIMARY KEY, app TEXT NOT NULL, role TEXT NOT NULL, created_ms INTEGER NOT NULL, "
-        "expires_ms INTEGER NOT NULL, closed INTEGER NOT NULL DEFAULT 0, windows INTEGER NOT NULL DEFAULT 0, facts INTEGER NOT NULL DEFAULT 0);"
+        "CREATE TABLE relay_sessions (id TEXT PRIMARY KEY, app TEXT NOT NULL, role TEXT NOT NULL, "
+        "created_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, closed INTEGER NOT NULL DEFAULT 0, "
+        "windows INTEGER NOT NULL DEFAULT 0, facts INTEGER NOT NULL DEFAULT 0);"
         "CREATE INDEX relay_sessions_app ON relay_sessions (app, closed);"
     )
     reset = "DROP TABLE IF EXISTS relay_sessions;"

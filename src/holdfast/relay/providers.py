@@ -13,7 +13,7 @@ TYPES = ("openai", "anthropic", "ollama", "local")
 def open_provider(
     provider_type: str, model: str | None, *, api_key: str | None = None, base_url: str | None = None
 ) -> Model:
-    """`openai`, `anthropic` or `ollama` as the contract names them, and `local`, which needs neither key nor network."""
+    """`openai`, `anthropic` or `ollama` as the contract names them, or `local`, which needs neither key nor network."""
     if provider_type not in TYPES:
         raise Problem(
             "invalid_request",

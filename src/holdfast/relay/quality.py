@@ -72,7 +72,7 @@ def estimate(
     pricing: Pricing | None,
     completed: int,
 ) -> CostEstimate:
-    """`planned` dispatches of these sizes; output beyond the reserve comes in further windows that carry the input again."""
+    """`planned` dispatches of these sizes; output beyond the reserve takes windows that carry the input again."""
     windows_each = max(1, -(-output_tokens // max(1, reserve)))
     total_in = planned * windows_each * input_tokens
     total_out = planned * output_tokens

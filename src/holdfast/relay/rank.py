@@ -1,11 +1,13 @@
 """Which facts a task needs: words first, then recency, novelty and neighbours (CRP §1.6).
 
 score = relevance x recency x novelty x trust + graph, where relevance is BM25 divided by the best BM25 (the contract's
-cosine, without a model), recency is exp(-0.1 age) but never below a floor, novelty is 1.5, 1 or 0.5 by how often the fact was
-shown, trust follows confidence, and graph is what neighbours that are joined by a discourse relation lend, at most 0.5.
+cosine, without a model), recency is exp(-0.1 age) but never below a floor, novelty is 1.5, 1 or 0.5 by how often the
+fact was shown, trust follows confidence, and graph is what neighbours joined by a discourse relation lend, at most 0.5.
 """
 
 from __future__ import annotations
+
+import math
 
 import msgspec
 
@@ -14,7 +16,7 @@ from holdfast.relay.facts import QUARANTINE_FACTOR, Fact
 from holdfast.relay.warm import INGEST, Warm
 from holdfast.relay.words import STOP, words
 
-CANDIDATES = 500
+CANDIDATES = 300
 _QUERY_TERMS = 48
 _RECENCY_FLOOR = 0.5
 _GRAPH_SHARE = 0.3
@@ -69,18 +71,36 @@ def rank(warm: Warm, text: str, *, limit: int = CANDIDATES, terms: Terms = ALL_T
     relevance = {number: score / best for number, score in found}
     lent = _lent(warm, found[:_LENDERS], relevance) if terms.graph else {}
     ranked = []
+    ages = _Ages(warm.windows) if terms.recency else None
     for number in (*relevance, *(item for item in lent if item not in relevance)):
         fact = warm.facts[number]
         if fact.quarantined:
             continue
         own = relevance.get(number, 0.0)
-        recency = max(_RECENCY_FLOOR, warm.recency(fact)) if terms.recency else 1.0
+        recency = ages[fact.window] if ages is not None else 1.0
         novelty = (1.5 if fact.shown == 0 else 1.0 if fact.shown < 3 else 0.5) if terms.novelty else 1.0
-        graph = min(lent.get(number, 0.0), _GRAPH_MOST)
+        graph = lent.get(number, 0.0)
+        if graph > _GRAPH_MOST:
+            graph = _GRAPH_MOST
         score = own * recency * novelty * trust(warm, fact) + graph
-        ranked.append(Ranked(number, score * (0.5 if fact.superseded_by >= 0 else 1.0), own, recency, novelty, graph))
-    ranked.sort(key=lambda item: (-item.score, item.number))
-    return ranked
+        if fact.superseded_by >= 0:
+            score *= 0.5
+        ranked.append((-score, number, own, recency, novelty, graph))
+    ranked.sort()
+    return [
+        Ranked(number, -score, own, recency, novelty, graph) for score, number, own, recency, novelty, graph in ranked
+    ]
+
+
+class _Ages(dict[int, float]):
+    """The recency of a fact by the window it came from; there are few windows and many facts."""
+
+    def __init__(self, now: int) -> None:
+        self._now = now
+
+    def __missing__(self, window: int) -> float:
+        value = self[window] = max(_RECENCY_FLOOR, math.exp(-0.1 * max(0, self._now - window)))
+        return value
 
 
 def trust(warm: Warm, fact: Fact) -> float:

@@ -24,7 +24,8 @@ from holdfast.models.protocol import Model
 from holdfast.relay import guard
 from holdfast.relay.facts import verify
 from holdfast.relay.projection import SessionsTable
-from holdfast.relay.session import Session, config_of
+from holdfast.relay.replies import config_of
+from holdfast.relay.session import Session
 from holdfast.relay.types import Reply, SessionConfig, StreamEvent
 from holdfast.relay.warm import Warm
 
@@ -158,6 +159,10 @@ class Relay:
             warm, head = await self.fold(session_id)
             if secret is not None and warm.bound:
                 self._bindings[session_id] = secret
+            elif warm.binding is not None:
+                from holdfast.relay import state
+
+                self._bindings[session_id] = state.unseal(self._secret, warm.binding, session_id.encode())
             key = (
                 b""
                 if warm.closed or (warm.bound and secret is None)
@@ -200,8 +205,8 @@ class Relay:
     async def sessions(self, app_id: str | None = None) -> list[dict[str, Any]]:
         """The open sessions, oldest first."""
         rows = await self.ledger.query(
-            "SELECT id, app, role, windows, facts, created_ms, expires_ms FROM relay_sessions WHERE closed = 0 AND expires_ms > ? "
-            "AND (? IS NULL OR app = ?) ORDER BY created_ms, id",
+            "SELECT id, app, role, windows, facts, created_ms, expires_ms FROM relay_sessions "
+            "WHERE closed = 0 AND expires_ms > ? AND (? IS NULL OR app = ?) ORDER BY created_ms, id",
             (self.clock.now_ms(), app_id, app_id),
         )
         names = ("session_id", "app_id", "role", "windows_completed", "facts_in_warm_state", "created_ms", "expires_ms")
@@ -220,7 +225,10 @@ class Relay:
         """A session out of an export (CRP §1.13)."""
         from holdfast.relay import state
 
-        session_id = await state.take_in(self.ledger, data, passphrase)
+        session_id, binding = await state.take_in(self.ledger, data, passphrase)
+        if binding is not None:
+            wrapped = state.seal(self._secret, binding, session_id.encode())
+            await self.ledger.append(f"relay/{session_id}", [Draft("crp.session.import", {"binding": wrapped})])
         return await self.session(session_id, binding_secret=binding_secret)
 
     # The shortest way

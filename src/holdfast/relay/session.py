@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.kernel.clock import Clock
-from holdfast.kernel.ledger import Draft, Record
+from holdfast.kernel.ledger import Draft
 from holdfast.kernel.problems import Problem
 from holdfast.models.protocol import Model, ToolSpec
-from holdfast.relay import guard, quality, window
+from holdfast.relay import guard, looking, window
 from holdfast.relay.dispatch import Run
-from holdfast.relay.facts import Batch, Fact, copies, fact_id, verify
-from holdfast.relay.ingest import ingest
+from holdfast.relay.facts import Fact, fact_id, verify
+from holdfast.relay.ingest import ingest, share
 from holdfast.relay.oversize import shortened
-from holdfast.relay.pack import Packed, explain, pack
-from holdfast.relay.rank import rank
+from holdfast.relay.pack import Packed, pack
+from holdfast.relay.rank import CANDIDATES, rank
+from holdfast.relay.replies import audit_event, close_model, config_of, fold, intent_of, told
 from holdfast.relay.tools import Toolbox
 from holdfast.relay.types import (
     PROTOCOL_VERSION,
@@ -34,8 +35,6 @@ from holdfast.relay.types import (
     EnvelopePreview,
     ExtractionResult,
     Pricing,
-    QualityReport,
-    RemainingBudget,
     Reply,
     SecurityFlags,
     SessionConfig,
@@ -50,6 +49,9 @@ if TYPE_CHECKING:
     from holdfast.relay.relay import Relay
 
 _DELTA = 0.1
+# How many facts are ranked for an envelope: as many as can fit, within reason.
+_FEWEST = 50
+_TOKENS_OF_A_FACT = 20
 
 
 class Session:
@@ -169,6 +171,10 @@ class Session:
     @property
     def model(self) -> Model:
         return self.providers()[0]
+
+    @property
+    def has_model(self) -> bool:
+        return bool(self._models) or self.relay.model is not None
 
     def providers(self) -> list[Model]:
         """The session's own providers by priority, then the relay's model."""
@@ -297,7 +303,7 @@ class Session:
             if plan.system + plan.reserve + 64 > plan.context_window:
                 raise Problem(
                     "invalid_request",
-                    f"The system prompt has {plan.system} tokens; with {plan.reserve} reserved for output it does not fit into {plan.context_window}.",
+                    f"The system prompt's {plan.system} tokens and {plan.reserve} for output exceed {plan.context_window}.",
                     at="$.system_prompt",
                     fix="Shorten the system prompt, lower max_output_tokens, or use a larger model.",
                 )
@@ -333,16 +339,23 @@ class Session:
     async def envelope(self, query: str, room: int, goal: str = "") -> Packed:
         """The envelope for a window; a fact whose signature does not hold is quarantined and never shown."""
         while True:
-            packed, broken = self._packed(query, room, goal)
+            packed, broken = self.packed(query, room, goal)
             if not broken:
                 return packed
             await self.record(Draft("crp.security.integrity_violation", {"facts": sorted(broken)}))
 
-    def _packed(
+    def packed(
         self, query: str, room: int, goal: str, exclude: frozenset[int] = frozenset()
     ) -> tuple[Packed, frozenset[int]]:
         warm = self.warm
-        packed = pack(warm, rank(warm, query), room, self.model.count_tokens, goal=goal, exclude=exclude)
+        packed = pack(
+            warm,
+            rank(warm, query, limit=min(CANDIDATES, max(_FEWEST, room // _TOKENS_OF_A_FACT))),
+            room,
+            self.model.count_tokens,
+            goal=goal,
+            exclude=exclude,
+        )
         broken = []
         for number in packed.numbers:
             fact = warm.facts[number]
@@ -358,43 +371,6 @@ class Session:
         except Problem as problem:
             await self.record(Draft("crp.security.rate_limited", {"what": rate.what, "limit": rate.limit}))
             raise problem
-
-    # The variants (CRP §1.14): thin compositions, see `variants.py`
-
-    async def dispatch_tools(
-        self, system_prompt: str, task_input: str, *, tools: Sequence[ToolSpec] = (), **options: Any
-    ) -> Any:
-        from holdfast.relay import variants
-
-        return await variants.tools(self, system_prompt, task_input, tools=tools, **options)
-
-    async def dispatch_reflexive(self, system_prompt: str, task_input: str, **options: Any) -> Any:
-        from holdfast.relay import variants
-
-        return await variants.reflexive(self, system_prompt, task_input, **options)
-
-    async def dispatch_progressive(self, system_prompt: str, task_input: str, **options: Any) -> Any:
-        from holdfast.relay import variants
-
-        return await variants.progressive(self, system_prompt, task_input, **options)
-
-    async def dispatch_stream_augmented(self, system_prompt: str, task_input: str, **options: Any) -> Any:
-        from holdfast.relay import variants
-
-        return await variants.stream_augmented(self, system_prompt, task_input, **options)
-
-    async def dispatch_agentic(
-        self,
-        system_prompt: str,
-        task_input: str,
-        *,
-        tools: Sequence[ToolSpec] = (),
-        max_steps: int = 10,
-        **options: Any,
-    ) -> Any:
-        from holdfast.relay import variants
-
-        return await variants.agentic(self, system_prompt, task_input, tools=tools, max_steps=max_steps, **options)
 
     def toolbox(self, extra: Sequence[ToolSpec] = ()) -> Toolbox:
         return Toolbox(self.warm, extra)
@@ -449,87 +425,21 @@ class Session:
         """Copy facts into another session of the same app; their source names this session."""
         await self.enter("share_facts")
         await target.enter("ingest")
-        if target.warm.app_id != self.warm.app_id:
-            raise Problem("role_denied", "Facts are shared between sessions of one app only.", operation="share_facts")
-        if target is self:
-            raise Problem("invalid_request", "A session cannot share with itself.", at="$.target_session_id")
-        facts = (
-            [self.fact(item) for item in fact_ids]
-            if fact_ids is not None
-            else [fact for fact in self.warm.facts if fact.superseded_by < 0]
-        )
-        facts = [fact for fact in facts if not fact.quarantined]
         async with target._lock:
-            warm = target.warm
-            made: list[Batch] = copies(
-                facts,
-                f"session:{self.id}",
-                window=warm.windows,
-                first=len(warm.facts),
-                key=target.key,
-                parent=warm.parent,
-            )
-            await target.record(*(Draft("crp.extraction.complete", batch) for batch in made))
-        return len(facts)
+            return await share(self, target, fact_ids)
 
     # Looking (O3)
 
     async def session_status(self) -> SessionStatus:
         await self.enter("session_status")
-        return self.status()
-
-    def status(self) -> SessionStatus:
-        warm = self.warm
-        windows, tokens_in, tokens_out = warm.left()
-        capped = any(item is not None for item in (windows, tokens_in, tokens_out))
-        model = self.providers()[0] if self._models or self.relay.model is not None else None
-        return SessionStatus(
-            session_id=self.id,
-            windows_completed=warm.windows,
-            total_input_tokens=warm.input_tokens + warm.reserved,
-            total_output_tokens=warm.output_tokens,
-            facts_in_warm_state=len(warm.facts),
-            overhead_ratio=warm.overhead_ratio,
-            remaining_budget=RemainingBudget(windows, tokens_in, tokens_out) if capped else None,
-            is_active=not warm.closed and self.clock.now_ms() < warm.expires_ms,
-            model=model.name if model is not None else "",
-            context_window=warm.config.context_window or (model.context_window if model is not None else 0),
-            expires_at=warm.expires_ms / 1000,
-            resumable_dispatch=warm.dispatch.id if warm.dispatch is not None and warm.dispatch.windows else None,
-            integrity_violations=warm.violations,
-        )
+        return looking.status(self)
 
     async def preview_envelope(
         self, system_prompt: str, task_input: str, *, max_output_tokens: int | None = None, description: str = ""
     ) -> EnvelopePreview:
         """The envelope that `dispatch` would send now, and why each fact is in it."""
         await self.enter("preview_envelope")
-        system_prompt, _ = guard.validate(system_prompt, "system_prompt")
-        task_input, _ = guard.validate(task_input, "task_input")
-        goal, _ = guard.validate(description, "description")
-        plan = window.plan(self.model, self.warm.config, system_prompt, task_input, max_output_tokens)
-        left = self.warm.left()[1]
-        room = plan.envelope if left is None else max(0, min(plan.envelope, left - plan.system - plan.task))
-        query = f"{goal}\n{task_input}".strip()
-        packed, broken = self._packed(query, room, goal)
-        while broken:
-            packed, more = self._packed(query, room, goal, broken)
-            broken = broken | more if more else frozenset()
-        return EnvelopePreview(
-            total_tokens=plan.system + plan.task + plan.reserve + packed.tokens,
-            envelope_tokens=packed.tokens,
-            generation_reserve=plan.reserve,
-            facts_included=len(packed.chosen),
-            facts_available=len(self.warm.facts),
-            saturation=min(1.0, packed.tokens / room) if room else 0.0,
-            envelope_text=packed.text,
-            budget_tokens=room,
-            used_tokens=packed.tokens,
-            system_tokens=plan.system,
-            task_tokens=plan.task,
-            auto_ingest=not plan.fits,
-            facts=explain(self.warm, packed),
-        )
+        return looking.preview(self, system_prompt, task_input, max_output_tokens, description)
 
     async def estimate_session(
         self,
@@ -540,28 +450,12 @@ class Session:
     ) -> CostEstimate:
         """What so many dispatches would cost; sizes that are not given come from what the session has seen."""
         await self.enter("estimate_session")
-        warm = self.warm
-        window_size = warm.config.context_window or self.model.context_window
-        reserve = window.reserve(self.model, warm.config, None, window_size)
-        seen = max(1, warm.windows)
-        tokens_in = avg_input_tokens if avg_input_tokens is not None else warm.input_tokens // seen or window_size // 2
-        tokens_out = avg_output_tokens if avg_output_tokens is not None else warm.output_tokens // seen or reserve // 2
-        return quality.estimate(
-            planned_dispatches, tokens_in, tokens_out, reserve, pricing or warm.config.pricing, warm.windows
-        )
+        return looking.estimate(self, planned_dispatches, avg_input_tokens, avg_output_tokens, pricing)
 
     async def estimate_task(self, system_prompt: str, task_input: str) -> CostEstimate:
         """As `estimate_session`, for one dispatch of this task with the envelope it would get."""
         await self.enter("estimate_session")
-        plan = window.plan(
-            self.model,
-            self.warm.config,
-            guard.validate(system_prompt, "system_prompt")[0],
-            guard.validate(task_input, "task_input")[0],
-            None,
-        )
-        packed, _ = self._packed(task_input, plan.envelope, "")
-        return await self.estimate_session(1, plan.system + plan.task + packed.tokens)
+        return looking.estimate_task(self, system_prompt, task_input)
 
     async def audit(self) -> list[dict[str, Any]]:
         """Every record as the contract's event: what the model was told and said can be read off it."""
@@ -614,71 +508,3 @@ class Session:
         for _, _, model in self._models:
             await close_model(model)
         self._models.clear()
-
-
-async def close_model(model: Model) -> None:
-    close = getattr(model, "aclose", None)
-    if close is not None:
-        await close()
-
-
-async def fold(events: AsyncIterator[StreamEvent]) -> Reply:
-    """A stream of events as one reply (C2)."""
-    texts: list[str] = []
-    report: QualityReport | None = None
-    async for event in events:
-        if event.event_type == "token":
-            texts.append(event.data)
-        elif event.event_type == "done":
-            report = event.data
-    assert report is not None, "a stream ends with done, or raises"
-    return Reply("".join(texts), report)
-
-
-async def told(events: AsyncIterator[StreamEvent]) -> AsyncIterator[StreamEvent]:
-    """Events whose last one is `error` where the dispatch fails."""
-    try:
-        async for event in events:
-            yield event
-    except Problem as problem:
-        yield StreamEvent("error", error_body(problem))
-
-
-def error_body(problem: Problem) -> dict[str, Any]:
-    """`{code, message, details}` with the partial output as the model wrote it: it is the caller's, not ours to redact."""
-    body = problem.as_crp()
-    if "partial_output" in problem.details:
-        body["details"]["partial_output"] = problem.details["partial_output"]
-    return body
-
-
-def audit_event(session_id: str, record: Record) -> dict[str, Any]:
-    from holdfast.kernel.clock import iso
-
-    severe = record.type.startswith("crp.security.") or record.type in ("crp.dispatch.error", "crp.session.expire")
-    return {
-        "timestamp": iso(record.ts),
-        "event_type": record.type,
-        "session_id": session_id,
-        "severity": "warning" if severe else "info",
-        "payload": record.payload,
-        "hash": record.hash,
-    }
-
-
-def config_of(values: dict[str, Any]) -> SessionConfig:
-    try:
-        return msgspec.convert(values, SessionConfig)
-    except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `")
-        raise Problem(
-            "schema_mismatch", f"The configuration has a mistake: {message}", at="$.config" + where.strip("`$")
-        ) from error
-
-
-def intent_of(values: dict[str, Any]) -> TaskIntent:
-    try:
-        return msgspec.convert(values, TaskIntent)
-    except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `")
-        raise Problem("schema_mismatch", f"The task has a mistake: {message}", at=where.strip("`") or "$") from error

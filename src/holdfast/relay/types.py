@@ -109,7 +109,7 @@ class QualityReport(msgspec.Struct, frozen=True):
 
 
 class SessionHandle(msgspec.Struct, frozen=True):
-    """The key is not here and never leaves; with the nonce its owner can derive it: HMAC-SHA256(binding_secret, nonce)."""
+    """The key never leaves; who knows the binding secret derives it: HMAC-SHA256(binding_secret, nonce)."""
 
     session_id: Uuid
     protocol_version: SemVer
@@ -175,7 +175,7 @@ class EnvelopePreview(msgspec.Struct, frozen=True):
 
 
 class StreamEvent(msgspec.Struct, frozen=True):
-    """token: str, extraction, continuation, window_complete: objects, done: QualityReport, error: {code, message, details}."""
+    """`data` is a string for token, a QualityReport for done, a CrpError for error, and an object for the others."""
 
     event_type: Literal["token", "extraction", "continuation", "window_complete", "done", "error"]
     data: Any
@@ -209,7 +209,7 @@ class PersistedStateHeader(msgspec.Struct, frozen=True):
 
 
 class ExtractionResult(msgspec.Struct, frozen=True):
-    """What an ingest kept. `known` is true when this text was ingested under this label before: nothing is kept twice."""
+    """What an ingest kept; `known`: this text was ingested under this label before, and nothing is kept twice."""
 
     facts_extracted: Count
     source_label: str

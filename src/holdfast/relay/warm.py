@@ -17,6 +17,7 @@ import msgspec
 
 from holdfast.relay.entities import claim
 from holdfast.relay.facts import GENESIS, Batch, Fact, facts_of
+from holdfast.relay.guard import Role
 from holdfast.relay.index import Index
 from holdfast.relay.types import SessionConfig
 from holdfast.relay.words import STOP, words
@@ -64,7 +65,7 @@ class Warm:
 
     def __init__(self) -> None:
         self.app_id = ""
-        self.role = "OPERATOR"
+        self.role: Role = "OPERATOR"
         self.bound = False
         self.nonce = b""
         self.created_ms = 0
@@ -72,7 +73,7 @@ class Warm:
         self.closed = False
         self.expired = False
         self.config = SessionConfig()
-        self.models: list[dict[str, Any]] = []
+        self.binding: str | None = None  # of an imported session: what its key derives from, sealed
         self.violations = 0
         self._forget()
 
@@ -129,6 +130,9 @@ class Warm:
 
     def _on_session_expire(self, payload: dict[str, Any]) -> None:
         self.expired = True
+
+    def _on_session_import(self, payload: dict[str, Any]) -> None:
+        self.binding = payload["binding"]
 
     # Facts
 
@@ -246,6 +250,9 @@ class Warm:
         if self.dispatch is not None:
             self.dispatch.turns.extend(payload["messages"])
             self.dispatch.tool_calls += payload["calls"]
+
+    def _on_dispatch_overhead(self, payload: dict[str, Any]) -> None:
+        self.productive = max(0, self.productive - payload["windows"])
 
     def _on_dispatch_complete(self, payload: dict[str, Any]) -> None:
         self.dispatch = None
