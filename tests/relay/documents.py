@@ -47,7 +47,7 @@ def python(rng: random.Random) -> str:
     for number in range(rng.randint(5, 20)):
         name = f"{rng.choice(WORDS)}_{number}"
         parts.append(
-            f"\n\ndef {name}(value: int) -> float:\n    \"\"\"{_sentence(rng)}\"\"\"\n    if value > {rng.randint(1, 999)}:\n"
+            f'\n\ndef {name}(value: int) -> float:\n    """{_sentence(rng)}"""\n    if value > {rng.randint(1, 999)}:\n'
             f"        return math.sqrt(value * {rng.randint(2, 99)})\n    return value / {rng.randint(2, 99)}\n"
         )
     return "".join(parts)
@@ -80,18 +80,24 @@ def log(rng: random.Random) -> str:
         stamp += rng.randint(1, 5000)
         clock = f"{stamp // 3_600_000 % 24:02d}:{stamp // 60_000 % 60:02d}:{stamp // 1000 % 60:02d}.{stamp % 1000:03d}"
         level = rng.choice(["INFO", "WARN", "ERROR"])
-        lines.append(f"2026-03-0{rng.randint(1, 9)}T{clock}Z {level} [{rng.choice(WORDS)}] {_sentence(rng)} id={rng.getrandbits(48):x}")
+        lines.append(
+            f"2026-03-0{rng.randint(1, 9)}T{clock}Z {level} [{rng.choice(WORDS)}] {_sentence(rng)} id={rng.getrandbits(48):x}"
+        )
     return "\n".join(lines)
 
 
 def chinese(rng: random.Random) -> str:
-    sentences = ["".join(rng.choice(HAN) for _ in range(rng.randint(6, 24))) + rng.choice("。！？") for _ in range(rng.randint(30, 90))]
+    sentences = [
+        "".join(rng.choice(HAN) for _ in range(rng.randint(6, 24))) + rng.choice("。！？")
+        for _ in range(rng.randint(30, 90))
+    ]
     return "\n\n".join("".join(sentences[n : n + 5]) for n in range(0, len(sentences), 5))
 
 
 def emoji(rng: random.Random) -> str:
     return "\n".join(
-        f"{rng.choice(EMOJI)} {_sentence(rng)} {rng.choice(EMOJI)}{rng.choice(EMOJI)}" for _ in range(rng.randint(15, 60))
+        f"{rng.choice(EMOJI)} {_sentence(rng)} {rng.choice(EMOJI)}{rng.choice(EMOJI)}"
+        for _ in range(rng.randint(15, 60))
     )
 
 

@@ -24,7 +24,9 @@ def longest(before: str, window: str) -> int:
 @given(st.one_of(few, some, anything), st.integers(0, 200), st.one_of(few, some, anything), st.integers(1, 9))
 @example("a" * 50, 30, "a" * 50, 1)
 @example("ab" * 30, 25, "ab" * 30, 3)
-def test_j1_j2_j3_only_the_longest_echo_goes_however_the_window_arrives(before: str, echo: int, new: str, step: int) -> None:
+def test_j1_j2_j3_only_the_longest_echo_goes_however_the_window_arrives(
+    before: str, echo: int, new: str, step: int
+) -> None:
     window = before[max(0, len(before) - echo) :] + new
     seam = Seam(before)
     shown = ""

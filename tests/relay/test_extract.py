@@ -73,7 +73,7 @@ def kinds(text: str) -> list[tuple[str, str]]:
 def test_structure_is_recognised() -> None:
     text = (
         "# Harbour\n\nDr. Ruiz came at noon, e.g. by boat. She left!\n\n| name | depth |\n|---|---|\n| north | 12 |\n\n"
-        "- mooring one\n  with a rope\n- mooring two\n\n```py\na = 1\n\nb = 2\n```\n\n{\"a\": 1,\n \"b\": [2]}\n\n"
+        '- mooring one\n  with a rope\n- mooring two\n\n```py\na = 1\n\nb = 2\n```\n\n{"a": 1,\n "b": [2]}\n\n'
         "owner: Ruiz\nphone: 555\n\nid,name,depth\n1,north,12\n2,south,9\n\ndef f(x):\n    return x\n"
     )
     assert kinds(text) == [
@@ -153,7 +153,9 @@ async def _found_again(ledger: Ledger, clock: ManualClock, count: int) -> tuple[
     return facts, missed
 
 
-async def test_c6_every_fact_is_found_by_its_own_words_and_its_offsets_point_at_it(ledger: Ledger, clock: ManualClock) -> None:
+async def test_c6_every_fact_is_found_by_its_own_words_and_its_offsets_point_at_it(
+    ledger: Ledger, clock: ManualClock
+) -> None:
     facts, missed = await _found_again(ledger, clock, 45)
     assert facts > 1000
     assert missed == 0

@@ -41,7 +41,9 @@ def test_n1_search_is_bm25(corpus: list[list[str]], query: list[str], limit: int
     expected = sorted(by_hand(corpus, query).items(), key=lambda item: (-round(item[1], 9), item[0]))[:limit]
     found = index.search(dict.fromkeys(query, 1.0), limit)
     assert [round(score, 6) for _, score in found] == [round(score, 6) for _, score in expected]
-    assert {number for number, score in found if round(score, 9) > round(expected[-1][1], 9)} <= {n for n, _ in expected}
+    assert {number for number, score in found if round(score, 9) > round(expected[-1][1], 9)} <= {
+        n for n, _ in expected
+    }
 
 
 def test_n1_skipping_common_words_changes_nothing() -> None:
@@ -74,7 +76,15 @@ def test_a_heading_counts_half() -> None:
 
 
 def test_words() -> None:
-    assert words("The ships' engines were repaired, re-tested.") == ["the", "ship", "engin", "were", "repair", "re", "test"]
+    assert words("The ships' engines were repaired, re-tested.") == [
+        "the",
+        "ship",
+        "engin",
+        "were",
+        "repair",
+        "re",
+        "test",
+    ]
     assert words("灯塔很高") == ["灯塔", "塔很", "很高"]
     assert words("🚢 go") == ["🚢", "go"]
     assert stem("classes") == stem("class")

@@ -409,7 +409,7 @@ class Run:
     def _finish(self, built: Built, turn: Turn, stop: Stop, resumed: bool) -> QualityReport:
         session, state, warm = self.session, self.state, self.session.warm
         made = [fact for fact in warm.facts[state.facts_before :] if fact.source == WINDOW + state.id]
-        flags = msgspec.convert(state.flags, SecurityFlags)
+        flags = msgspec.json.decode(state.flags, type=SecurityFlags)
         report = QualityReport(
             session_id=session.id,
             window_id=built.window_id,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+_PARAGRAPH = 600
 _NOTE = "\n\n[The middle of this input is left out here; what it says about the task stands in the passages above.]\n\n"
 
 
@@ -19,6 +20,13 @@ def shortened(text: str, room: int, count: Callable[[str], int]) -> str:
         if count(head) + count(tail) <= room or characters <= 32:
             return head + _NOTE + tail
         characters = characters * 3 // 4
+
+
+def question(text: str) -> str:
+    """What the task asks, for the ranking: its first and its last paragraph."""
+    first, _, _ = text.strip().partition("\n\n")
+    _, _, last = text.strip().rpartition("\n\n")
+    return f"{first[:_PARAGRAPH]}\n{last[-_PARAGRAPH:]}"
 
 
 def _start(text: str, limit: int) -> str:

@@ -24,7 +24,7 @@ from holdfast.relay import guard, looking, window
 from holdfast.relay.dispatch import Run
 from holdfast.relay.facts import Fact, fact_id, verify
 from holdfast.relay.ingest import ingest, share
-from holdfast.relay.oversize import shortened
+from holdfast.relay.oversize import question, shortened
 from holdfast.relay.pack import Packed, pack
 from holdfast.relay.rank import CANDIDATES, rank
 from holdfast.relay.replies import audit_event, close_model, config_of, fold, intent_of, told
@@ -303,12 +303,13 @@ class Session:
             if plan.system + plan.reserve + 64 > plan.context_window:
                 raise Problem(
                     "invalid_request",
-                    f"The system prompt's {plan.system} tokens and {plan.reserve} for output exceed {plan.context_window}.",
+                    f"{plan.system} tokens of system prompt and {plan.reserve} of output exceed {plan.context_window}.",
                     at="$.system_prompt",
                     fix="Shorten the system prompt, lower max_output_tokens, or use a larger model.",
                 )
             await ingest(self, task_input, "task")
-            room = (plan.context_window - plan.system - plan.reserve) // 2
+            query = query or f"{goal}\n{question(task_input)}"
+            room = (plan.context_window - plan.system - plan.reserve) // 4
             task_input = shortened(task_input, room, self.model.count_tokens)
         drafts = [
             Draft(
@@ -322,7 +323,9 @@ class Session:
                     "query": query or f"{goal}\n{task_input}".strip(),
                     "max_windows": intent.max_windows,
                     "max_output_tokens": intent.max_output_tokens,
-                    "flags": msgspec.to_builtins(flags),
+                    "flags": msgspec.json.encode(
+                        flags
+                    ).decode(),  # as text: a marker may be a character the ledger refuses
                     "auto_ingested": ingested,
                 },
             )

@@ -35,7 +35,7 @@ class Dispatch(msgspec.Struct):
     task_input: str
     max_windows: int | None
     max_output_tokens: int | None
-    flags: dict[str, Any]
+    flags: str
     output: str = ""
     windows: int = 0
     input_tokens: int = 0
