@@ -1,7 +1,8 @@
 """The projection behind webhooks: who wants which events, and what is still to be delivered.
 
 A delivery is put into the outbox by the transaction that writes the event it is about: an event that is on disk
-has its deliveries, whatever dies next.
+has its deliveries, whatever dies next. The history that a fork takes over from its source was told before, and is
+not told again: it is older than the fork.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sqlite3
 from typing import Any
 
 from holdfast.kernel.ledger import Record
+from holdfast.runs.log import FORK
 from holdfast.runs.types import TERMINAL_EVENTS
 
 # What a run's `callbackUrl` is told: questions that somebody must answer, and the end.
@@ -38,7 +40,7 @@ class Outbox:
             PRIMARY KEY (type, tenant, webhook_id)
         ) WITHOUT ROWID;
         CREATE TABLE webhook_runs (
-            run_id TEXT PRIMARY KEY, tenant TEXT NOT NULL, tags TEXT NOT NULL, callback TEXT
+            run_id TEXT PRIMARY KEY, tenant TEXT NOT NULL, tags TEXT NOT NULL, callback TEXT, since INTEGER NOT NULL
         ) WITHOUT ROWID;
         CREATE INDEX webhook_callbacks ON webhook_runs (run_id) WHERE callback IS NOT NULL;
         CREATE TABLE webhook_outbox (
@@ -68,18 +70,19 @@ def _run_event(tx: sqlite3.Cursor, run_id: str, record: Record) -> None:
     if record.type == "run.started":
         payload = record.payload
         tx.execute(
-            "INSERT OR REPLACE INTO webhook_runs VALUES (?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO webhook_runs VALUES (?, ?, ?, ?, ?)",
             (
                 run_id,
                 (payload.get("owner") or {}).get("tenant", ""),
                 json.dumps(payload.get("tags") or []),
                 payload.get("callbackUrl"),
+                (record.attrs.get(FORK) or {}).get("at", 0),
             ),
         )
     wanted = tx.execute(
         "SELECT t.webhook_id, t.tags, r.tenant, r.tags FROM webhook_types t "
-        "JOIN webhook_runs r ON r.run_id = ? AND r.tenant = t.tenant WHERE t.type = ?",
-        (run_id, record.type),
+        "JOIN webhook_runs r ON r.run_id = ? AND r.tenant = t.tenant AND r.since <= ? WHERE t.type = ?",
+        (run_id, record.ts, record.type),
     ).fetchall()
     for webhook_id, tags, tenant, run_tags in wanted:
         asked = set(json.loads(tags))
@@ -87,7 +90,8 @@ def _run_event(tx: sqlite3.Cursor, run_id: str, record: Record) -> None:
             _put(tx, webhook_id, tenant, run_id, record, None)
     if record.type in CALLBACK_EVENTS:
         row = tx.execute(
-            "SELECT tenant, callback FROM webhook_runs WHERE run_id = ? AND callback IS NOT NULL", (run_id,)
+            "SELECT tenant, callback FROM webhook_runs WHERE run_id = ? AND callback IS NOT NULL AND since <= ?",
+            (run_id, record.ts),
         ).fetchone()
         if row is not None:
             _put(tx, "callback", row[0], run_id, record, row[1])

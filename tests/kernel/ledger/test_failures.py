@@ -76,7 +76,7 @@ def test_a_full_disk_on_a_real_small_file_system(tmp_path: Path) -> None:
 
 
 READ_ONLY = """
-import asyncio, os, sys
+import asyncio, os, sys, urllib.parse
 from holdfast.kernel.ledger import Draft, Ledger
 from holdfast.kernel.problems import Problem
 if os.geteuid() == 0:  # root may write everything; nobody may not
