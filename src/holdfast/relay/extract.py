@@ -40,9 +40,9 @@ _STAMPED = re.compile(
     r"\[?(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b"
 )
 _CODE = re.compile(
-    r"[ \t]*(?:def |class |async |import |from [\w.]+ import |return\b|raise |yield |elif |else:|try:|except\b|finally:|"
-    r"with .*:$|(?:if|for|while) .*[:{]$|const |let |var |function |export |interface |type \w+ =|public |private |"
-    r"#include|@\w+|//|/\*|\*/|[}\])]+[;,]?$)"
+    r"[ \t]*(?:def |class |async |import |from [\w.]+ import |return\b|raise |yield |elif |else:|try:|except\b|"
+    r"finally:|with .*:$|(?:if|for|while) .*[:{]$|const |let |var |function |export |interface |type \w+ =|public |"
+    r"private |#include|@\w+|//|/\*|\*/|[}\])]+[;,]?$)"
 )
 _CODE_ENDS = ("{", "}", ";", "):", ");", "},", "],", "),", "=> {")
 # The end of a sentence: its mark with closing quotes, then white space; the wide marks need none.

@@ -61,7 +61,7 @@ class Fact(msgspec.Struct, gc=False):
 
 
 class Batch(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Facts as one record: start, end (bytes), kind, context, entity, relation; texts are cut out of `text`, or given."""
+    """Facts as one record: start, end (bytes), kind, context, entity, relation; cut out of `text`, or given."""
 
     source: str
     window: int

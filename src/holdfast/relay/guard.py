@@ -82,7 +82,8 @@ PATTERNS: tuple[tuple[str, Any], ...] = tuple(
         ),
         (
             "instruction_injection",
-            r"\b(?:new|updated|revised|real|actual)\s+(?:system\s+)?(?:instructions?|prompt|directives?)\s*:|^[ \t]*(?:system|assistant)[ \t]*:\s",
+            r"\b(?:new|updated|revised|real|actual)\s+(?:system\s+)?(?:instructions?|prompt|directives?)\s*:"
+            r"|^[ \t]*(?:system|assistant)[ \t]*:\s",
         ),
         (
             "encoded_payload",

@@ -237,6 +237,7 @@ class Session:
         *,
         max_windows: int | None = None,
         max_output_tokens: int | None = None,
+        description: str = "",
         operation: str = "dispatch",
         **options: Any,
     ) -> AsyncIterator[StreamEvent]:
@@ -246,6 +247,7 @@ class Session:
                 "task_input": task_input,
                 "max_windows": max_windows,
                 "max_output_tokens": max_output_tokens,
+                "description": description,
             }
         )
         return self.events_of(intent, operation=operation, **options)

@@ -91,7 +91,7 @@ async def reflexive(session: Session, system_prompt: str, task_input: str, **opt
         return Outcome(draft.output, draft.report, (), (trace,))
     await _overhead(session, draft)
     review = (
-        f"{task_input}\n\nA first answer was:\n{draft.output}\n\nThese statements of it are not supported by the context:\n"
+        f"{task_input}\n\nA first answer was:\n{draft.output}\n\nNot supported by the context:\n"
         + "\n".join(f"- {text}" for text in doubtful[:20])
         + "\n\nWrite the answer again. Keep what the context supports, and correct or leave out the rest."
     )
