@@ -7,13 +7,13 @@ import json
 import random
 
 import pytest
-from .documents import KINDS, windows
 
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.ledger import Ledger
 from holdfast.relay.continuation import join
 
 from .conftest import Pieces, make_relay
+from .documents import KINDS, windows
 
 DOCUMENTS = 23  # for each of nine kinds: 207 in all
 
