@@ -6,13 +6,13 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from tests.models.wire import serving
 
 from holdfast import models
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.problems import Problem
 from holdfast.models import Message, ToolSpec
 from holdfast.models.tokens import Estimator, ExactCounter, counter_for, tokenizer_data
+from tests.models.wire import serving
 
 
 async def test_the_provider_counts_a_request(clock: ManualClock) -> None:

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import models
@@ -59,6 +59,19 @@ async def test_it_quotes_the_answer_and_names_the_source(question: str, quote: s
     assert answer.finish_reason == "stop" and answer.usage is not None
 
 
+async def test_it_reads_the_relays_passages() -> None:
+    envelope = """[CRITICAL STATE]
+[GOAL] When was the harbour dredged?
+
+[SOURCE PASSAGES]
+[SOURCE_PASSAGE source="notes/harbour.md" window=1 confidence=0.90 readonly=true]
+(History)
+The harbour was dredged in 1931.
+[/SOURCE_PASSAGE]"""
+    answer = await ask(envelope + "\n\nWhen was the harbour dredged?")
+    assert answer.text == 'The local model found this in notes/harbour.md: "The harbour was dredged in 1931."'
+
+
 async def test_it_says_what_it_is_when_nothing_answers() -> None:
     assert (await ask(CONTEXT + "\n\nWho wrote the opera Fidelio?")).text == NOTHING_FOUND
     assert "local model" in NOTHING_FOUND
@@ -72,6 +85,7 @@ async def test_instructions_are_not_context() -> None:
     assert (await fold(models.open("local").stream(messages))).text == NOTHING_FOUND
 
 
+@settings(deadline=None)
 @given(st.text(max_size=400), st.text(max_size=60))
 def test_l1_l2_deterministic_and_verbatim_for_any_text(context: str, question: str) -> None:
     async def run() -> tuple[str, str]:
@@ -155,3 +169,12 @@ async def test_max_tokens_and_stop_are_kept_and_a_cut_answer_goes_on() -> None:
     rest = await ask(question, after=(Message("assistant", first.text),))
     assert first.text + rest.text == whole
     assert (await ask(question, params=Params(stop=("found",)))).text == "The local model "
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["." * 200_000 + "x", " " * 200_000 + "x", "(source: " * 30_000, "a." * 100_000, '"' * 100_001, "@" * 100_000],
+)
+async def test_hostile_text_costs_no_more_than_its_length(text: str) -> None:
+    search = tool("search_text", "Search the text.", query={"type": "string"}, path={"type": "string"})
+    await ask(f"{text}\n\nSearch the text {text}?", search)

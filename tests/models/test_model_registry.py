@@ -16,6 +16,7 @@ from holdfast.kernel.problems import Problem
 from holdfast.models import ToolCall
 from holdfast.models.assemble import ToolCallFragments
 from holdfast.models.faults import retry_after_ms, status_problem
+from tests.models.wire import Reply, serving
 
 
 @pytest.mark.parametrize(
@@ -36,12 +37,14 @@ def test_a_missing_key_names_the_variable(kind: str, variable: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-async def test_the_environments_key_goes_to_its_provider_only(kind: str, clock: ManualClock) -> None:
-    from tests.models.wire import Reply, serving
-
-    secret = {"OPENAI_API_KEY": "sk-secret", "ANTHROPIC_API_KEY": "sk-secret"}
+async def test_the_environments_key_goes_to_its_provider_only(
+    kind: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither we nor the official package send it to a server of one's own."""
+    for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.setenv(name, "sk-secret")
     async with serving(Reply(("x",))) as server:
-        model = models.open(f"{kind}:m@{getattr(server, kind)}", environ=secret, clock=clock)
+        model = models.open(f"{kind}:m@{getattr(server, kind)}", clock=clock)
         await models.fold(model.stream([models.Message("user", "hi")]))
         await model.aclose()
     assert not any("sk-secret" in value for value in server.headers[0].values())

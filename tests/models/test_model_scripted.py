@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import models
@@ -68,6 +68,7 @@ async def test_a_delay_is_time(clock: ManualClock) -> None:
     assert clock.monotonic() >= 60
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1, max_size=300), st.integers(1, 40), st.integers(0, 30))
 def test_cut_windows_overlap_by_exactly_the_echo(text: str, cut: int, echo: int) -> None:
     """Each window begins `echo` characters before the end of the last one; without echo they join to the text."""

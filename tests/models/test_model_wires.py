@@ -8,12 +8,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.models.wire import Reply, Server, serving
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from holdfast import models
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.problems import Problem
 from holdfast.models import Completion, Message, Params, Retries, ToolCall, ToolSpec, Usage
+from tests.models.wire import Reply, Server, serving
 
 WIRES = ("openai", "anthropic")
 HELLO = (Message("system", "Be brief."), Message("user", "Say hello."))
@@ -62,6 +64,14 @@ async def test_m1_text_is_the_providers_byte_for_byte(wire: str, clock: ManualCl
     pieces = tuple(UNICODE[at : at + 3] for at in range(0, len(UNICODE), 3))
     answer, _ = await ask(wire, clock, Reply(pieces, escaped=escaped))
     assert answer.text == UNICODE
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.text(min_size=1, max_size=20), min_size=1, max_size=8), st.booleans())
+def test_m1_for_any_text(wire: str, pieces: list[str], escaped: bool) -> None:
+    clock = ManualClock(threshold=0.1)
+    answer, _ = clock.run(ask(wire, clock, Reply(tuple(pieces), escaped=escaped)))
+    assert answer.text == "".join(pieces)
 
 
 async def test_m1_a_character_split_between_deltas_is_joined(wire: str, clock: ManualClock) -> None:
@@ -115,6 +125,11 @@ async def test_m4_impossible_usage_is_none(wire: str, clock: ManualClock) -> Non
         answer, _ = await ask(wire, clock, Reply(("x",), usage=wrong))
         assert answer.text == "x"
         assert answer.usage is None
+
+
+async def test_m4_reasoning_that_is_not_shown_is_counted_apart(wire: str, clock: ManualClock) -> None:
+    answer, _ = await ask(wire, clock, Reply(("x",), usage=(5, 90), hidden=80))
+    assert answer.usage == Usage(5, 90, 80)
 
 
 async def test_parameters_reach_the_wire_by_their_names(wire: str, clock: ManualClock) -> None:

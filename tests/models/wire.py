@@ -22,6 +22,7 @@ class Reply(msgspec.Struct, frozen=True):
     tool_calls: tuple[tuple[str, str, tuple[str, ...]], ...] = ()  # id, name, the arguments' text in fragments
     finish: str | None = None
     usage: tuple[Any, Any] | None = (11, 7)
+    hidden: int | None = None
     status: int = 200
     headers: tuple[tuple[str, str], ...] = ()
     error: dict[str, Any] | None = None
@@ -170,7 +171,10 @@ def _openai_events(reply: Reply) -> Iterator[bytes]:
     yield chunk({}, reply.finish or ("tool_calls" if reply.tool_calls else "stop"))
     if reply.usage is not None:
         asked, told = reply.usage
-        yield chunk(None, usage={"prompt_tokens": asked, "completion_tokens": told, "total_tokens": 0})
+        counts: dict[str, Any] = {"prompt_tokens": asked, "completion_tokens": told, "total_tokens": 0}
+        if reply.hidden is not None:
+            counts["completion_tokens_details"] = {"reasoning_tokens": reply.hidden}
+        yield chunk(None, usage=counts)
     yield b"data: [DONE]\n\n"
 
 
@@ -201,7 +205,10 @@ def _anthropic_events(reply: Reply) -> Iterator[bytes]:
         yield event("content_block_stop", index=index)
         index += 1
     stop = reply.finish or ("tool_use" if reply.tool_calls else "end_turn")
-    yield event("message_delta", delta={"stop_reason": stop, "stop_sequence": None}, usage={"output_tokens": told})
+    counts: dict[str, Any] = {"output_tokens": told}
+    if reply.hidden is not None:
+        counts["output_tokens_details"] = {"thinking_tokens": reply.hidden}
+    yield event("message_delta", delta={"stop_reason": stop, "stop_sequence": None}, usage=counts)
     yield event("message_stop")
 
 

@@ -62,6 +62,7 @@ async def _deltas(stream: AsyncIterator[Any]) -> AsyncGenerator[Delta, None]:
     reported: str | None = None
     input_tokens: Any = None
     output_tokens: Any = None
+    hidden: Any = None
     ended = False
     async for event in stream:
         if event.type == "message_start":
@@ -79,6 +80,7 @@ async def _deltas(stream: AsyncIterator[Any]) -> AsyncGenerator[Delta, None]:
         elif event.type == "message_delta":
             reported = event.delta.stop_reason or reported
             output_tokens = event.usage.output_tokens
+            hidden = getattr(event.usage.output_tokens_details, "thinking_tokens", None)
             if event.usage.input_tokens is not None:  # cumulative, where the service reports it again
                 input_tokens = _input_tokens(event.usage)
         elif event.type == "message_stop":
@@ -86,7 +88,7 @@ async def _deltas(stream: AsyncIterator[Any]) -> AsyncGenerator[Delta, None]:
     if reported is None or not ended:
         raise ValueError("the stream ended before the answer did")
     reason = finish_reason(reported, bool(calls))
-    yield Delta(characters.rest(), calls.finished(reason), reason, usage(input_tokens, output_tokens))
+    yield Delta(characters.rest(), calls.finished(reason), reason, usage(input_tokens, output_tokens, hidden))
 
 
 def _input_tokens(reported: Any) -> int | None:

@@ -33,12 +33,16 @@ def finish_reason(reported: str, has_calls: bool) -> FinishReason:
     return "tool_calls" if has_calls and reason == "stop" else reason
 
 
-def usage(input_tokens: Any, output_tokens: Any) -> Usage | None:
+def usage(input_tokens: Any, output_tokens: Any, hidden_tokens: Any = 0) -> Usage | None:
     """Usage when both counts are whole numbers that can be true, else None (M4)."""
-    counts = (input_tokens, output_tokens)
-    if any(not isinstance(count, int) or isinstance(count, bool) or count < 0 for count in counts):
+    if not _is_count(input_tokens) or not _is_count(output_tokens):
         return None
-    return Usage(input_tokens, output_tokens)
+    hidden = hidden_tokens if _is_count(hidden_tokens) and hidden_tokens <= output_tokens else 0
+    return Usage(input_tokens, output_tokens, hidden)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 class ToolCallFragments:

@@ -26,7 +26,7 @@ async def observed(
             plain = plain and not delta.tool_calls
             if delta.usage is not None:
                 if plain:
-                    counter.learn("".join(texts), delta.usage.output_tokens)
+                    counter.learn("".join(texts), delta.usage.output_tokens - delta.usage.hidden_tokens)
                 said = "\n".join(message.content for message in messages)
                 if not tools and len(said) >= _LEAST_INPUT:
                     counter.learn(said, delta.usage.input_tokens)

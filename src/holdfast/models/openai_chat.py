@@ -88,7 +88,10 @@ async def _deltas(stream: AsyncIterator[Any]) -> AsyncGenerator[Delta, None]:
 
 def _usage(chunk: Any) -> Usage | None:
     reported = getattr(chunk, "usage", None)
-    return reported and usage(reported.prompt_tokens, reported.completion_tokens)
+    if reported is None:
+        return None
+    hidden = getattr(reported.completion_tokens_details, "reasoning_tokens", None)
+    return usage(reported.prompt_tokens, reported.completion_tokens, hidden)
 
 
 def _message(message: Message) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class ToolSpec(msgspec.Struct, frozen=True):
 
 
 class Params(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How to sample and when to stop; None leaves the provider's default, and what a protocol has no word for is left out.
+    """How to sample and when to stop; None leaves the provider's default. What a wire has no word for is not sent.
 
     `timeout` is the longest silence in seconds: a long answer may take its time, a dead one may not.
     """
@@ -66,11 +66,12 @@ class Params(msgspec.Struct, frozen=True, omit_defaults=True):
 DEFAULT_PARAMS = Params()
 
 
-class Usage(msgspec.Struct, frozen=True):
-    """Tokens as the provider counted them."""
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tokens as the provider counted them; `hidden_tokens` are those of the output that it did not show (reasoning)."""
 
     input_tokens: int
     output_tokens: int
+    hidden_tokens: int = 0
 
 
 class Delta(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -13,11 +13,17 @@ from holdfast.models.local.words import content_words
 
 # A line that names what follows: `[source: notes.md]`, `Source: notes.md`, `<document source="notes.md">`, a heading.
 _MARK = re.compile(
-    r"""(?ix) ^ (?: [\W_]* (?:document\s+)? (?:source|file|document|path) \s*[:=]\s* ["'`]? | \#{1,6}\s+ | =+\s+ )
+    r"""(?ix) ^ (?: (?:[\[<(]\w+\s+|[\W_]*) (?:source|file|document|path) \s*[:=]\s* ["'`]? | \#{1,6}\s+ | =+\s+ )
         (?P<name>[^"'`\]\)>\n;,]{1,200}?) \s* (?:["'`\]\)>;,].*|=+)? $"""
 )
+# A line that only opens or closes a part of the context: `[DISCOVERIES]`, `[/SOURCE_PASSAGE]`, `</document>`.
+_FRAME = re.compile(r"^(?:\[/?[A-Z][A-Z_ ]*\]|</\w+>)$")
 _TRAILING = re.compile(r"\s*[\[(](?:source|from|file)\s*[:=]\s*(?P<name>[^\])]+)[\])]\s*$", re.IGNORECASE)
-_SENTENCE = re.compile(r"[^\s].*?(?:[.!?。！？]+(?=[\"')\]”]*(?:\s|$))[\"')\]”]*|(?<=[。！？])|$)")
+# Where a sentence ends. A run of marks is looked at once, from its beginning: long runs must not cost their square.
+_END = re.compile(
+    r"""(?x) (?<![.!?。！？]) (?: [.!?]*+ [。！？] [.!?。！？]*+ ["')\]”]*+ | [.!?]++ ["')\]”]*+ (?=\s|$) )"""
+)
+_LONGEST_MARK = 400
 _BULLET = re.compile(r"^\s*(?:[-*+•]|\d+[.)])\s+")
 _LEAST_COVERAGE = 0.34
 
@@ -34,14 +40,25 @@ def sentences(context: str, source: str | None = None) -> list[Sentence]:
     found: list[Sentence] = []
     for line in context.splitlines():
         body, here = line.strip(), source
-        if mark := _MARK.search(body):
+        if _FRAME.match(body):
+            source = None
+            continue
+        if len(body) <= _LONGEST_MARK and (mark := _MARK.search(body)):
             source = mark["name"].strip() or source
             continue
-        if trailing := _TRAILING.search(body):
-            body, here = body[: trailing.start()], trailing["name"].strip()
-        body = _BULLET.sub("", body)
-        found.extend(Sentence(match.group().strip(), here) for match in _SENTENCE.finditer(body) if match.group())
+        tail = max(0, len(body) - _LONGEST_MARK)
+        if trailing := _TRAILING.search(body[tail:]):
+            body, here = body[: tail + trailing.start()], trailing["name"].strip()
+        found.extend(Sentence(text, here) for text in _split(_BULLET.sub("", body)))
     return found
+
+
+def _split(text: str) -> list[str]:
+    """The sentences of one line."""
+    ends = [match.end() for match in _END.finditer(text)]
+    starts = [0, *ends]
+    parts = (text[start:end].strip() for start, end in zip(starts, [*ends, len(text)], strict=True))
+    return [part for part in parts if part]
 
 
 def best(question: str, candidates: Iterable[Sentence]) -> Sentence | None:
@@ -56,7 +73,7 @@ def best(question: str, candidates: Iterable[Sentence]) -> Sentence | None:
     top: tuple[float, Sentence] | None = None
     for sentence, words in pool:
         shared = sum(weight[word] for word in words & wanted)
-        if shared / whole < _LEAST_COVERAGE:
+        if shared / whole < _LEAST_COVERAGE or question in sentence.text:  # restating a question answers nothing
             continue
         score = shared / (1 + 0.02 * len(words))  # between equals the shorter one says it better
         if sentence.text.endswith("?"):

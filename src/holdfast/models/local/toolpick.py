@@ -18,6 +18,7 @@ _PATH = re.compile(
 )
 _AFTER_NAME = r"\b{}\b\s*(?:=|:|is|of|to)?\s*([\w.@/-]+)"
 _LEAST_SCORE = 2
+_LONGEST_QUESTION = 2_000
 
 
 def pick(question: str, tools: Sequence[ToolSpec], called: Collection[str]) -> tuple[ToolSpec, dict[str, Any]] | None:
@@ -49,7 +50,7 @@ def fill(question: str, schema: dict[str, Any]) -> dict[str, Any] | None:
     """Arguments for `schema` out of `question`; None when a required one cannot be found."""
     properties: dict[str, Any] = schema.get("properties", {})
     required = set(schema.get("required", ()))
-    pool = _Pool(question)
+    pool = _Pool(question[:_LONGEST_QUESTION])
     arguments: dict[str, Any] = {}
     for name, rule in properties.items():
         value = pool.take(name, rule if isinstance(rule, dict) else {}, name in required)
