@@ -434,7 +434,7 @@ class Run:
                 tool_calls=state.tool_calls,
                 resumed=resumed,
             ),
-            groundedness=quality.groundedness(state.output, warm.index, state.envelope_facts),
+            groundedness=quality.groundedness(state.output, warm.index, warm.facts, state.envelope_facts),
             fact_ids=tuple(fact.id for fact in made),
         )
         session.stage(
