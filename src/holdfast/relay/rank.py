@@ -16,7 +16,7 @@ from holdfast.relay.facts import QUARANTINE_FACTOR, Fact
 from holdfast.relay.warm import INGEST, Warm
 from holdfast.relay.words import STOP, words
 
-CANDIDATES = 300
+CANDIDATES = 200
 _QUERY_TERMS = 48
 _RECENCY_FLOOR = 0.5
 _GRAPH_SHARE = 0.3
