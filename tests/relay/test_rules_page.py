@@ -11,7 +11,7 @@ PAGE = HERE.parents[1] / "docs" / "reference" / "crp-rules.md"
 ROWS = re.findall(r"^\| (.+?) \| (\d*) \| `(\w+\.py)::(\w+)` \|$", PAGE.read_text("utf-8"), re.MULTILINE)
 
 
-def tests_of(file: str) -> set[str]:
+def named_in(file: str) -> set[str]:
     tree = ast.parse((HERE / file).read_text("utf-8"))
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     return {node.name for node in tree.body if isinstance(node, kinds) and node.name.startswith("test_")}
@@ -20,11 +20,11 @@ def tests_of(file: str) -> set[str]:
 def test_every_row_names_a_test_that_is_there() -> None:
     assert len(ROWS) > 50
     for _, _, file, name in ROWS:
-        assert name in tests_of(file), f"{file}::{name}"
+        assert name in named_in(file), f"{file}::{name}"
 
 
 def test_every_rule_that_is_tested_has_a_row() -> None:
-    assert tests_of("test_rules.py") == {name for _, _, file, name in ROWS if file == "test_rules.py"}
+    assert named_in("test_rules.py") == {name for _, _, file, name in ROWS if file == "test_rules.py"}
 
 
 def test_a_row_with_a_number_leads_to_a_test_that_checks_it() -> None:
