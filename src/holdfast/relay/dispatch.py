@@ -12,7 +12,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -97,7 +97,7 @@ class Run:
         assert state is not None
         return state
 
-    async def events(self) -> AsyncIterator[StreamEvent]:
+    async def events(self) -> AsyncGenerator[StreamEvent, None]:
         """The events of the dispatch; a failure is raised as a Problem with the partial output in its details."""
         self.session.stage(*self.starting)
         resumed = bool(self.state.output)

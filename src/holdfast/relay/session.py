@@ -11,7 +11,8 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -142,6 +143,8 @@ class Session:
             raise Problem(
                 "session_expired", "The session has expired.", session_id=self.id, expired_at=warm.expires_ms / 1000
             )
+        if not self.key:
+            raise _locked(self.id)
         try:
             guard.allow(warm.role, operation)
         except Problem:
@@ -154,11 +157,7 @@ class Session:
             return
         try:
             if not self.key:
-                raise Problem(
-                    "signature_invalid",
-                    "The session must be resumed with its binding secret first.",
-                    session_id=self.id,
-                )
+                raise _locked(self.id)
             guard.check_signature(self.key, method, path, body, signature)
         except Problem as problem:
             await self.record(
@@ -221,10 +220,11 @@ class Session:
     async def dispatch_intent(self, intent: TaskIntent) -> Reply:
         return await fold(self.events_of(intent, operation="dispatch_intent"))
 
-    async def stream(self, system_prompt: str, task_input: str, **options: Any) -> AsyncIterator[StreamEvent]:
+    async def stream(self, system_prompt: str, task_input: str, **options: Any) -> AsyncGenerator[StreamEvent, None]:
         """The events of a dispatch; the last is `done` or `error` (CRP §1.12)."""
-        async for event in told(self.events(system_prompt, task_input, **options)):
-            yield event
+        async with aclosing(told(self.events(system_prompt, task_input, **options))) as events:
+            async for event in events:
+                yield event
 
     async def resume(self) -> Reply:
         """Go on with the dispatch that a crash, a cut or a cap interrupted."""
@@ -240,7 +240,7 @@ class Session:
         description: str = "",
         operation: str = "dispatch",
         **options: Any,
-    ) -> AsyncIterator[StreamEvent]:
+    ) -> AsyncGenerator[StreamEvent, None]:
         intent = intent_of(
             {
                 "system_prompt": system_prompt,
@@ -260,7 +260,7 @@ class Session:
         query: str | None = None,
         run: dict[str, Any] | None = None,
         holder: list[Run] | None = None,
-    ) -> AsyncIterator[StreamEvent]:
+    ) -> AsyncGenerator[StreamEvent, None]:
         """A dispatch as events; failures are raised. `run` are arguments of the engine, for the variants."""
         await self.enter(operation)
         system_prompt, flags = guard.validate(intent.system_prompt or "", "system_prompt")
@@ -274,10 +274,11 @@ class Session:
             engine = Run(self, starting=start, **(run or {}))
             if holder is not None:
                 holder.append(engine)
-            async for event in engine.events():
-                yield event
+            async with aclosing(engine.events()) as events:
+                async for event in events:
+                    yield event
 
-    async def resumed_events(self, run: dict[str, Any] | None = None) -> AsyncIterator[StreamEvent]:
+    async def resumed_events(self, run: dict[str, Any] | None = None) -> AsyncGenerator[StreamEvent, None]:
         await self.enter("dispatch")
         async with self._lock:
             state = self.warm.dispatch
@@ -285,8 +286,9 @@ class Session:
                 raise Problem(
                     "not_found", "There is no interrupted dispatch.", session_id=self.id, fix="Dispatch a task."
                 )
-            async for event in Run(self, **(run or {})).events():
-                yield event
+            async with aclosing(Run(self, **(run or {})).events()) as events:
+                async for event in events:
+                    yield event
 
     async def _start(
         self,
@@ -493,8 +495,9 @@ class Session:
         async with self._lock:
             nonce = self.relay.randomness.bytes(32)
             secret = self.relay.binding(self.id)
-            await self.record(Draft("crp.session.reset", {"nonce": nonce.hex()}))
-            self.key = guard.session_key(secret, nonce)
+            key = guard.session_key(secret, nonce)
+            await self.record(Draft("crp.session.reset", {"nonce": nonce.hex(), "proof": guard.key_proof(key)}))
+            self.key = key
         return self.handle
 
     async def export_state(self, passphrase: bytes | str) -> bytes:
@@ -513,3 +516,11 @@ class Session:
         for _, _, model in self._models:
             await close_model(model)
         self._models.clear()
+
+
+def _locked(session_id: str) -> Problem:
+    return Problem(
+        "signature_invalid",
+        "The session was opened with a binding secret; resume it with that secret first.",
+        session_id=session_id,
+    )
