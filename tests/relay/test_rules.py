@@ -449,6 +449,13 @@ async def test_1020_a_failed_provider_without_another(ledger: Ledger, clock: Man
     assert code(caught) == 1020
 
 
+async def test_1020_a_provider_that_asks_to_go_more_slowly(ledger: Ledger, clock: ManualClock) -> None:
+    session = await make_relay(ledger, clock, Failing("rate_limited")).init("one")
+    with pytest.raises(Problem) as caught:
+        await session.dispatch("", "x")
+    assert code(caught) == 1020
+
+
 async def test_1021_a_provider_that_does_not_answer(ledger: Ledger, clock: ManualClock) -> None:
     session = await make_relay(ledger, clock, Failing("provider_timeout")).init("one")
     with pytest.raises(Problem) as caught:

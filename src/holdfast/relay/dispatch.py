@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from holdfast.relay.tools import Toolbox
 
 _CUT_RETRIES = 1
-_ASK_ANOTHER = frozenset({"provider_error", "provider_timeout", "rate_limited", "unavailable"})
 Stop = Literal["complete", "max_windows", "max_continuations", "no_new_text", "information_flow", "filtered"]
 
 
@@ -249,7 +248,7 @@ class Run:
                     turn.new += piece
                     yield piece
             except Problem as problem:
-                failure = problem
+                failure = _of_provider(problem)
             if failure is None:
                 if self._ended(turn, built):
                     return
@@ -259,7 +258,7 @@ class Run:
             if shown:
                 self._keep_partial(built, turn, attempt)
                 raise failure
-            if failure.key not in _ASK_ANOTHER or not waiting:
+            if not waiting:
                 raise failure
 
     def _ended(self, turn: Turn, built: Built) -> bool:
@@ -480,3 +479,12 @@ class Run:
             )
         )
         return told
+
+
+def _of_provider(problem: Problem) -> Problem:
+    """A provider that asks to go more slowly has failed for us: 1002 is the session's own rate."""
+    if problem.key != "rate_limited":
+        return problem
+    told = Problem("provider_error", problem.message, retry_after_ms=problem.retry_after_ms, **problem.details)
+    told.__cause__ = problem.__cause__
+    return told
