@@ -237,7 +237,7 @@ class Run:
 
     async def _ask(self, built: Built, turn: Turn, seam: Seam) -> AsyncIterator[str]:
         """Ask the providers, best first, until one answers; yields what is new (D4)."""
-        waiting = deque((model, _CUT_RETRIES) for model in self.session.providers())
+        waiting = deque((model, _CUT_RETRIES) for model in self.session.models.ordered())
         while True:
             model, retries = waiting.popleft()
             attempt, failure, shown = seam.fresh(), None, False

@@ -11,14 +11,7 @@ import msgspec
 from holdfast.kernel.clock import iso
 from holdfast.kernel.ledger import Record
 from holdfast.kernel.problems import Problem
-from holdfast.models.protocol import Model
 from holdfast.relay.types import QualityReport, Reply, SessionConfig, StreamEvent, TaskIntent
-
-
-async def close_model(model: Model) -> None:
-    close = getattr(model, "aclose", None)
-    if close is not None:
-        await close()
 
 
 async def fold(events: AsyncGenerator[StreamEvent, None]) -> Reply:

@@ -27,8 +27,9 @@ from holdfast.relay.facts import Fact, fact_id, verify
 from holdfast.relay.ingest import ingest, share
 from holdfast.relay.oversize import question, shortened
 from holdfast.relay.pack import Packed, pack
+from holdfast.relay.providers import Providers, open_provider
 from holdfast.relay.rank import CANDIDATES, rank
-from holdfast.relay.replies import audit_event, close_model, config_of, fold, intent_of, told
+from holdfast.relay.replies import audit_event, config_of, fold, intent_of, told
 from holdfast.relay.tools import Toolbox
 from holdfast.relay.types import (
     PROTOCOL_VERSION,
@@ -67,7 +68,7 @@ class Session:
         self._staged: list[Draft] = []
         self._stale = False
         self._lock = asyncio.Lock()
-        self._models: list[tuple[int, int, Model]] = []
+        self.models = Providers(relay)
         self._dispatches = guard.Rate(warm.config.dispatches_per_minute, "dispatches")
         self._bytes = guard.Rate(warm.config.ingest_bytes_per_minute, "bytes of ingest")
 
@@ -169,23 +170,7 @@ class Session:
 
     @property
     def model(self) -> Model:
-        return self.providers()[0]
-
-    @property
-    def has_model(self) -> bool:
-        return bool(self._models) or self.relay.model is not None
-
-    def providers(self) -> list[Model]:
-        """The session's own providers by priority, then the relay's model."""
-        own = [model for _, _, model in sorted(self._models, key=lambda item: item[:2])]
-        found = own + ([self.relay.model] if self.relay.model is not None else [])
-        if not found:
-            raise Problem(
-                "provider_error",
-                "The session has no model.",
-                fix="Open the relay with a model, or register a provider for the session.",
-            )
-        return found
+        return self.models.ordered()[0]
 
     async def register_provider(
         self,
@@ -198,10 +183,8 @@ class Session:
     ) -> dict[str, Any]:
         """A provider of this session's own; the lowest priority is asked first. Its key is kept in memory only."""
         await self.enter("register_provider")
-        from holdfast.relay.providers import open_provider
-
         opened = open_provider(provider_type, model, api_key=api_key, base_url=base_url)
-        self._models.append((priority, len(self._models), opened))
+        self.models.add(opened, priority)
         await self.record(
             Draft("crp.session.provider", {"provider": opened.name, "priority": priority, "base_url": base_url})
         )
@@ -209,7 +192,7 @@ class Session:
 
     def use_model(self, model: Model, priority: int = 10) -> None:
         """A model object of the caller's, for this session."""
-        self._models.append((priority, len(self._models), model))
+        self.models.add(model, priority)
 
     # Dispatching
 
@@ -513,9 +496,7 @@ class Session:
         await self.record(Draft("crp.session.close", {"windows": self.warm.windows, "facts": len(self.warm.facts)}))
         self.key = b""
         self.relay.forget(self.id)
-        for _, _, model in self._models:
-            await close_model(model)
-        self._models.clear()
+        await self.models.aclose()
 
 
 def _locked(session_id: str) -> Problem:
