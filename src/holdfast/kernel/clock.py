@@ -6,8 +6,6 @@ next deadline: run a test with `ManualClock().run(main())` and `asyncio.sleep(36
 
 from __future__ import annotations
 
-import asyncio
-import selectors
 import time
 from collections.abc import Coroutine
 from datetime import UTC, datetime
@@ -55,36 +53,36 @@ class ManualClock:
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main` on a loop that lives in this clock's time."""
-        with asyncio.Runner(loop_factory=lambda: _ManualLoop(self, self._threshold)) as runner:
+        import asyncio
+
+        with asyncio.Runner(loop_factory=lambda: _manual_loop(self, self._threshold)) as runner:
             return runner.run(main)
 
 
-class _ManualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time is a ManualClock's: when it would wait for a timer, the clock jumps instead."""
+def _manual_loop(clock: ManualClock, threshold: float) -> Any:
+    """An event loop whose time is the clock's: when it would wait for a timer, the clock jumps instead.
 
-    def __init__(self, clock: ManualClock, threshold: float) -> None:
-        self._manual_clock = clock
-        super().__init__(_JumpingSelector(clock, threshold))
+    It is made here, and not at import, because most programs that ask for the time never start a loop.
+    """
+    import asyncio
+    import selectors
 
-    def time(self) -> float:
-        return self._manual_clock.monotonic()
+    class JumpingSelector(selectors.DefaultSelector):
+        """Waits `threshold` real seconds for other threads to report, then lets the clock jump."""
 
+        def select(self, timeout: float | None = None) -> Any:
+            if timeout is None or timeout <= 0:
+                return super().select(timeout)
+            events = super().select(threshold)
+            if not events:
+                clock.advance(timeout)
+            return events
 
-class _JumpingSelector(selectors.DefaultSelector):
-    """Waits `threshold` real seconds for other threads to report, then lets the clock jump."""
+    class ManualLoop(asyncio.SelectorEventLoop):
+        def time(self) -> float:
+            return clock.monotonic()
 
-    def __init__(self, clock: ManualClock, threshold: float) -> None:
-        super().__init__()
-        self._clock = clock
-        self._threshold = threshold
-
-    def select(self, timeout: float | None = None) -> Any:
-        if timeout is None or timeout <= 0:
-            return super().select(timeout)
-        events = super().select(self._threshold)
-        if not events:
-            self._clock.advance(timeout)
-        return events
+    return ManualLoop(JumpingSelector())
 
 
 def iso(ms: int) -> str:

@@ -394,7 +394,7 @@ _GENERAL = (
     _row(
         "field_conflict",
         "E_FIELD_CONFLICT",
-        "--field and --fields were both given",
+        "Both --field and --fields were given",
         "Use --field for one plain value or --fields for a filtered envelope.",
     ),
     _row(
@@ -529,7 +529,7 @@ _GENERAL = (
         pi="timeout",
         crp=1021,
     ),
-    _row("internal", _INTERNAL, "holdfast failed in a way it should not", "Report it with the reference in `details`."),
+    _row("internal", _INTERNAL, "Something failed in a way it should not", "Report it with the reference in `details`."),
     _row(
         "capability_not_provided",
         _INTERNAL,

@@ -31,10 +31,8 @@ _SECRET_KEYS = (
 )
 # Words that contain a telling one and tell nothing: counts and limits of model tokens, and our own field names.
 _HARMLESS_KEYS = re.compile(
-    r"(?:max|min|total|input|output|prompt|completion|reasoning|cached|estimated|excess|used|remaining|avg|budget)?"
-    r"tokens?(?:count|limit|budget|estimate|s|used|perminute|id)?(?:total|max|remaining|in|out)?|"
-    r"secretfingerprint|credentialid|credentialref|tokentype|"
-    r"(?:estimated|max|total|input|output|excess|used|remaining|budget|prompt|completion)tokens"
+    r"\w*?tokens(?:perminute|used|left|total)?|\w*?token(?:count|limit|budget|estimate|type|usage)s?|"
+    r"secretfingerprint|credential(?:id|ref)"
 )
 _KEY_SHAPES = (
     r"\b(?:sk|pk|rk)[-_](?:live|test|ant|proj)?[-_]?[A-Za-z0-9_-]{16,}",

@@ -43,7 +43,11 @@ class Database:
     def __init__(self, path: Path, *, lock_timeout: float) -> None:
         self.path = path
         self.lock_timeout = lock_timeout
-        self.read_only = path.exists() and not os.access(path, os.W_OK)
+        try:
+            self.read_only = path.exists() and not os.access(path, os.W_OK)
+        except OSError as error:
+            reason = error.strerror or "unknown"
+            raise Problem("ledger_io", "The ledger's folder cannot be read.", reason=reason) from error
 
     def create(self) -> None:
         """Make the file if it is not there and bring its tables up to date."""
@@ -62,37 +66,41 @@ class Database:
 
     def writer(self) -> sqlite3.Connection:
         """The connection that appends: durable when COMMIT returns."""
-        connection = self._connect("rw" if self.path.exists() else "rwc")
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.execute("PRAGMA fullfsync=ON")
-        connection.execute("PRAGMA checkpoint_fullfsync=ON")
-        connection.execute("PRAGMA journal_size_limit=67108864")
-        return connection
+        return self._connect(
+            "rw" if self.path.exists() else "rwc",
+            "PRAGMA journal_mode=WAL",
+            "PRAGMA synchronous=FULL",
+            "PRAGMA fullfsync=ON",
+            "PRAGMA checkpoint_fullfsync=ON",
+            "PRAGMA journal_size_limit=67108864",
+        )
 
     def reader(self) -> sqlite3.Connection:
         """A connection that can only read, also where the folder cannot be written."""
+        setup = ("SELECT 1 FROM streams LIMIT 1", "PRAGMA query_only=ON", "PRAGMA mmap_size=268435456")
         try:
-            connection = self._connect("ro")
-            connection.execute("SELECT 1 FROM streams LIMIT 1")
+            return self._connect("ro", *setup)
         except sqlite3.OperationalError as error:
             if (getattr(error, "sqlite_errorcode", 0) & 0xFF) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
                 raise
-            connection = self._connect("ro&immutable=1")
-        connection.execute("PRAGMA query_only=ON")
-        connection.execute("PRAGMA mmap_size=268435456")
-        return connection
+            return self._connect("ro&immutable=1", *setup)
 
-    def _connect(self, mode: str) -> sqlite3.Connection:
-        uri = f"{self.path.absolute().as_uri()}?mode={mode}"
-        return sqlite3.connect(
-            uri,
+    def _connect(self, mode: str, *setup: str) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"{self.path.absolute().as_uri()}?mode={mode}",
             uri=True,
             isolation_level=None,
             timeout=self.lock_timeout,
             check_same_thread=False,
             cached_statements=256,
         )
+        try:
+            for statement in setup:
+                connection.execute(statement).fetchall()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
 
 def _migrate(connection: sqlite3.Connection) -> None:

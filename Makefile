@@ -1,0 +1,45 @@
+# Two commands matter: `make run` and `make test`. Each sets up what it needs, once.
+.PHONY: run test sweep check bench docs corpus lock clean setup
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+
+help:
+	@echo "make run     start the host on 127.0.0.1"
+	@echo "make test    the test suite (two workers, under fifteen minutes)"
+	@echo "make check   ruff, mypy --strict, import contracts"
+	@echo "make sweep   the exhaustive tests: crash matrices, corpora, soaks"
+	@echo "make bench   measure, and write benchmarks/RESULTS.md"
+	@echo "make docs    build the documentation into site/"
+	@echo "make lock    resolve the Python packages again (needs uv)"
+	@echo "make clean   remove what was made"
+
+setup:
+	@scripts/setup
+
+run: setup
+	@$(BIN)/holdfast up
+
+test: setup
+	@$(BIN)/python -m pytest -n 2 -q -m "not sweep"
+
+sweep: setup
+	@$(BIN)/python -m pytest -n 2 -q -m sweep
+
+check: setup
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: setup
+	@$(BIN)/python -m benchmarks
+
+docs: setup
+	@$(BIN)/python scripts/docs.py
+	@$(BIN)/mkdocs build --strict --quiet
+
+lock:
+	@uv pip compile pyproject.toml --extra openai --extra anthropic --extra tokenizers --extra postgres --group dev --universal --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements.lock
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache site dist

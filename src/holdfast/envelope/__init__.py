@@ -1,0 +1,26 @@
+"""How anything is said: one machine-readable envelope for every answer (LAFS 1.8)."""
+
+from holdfast.envelope.build import encode, error_of, failure, success
+from holdfast.envelope.disclosure import project, select_field, select_fields
+from holdfast.envelope.flags import OutputChoice, resolve
+from holdfast.envelope.types import MEDIA_TYPE, SCHEMA_URL, Envelope, Error, Meta, Mvi, Page, Warning
+
+__all__ = [
+    "MEDIA_TYPE",
+    "SCHEMA_URL",
+    "Envelope",
+    "Error",
+    "Meta",
+    "Mvi",
+    "OutputChoice",
+    "Page",
+    "Warning",
+    "encode",
+    "error_of",
+    "failure",
+    "project",
+    "resolve",
+    "select_field",
+    "select_fields",
+    "success",
+]

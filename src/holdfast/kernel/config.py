@@ -1,0 +1,222 @@
+"""Configuration: one typed object, and for every value where it came from.
+
+A flag beats the environment, the environment beats the project's file, that beats the user's, and that the default.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.kernel.policy import Mode
+from holdfast.kernel.problems import Problem
+
+PROJECT_FILE = "holdfast.toml"
+_MAX_BYTES = 1024 * 1024
+
+
+class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class Output(_Section, frozen=True):
+    format: Literal["json", "human"] | None = None
+
+
+class Data(_Section, frozen=True):
+    dir: str = ".holdfast"
+
+
+class Http(_Section, frozen=True):
+    host: str = "127.0.0.1"
+    port: int = 8787
+
+
+class ExtensionPolicy(_Section, frozen=True):
+    """Pi §4: the mode, what everybody may do, what nobody may do."""
+
+    mode: Mode = "prompt"
+    max_memory_mb: int = 256
+    default_caps: list[str] = []
+    deny_caps: list[str] = []
+
+
+class ExtensionOverride(_Section, frozen=True):
+    """What a person decided about one extension: grants as `CAP` or `CAP:SCOPE`."""
+
+    allow: list[str] = []
+    deny: list[str] = []
+    mode: Mode | None = None
+
+
+class Extensions(_Section, frozen=True):
+    policy: ExtensionPolicy = ExtensionPolicy()
+    overrides: dict[str, ExtensionOverride] = {}
+    paths: list[str] = []
+
+
+class Models(_Section, frozen=True):
+    default: str = "local"
+
+
+class Config(_Section, frozen=True):
+    output: Output = Output()
+    data: Data = Data()
+    http: Http = Http()
+    extensions: Extensions = Extensions()
+    models: Models = Models()
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """A configuration and, for each dotted name that was set, its source."""
+
+    config: Config
+    sources: dict[str, str]
+
+
+def load(
+    project: Path | None = None,
+    *,
+    flags: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+    user_file: Path | None = None,
+) -> Loaded:
+    """Read every layer, weakest first. `flags` are dotted names: {"http.port": 0}."""
+    environ = os.environ if environ is None else environ
+    merged: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for source, path in (
+        ("user file", user_file or _user_file(environ)),
+        ("project file", (project or Path()) / PROJECT_FILE),
+    ):
+        values = _read_file(path)
+        _merge(merged, values, source, sources)
+        _convert(merged, path.name, path)
+    _merge(merged, _from_environ(environ), "environment", sources)
+    _convert(merged, "the environment", None)
+    _merge(merged, _nest(flags or {}), "flag", sources)
+    return Loaded(_convert(merged, "the flags", None), sources)
+
+
+def _user_file(environ: Mapping[str, str]) -> Path:
+    base = environ.get("XDG_CONFIG_HOME") or str(Path(environ.get("HOME", "~")).expanduser() / ".config")
+    return Path(base) / "holdfast" / "config.toml"
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise Problem("config_invalid", f"{path.name} is larger than {_MAX_BYTES} bytes.", at=path.name)
+        return tomllib.loads(path.read_text("utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise Problem("config_invalid", f"{path.name} cannot be read.", at=path.name, reason=error.strerror) from error
+    except (tomllib.TOMLDecodeError, UnicodeError, RecursionError) as error:
+        raise Problem(
+            "config_invalid", f"{path.name} is not valid TOML.", at=path.name, reason=str(error)[:200]
+        ) from error
+
+
+def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
+    """HOLDFAST_HTTP_PORT is http.port. Only names of the table count; others belong to other parts."""
+    flat: dict[str, Any] = {}
+    for name, default in _leaves(Config()):
+        text = environ.get("HOLDFAST_" + name.upper().replace(".", "_"))
+        if text is None:
+            continue
+        if isinstance(default, list):
+            flat[name] = [part.strip() for part in text.split(",") if part.strip()]
+        elif isinstance(default, int) and re.fullmatch(r"-?\d+", text):
+            flat[name] = int(text)
+        else:
+            flat[name] = text
+    return _nest(flat)
+
+
+def _leaves(section: msgspec.Struct, prefix: str = "") -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for field in section.__struct_fields__:
+        value = getattr(section, field)
+        if isinstance(value, msgspec.Struct):
+            found.extend(_leaves(value, f"{prefix}{field}."))
+        elif not isinstance(value, dict):
+            found.append((prefix + field, value))
+    return found
+
+
+def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for name, value in flat.items():
+        *path, last = name.split(".")
+        table = nested
+        for part in path:
+            table = table.setdefault(part, {})
+        table[last] = value
+    return nested
+
+
+def _merge(into: dict[str, Any], values: Mapping[str, Any], source: str, sources: dict[str, str], at: str = "") -> None:
+    for key, value in values.items():
+        if isinstance(value, dict) and isinstance(into.get(key, {}), dict):
+            _merge(into.setdefault(key, {}), value, source, sources, f"{at}{key}.")
+        else:
+            into[key] = value
+            sources[at + key] = source
+
+
+def _convert(merged: dict[str, Any], origin: str, path: Path | None) -> Config:
+    try:
+        return msgspec.convert(merged, Config)
+    except msgspec.ValidationError as error:
+        raise _located(str(error), origin, path) from error
+
+
+def _located(text: str, origin: str, path: Path | None) -> Problem:
+    """A validation message with the dotted name, the line, and the word that was probably meant."""
+    message, _, where = text.partition(" - at `")
+    name = where.rstrip("`").removeprefix("$").removeprefix(".")
+    unknown = re.search(r"unknown field `([^`]*)`", message)
+    if unknown is None:
+        key = name.rsplit(".", 1)[-1]
+        return Problem("config_invalid", f"{name} in {origin}: {message}.", at=name, line=_line(path, key))
+    key = unknown[1]
+    dotted = f"{name}.{key}" if name else key
+    close = difflib.get_close_matches(key, _fields_at(name), n=1)
+    fix = f"Did you mean `{close[0]}`?" if close else f"Known here: {', '.join(_fields_at(name))}."
+    return Problem(
+        "config_invalid",
+        f"{origin} has a setting that does not exist: {dotted}.",
+        at=dotted,
+        line=_line(path, key),
+        fix=fix,
+    )
+
+
+def _fields_at(name: str) -> list[str]:
+    section: Any = Config
+    for part in name.split(".") if name else ():
+        hint = msgspec.structs.fields(section)
+        match = next((field.type for field in hint if field.name == part), None)
+        if match is None:
+            return list(ExtensionOverride.__struct_fields__)  # below extensions.overrides.<id>
+        section = match
+        if not (isinstance(section, type) and issubclass(section, msgspec.Struct)):
+            return list(ExtensionOverride.__struct_fields__)
+    return list(section.__struct_fields__)
+
+
+def _line(path: Path | None, key: str) -> int | None:
+    if path is None:
+        return None
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+        if re.match(rf"\s*\[?(?:[\w.\"-]+\.)?\"?{re.escape(key)}\"?\s*[=\]]", line):
+            return number
+    return None

@@ -1,0 +1,234 @@
+"""The command line from outside: what it prints where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.cli.commands import COMMANDS, GROUPS
+from holdfast.kernel.ledger import Draft, Ledger
+from holdfast.kernel.problem_table import TABLE
+
+
+class Ran:
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def envelope(self) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(self.out)
+        return document
+
+
+def holdfast(folder: Path, *words: str, **environ: str) -> Ran:
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast.cli.main", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "XDG_CONFIG_HOME": str(folder), **environ},
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+async def fill(folder: Path, count: int = 3) -> Path:
+    path = folder / ".holdfast" / "ledger.db"
+    async with Ledger.open(path) as ledger:
+        for number in range(count):
+            await ledger.append("run/a", [Draft("t.event", {"n": number, "text": "PAYLOAD"})])
+            await ledger.append("ext/b", [Draft("t.other", {"n": number})])
+    return path
+
+
+def test_piped_output_is_one_envelope(tmp_path: Path) -> None:
+    ran = holdfast(tmp_path, "version")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.count("\n") == 1
+    assert ran.envelope["success"] is True
+    assert ran.envelope["_meta"]["transport"] == "cli"
+    assert ran.envelope["_meta"]["operation"] == "version"
+
+
+def test_on_a_terminal_people_are_addressed(tmp_path: Path) -> None:
+    """A real pseudo-terminal: no flag, no pipe, no JSON."""
+    leader, follower = pty.openpty()
+    subprocess.run([sys.executable, "-m", "holdfast.cli.main", "version"], cwd=tmp_path, stdout=follower, check=True)
+    os.close(follower)
+    assert os.read(leader, 4096).startswith(b"holdfast 0.")
+    os.close(leader)
+
+
+@pytest.mark.parametrize("words", [("version", "--human"), ("--human", "version")])
+def test_r4_human_wins_over_the_pipe_wherever_it_stands(tmp_path: Path, words: tuple[str, ...]) -> None:
+    assert holdfast(tmp_path, *words).out.startswith("holdfast 0.")
+
+
+def test_r6_two_formats_conflict(tmp_path: Path) -> None:
+    ran = holdfast(tmp_path, "version", "--human", "--json")
+    assert (ran.code, ran.envelope["error"]["code"]) == (2, "E_FORMAT_CONFLICT")
+    ran = holdfast(tmp_path, "version", "--field", "a", "--fields", "b")
+    assert (ran.code, ran.envelope["error"]["code"]) == (2, "E_FIELD_CONFLICT")
+
+
+def test_r8_the_project_file_beats_the_users_and_a_flag_beats_both(tmp_path: Path) -> None:
+    (tmp_path / "holdfast").mkdir()
+    (tmp_path / "holdfast" / "config.toml").write_text('[output]\nformat = "human"\n')
+    assert not holdfast(tmp_path, "version").out.startswith("{")
+    (tmp_path / "holdfast.toml").write_text('[output]\nformat = "json"\n')
+    assert holdfast(tmp_path, "version").out.startswith("{")
+    assert not holdfast(tmp_path, "version", "--human").out.startswith("{")
+
+
+def test_r11_field_gives_the_plain_value_and_fields_a_filtered_envelope(tmp_path: Path) -> None:
+    assert holdfast(tmp_path, "version", "--json", "--field", "python").out.strip() == sys.version.split()[0]
+    filtered = holdfast(tmp_path, "version", "--json", "--fields", "python").envelope
+    assert list(filtered["result"]) == ["python"]
+    assert filtered["_meta"]["mvi"] == "custom"
+    ran = holdfast(tmp_path, "version", "--human", "--field", "python")
+    assert ran.code == 0
+    assert ran.err  # a warning, not an error
+    assert holdfast(tmp_path, "version", "--human", "--mvi", "minimal").err == ""
+    assert holdfast(tmp_path, "version", "--field", "nonsense").code == 4
+
+
+def test_mvi_projects_the_envelope(tmp_path: Path) -> None:
+    meta = holdfast(tmp_path, "version", "--mvi", "minimal").envelope["_meta"]
+    assert set(meta) == {"requestId", "contextVersion"}
+
+
+def test_unknown_words_are_usage_problems(tmp_path: Path) -> None:
+    for words in (["leger"], ["ledger", "tial"], ["version", "--nonsense"], ["ledger", "tail", "-n", "x"], ["--mvi"]):
+        ran = holdfast(tmp_path, *words)
+        assert ran.code == 2, words
+        assert ran.envelope["error"]["details"]["problem"] == "invalid_usage"
+    assert "ledger" in holdfast(tmp_path, "leger").envelope["error"]["message"]
+
+
+def test_every_command_is_listed_and_has_help(tmp_path: Path) -> None:
+    listing = holdfast(tmp_path, "--help").out
+    for name in {**GROUPS, **COMMANDS}:
+        assert name in listing
+        assert holdfast(tmp_path, name, "--help").code == 0, name
+
+
+def test_problems_lists_every_row_and_explains_one(tmp_path: Path) -> None:
+    rows = holdfast(tmp_path, "problems").envelope["result"]["problems"]
+    assert [row["key"] for row in rows] == list(TABLE)
+    human = holdfast(tmp_path, "problems", "--human", COLUMNS="300").out
+    assert all(key in human for key in TABLE)
+    one = holdfast(tmp_path, "problems", "chain_broken", "--human").out
+    assert "What to do" in one and "E_INTERNAL_UNEXPECTED" in one
+    by_code = holdfast(tmp_path, "problems", "E_RATE_LIMITED").envelope["result"]["problems"]
+    assert "rate_limited" in [row["key"] for row in by_code]
+    assert holdfast(tmp_path, "problems", "nonsense").code == 4
+
+
+async def test_ledger_commands(tmp_path: Path) -> None:
+    assert holdfast(tmp_path, "ledger", "verify").code == 4
+    await fill(tmp_path)
+    tail = holdfast(tmp_path, "ledger", "tail", "-n", "2").envelope["result"]["records"]
+    assert [(record["stream"], record["seq"]) for record in tail] == [("run/a", 2), ("ext/b", 2)]
+    assert len(holdfast(tmp_path, "ledger", "tail", "run/").envelope["result"]["records"]) == 3
+    streams = holdfast(tmp_path, "ledger", "show").envelope["result"]["streams"]
+    assert [item["stream"] for item in streams] == ["ext/b", "run/a"]
+    shown = holdfast(tmp_path, "ledger", "show", "run/a", "--start", "1").envelope["result"]["records"]
+    assert [record["seq"] for record in shown] == [1, 2]
+    assert holdfast(tmp_path, "ledger", "show", "run/none").code == 4
+    assert "PAYLOAD" in holdfast(tmp_path, "ledger", "show", "run/a", "--human").out
+    assert holdfast(tmp_path, "ledger", "verify").envelope["result"] == {"streams": 2, "records": 6, "faults": []}
+
+
+async def test_a_flipped_byte_is_named_and_gives_the_tables_exit_code(tmp_path: Path) -> None:
+    path = await fill(tmp_path)
+    heads = tmp_path / "heads.json"
+    heads.write_text(holdfast(tmp_path, "ledger", "show").out)
+    assert holdfast(tmp_path, "ledger", "verify", "--trusted", str(heads)).code == 0
+    data = bytearray(path.read_bytes())
+    data[data.index(b'"n":1,"text"') + 4] ^= 1
+    path.write_bytes(data)
+    ran = holdfast(tmp_path, "ledger", "verify")
+    assert ran.code == TABLE["chain_broken"].exit == 11
+    error = ran.envelope["error"]
+    assert (error["details"]["stream"], error["details"]["seq"]) == ("run/a", 1)
+    assert ran.envelope["result"]["faults"][0]["seq"] == 1
+    human = holdfast(tmp_path, "ledger", "verify", "--human")
+    assert (human.code, "run/a at sequence 1" in human.out) == (11, True)
+
+
+async def test_export_import_and_a_second_export_agree(tmp_path: Path) -> None:
+    await fill(tmp_path)
+    exported = holdfast(tmp_path, "ledger", "export")
+    assert exported.out.count("\n") == 6
+    (tmp_path / "backup.jsonl").write_text(exported.out)
+    ran = holdfast(tmp_path, "ledger", "import", "backup.jsonl", "--data", "copy")
+    assert ran.envelope["result"] == {"records": 6}
+    assert holdfast(tmp_path, "ledger", "export", "--data", "copy").out == exported.out
+    assert holdfast(tmp_path, "ledger", "import", "backup.jsonl", "--data", "copy").code == 7
+    assert holdfast(tmp_path, "ledger", "export", "-o", "again.jsonl").envelope["result"]["records"] == 6
+    assert (tmp_path / "again.jsonl").read_text() == exported.out
+
+
+async def test_tail_follows_what_another_process_writes(tmp_path: Path) -> None:
+    path = await fill(tmp_path, 1)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "holdfast.cli.main", "ledger", "tail", "-f"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    assert [json.loads(child.stdout.readline())["stream"] for _ in range(2)] == ["run/a", "ext/b"]
+    async with Ledger.open(path) as ledger:
+        await ledger.append("run/new", [Draft("t", 1)])
+    assert json.loads(child.stdout.readline())["stream"] == "run/new"
+    child.kill()
+    child.stdout.close()
+    child.wait()
+
+
+def test_config_show_tells_sources_and_a_typo_is_a_problem(tmp_path: Path) -> None:
+    settings = holdfast(tmp_path, "config", "show", HOLDFAST_HTTP_PORT="99").envelope["result"]["settings"]
+    assert {"name": "http.port", "value": 99, "source": "environment"} in settings
+    (tmp_path / "holdfast.toml").write_text("[http]\nprot = 1\n")
+    ran = holdfast(tmp_path, "config", "show")
+    assert ran.code == 2
+    assert ran.envelope["error"]["suggestedAction"] == "Did you mean `port`?"
+    doctor = holdfast(tmp_path, "doctor")
+    assert "configuration" in [
+        item["name"] for item in doctor.envelope["result"]["findings"] if item["state"] == "broken"
+    ]
+
+
+def test_schemas_are_listed_shown_and_exported(tmp_path: Path) -> None:
+    names = holdfast(tmp_path, "schema", "list").envelope["result"]["schemas"]
+    assert "holdfast/record" in names
+    record = holdfast(tmp_path, "schema", "show", "holdfast/record").envelope["result"]
+    assert record["$defs"]["Record"]["required"] == [
+        "stream", "seq", "id", "type", "ts", "payload", "attrs", "prev", "hash"
+    ]  # fmt: skip
+    files = holdfast(tmp_path, "schema", "export", "out").envelope["result"]["files"]
+    assert len(files) == len(names)
+    assert all(json.loads((tmp_path / "out" / file).read_text()) for file in files)
+    assert holdfast(tmp_path, "schema", "show", "x").code == 4
+
+
+def test_completion_scripts_are_offered(tmp_path: Path) -> None:
+    done = holdfast(tmp_path, "--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    assert "complete" in done.out
+
+
+def test_the_help_does_not_load_heavy_modules(tmp_path: Path) -> None:
+    code = (
+        "import sys; from holdfast.cli.main import run; run(['--help'])\n"
+        "heavy = {'rich', 'sqlite3', 'starlette', 'wasmtime', 'grpc', 'jsonschema_rs', 'asyncio', 'httpx'}\n"
+        "print('HEAVY', sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert "HEAVY []" in done.stdout

@@ -1,0 +1,82 @@
+"""Time and identity are objects: they jump, they repeat, they sort."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.kernel.clock import ManualClock, SystemClock, iso, parse_iso
+from holdfast.kernel.ids import Ids, SeededRandomness, SystemRandomness
+
+
+async def test_a_manual_clock_jumps_to_the_next_deadline(clock: ManualClock) -> None:
+    order: list[tuple[str, float]] = []
+
+    async def wait(name: str, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        order.append((name, clock.monotonic()))
+
+    await asyncio.gather(wait("day", 86400), wait("hour", 3600), wait("minute", 60))
+    assert order == [("minute", 60.0), ("hour", 3600.0), ("day", 86400.0)]
+    assert clock.now_ms() - ManualClock().now_ms() == 86400_000
+
+
+async def test_a_timeout_fires_in_the_clocks_time(clock: ManualClock) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(3600):
+            await asyncio.Event().wait()
+    assert clock.monotonic() == 3600.0
+
+
+async def test_the_clock_waits_for_other_threads_before_it_jumps(clock: ManualClock) -> None:
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
+    threading.Thread(target=lambda: loop.call_soon_threadsafe(done.set)).start()
+    async with asyncio.timeout(10):
+        await done.wait()
+    assert clock.monotonic() == 0.0
+
+
+def test_time_does_not_go_back() -> None:
+    with pytest.raises(ValueError, match="back"):
+        ManualClock().advance(-1)
+
+
+@given(st.integers(0, 4_102_444_800_000))
+def test_times_read_back(ms: int) -> None:
+    assert parse_iso(iso(ms)) == ms
+
+
+def test_a_time_without_a_zone_is_refused() -> None:
+    with pytest.raises(ValueError, match="zone"):
+        parse_iso("2026-01-01T00:00:00")
+
+
+def test_ids_of_one_maker_increase_strictly_and_repeat_with_the_seed() -> None:
+    def make() -> list[str]:
+        maker = Ids(ManualClock(), SeededRandomness(7))
+        return [maker.new("run") for _ in range(1000)]
+
+    first = make()
+    assert first == make()
+    assert sorted(set(first)) == first
+    assert all(len(item) == 30 and item.startswith("run_") for item in first)
+
+
+def test_ids_of_later_milliseconds_sort_later(clock: ManualClock, ids: Ids) -> None:
+    before = ids.new()
+    clock.advance(0.001)
+    assert before < ids.new()
+
+
+def test_system_randomness_and_clock_are_the_machines() -> None:
+    random = SystemRandomness()
+    assert random.bytes(16) != random.bytes(16)
+    assert all(0 <= random.uniform() < 1 for _ in range(100))
+    assert abs(SystemClock().now_ms() - parse_iso(iso(SystemClock().now_ms()))) < 1000
+    assert len(Ids().uuid4()) == 36
+    assert len(Ids().token(16)) == 32

@@ -1,0 +1,115 @@
+"""The loss matrix, budgets and configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.kernel import config
+from holdfast.kernel.budget import Amounts, Budget, Limits
+from holdfast.kernel.loss import LossMatrix, weigh
+from holdfast.kernel.problems import Problem
+
+
+def test_the_example_of_the_specification_shows_its_arithmetic() -> None:
+    weighed = weigh({"uses_fs": 0.8, "uses_exec": 0.1, "unsigned": 0.6, "size_mb": 0.2})
+    assert weighed.effect == "grant"
+    assert weighed.arithmetic[-1] == "grant: it costs less"
+    assert any(line.startswith("loss(grant) = 0.0129 x 100") for line in weighed.arithmetic)
+
+
+@given(st.floats(0.0001, 0.9999))
+def test_it_grants_exactly_below_the_break_even_probability(prior: float) -> None:
+    """With the matrix 0/2/100/1 the two losses are equal at p = 2/101."""
+    weighed = weigh({}, prior=prior)
+    assert weighed.probability == pytest.approx(prior)
+    assert weighed.effect == ("grant" if weighed.loss_grant < weighed.loss_deny else "deny")
+    if abs(prior - 2 / 101) > 1e-9:
+        assert weighed.effect == ("grant" if prior < 2 / 101 else "deny")
+
+
+def test_stronger_evidence_never_makes_a_grant_likelier() -> None:
+    losses = [weigh({"uses_exec": strength / 10}).loss_grant for strength in range(11)]
+    assert losses == sorted(losses)
+    assert weigh({"uses_exec": 1.0}, matrix=LossMatrix(grant_malicious=1.0)).effect == "grant"
+    with pytest.raises(Problem):
+        weigh({"uses_exec": 1.5})
+
+
+@given(st.lists(st.integers(0, 50), max_size=20), st.integers(0, 300))
+def test_a_budget_is_never_overspent(spends: list[int], limit: int) -> None:
+    budget = Budget(Limits(tokens=limit))
+    for tokens in spends:
+        before = budget
+        try:
+            budget = budget.spend(Amounts(tokens=tokens, calls=1))
+        except Problem as problem:
+            assert problem.details["dimension"] == "tokens"
+            assert budget is before
+        left = budget.left("tokens")
+        assert left is not None and left >= 0
+    assert budget.used.tokens <= limit
+    assert budget.left("calls") is None
+
+
+def test_layers_win_in_their_order(tmp_path: Path) -> None:
+    user = tmp_path / "user.toml"
+    user.write_text('[http]\nport = 1\nhost = "u"\n[models]\ndefault = "user-model"\n[data]\ndir = "d"\n')
+    (tmp_path / "holdfast.toml").write_text('[http]\nport = 2\nhost = "p"\n[data]\ndir = "e"\n')
+    loaded = config.load(
+        tmp_path, flags={"http.port": 4}, environ={"HOLDFAST_HTTP_PORT": "3", "HOLDFAST_HTTP_HOST": "e"}, user_file=user
+    )
+    http = loaded.config.http
+    assert (http.port, http.host, loaded.config.data.dir, loaded.config.models.default) == (4, "e", "e", "user-model")
+    assert loaded.sources == {
+        "http.port": "flag",
+        "http.host": "environment",
+        "data.dir": "project file",
+        "models.default": "user file",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "line", "fix"),
+    [
+        ('[extensions.policy]\nmdoe = "strict"\n', "extensions.policy.mdoe", 2, "Did you mean `mode`?"),
+        ("[htpp]\nport = 1\n", "htpp", 1, "Did you mean `http`?"),
+        ('[http]\nport = "many"\n', "http.port", 2, None),
+        ('[extensions.policy]\nmode = "lax"\n', "extensions.policy.mode", 2, None),
+        (
+            '[extensions.overrides.todo]\nalow = ["read"]\n',
+            "extensions.overrides[...].alow",
+            2,
+            "Did you mean `allow`?",
+        ),
+    ],
+)
+def test_a_typo_is_told_with_its_place(tmp_path: Path, text: str, at: str, line: int, fix: str | None) -> None:
+    (tmp_path / "holdfast.toml").write_text(text)
+    with pytest.raises(Problem) as caught:
+        config.load(tmp_path, environ={}, user_file=tmp_path / "none")
+    assert caught.value.key == "config_invalid"
+    assert (caught.value.details["at"], caught.value.details["line"]) == (at, line)
+    if fix:
+        assert caught.value.details["fix"] == fix
+
+
+@pytest.mark.parametrize("data", [b"[http\n", b"\xff\xfe", b"a = " + b"[" * 5000])
+def test_broken_files_are_problems(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "holdfast.toml").write_bytes(data)
+    with pytest.raises(Problem) as caught:
+        config.load(tmp_path, environ={}, user_file=tmp_path / "none")
+    assert caught.value.key == "config_invalid"
+
+
+def test_a_wrong_value_in_the_environment_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Problem) as caught:
+        config.load(tmp_path, environ={"HOLDFAST_EXTENSIONS_POLICY_MODE": "lax"}, user_file=tmp_path / "none")
+    assert "environment" in caught.value.message
+    listed = config.load(
+        tmp_path, environ={"HOLDFAST_EXTENSIONS_POLICY_DENY_CAPS": "exec, env"}, user_file=tmp_path / "n"
+    )
+    assert listed.config.extensions.policy.deny_caps == ["exec", "env"]
