@@ -103,6 +103,9 @@ class Load:
     def active(self) -> int:
         return self._now["requests"]
 
+    def most(self, kind: Literal["requests", "streams"]) -> int:
+        return self._most[kind]
+
     @contextmanager
     def enter(self, kind: Literal["requests", "streams"] = "requests") -> Iterator[None]:
         if self.draining:

@@ -18,7 +18,7 @@ def check(expression: str, timezone: str) -> None:
 
 
 def ticks(expression: str, timezone: str, after_ms: int) -> Iterator[int]:
-    """The moments strictly after `after_ms`, in order; an hour that a zone skips or repeats is met once, as cron does."""
+    """The moments strictly after `after_ms`, in order; an hour that a zone skips or repeats comes once."""
     zone = _zone(timezone)
     start = datetime.fromtimestamp(after_ms // 1000, UTC).astimezone(zone)
     try:

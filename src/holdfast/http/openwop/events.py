@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
 from typing import Annotated
 
 from msgspec import Meta
@@ -123,6 +124,8 @@ def _is_complete(status: str, count: int) -> bool:
     return status in TERMINAL and count < _PAGE
 
 
-async def _nothing():  # type: ignore[no-untyped-def]
-    return
-    yield b""
+async def _nothing() -> AsyncIterator[bytes]:
+    """The stream of a run that has ended and was read to its end."""
+    no_frames: tuple[bytes, ...] = ()
+    for frame in no_frames:
+        yield frame
