@@ -16,7 +16,7 @@ from holdfast.console.render import SECURITY_HEADERS, go
 from holdfast.http.auth import Caller
 from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
-from holdfast.runs.types import TERMINAL, CreateRun, ForkRequest, RunFilter
+from holdfast.runs.types import TERMINAL, CreateRun, ForkRequest, RunEvent, RunFilter, RunSnapshot
 
 _EVENTS_SHOWN = 500
 _KEEPALIVE = 15.0
@@ -85,7 +85,7 @@ async def live(request: Request, parts: Parts) -> Response:
 
 async def _lines(parts: Parts, caller: Caller, run_id: str, start: int) -> AsyncIterator[bytes]:
     events = parts.runs.follow(run_id, caller.tenant, start)
-    pending: asyncio.Task[object] | None = None
+    pending: asyncio.Task[RunEvent | None] | None = None
     try:
         while True:
             pending = pending or asyncio.ensure_future(anext(events, None))
@@ -100,7 +100,7 @@ async def _lines(parts: Parts, caller: Caller, run_id: str, start: int) -> Async
                 return
             html = parts.templates.text("event.html", event=event, open=False)
             data = "".join(f"data: {line}\n" for line in html.splitlines())
-            yield f"id: {event.sequence}\nevent: line\n{data}\n".encode()  # type: ignore[attr-defined]
+            yield f"id: {event.sequence}\nevent: line\n{data}\n".encode()
     finally:
         if pending is not None:
             pending.cancel()
@@ -124,12 +124,12 @@ async def fork(request: Request, parts: Parts) -> Response:
     return go(f"/runs/{forked.run_id}")
 
 
-async def _graph(parts: Parts, caller: Caller, snapshot: object) -> str:
+async def _graph(parts: Parts, caller: Caller, snapshot: RunSnapshot) -> str:
     try:
-        definition = await parts.runs.get_workflow(snapshot.workflow_id, caller.tenant)  # type: ignore[attr-defined]
+        definition = await parts.runs.get_workflow(snapshot.workflow_id, caller.tenant)
     except Problem:  # the workflow is gone; the run is still worth showing
         return ""
-    states = {name: _status(value) for name, value in snapshot.node_states.items()}  # type: ignore[attr-defined]
+    states = {name: _status(value) for name, value in snapshot.node_states.items()}
     return draw(definition, states)
 
 
