@@ -48,13 +48,13 @@ class Templates:
         )
         self._environment.filters.update(pretty=pretty, state=state, clock=clock_time, day=day_time)
 
-    def text(self, name: str, **values: Any) -> str:
-        return self._environment.get_template(name).render(**values)
+    def text(self, template: str, /, **values: Any) -> str:
+        return self._environment.get_template(template).render(**values)
 
-    def page(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
+    def page(self, request: Request, template: str, /, http: int = 200, **values: Any) -> Response:
         session = request.scope.get("holdfast.session")
-        body = self.text(name, session=session, path=request.url.path, **values)
-        return HTMLResponse(body, status, headers=SECURITY_HEADERS)
+        body = self.text(template, session=session, path=request.url.path, **values)
+        return HTMLResponse(body, http, headers=SECURITY_HEADERS)
 
 
 def go(path: str) -> Response:
