@@ -142,3 +142,12 @@ async def test_a_bad_key_is_not_made(
 def test_the_contract_has_sixteen_scopes() -> None:
     assert len(CONTRACT_SCOPES) == 16
     assert len(set(SCOPES)) == len(SCOPES)
+
+
+async def test_a_lent_key_is_never_written_down(tmp_path: Path, clock: ManualClock, ids: Ids) -> None:
+    async with opened(tmp_path, clock, ids) as keys:
+        text = keys.lend(principal="me")
+        assert keys.authenticate(f"Bearer {text}").principal == "me"
+        assert (len(keys), keys.list()) == (0, [])
+    async with opened(tmp_path, clock, ids) as keys:
+        assert refused(keys, f"Bearer {text}") == "unauthenticated"

@@ -26,7 +26,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holdfast.http.negotiation import JSON, LAFS, PROBLEM_JSON, envelope, form_of
+from holdfast import envelope
+from holdfast.http.negotiation import JSON, LAFS, PROBLEM_JSON, form_of
 from holdfast.kernel import canonical
 from holdfast.kernel.clock import Clock, SystemClock
 from holdfast.kernel.ids import Ids
@@ -136,8 +137,8 @@ def answer(
         return _response(request, b"", status, None, headers)
     preferred = form_of(request.headers.get("accept", ""), failed=False) == "lafs"
     if preferred or contract == "lafs":
-        wrapped = envelope(_operation(request), request_id(request), _clock(request).now_ms(), body)
-        return _response(request, msgspec.json.encode(wrapped), status, LAFS if preferred else JSON, headers)
+        wrapped = envelope.success(_operation(request), body, **_said(request))
+        return _response(request, envelope.encode(wrapped), status, LAFS if preferred else JSON, headers)
     return _response(request, msgspec.json.encode(body), status, JSON, headers)
 
 
@@ -159,13 +160,24 @@ def problem_answer(
     reference = request_id(request)
     form = form_of(request.headers.get("accept", ""), failed=True)
     if form == "problem":
-        body, kind = problem.as_problem_json(instance=reference), PROBLEM_JSON
+        content, kind = msgspec.json.encode(problem.as_problem_json(instance=reference)), PROBLEM_JSON
     elif form == "lafs" or contract == "lafs":
         kind = LAFS if form == "lafs" else JSON
-        body = envelope(_operation(request), reference, _clock(request).now_ms(), None, problem)
+        content = envelope.encode(envelope.failure(problem, _operation(request), **_said(request)))
     else:
-        body, kind = _own_body(problem, contract, reference), JSON
-    return _response(request, msgspec.json.encode(body), status, kind, extra)
+        content, kind = msgspec.json.encode(_own_body(problem, contract, reference)), JSON
+    return _response(request, content, status, kind, extra)
+
+
+def _said(request: Request) -> dict[str, Any]:
+    """What every envelope of this request has in common."""
+    return {
+        "clock": _clock(request),
+        "ids": _ids(request),
+        "transport": "http",
+        "request_id": request_id(request),
+        "mvi": "full",
+    }
 
 
 def _own_body(problem: Problem, contract: Contract, reference: str) -> dict[str, Any]:

@@ -49,6 +49,7 @@ SCOPES = CONTRACT_SCOPES + OWN_SCOPES
 
 _BEARER = re.compile(r"bearer +([!-~]{1,512}) *", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}")
+_LENT = "key_lent"
 _CHOSEN_KEY = re.compile(r"[!-~]{16,256}")
 
 
@@ -136,10 +137,11 @@ class Keys:
             self._by_hash[key.hash] = key
 
     def __len__(self) -> int:
-        return len(self._by_hash)
+        return len(self.list())
 
     def list(self, tenant: str | None = None) -> list[ApiKey]:
-        found = [key for key in self._by_hash.values() if tenant is None or key.tenant == tenant]
+        stored = [key for key in self._by_hash.values() if key.key_id != _LENT]
+        found = [key for key in stored if tenant is None or key.tenant == tenant]
         return sorted(found, key=lambda key: key.key_id)
 
     async def create(
@@ -174,6 +176,13 @@ class Keys:
         await self._ledger.append(f"key/{key.key_id}", [Draft("key.created", key)], expect=-1)
         self._by_hash[key.hash] = key
         return key, text
+
+    def lend(self, *, tenant: str = "default", principal: str | None = None) -> str:
+        """A key that lives as long as this process: for a command that opens the data folder itself."""
+        text = "hfk_" + self._ids.token(24)
+        now = self._clock.now_ms()
+        self._by_hash[_hash(text)] = ApiKey(_LENT, "lent", tenant, SCOPES, _hash(text), now, principal)
+        return text
 
     async def ensure(self, text: str, name: str = "first") -> ApiKey:
         """The key with this text, made if there is none: what HOLDFAST_API_KEY asks for at every start."""
