@@ -9,13 +9,13 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from holdfast.console.graph import draw
 from holdfast.console.inbox import questions_of
 from holdfast.console.parts import Parts, caller_of, form_of
 from holdfast.console.render import SECURITY_HEADERS, go
 from holdfast.http.auth import Caller
 from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
+from holdfast.runs.graph import svg
 from holdfast.runs.types import TERMINAL, CreateRun, ForkRequest, RunEvent, RunFilter, RunSnapshot
 
 _EVENTS_SHOWN = 500
@@ -130,7 +130,7 @@ async def _graph(parts: Parts, caller: Caller, snapshot: RunSnapshot) -> str:
     except Problem:  # the workflow is gone; the run is still worth showing
         return ""
     states = {name: _status(value) for name, value in snapshot.node_states.items()}
-    return draw(definition, states)
+    return svg(definition, states)
 
 
 def _status(value: object) -> str:
