@@ -198,7 +198,7 @@ def _retryable(retry: Retry, error: dict[str, Any]) -> bool:
 
 def retry_delay(retry: Retry, attempt: int, chance: Chance) -> int:
     """Milliseconds before the next attempt: `jitter` is the share of the delay that chance takes away."""
-    factor = {"fixed": 1, "linear": attempt, "exponential": 2 ** min(attempt - 1, 40)}[retry.backoff]
+    factor: int = {"fixed": 1, "linear": attempt, "exponential": 2 ** min(attempt - 1, 40)}[retry.backoff]
     delay = min(retry.initial_delay_ms * factor, retry.max_delay_ms)
     jitter = (1.0 if retry.jitter else 0.0) if isinstance(retry.jitter, bool) else retry.jitter
     return round(delay * (1 - jitter * chance())) if jitter else delay
@@ -255,7 +255,7 @@ def _loops(state: RunState, now: int) -> list[Event]:
     if not state.loops:
         return []
     id = state.loops[0]
-    loop = next(edge for node in state.plan.nodes.values() for edge in node.loops if edge.id == id)
+    loop = state.plan.loops[id]
     iteration = state.iterations.get(id, 0) + 1
     own = state.plan.workflow.settings.max_loopback_iterations
     limit = state.limits.max_loop_iterations if loop.implicit else min(own, state.limits.max_loop_iterations)
@@ -301,10 +301,9 @@ def cancel_run(
     state: RunState, now: int, reason: str | None = None, by: str | None = None, parent: str | None = None
 ) -> list[Event]:
     """Stop what is active and cancel the run."""
-    payload: dict[str, Any] = {"durationMs": max(0, now - state.created_ms)}
-    for key, value in (("reason", reason), ("cancelledBy", by), ("parentRunId", parent)):
-        if value is not None:
-            payload[key] = value
+    named = {"reason": reason, "cancelledBy": by, "parentRunId": parent}
+    payload: dict[str, Any] = {key: value for key, value in named.items() if value is not None}
+    payload["durationMs"] = max(0, now - state.created_ms)
     stopped = [cancel_node(name, reason or "run-cancelled") for name in state.active]
     return [*stopped, Event("run.cancelled", payload)]
 

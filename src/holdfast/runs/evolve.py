@@ -29,6 +29,8 @@ def evolve(state: RunState, event: Event) -> None:
     """Take `event` into `state`, in place: its owner is the only one that holds it."""
     state.seq = event.seq
     state.ts = max(state.ts, event.ts)
+    if event.private is not None and (mark := event.private.get("emit")) is not None and event.node is not None:
+        state.nodes[event.node].memo[f"emit:{mark}"] = True
     handler = _HANDLERS.get(event.type)
     if handler is not None:
         handler(state, event)
@@ -225,7 +227,7 @@ def _count(node: NodeState, outcome: str) -> None:
 def _loop_taken(state: RunState, event: Event) -> None:
     """Start the loop's body again; what was skipped behind it may still come (W11)."""
     payload = event.payload
-    loop = next(e for e in state.plan.nodes[payload["sourceNodeId"]].loops if e.id == payload["edgeId"])
+    loop = state.plan.loops[payload["edgeId"]]
     state.loops.remove(loop.id)
     state.iterations[loop.id] = payload["iteration"]
     reset = [*loop.body, *(name for name in loop.tail if state.nodes[name].status == "skipped")]
@@ -268,8 +270,7 @@ def _suspended(state: RunState, event: Event) -> None:
 def _resolved(state: RunState, event: Event) -> None:
     asked = state.interrupts[event.payload["interruptId"]]
     asked.status = "resolved"
-    memo = state.nodes[asked.node].memo
-    memo[f"interrupt:{asked.key}"] = event.payload.get("resumeValue")
+    state.answers[asked.key] = event.payload.get("resumeValue")
     if (name := _private(event, "signal")) is not None:
         state.signals[name].pop(_private(event, "index"))
 
@@ -325,6 +326,8 @@ def _dispatched(state: RunState, event: Event) -> None:
             _move(state, name, "running")
         return
     memo[f"child:{key}"] = child
+    if _private(event, "detached"):
+        return
     state.children[child] = (name, key)
     if _private(event, "wait"):
         _move(state, name, "child")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -52,6 +51,7 @@ class Plan(msgspec.Struct, frozen=True, eq=False):
     workflow: Workflow
     nodes: dict[str, PlanNode]
     roots: list[str]
+    loops: dict[str, PlanEdge]
     sensitive: frozenset[str]
 
 
@@ -163,7 +163,7 @@ def compile_plan(workflow: Workflow) -> Plan:
         )
     roots = [node.id for node in workflow.nodes if not incoming[node.id]]
     sensitive = frozenset(item.name for item in workflow.variables if item.sensitive)
-    return Plan(workflow, nodes, roots, sensitive)
+    return Plan(workflow, nodes, roots, {e.id: e for group in loops.values() for e in group}, sensitive)
 
 
 def _edge(
@@ -209,6 +209,3 @@ def passes(edge: PlanEdge, scope: Scope) -> bool:
         return edge.test(scope)
     except Problem:
         return False
-
-
-Evaluate = Callable[[str], Any]

@@ -108,6 +108,7 @@ class RunState(msgspec.Struct):
     iterations: dict[str, int] = {}
     timers: list[tuple[int, str, str]] = []
     interrupts: dict[str, InterruptState] = {}
+    answers: dict[str, Any] = {}
     children: dict[str, tuple[str, str]] = {}
     signals: dict[str, list[Any]] = {}
     check_signals: bool = False

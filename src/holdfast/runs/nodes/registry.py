@@ -76,6 +76,19 @@ class NodeContext(Protocol):
     def artifact(self, artifact_type: str, data: Any, *, media_type: str = "application/json") -> str: ...
 
 
+class NodeError(Exception):
+    """How a node's code fails with a code of its own; `retryable` False ends the retries."""
+
+    def __init__(
+        self, code: str, message: str, *, retryable: bool | None = None, details: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.retryable = retryable
+        self.details = details
+
+
 Execute = Callable[[Any], Awaitable[Any]]
 Check = Callable[[dict[str, Any]], Iterator[tuple[str, str]]]
 
