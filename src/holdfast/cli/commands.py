@@ -15,7 +15,9 @@ GROUPS: dict[str, Entry] = {
     "config": Entry("holdfast.cli.config", "The configuration and where each value comes from."),
     "envelope": Entry("holdfast.cli.envelope", "Check, project and explain LAFS envelopes."),
     "ledger": Entry("holdfast.cli.ledger", "Read, follow, verify and move the ledger."),
+    "run": Entry("holdfast.cli.run", "Start, watch, approve, fork and compare runs."),
     "schema": Entry("holdfast.cli.schema", "The JSON Schemas of every contract, generated from the types."),
+    "workflow": Entry("holdfast.cli.workflow", "Check, store and draw workflow definitions."),
 }
 
 # Single commands; the module has a function of that name.
@@ -24,4 +26,5 @@ COMMANDS: dict[str, Entry] = {
     "doctor": Entry("holdfast.cli.doctor", "What works here, and what to do about the rest."),
     "problems": Entry("holdfast.cli.basics", "Every kind of problem, explained."),
     "setup": Entry("holdfast.cli.basics", "Fetch what holdfast takes from npm."),
+    "up": Entry("holdfast.cli.up", "Start the host: the API, the console, the engine."),
 }

@@ -9,12 +9,15 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from holdfast import __version__
 from holdfast.console import inbox, ledger, overview, runs
 from holdfast.console.parts import Parts
 from holdfast.console.render import SECURITY_HEADERS, Templates, go
 from holdfast.console.session import COOKIE, LIFETIME_MS, Session, Sessions
+from holdfast.host import Host
+from holdfast.http.services import Services
 from holdfast.kernel.problems import Problem
 
 Page = Callable[[Request, Parts], Awaitable[Response]]
@@ -35,6 +38,27 @@ PAGES: tuple[tuple[str, str, Page], ...] = (
     ("POST", "/ledger/verify", ledger.verify),
     ("GET", "/ledger/{stream:path}", ledger.stream),
 )
+
+
+# "/" stands for itself alone: everything else at the root belongs to the contracts.
+PREFIXES = ("/", "/runs", "/inbox", "/ledger", "/login", "/logout", "/static")
+
+
+def mounts(host: Host, services: Services) -> dict[str, ASGIApp]:
+    """The console, under every path that is its own."""
+    parts = Parts(
+        ledger=host.ledger, runs=host.runs, keys=services.keys, clock=host.clock, templates=Templates(), facts=_facts()
+    )
+    app = console(parts, host.key_for("console"))
+
+    async def whole_path(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, "root_path": ""}, receive, send)
+
+    return dict.fromkeys(PREFIXES, whole_path)
+
+
+def _facts() -> dict[str, str]:
+    return {"version": f"holdfast {__version__}"}
 
 
 def console(parts: Parts, secret: bytes) -> ASGIApp:

@@ -15,7 +15,8 @@ from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
 from holdfast.runs.types import Interrupt, RunFilter
 
-_WAITING = ["waiting-approval", "waiting-input", "waiting-external"]
+# A run that still works on another branch may ask all the same.
+_WAITING = ["waiting-approval", "waiting-input", "waiting-external", "running", "paused"]
 
 
 class Question(msgspec.Struct, frozen=True):
