@@ -36,6 +36,7 @@ class Receiver:
     def __init__(self) -> None:
         self.got: list[tuple[dict[str, str], bytes]] = []
         self.answers: list[int] = []
+        self.arrived = asyncio.Event()
         self.port = 0
 
     @property
@@ -50,6 +51,7 @@ class Receiver:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
         self.got.append((headers, await reader.readexactly(int(headers["content-length"]))))
+        self.arrived.set()
         status = self.answers.pop(0) if self.answers else 200
         writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: 0\r\nLocation: http://127.0.0.1:1/\r\n\r\n".encode())
         await writer.drain()
@@ -92,7 +94,8 @@ async def finish(host: Host, name: str = "suite-noop", **request: Any) -> str:
 
 async def settled(host: Host, receiver: Receiver, count: int) -> None:
     while len(receiver.got) < count:
-        await asyncio.sleep(0.01)
+        receiver.arrived.clear()
+        await receiver.arrived.wait()
     await host.webhooks.settled()
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.cli.notes import announce
 from holdfast.cli.output import Answer, answers, say
 from holdfast.kernel import config
 
@@ -45,11 +46,13 @@ async def _serve(
     data: Path, address: str, port: int, workflows: Path | None, sample_seams: bool, allow_egress: tuple[str, ...]
 ) -> None:
     from holdfast.host import Options
-    from holdfast.http.hosting import announce, load_workflows, serve
+    from holdfast.http.hosting import load_workflows, serve
     from holdfast.http.server import until_signalled
 
     options = Options(data=data, sample_seams=sample_seams, allow_egress=allow_egress)
-    async with serve(options, address=address, port=port) as serving:
+    from holdfast.console import mounts
+
+    async with serve(options, address=address, port=port, mounts=mounts) as serving:
         loaded = await load_workflows(serving.host, workflows) if workflows else []
         key = await _first_key(serving.services.keys)
         note = announce(data, serving.url)

@@ -644,6 +644,14 @@ _CONTEXT = (
         "Use a field that `details.known` lists.",
     ),
     _row(
+        "tool_failed",
+        _INTERNAL,
+        "A tool reported an error and said no more than its words",
+        "Read the message; nothing else is known about the cause.",
+        http=502,
+        grpc="UNKNOWN",
+    ),
+    _row(
         "mvi_budget_exceeded",
         "E_MVI_BUDGET_EXCEEDED",
         "The answer does not fit the budget",
@@ -1157,6 +1165,12 @@ _EXTENSIONS = (
         _DENIED,
         "The extension uses an API that is forbidden here",
         "Remove the use at the location in `details`.",
+    ),
+    _row(
+        "performance_budget_missed",
+        _INTERNAL,
+        "A measured time is above its budget",
+        "Read `details.missed`; measure again on a quiet machine.",
     ),
     _row(
         "manifest_invalid",

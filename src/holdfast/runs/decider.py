@@ -6,6 +6,7 @@
 - D4  When nothing is active and nothing can start, the run ends: every run ends.
 - D5  A loopback is taken at most its limit's times, then the run fails (W11).
 - D6  A call looks only at what changed since the last: cost does not grow with the log.
+- D7  What follows depends on the state alone, not on the way it was reached: a fork decides as its source did.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from holdfast.kernel.problems import Problem
 from holdfast.runs.definition import ConnectionPort, ExpressionPort, Port, Retry, StaticPort
 from holdfast.runs.expressions import compile_expression, equal, member
 from holdfast.runs.plan import PlanEdge, PlanNode
-from holdfast.runs.state import Event, InterruptState, NodeState, RunState
+from holdfast.runs.state import Event, InterruptState, NodeState, RunState, shown_outputs
 
 Chance = Callable[[], float]
 Verdict = str | None  # "start", "skip", or nothing yet
@@ -37,6 +38,7 @@ def decide(state: RunState, now: int, chance: Chance = lambda: 0.5) -> list[Even
         return []
     return (
         _due(state, now, chance)
+        or _answered(state)
         or _loops(state, now)
         or _ready(state, now)
         or _signals(state)
@@ -62,27 +64,22 @@ def rule_verdict(plan: PlanNode, node: NodeState) -> Verdict:
 
 
 def _ready(state: RunState, now: int) -> list[Event]:
-    if not state.dirty:
-        return []
-    names = dict.fromkeys(state.dirty)
-    state.dirty = []  # what is not decided now becomes dirty again when another edge settles
-    events: list[Event] = []
-    executions = state.executions
-    for name in names:
+    """The first node in the document's order that can be decided (D7)."""
+    while state.dirty:
+        _, name = heapq.heappop(state.dirty)  # what is not decided now is touched again when an edge settles
         node, plan = state.nodes[name], state.plan.nodes[name]
         if node.status != "idle":
             continue
         verdict = "start" if name in state.forced else rule_verdict(plan, node)
         if verdict == "start" and plan.doc.disabled:
-            events.append(_node_event("node.skipped", name, reason="disabled"))
-        elif verdict == "start":
-            executions += 1
-            if executions > state.execution_limit:
-                return [*events, *_too_many_executions(state, now, name, executions)]
-            events.extend(start_node(state, name))
-        elif verdict == "skip":
-            events.append(_node_event("node.skipped", name, reason=f"{plan.rule} cannot hold"))
-    return events or _ready(state, now)
+            return [_node_event("node.skipped", name, reason="disabled")]
+        if verdict == "start":
+            if state.executions >= state.execution_limit:
+                return _too_many_executions(state, now, name, state.executions + 1)
+            return start_node(state, name)
+        if verdict == "skip":
+            return [_node_event("node.skipped", name, reason=f"{plan.rule} cannot hold")]
+    return []
 
 
 def start_node(state: RunState, name: str) -> list[Event]:
@@ -227,6 +224,16 @@ def resolve_events(asked: InterruptState, value: Any, private: dict[str, Any] | 
     return [Event("interrupt.resolved", payload, asked.node, private), Event("node.resumed", resumed, asked.node)]
 
 
+def _answered(state: RunState) -> list[Event]:
+    """A fork may begin between an answer and the node that goes on with it."""
+    events = []
+    for id in state.answered:
+        asked = state.interrupts[id]
+        resumed = {"nodeId": asked.node, "interruptId": id, "resumeValue": state.answers.get(asked.key)}
+        events.append(Event("node.resumed", resumed, asked.node))
+    return events
+
+
 def _signals(state: RunState) -> list[Event]:
     """Give a kept signal to a node that waits for it."""
     if not state.check_signals:
@@ -318,7 +325,11 @@ def _completed(state: RunState, now: int) -> Event:
 
 def run_outputs(state: RunState) -> dict[str, Any]:
     """The primary node's outputs, the only last node's, or those of all last nodes by id."""
-    ended = {name: node.outputs or {} for name, node in state.nodes.items() if node.status == "completed"}
+    ended = {
+        name: shown_outputs(state, name, node.outputs or {})
+        for name, node in state.nodes.items()
+        if node.status == "completed"
+    }
     for name in ended:
         if state.plan.nodes[name].doc.output_role == "primary":
             return ended[name]

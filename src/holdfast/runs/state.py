@@ -102,13 +102,14 @@ class RunState(msgspec.Struct):
     channels: dict[str, channels.ChannelState] = {}
     active: dict[str, None] = {}
     counts: dict[str, int] = {}
-    dirty: list[str] = []
+    dirty: list[tuple[int, str]] = []
     forced: set[str] = set()
     loops: list[str] = []
     iterations: dict[str, int] = {}
     timers: list[tuple[int, str, str]] = []
     interrupts: dict[str, InterruptState] = {}
     answers: dict[str, Any] = {}
+    answered: dict[str, None] = {}
     children: dict[str, tuple[str, str]] = {}
     signals: dict[str, list[Any]] = {}
     check_signals: bool = False
@@ -202,6 +203,12 @@ class _Channels(dict[str, Any]):
     def get(self, key: str, default: Any = None) -> Any:
         found = self._state.channels.get(key)
         return default if found is None else channels.read(found, self._state.ts)
+
+
+def shown_outputs(state: RunState, name: str, outputs: dict[str, Any]) -> dict[str, Any]:
+    """A node's outputs as anybody may see them: what its document calls sensitive is masked."""
+    hidden = state.plan.nodes[name].doc.output_sensitivity
+    return {key: MASK if hidden.get(key) else value for key, value in outputs.items()} if hidden else outputs
 
 
 def new_state(run_id: str, plan: Plan, limits: Limits) -> RunState:

@@ -14,7 +14,7 @@ async def mock_agent(ctx: Execution) -> dict[str, Any]:
     agent = str(config.get("agentId") or (ctx.agent or {}).get("agentId") or "core.conformance.mock-agent")
     _reason(ctx, agent, config.get("mockReasoning"))
     for index, call in enumerate(config.get("mockToolCalls", [])):
-        about = {"agentId": agent, "toolName": call["toolId"], "callId": f"{ctx.run_id}:{ctx.node_id}:{index}"}
+        about = {"agentId": agent, "toolName": call["toolId"], "callId": f"{ctx.origin}:{ctx.node_id}:{index}"}
         ctx.emit("agent.toolCalled", {**about, "inputs": call.get("arguments")})
         ctx.emit("agent.toolReturned", {**about, "outcome": call.get("result"), "status": "ok"})
     if handoff := config.get("mockHandoff"):
@@ -43,11 +43,28 @@ def _reason(ctx: Execution, agent: str, reasoning: Any) -> None:
     ctx.emit("agent.reasoned", {"agentId": agent, "reasoning": text, "verbosity": "summary"})
 
 
+async def identity(ctx: Execution) -> dict[str, Any]:
+    """`core.identity`, and for the message reducer's fixture one message said twice."""
+    if ctx.config.get("emitDuplicateMessageId"):
+        message = {
+            "messageId": "m-1",
+            "from": ctx.node_id,
+            "content": "once",
+            "role": "system",
+            "turnIndex": 0,
+            "ts": 0,
+        }
+        for _ in range(2):
+            ctx.write_channel("messages", message, reducer="message")
+    return dict(ctx.inputs)
+
+
 async def never(ctx: Execution) -> dict[str, Any]:
     raise NodeError("capability_not_provided", "This node is never executed.", retryable=False)
 
 
 TYPES = [
+    NodeType(type_id="core.identity", execute=identity, inline=True, summary="Outputs its inputs."),
     NodeType(
         type_id="core.conformance.mock-agent", execute=mock_agent, inline=True, summary="Plays an agent (sample seams)."
     ),
