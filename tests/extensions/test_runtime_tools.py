@@ -256,6 +256,10 @@ EXEC = "const r = await pi.exec('x', ['a', 1], { timeout: 5 }); return JSON.stri
             '{"stdout":"","stderr":"ENOENT: not found","code":1,"exitCode":1,"killed":false}',
         ),
         (
+            {"stdout": "part", "stderr": "", "code": 143, "killed": True},
+            '{"stdout":"part","stderr":"","code":143,"exitCode":143,"killed":true}',
+        ),
+        (
             HostResult.failed("x", "timeout", "too long"),
             '{"stdout":"","stderr":"","code":1,"exitCode":1,"killed":true}',
         ),
@@ -265,7 +269,7 @@ async def test_exec_always_answers_as_pi_does(answer: Any, wanted: str) -> None:
     dispatcher = TableDispatcher(exec=lambda call: answer)
     subject = await _loaded(_with_pi(EXEC), dispatcher)
     assert text_of(await subject.call_tool("go", {})) == wanted
-    assert dispatcher.calls[0].params == {"op": "run", "command": "x", "args": ["a", "1"]}
+    assert dispatcher.calls[0].params == {"op": "run", "command": "x", "args": ["a", "1"], "timeout": 5}
     await subject.close()
 
 
