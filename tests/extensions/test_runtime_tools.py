@@ -297,9 +297,14 @@ async def test_models_are_the_hosts_and_so_are_its_keys() -> None:
     body = "const r = ctx.modelRegistry, m = r.find('p', 'm'); return JSON.stringify([r.getAll().length, m?.id, await r.getApiKeyAndHeaders({ provider: 'p' }), (await r.getApiKeyAndHeaders({ provider: 'q' })).ok, await r.getApiKeyForProvider('q') === undefined])"
     connected = TableDispatcher(model=lambda call: {"models": [{"provider": "p", "id": "m"}]})
     subject = await _loaded(_with_pi(body), connected)
-    assert text_of(await subject.call_tool("go", {})) == '[1,"m",{"ok":true,"apiKey":"managed-by-the-host","headers":{}},false,true]'
+    assert (
+        text_of(await subject.call_tool("go", {}))
+        == '[1,"m",{"ok":true,"apiKey":"managed-by-the-host","headers":{}},false,true]'
+    )
     await subject.close()
-    alone = TableDispatcher(model=lambda call: HostResult.failed(call.call_id, "invalid_request", "No model is connected."))
+    alone = TableDispatcher(
+        model=lambda call: HostResult.failed(call.call_id, "invalid_request", "No model is connected.")
+    )
     subject = await _loaded(_with_pi("return '' + ctx.modelRegistry.getAll().length"), alone)
     assert text_of(await subject.call_tool("go", {})) == "0"
     await subject.close()
