@@ -137,19 +137,15 @@ class Driver:
         *,
         timeout: float | None,
         progress: Callable[[Any], None] | None = None,
-        before: Callable[[int], None] | None = None,
     ) -> said.Reply:
-        """Send an event and wait for its reply (D3). `before` may queue it in its own way, given its number."""
+        """Send an event and wait for its reply (D3)."""
         if self._closed:
             raise Problem("state_conflict", f"{self._name} is closed.")
         number = self.next_number()
         expires = None if timeout is None else self._loop.time() + timeout
         waiter = Waiter(self._loop.create_future(), expires, progress)
         self._waiters[number] = waiter
-        if before is not None:
-            before(number)
-        else:
-            self._inbox.append(("inbound", number, name, body))
+        self._inbox.append(("inbound", number, name, body))
         self._kick()
         try:
             return await waiter.future

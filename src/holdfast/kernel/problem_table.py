@@ -1021,6 +1021,91 @@ _RELAY = (
     ),
 )
 
+_MODELS = (
+    _row("model_unknown", _SCHEMA, "There is no such model provider", "Use one of `details.known`."),
+    _row("script_invalid", _SCHEMA, "The script of a scripted model has mistakes", "Correct what `details.at` names."),
+    _row(
+        "script_exhausted",
+        _SCHEMA,
+        "The scripted model has no answer left for this question",
+        "Add a turn to the script.",
+        grpc="OUT_OF_RANGE",
+    ),
+    _row(
+        "provider_rejected",
+        _SCHEMA,
+        "The model provider refused the request",
+        "Correct what the provider names; sending it again changes nothing.",
+        http=502,
+        grpc="FAILED_PRECONDITION",
+        openwop="provider_error",
+        crp=1020,
+    ),
+    _row(
+        "provider_unauthenticated",
+        _AUTH,
+        "The model provider does not accept the key",
+        "Set a valid key for the provider.",
+        http=502,
+        grpc="FAILED_PRECONDITION",
+        openwop="credential_forbidden",
+        crp=1020,
+    ),
+    _row(
+        "package_missing",
+        _INTERNAL,
+        "An optional package is not installed",
+        "Install the extra that `details.extra` names.",
+        category="CONTRACT",
+        action="escalate",
+        http=501,
+        grpc="UNIMPLEMENTED",
+        exit=6,
+    ),
+)
+
+_AGENTS = (
+    _row("agent_invalid", _SCHEMA, "The agent manifest has mistakes", "Correct each of `details.errors`."),
+    _row(
+        "agent_input_invalid",
+        _SCHEMA,
+        "The task does not fit the agent's input schema",
+        "Correct each of `details.errors`.",
+    ),
+    _row(
+        "agent_output_invalid",
+        _INTERNAL,
+        "The agent's answer does not fit its output schema",
+        "Make the schema simpler, allow more repairs, or use a stronger model.",
+        exit=12,
+    ),
+    _row(
+        "agent_turns_exhausted",
+        _RATE,
+        "The agent used all the turns it may take",
+        "Raise `limits.turns`, or give it a smaller task.",
+        retryable=False,
+        action="retry_modified",
+        openwop="loop_limit_exceeded",
+    ),
+    _row("agent_refused", _DENIED, "The model refused the task", "Change the task, or use another model."),
+    _row(
+        "agent_cut",
+        _INTERNAL,
+        "The model's answer was cut and could not be continued",
+        "Raise the output limit, or call the model through the relay.",
+        exit=12,
+    ),
+    _row(
+        "effect_uncertain",
+        _CONFLICT,
+        "Something was begun, and nobody knows whether it was done",
+        "Look at the outside world, then say whether to do it again, skip it or stop.",
+        retryable=False,
+        action="escalate",
+    ),
+)
+
 _EXTENSIONS = (
     _row("extension_invalid", _SCHEMA, "The extension cannot be loaded", "Correct what `details` names."),
     _row(
@@ -1105,5 +1190,5 @@ _EXTENSIONS = (
 )
 
 TABLE: dict[str, Row] = {
-    row.key: row for row in (*_GENERAL, *_ACCESS, *_CONTEXT, *_KERNEL, *_RUNS, *_RELAY, *_EXTENSIONS)
+    row.key: row for row in (*_GENERAL, *_ACCESS, *_CONTEXT, *_KERNEL, *_RUNS, *_RELAY, *_MODELS, *_AGENTS, *_EXTENSIONS)
 }

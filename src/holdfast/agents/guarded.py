@@ -1,0 +1,59 @@
+"""Effects that notice what was begun, over a log that only knows what was recorded.
+
+G1  A recorded value is given back; the function is not called.
+G2  What may not be repeated (`recovery.recover`) leaves a mark before it begins. A mark of an earlier life without a
+    recorded value is Problem `effect_uncertain`, with everything that is known.
+G3  What may be repeated leaves no mark: it costs one record, not two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from holdfast.agents.ports import EffectClass
+from holdfast.agents.recovery import recover
+from holdfast.kernel.clock import Clock, iso
+from holdfast.kernel.problems import Problem
+
+
+class Once(Protocol):
+    """A log's promise: the value recorded under `key`, else that of `fn()`, on disk before it is returned."""
+
+    async def __call__(self, key: str, fn: Callable[[], Awaitable[Any]], /) -> Any: ...
+
+
+class Guarded:
+    """`Effects` over `once`; `life` names this execution and no other."""
+
+    def __init__(self, once: Once, life: str, clock: Clock) -> None:
+        self._once = once
+        self._life = life
+        self._clock = clock
+
+    async def perform(
+        self,
+        key: str,
+        fn: Callable[[], Awaitable[Any]],
+        cls: EffectClass = "unsafe",
+        idempotency_key: str | None = None,
+    ) -> Any:
+        if recover(cls, idempotency_key) == "again":
+            return await self._once(key, fn)
+        mark = await self._once(f"{key}#begun", self._mark)
+
+        async def body() -> Any:
+            if mark["life"] != self._life:
+                raise Problem(
+                    "effect_uncertain",
+                    "This was begun before the process died, and nobody knows whether it was done.",
+                    effect_key=key,
+                    effect_class=cls,
+                    begun_at=mark["at"],
+                )
+            return await fn()
+
+        return await self._once(key, body)
+
+    async def _mark(self) -> dict[str, str]:
+        return {"life": self._life, "at": iso(self._clock.now_ms())}

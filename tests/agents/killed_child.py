@@ -1,0 +1,123 @@
+"""A process that runs one agent invocation over a real ledger and kills itself with SIGKILL at boundary N (0: never).
+
+Usage: python -m tests.agents.killed_child FOLDER N. The world is the folder: what tools did and what the model was
+asked are lines of files there, written and synced before anything is recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.agents import (
+    Agent,
+    AgentResult,
+    ApprovalAnswer,
+    ApprovalRequest,
+    Guarded,
+    Invocation,
+    Tool,
+    ToolOutcome,
+    Verdict,
+)
+from holdfast.kernel.clock import SystemClock
+from holdfast.kernel.ledger import Draft, Ledger
+from holdfast.models.scripted import Script, Scripted, ScriptedCall, Turn
+from tests.agents.world import TOOLS, manifest
+
+STREAM = "run/one"
+CALLS = tuple(ScriptedCall(name, {"x": 1}) for name in ("do_read", "do_write", "do_unsafe"))
+SCRIPT = Script((Turn("hm", CALLS), Turn("Done.")), position="conversation", name="scripted:test")
+
+
+class World:
+    def __init__(self, folder: Path, ledger: Ledger, deadline: int) -> None:
+        self.folder = folder
+        self.ledger = ledger
+        self.left = deadline
+        self.name = "scripted:test"
+
+    def boundary(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def happen(self, file: str, line: str) -> None:
+        with (self.folder / file).open("a") as out:
+            out.write(line + "\n")
+            out.flush()
+            os.fsync(out.fileno())
+        self.boundary()
+
+    def happened(self, file: str) -> list[str]:
+        path = self.folder / file
+        return path.read_text().splitlines() if path.exists() else []
+
+    async def records(self, kind: str) -> dict[str, Any]:
+        records = await self.ledger.read(STREAM)
+        return {record.payload["key"]: record.payload["value"] for record in records if record.type == kind}
+
+    async def record(self, kind: str, key: str, value: Any) -> None:
+        self.boundary()
+        await self.ledger.append(STREAM, [Draft(kind, {"key": key, "value": value})])
+        self.boundary()
+
+    async def once(self, key: str, fn: Callable[[], Awaitable[Any]], /) -> Any:
+        known = await self.records("effect")
+        if key not in known:
+            value = await fn()
+            await self.record("effect", key, value)
+            return value
+        return known[key]
+
+    async def ask(self, key: str, request: ApprovalRequest) -> ApprovalAnswer:
+        known = await self.records("answer")
+        if key not in known:
+            name = f"{request.tool}:{request.known['callId']} "
+            done = any(line.startswith(name) for line in self.happened("tools"))
+            known[key] = {"action": "reject", "note": "do_unsafe did 1"} if done else {"action": "accept"}
+            await self.record("answer", key, known[key])
+        return msgspec.convert(known[key], ApprovalAnswer)
+
+    async def decide(self, tool: Tool, arguments: dict[str, Any]) -> Verdict:
+        return Verdict("allow")
+
+    async def tools(self) -> Sequence[Tool]:
+        return TOOLS
+
+    async def call(
+        self, tool: Tool, arguments: Any, *, call_id: str, idempotency_key: str | None, update: Any
+    ) -> ToolOutcome:
+        """Do it, unless the key says that it was done: the line that does it also remembers the key."""
+        if idempotency_key is None or not any(line.endswith(f" {idempotency_key}") for line in self.happened("tools")):
+            self.happen("tools", f"{tool.name}:{call_id} {idempotency_key}")
+        return ToolOutcome(f"{tool.name} did {arguments['x']}")
+
+    def stream(self, messages: Any, **more: Any) -> Any:
+        self.happen("model", str(sum(message.role == "assistant" for message in messages)))
+        return Scripted(SCRIPT).stream(messages)
+
+
+async def main(folder: Path, deadline: int) -> None:
+    async with Ledger.open(folder / "ledger.db") as ledger:
+        world = World(folder, ledger, deadline)
+        effects = Guarded(world.once, str(os.getpid()) + os.urandom(4).hex(), SystemClock())
+        agent = Agent(manifest(), model=world, tools=world, effects=effects, gate=world, approvals=world)
+        known = await world.records("event")
+        async for item in agent.invoke(Invocation(id="one", task="Do it.", node_id="n")):
+            if isinstance(item, AgentResult):
+                assert item.output == "Done.", item
+            elif item.key not in known:
+                await world.record("event", item.key, [item.type, item.payload])
+        (folder / "boundaries").write_text(str(-world.left))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))
