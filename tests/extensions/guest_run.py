@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - a program in a string reads best on its own line
 """Runs a few lines of JavaScript as an extension's tool: the real engine, the real dispatcher, a real project."""
 
 from __future__ import annotations
@@ -6,10 +7,11 @@ import asyncio
 import json
 from typing import Any
 
+from tests.extensions.dispatcher_world import World
+
 from holdfast.extensions.engine.limits import Limits
 from holdfast.extensions.isolate import Artifact
 from holdfast.extensions.runtime import Extension, Surroundings
-from tests.extensions.dispatcher_world import World
 
 HEAD = """
 const find = globalThis.__holdfast_modules__;

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - a program in a string reads best on its own line
 """What hostile extensions try, through the modules that they would use. Each ends in a refusal with evidence."""
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-
-from holdfast.extensions.consent import Answer, Question
 from tests.extensions.dispatcher_world import World
 from tests.extensions.guest_run import run, run_async
+
+from holdfast.extensions.consent import Answer, Question
 
 
 @pytest.fixture

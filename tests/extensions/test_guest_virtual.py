@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - a program in a string reads best on its own line
 """The virtual packages: facts about pi's own, observed on its published version, kept by ours."""
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.extensions.dispatcher_world import World
 from tests.extensions.guest_run import run, run_async
 

@@ -118,6 +118,11 @@ class Driver:
         """The host calls that are under way."""
         return sorted(self._calls)
 
+    async def settled(self, timeout: float) -> None:
+        """Until the host calls that are under way have ended, or `timeout` seconds have passed."""
+        if self._calls:
+            await asyncio.wait(list(self._calls.values()), timeout=timeout)
+
     @property
     def last_call(self) -> int:
         return max(self._last_call, self._last_sync)
@@ -238,6 +243,7 @@ class Driver:
             self._lost(batch.trap)
             return
         self._deadline_ms = batch.deadline_ms
+        self._expire()  # an extension that is never at rest must not outrun its deadline
         self._saturated = self._saturated + 1 if batch.more else 0
         if self._saturated > _SATURATED:
             self._alarm = self._loop.call_later(_BATCH_SECONDS, self._kick)
@@ -256,8 +262,8 @@ class Driver:
         if wake is not None:
             self._alarm = self._loop.call_at(wake, self._wake)
 
-    def _wake(self) -> None:
-        self._alarm = None
+    def _expire(self) -> None:
+        """Tell everybody whose time is over."""
         now = self._loop.time()
         for number, waiter in list(self._waiters.items()):
             if waiter.expires is not None and waiter.expires <= now and not waiter.future.done():
@@ -271,6 +277,10 @@ class Driver:
                 )
                 self._waiters.pop(number, None)
                 self.abort(number)
+
+    def _wake(self) -> None:
+        self._alarm = None
+        self._expire()
         if self._deadline_ms is not None and self._deadline_ms <= self._now_ms():
             self._kick()
         elif not self._busy:
