@@ -98,7 +98,8 @@ def _overview(sets: Sequence[SetResult]) -> str:
     for item in sets:
         counted, total = item.counted(), max(1, len(item.results))
         bar = "".join(
-            f"<span class='{name}' style='width:{100 * count / total:.2f}%' title='{count} {html.escape(_WORDS[name])}'></span>"
+            f"<span class='{name}' style='width:{100 * count / total:.2f}%' "
+            f"title='{count} {html.escape(_WORDS[name])}'></span>"
             for name, count in counted.items()
         )
         told = ", ".join(f"{count} {_WORDS[name]}" for name, count in counted.items())
