@@ -66,7 +66,7 @@ async def compare(package: str, entry: Path, name: str, oracle: Verdict) -> Resu
 
 
 def _outcome(differences: tuple[Difference, ...], host: tuple[str, ...]) -> Outcome:
-    """An extension that wraps a tool of the host hands on the host's words, and hosts describe their tools themselves."""
+    """An extension that wraps a tool of the host hands on the host's words; each host has its own."""
     if not differences:
         return "equal"
     are_words = all(any(at == d.at or at.startswith(d.at + "[") for at in host) for d in differences)
