@@ -14,8 +14,10 @@ class Entry(NamedTuple):
 GROUPS: dict[str, Entry] = {
     "config": Entry("holdfast.cli.config", "The configuration and where each value comes from."),
     "envelope": Entry("holdfast.cli.envelope", "Check, project and explain LAFS envelopes."),
+    "ext": Entry("holdfast.cli.ext", "Try, check, build and grant extensions."),
     "key": Entry("holdfast.cli.key", "API keys: make, list, revoke."),
     "ledger": Entry("holdfast.cli.ledger", "Read, follow, verify and move the ledger."),
+    "relay": Entry("holdfast.cli.relay", "Ask a model past its window: facts in, output of any length out."),
     "run": Entry("holdfast.cli.run", "Runs: start, watch, answer, cancel, fork, compare."),
     "schema": Entry("holdfast.cli.schema", "The JSON Schemas of every contract, generated from the types."),
     "workflow": Entry("holdfast.cli.workflow", "Workflows: check, store, draw."),

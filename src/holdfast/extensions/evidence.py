@@ -1,0 +1,256 @@
+"""Evidence: what every extension asked for, what was decided, how it ended (Pi §3.1, §3.4).
+
+Invariants:
+
+- E1  A call's records stand in the ledger stream of its extension, in the order in which things happened.
+- E2  Parameters appear only as the hash of their canonical JSON; everything else is redacted.
+- E3  Writing does not hold up a call, but when evidence can no longer be written, no further call is made.
+- E4  The log file is a projection: its lines are made from records that are on disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.kernel import canonical
+from holdfast.kernel.clock import Clock, SystemClock, iso
+from holdfast.kernel.ledger import Append, Draft, Ledger, Record
+from holdfast.kernel.problems import Problem
+from holdfast.kernel.redact import redact, redact_text
+
+SCHEMA = "pi.ext.log.v1"
+MAX_PENDING = 10_000
+MAX_TEXT = 4096
+Level = Literal["debug", "info", "warn", "error"]
+_UNSAFE = re.compile(r"[^A-Za-z0-9._:@~/-]")
+_MESSAGES = {
+    "host_call.start": "host call dispatched",
+    "host_call.end": "host call completed",
+    "policy.decision": "policy decided",
+    "capability.resolve": "Resolved effective capabilities",
+    "grant.allow": "a capability was granted",
+    "grant.deny": "a capability was denied",
+    "grant.revoke": "a decision was taken back",
+}
+_PLACEHOLDERS = ("run_id", "session_id", "artifact_id", "trace_id", "span_id")
+
+
+class Correlation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What joins log entries (§3.1); the first two are always there."""
+
+    extension_id: str
+    scenario_id: str
+    session_id: str | None = None
+    run_id: str | None = None
+    artifact_id: str | None = None
+
+
+class Evidence:
+    """Writes the records of extensions: at once for the caller, in order for the ledger.
+
+    Records wait a few milliseconds and go to the ledger together, by a thread of their own: in a burst of calls each
+    costs the caller about as much as appending to a list.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        sink: Callable[[Record], None] | None = None,
+        clock: Clock | None = None,
+        delay: float = 0.005,
+    ) -> None:
+        self._ledger = ledger
+        self._sink = sink
+        self._clock = clock or SystemClock()
+        self._delay = delay
+        self._pending: deque[tuple[str, Draft]] = deque()
+        self._draining = threading.Lock()
+        self._wake = threading.Event()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._last: Future[list[Record]] | None = None
+        self._failure: BaseException | None = None
+
+    def write(self, correlation: Correlation, *events: Event) -> None:
+        """Take events to be written (E3); raises when an earlier write has failed."""
+        if self._failure is not None:
+            raise Problem("ledger_io", "Evidence cannot be written; no further call is made.") from self._failure
+        shared = msgspec.to_builtins(correlation)
+        stream, now = stream_of(correlation.extension_id), self._clock.now_ms()
+        for event in events:
+            attrs = {**shared, **event.ids, "level": event.level}
+            self._pending.append((stream, Draft(event.name, event.data, attrs, ts=now)))
+        if len(self._pending) >= MAX_PENDING:
+            self.flush()
+        if self._thread is None:
+            self._start()
+        self._wake.set()
+
+    def flush(self) -> None:
+        """Wait until everything taken is on disk."""
+        self._drain()
+        with self._draining:
+            last = self._last
+        if last is not None:
+            last.exception()
+        if self._failure is not None:
+            raise Problem("ledger_io", "Some evidence could not be written.") from self._failure
+
+    def close(self) -> None:
+        """Write what is left and end the thread."""
+        self._closed.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+        self.flush()
+
+    def _start(self) -> None:
+        with self._draining:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="holdfast-evidence", daemon=True)
+                self._thread.start()
+
+    def _work(self) -> None:
+        while not self._closed.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            self._closed.wait(self._delay)
+            self._drain()
+
+    def _drain(self) -> None:
+        with self._draining:  # one batch after the other, so that the ledger sees one order (E1)
+            streams: dict[str, list[Draft]] = {}
+            for _ in range(len(self._pending)):
+                stream, draft = self._pending.popleft()
+                streams.setdefault(stream, []).append(draft)
+            if not streams:
+                return
+            try:
+                future = self._submit(streams)
+            except Problem as problem:
+                self._failure = problem
+                return
+            self._last = future
+        future.add_done_callback(self._written)
+
+    def _submit(self, streams: dict[str, list[Draft]]) -> Future[list[Record]]:
+        try:
+            return self._ledger.submit(*(Append(stream, drafts) for stream, drafts in streams.items()))
+        except Problem as problem:
+            if problem.key not in ("invalid_text", "invalid_json", "payload_too_large"):
+                raise
+        # A name that an extension chose holds what a record cannot: it is written as far as it can be.
+        cleaned = {stream: [_storable(draft) for draft in drafts] for stream, drafts in streams.items()}
+        return self._ledger.submit(*(Append(stream, drafts) for stream, drafts in cleaned.items()))
+
+    def _written(self, future: Future[list[Record]]) -> None:
+        error = future.exception()
+        if error is not None:
+            self._failure = error
+        elif self._sink is not None:
+            for record in future.result():
+                self._sink(record)
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One entry before it has its place: a stable name and data that may be written down (E2)."""
+
+    name: str
+    data: dict[str, Any]
+    ids: dict[str, Any] = msgspec.field(default_factory=dict)
+    level: Level = "info"
+
+
+def _storable(draft: Draft) -> Draft:
+    return Draft(draft.type, _plain(draft.payload), _plain(draft.attrs), draft.id, draft.ts)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return value[:MAX_TEXT].encode("utf-8", "replace").decode().replace("\0", "\\u0000")
+    if isinstance(value, Mapping):
+        return {_plain(str(key)): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def params_hash(method: str, params: Mapping[str, Any]) -> str:
+    """sha256 hex over the canonical JSON of `{"method", "params"}` (§3.4)."""
+    value = {"method": method, "params": params}
+    try:
+        data = canonical.encode(value)
+    except Problem:  # a lone surrogate has no UTF-8; its escape does, and the call still leaves its record
+        data = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str).encode()
+    return hashlib.sha256(data).hexdigest()
+
+
+def stream_of(extension: str) -> str:
+    """The ledger stream of an extension, whatever characters its id has."""
+    parts = [_UNSAFE.sub(lambda found: f"~{ord(found.group()):x}", part) for part in extension.split("/")]
+    return "ext/" + "/".join(part or "~" for part in parts)[:480]
+
+
+def log_entry(record: Record) -> dict[str, Any]:
+    """A record as a line of `pi.ext.log.v1`."""
+    attrs = dict(record.attrs)
+    level = attrs.pop("level", "info")
+    message = attrs.pop("message", None) or _MESSAGES.get(record.type, record.type)
+    component = "extension" if record.type.startswith("extension.log") else "runtime"
+    attrs.setdefault("extension_id", record.stream.removeprefix("ext/"))
+    attrs.setdefault("scenario_id", "scn-local")
+    return {
+        "schema": SCHEMA,
+        "ts": iso(record.ts),
+        "level": level,
+        "event": attrs.pop("event", record.type),
+        "message": redact_text(message),
+        "correlation": attrs,
+        "source": {"component": component, "pid": os.getpid()},
+        "data": redact(record.payload),
+    }
+
+
+def normalized(entry: Mapping[str, Any], cwd: str) -> dict[str, Any]:
+    """An entry as fixtures hold it: without what differs from run to run (§3.1)."""
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(entry).replace(cwd.encode(), b"<cwd>"))
+    plain["ts"] = "<ts>"
+    for key in _PLACEHOLDERS:
+        if key in plain["correlation"]:
+            plain["correlation"][key] = f"<{key}>"
+    for key in ("pid", "host"):
+        if key in plain.get("source", {}):
+            plain["source"][key] = f"<{key}>"
+    return plain
+
+
+class LogFile:
+    """The JSONL file of one session, at the documented place or in `PI_EXTENSION_LOG_DIR` (E4)."""
+
+    def __init__(self, session: str, *, folder: Path | None = None, environ: Mapping[str, str] | None = None) -> None:
+        environ = os.environ if environ is None else environ
+        named = environ.get("PI_EXTENSION_LOG_DIR")
+        folder = folder or (Path(named) if named else Path.home() / ".pi" / "agent" / "logs" / "extensions")
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / (re.sub(r"[^A-Za-z0-9._-]", "_", session).lstrip(".") or "session")
+        self.path = self.path.with_name(self.path.name + ".jsonl")
+        self._file = self.path.open("ab")
+
+    def __call__(self, record: Record) -> None:
+        self._file.write(canonical.encode(log_entry(record)) + b"\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()

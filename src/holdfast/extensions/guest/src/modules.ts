@@ -1,0 +1,34 @@
+// The modules that exist without being bundled: the compiler turns `import { join } from "node:path"` into a property
+// read on `__holdfast_modules__("pi:node/path")`, so a name that a module lacks is undefined and no link error.
+
+import { PrimordialError, defineProperty, freeze, table } from "./primordials";
+
+const modules = table<string, any>();
+
+export function defineModule(specifier: string, namespace: object): void {
+  modules.set(specifier, namespace);
+}
+
+export function hasModule(specifier: string): boolean {
+  return modules.has(specifier);
+}
+
+export const moduleNames = (): string[] => modules.keys();
+
+const find = freeze((specifier: string): any => {
+  const namespace = modules.get("" + specifier);
+  if (namespace === undefined) {
+    const error: any = new PrimordialError(`Cannot find module '${specifier}'`);
+    error.code = "MODULE_NOT_FOUND";
+    throw error;
+  }
+  return namespace;
+});
+
+defineProperty(globalThis, "__holdfast_modules__", {
+  __proto__: null, value: find, writable: false, configurable: false, enumerable: false,
+} as any);
+
+// What the compiler injects for the globals of Node and the web (Pi §2A.3): they are part of the image, so importing one
+// of these has nothing left to do. There is no WebAssembly in the sandbox; code that needs it finds it undefined.
+for (const name of ["node_globals", "fetch", "webassembly"]) defineModule("pi:polyfills/" + name, freeze({ __proto__: null }) as object);
