@@ -69,7 +69,6 @@ def compiled(schema: bytes, *, javascript: bool = False) -> jsonschema_rs.Valida
     return jsonschema_rs.validator_for(
         canonical.decode(schema),
         retriever=_refuse,
-        offline=True,
         pattern_options=_BOUNDED if javascript else jsonschema_rs.RegexOptions(),
     )
 
