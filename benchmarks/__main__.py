@@ -6,6 +6,7 @@ import importlib
 import os
 import platform
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,10 +28,12 @@ def main() -> None:
     for area in areas:
         print(f"# {area}", flush=True)
         lines += [f"## {area}", "", "| what | figure | beside |", "|---|---|---|"]
+        started = time.perf_counter()
         for what, figure, beside in importlib.import_module(f"benchmarks.{area}").run():
             print(f"  {what}: {figure}" + (f"  ({beside})" if beside else ""), flush=True)
             lines.append(f"| {what} | {figure} | {beside} |")
         lines.append("")
+        print(f"  ({time.perf_counter() - started:.0f} s)", flush=True)
     if not sys.argv[1:]:
         (HERE / "RESULTS.md").write_text("\n".join(lines), "utf-8")
 
