@@ -14,8 +14,11 @@ class Entry(NamedTuple):
 GROUPS: dict[str, Entry] = {
     "config": Entry("holdfast.cli.config", "The configuration and where each value comes from."),
     "envelope": Entry("holdfast.cli.envelope", "Check, project and explain LAFS envelopes."),
+    "key": Entry("holdfast.cli.key", "API keys: make, list, revoke."),
     "ledger": Entry("holdfast.cli.ledger", "Read, follow, verify and move the ledger."),
+    "run": Entry("holdfast.cli.run", "Runs: start, watch, answer, cancel, fork, compare."),
     "schema": Entry("holdfast.cli.schema", "The JSON Schemas of every contract, generated from the types."),
+    "workflow": Entry("holdfast.cli.workflow", "Workflows: check, store, draw."),
 }
 
 # Single commands; the module has a function of that name.
@@ -23,5 +26,6 @@ COMMANDS: dict[str, Entry] = {
     "version": Entry("holdfast.cli.basics", "The version of holdfast and of what it stands on."),
     "doctor": Entry("holdfast.cli.doctor", "What works here, and what to do about the rest."),
     "problems": Entry("holdfast.cli.basics", "Every kind of problem, explained."),
+    "up": Entry("holdfast.cli.up", "Serve the host over HTTP until it is stopped."),
     "setup": Entry("holdfast.cli.basics", "Fetch what holdfast takes from npm."),
 }

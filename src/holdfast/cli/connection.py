@@ -1,0 +1,186 @@
+"""How a command reaches a host: the one at `--url`, the one that has the data folder open, or one opened for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from holdfast.kernel import config
+from holdfast.kernel.problem_table import TABLE
+from holdfast.kernel.problems import Problem
+
+if TYPE_CHECKING:
+    import httpx
+
+Url = Annotated[str | None, typer.Option("--url", help="The host's address; default: HOLDFAST_URL.")]
+Key = Annotated[str | None, typer.Option("--key", help="The API key; default: HOLDFAST_API_KEY.")]
+Data = Annotated[Path | None, typer.Option("--data", help="The data folder, when no host is named; default: data.dir.")]
+
+_LAFS = "application/vnd.lafs.envelope+json"
+
+
+class Connection:
+    """A host, asked in its own contract; a refusal comes back as the Problem it was."""
+
+    def __init__(self, http: httpx.AsyncClient, *, local: bool) -> None:
+        self.http = http
+        self.local = local
+
+    async def ask(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
+        import httpx
+
+        headers = {"Accept": _LAFS, **options.pop("headers", {})}
+        if body is not None:
+            options["content"] = msgspec.json.encode(body)
+            headers["Content-Type"] = "application/json"
+        try:
+            response = await self.http.request(method, path, headers=headers, **options)
+        except httpx.HTTPError as error:
+            raise _unreachable(self.http, error) from error
+        return answer_of(response.status_code, response.content, response.headers.get("retry-after"))
+
+    async def get(self, path: str, **params: Any) -> Any:
+        return await self.ask("GET", path, params={name: value for name, value in params.items() if value is not None})
+
+    async def post(self, path: str, body: Any = None, **options: Any) -> Any:
+        return await self.ask("POST", path, body, **options)
+
+    async def events(self, run_id: str, *, mode: str = "updates", after: int = -1) -> AsyncIterator[dict[str, Any]]:
+        """The events of a run as they come; a connection that breaks is taken up where it was."""
+        import asyncio
+
+        import httpx
+
+        failures = 0
+        while True:
+            headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
+            path = f"/v1/runs/{run_id}/events"
+            try:
+                async with self.http.stream("GET", path, params={"streamMode": mode}, headers=headers) as response:
+                    if response.status_code != 200:
+                        answer_of(response.status_code, await response.aread(), None)
+                    async for event in _frames(response):
+                        failures = 0
+                        after = event["sequence"]
+                        yield event
+                        if event["type"] in ("run.completed", "run.failed", "run.cancelled"):
+                            return
+            except httpx.HTTPError as error:
+                failures += 1
+                if failures > 5:
+                    raise _unreachable(self.http, error) from error
+            standing = await self.get(f"/v1/runs/{run_id}")
+            if standing["status"] in ("completed", "failed", "cancelled") and standing.get("lastSequence", 0) <= after:
+                return
+            await asyncio.sleep(min(0.2 * 2**failures, 5))
+
+
+async def _frames(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+    async for line in response.aiter_lines():
+        if line.startswith("data: "):
+            yield msgspec.json.decode(line[6:])
+
+
+def answer_of(status: int, content: bytes, retry_after: str | None) -> Any:
+    """The result in an answer, enveloped or not; a refusal is raised."""
+    try:
+        body: Any = msgspec.json.decode(content) if content else None
+    except msgspec.DecodeError as error:
+        raise Problem("upstream_confused", f"The host answered {status} with something that is no JSON.") from error
+    enveloped = isinstance(body, dict) and "_meta" in body
+    if status < 400:
+        return body["result"] if enveloped else body
+    if enveloped:
+        said = body.get("error") or {}
+        details = dict(said.get("details") or {})
+        key = details.pop("problem", "upstream_confused")
+    else:
+        said = body if isinstance(body, dict) else {}
+        details = dict(said.get("details") or {})
+        key = _key_of(str(said.get("error", "")), status)
+    wait = said.get("retryAfterMs") or (int(retry_after) * 1000 if retry_after and retry_after.isdigit() else None)
+    message = str(said.get("message") or f"The host answered {status}.")
+    known = {name: value for name, value in details.items() if name not in ("key", "message", "retry_after_ms")}
+    raise Problem(key if key in TABLE else "upstream_confused", message, retry_after_ms=wait, **known)
+
+
+def _key_of(code: str, status: int) -> str:
+    rows = [row.key for row in TABLE.values() if row.openwop == code]
+    exact = [key for key in rows if TABLE[key].http == status]
+    return (exact or rows or ["upstream_confused"])[0]
+
+
+def _unreachable(http: httpx.AsyncClient, error: Exception) -> Problem:
+    return Problem(
+        "unavailable",
+        f"The host at {http.base_url} does not answer.",
+        reason=type(error).__name__,
+        fix="Start it with `holdfast up`, or give --url.",
+    )
+
+
+@asynccontextmanager
+async def connected(url: str | None, key: str | None, data: Path | None) -> AsyncIterator[Connection]:
+    """A connection to the host that the options and the environment mean."""
+    import httpx
+
+    from holdfast.http.hosting import announced
+
+    folder = Path(data or config.load().config.data.dir)
+    address = url or (os.environ.get("HOLDFAST_URL") if data is None else None) or announced(folder)
+    if address is None:
+        async with _opened(folder) as connection:
+            yield connection
+        return
+    text = key or os.environ.get("HOLDFAST_API_KEY")
+    if not text:
+        raise Problem(
+            "unauthenticated",
+            f"A host is running at {address}, and no key was given.",
+            fix="Give --key or set HOLDFAST_API_KEY.",
+        )
+    async with httpx.AsyncClient(base_url=address, headers={"Authorization": f"Bearer {text}"}, timeout=90) as http:
+        yield Connection(http, local=False)
+
+
+@asynccontextmanager
+async def _opened(folder: Path) -> AsyncIterator[Connection]:
+    """Open the data folder in this process, and talk to it as to any host."""
+    import httpx
+
+    from holdfast.host import Options
+    from holdfast.http.hosting import serve
+
+    async with serve(Options(data=folder)) as serving:
+        text = serving.services.keys.lend()
+        async with httpx.AsyncClient(
+            base_url=serving.url, headers={"Authorization": f"Bearer {text}"}, timeout=90
+        ) as http:
+            yield Connection(http, local=True)
+
+
+def json_argument(text: str | None, name: str) -> Any:
+    """JSON given as text, as `@file`, or as `-` for standard input."""
+    import sys
+
+    from holdfast.kernel import canonical
+
+    if text is None:
+        return None
+    try:
+        if text == "-":
+            text = sys.stdin.read()
+        elif text.startswith("@"):
+            text = Path(text[1:]).read_text("utf-8")
+    except (OSError, UnicodeError) as error:
+        raise Problem("not_found", f"{name} cannot be read.", at=name, reason=str(error)) from error
+    try:
+        return canonical.decode(text)
+    except Problem as problem:
+        raise Problem(problem.key, f"{name} is not valid JSON.", **{**problem.details, "at": name}) from problem

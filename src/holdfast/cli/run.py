@@ -1,0 +1,363 @@
+"""Runs: start, list, show, watch, answer, cancel, fork, compare, replay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli.connection import Connection, Data, Key, Url, connected, json_argument
+from holdfast.cli.output import Answer, answers, choice
+from holdfast.kernel.problems import Problem
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+RunId = Annotated[str, typer.Argument(help="A run's id.")]
+_ENDED = ("completed", "failed", "cancelled")
+_STYLES = {"completed": "green", "failed": "red", "cancelled": "dim", "running": "blue", "pending": "blue"}
+
+
+@app.callback()
+def _group() -> None:
+    """Runs: start, watch, answer, cancel, fork, compare."""
+
+
+@app.command("start")
+@answers("run.start")
+async def start(
+    workflow: Annotated[str, typer.Argument(help="The workflow's id.")],
+    inputs: Annotated[str | None, typer.Option(help="Inputs as JSON, @file or - for standard input.")] = None,
+    input: Annotated[list[str] | None, typer.Option("--input", help="One input, NAME=VALUE (JSON or text).")] = None,
+    configurable: Annotated[str | None, typer.Option(help="Overlay as JSON or @file.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="A tag; may be repeated.")] = None,
+    scope: Annotated[str | None, typer.Option(help="A scope id, for --dedup.")] = None,
+    dedup: Annotated[bool, typer.Option("--dedup", help="Refuse a second active run of the scope.")] = False,
+    idempotency_key: Annotated[str | None, typer.Option(help="Start at most once under this key.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait until the run ends or waits for somebody.")] = False,
+    url: Url = None,
+    key: Key = None,
+    data: Data = None,
+) -> Answer:
+    """Start a run of a workflow."""
+    given: dict[str, Any] = json_argument(inputs, "--inputs") or {}
+    asked: dict[str, Any] = {
+        "workflowId": workflow,
+        "inputs": {**given, **_pairs(input or [])},
+        "configurable": json_argument(configurable, "--configurable"),
+        "scopeId": scope,
+        "tags": tag,
+    }
+    body = {name: value for name, value in asked.items() if value is not None}
+    headers = {"X-Dedup": "enforce"} if dedup else {}
+    if idempotency_key:
+        headers["Idempotency-Key"] = idempotency_key
+    async with connected(url, key, data) as host:
+        made = await host.post("/v1/runs", body, headers=headers)
+        if wait:
+            await _settled(host, made["runId"])
+            return _standing(await host.get(f"/v1/runs/{made['runId']}"))
+        return Answer(made, human=lambda console: console.print(f"{made['runId']}  {_coloured(made['status'])}"))
+
+
+@app.command("list")
+@answers("run.list")
+async def list_(
+    status: Annotated[list[str] | None, typer.Option(help="Only runs with this status; may be repeated.")] = None,
+    workflow: Annotated[str | None, typer.Option(help="Only runs of this workflow.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Only runs with this tag.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=200)] = 20,
+    cursor: Annotated[str | None, typer.Option(help="Where the page before ended.")] = None,
+    url: Url = None,
+    key: Key = None,
+    data: Data = None,
+) -> Answer:
+    """Runs, newest first."""
+    async with connected(url, key, data) as host:
+        found = await host.get(
+            "/v1/runs",
+            status=",".join(status) if status else None,
+            workflowId=workflow,
+            tag=tag,
+            limit=limit,
+            cursor=cursor,
+        )
+    return Answer(found, human=lambda console: _show_list(console, found))
+
+
+@app.command("show")
+@answers("run.show")
+async def show(run: RunId, url: Url = None, key: Key = None, data: Data = None) -> Answer:
+    """Where a run stands, node by node."""
+    async with connected(url, key, data) as host:
+        return _standing(await host.get(f"/v1/runs/{run}"))
+
+
+@app.command("events")
+@answers("run.events")
+async def events(
+    run: RunId,
+    after: Annotated[int, typer.Option(help="Only events after this sequence.", min=-1)] = -1,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends, a JSON line each.")] = False,
+    mode: Annotated[str, typer.Option(help="With --follow: updates, messages, debug, or a comma list.")] = "debug",
+    url: Url = None,
+    key: Key = None,
+    data: Data = None,
+) -> Answer | None:
+    """The events of a run."""
+    async with connected(url, key, data) as host:
+        if not follow:
+            found = await host.ask("GET", f"/v1/runs/{run}/events", headers={"Last-Event-ID": str(after)})
+            return Answer(found, human=lambda console: _show_events(console, found["events"]))
+        import msgspec
+
+        async for event in host.events(run, mode=mode, after=after):
+            typer.echo(msgspec.json.encode(event))
+    return None
+
+
+@app.command("watch")
+@answers("run.watch")
+async def watch(run: RunId, url: Url = None, key: Key = None, data: Data = None) -> Answer:
+    """Watch a run live until it ends."""
+    async with connected(url, key, data) as host:
+        if choice().format == "human":
+            from holdfast.cli.run_watch import watch_live
+
+            standing = await watch_live(host, run)
+            return Answer(standing, human=lambda console: None)
+        async for _ in host.events(run):
+            pass
+        return _standing(await host.get(f"/v1/runs/{run}"))
+
+
+@app.command("approve")
+@answers("run.approve")
+async def approve(
+    run: RunId,
+    node: Annotated[str | None, typer.Argument(help="The node that asks; needed when several do.")] = None,
+    action: Annotated[str, typer.Option(help="accept, reject, refine, edit-accept or ask.")] = "accept",
+    reject: Annotated[bool, typer.Option("--reject", help="Short for --action reject.")] = False,
+    comment: Annotated[str | None, typer.Option(help="Why.")] = None,
+    value: Annotated[str | None, typer.Option(help="The whole answer as JSON, for questions of another kind.")] = None,
+    url: Url = None,
+    key: Key = None,
+    data: Data = None,
+) -> Answer:
+    """Answer what a run asks."""
+    async with connected(url, key, data) as host:
+        asked = await _question(host, run, node)
+        answer: Any = json_argument(value, "--value")
+        if answer is None:
+            if asked["kind"] != "approval":
+                raise Problem(
+                    "invalid_usage", f"{asked['nodeId']} asks a {asked['kind']}.", fix="Answer it with --value JSON."
+                )
+            answer = {"action": "reject" if reject else action, **({"comment": comment} if comment else {})}
+        done = await host.post(f"/v1/runs/{run}/interrupts/{asked['nodeId']}", {"resumeValue": answer})
+    return Answer(done, human=lambda console: console.print(f"{done['nodeId']}: {_coloured(done['status'])}"))
+
+
+@app.command("signal")
+@answers("run.signal")
+async def signal(
+    run: RunId,
+    name: Annotated[str, typer.Argument(help="The event's name.")],
+    payload: Annotated[str | None, typer.Option(help="JSON, @file or -.")] = None,
+    url: Url = None,
+    key: Key = None,
+    data: Data = None,
+) -> Any:
+    """Hand a named event to a run."""
+    async with connected(url, key, data) as host:
+        return await host.post(f"/v1/runs/{run}/signals/{name}", {"payload": json_argument(payload, "--payload")})
+
+
+@app.command("cancel")
+@answers("run.cancel")
+async def cancel(
+    runs: Annotated[list[str], typer.Argument(help="One or more runs.")],
+    reason: Annotated[str | None, typer.Option(help="Why.")] = None,
+    url: Url = None,
+    key: Key = None,
+    data: Data = None,
+) -> Answer:
+    """Cancel runs and their children."""
+    body: dict[str, Any] = {"reason": reason} if reason else {}
+    async with connected(url, key, data) as host:
+        if len(runs) == 1:
+            results = [await host.post(f"/v1/runs/{runs[0]}/cancel", body)]
+        else:
+            results = (await host.post("/v1/runs:bulk-cancel", {"runIds": runs, **body}))["results"]
+        if host.local:
+            for run in runs:
+                await _settled(host, run)
+    return Answer({"results": results}, human=lambda console: _show_results(console, results))
+
+
+@app.command("pause")
+@answers("run.pause")
+async def pause(run: RunId, url: Url = None, key: Key = None, data: Data = None) -> Any:
+    """Start no further node of a run."""
+    async with connected(url, key, data) as host:
+        return await host.post(f"/v1/runs/{run}:pause")
+
+
+@app.command("resume")
+@answers("run.resume")
+async def resume(run: RunId, url: Url = None, key: Key = None, data: Data = None) -> Any:
+    """Go on with a paused run."""
+    async with connected(url, key, data) as host:
+        return await host.post(f"/v1/runs/{run}:resume")
+
+
+@app.command("fork")
+@answers("run.fork")
+async def fork(
+    run: RunId,
+    at: Annotated[int, typer.Option("--from", min=0, help="The first sequence that is done anew.")] = 0,
+    overlay: Annotated[str | None, typer.Option(help="Changed inputs, variables, configurable: JSON or @file.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end.")] = False,
+    url: Url = None,
+    key: Key = None,
+    data: Data = None,
+) -> Answer:
+    """Branch off a run: the same past, a new future."""
+    body: dict[str, Any] = {"mode": "branch", "fromSeq": at}
+    changed = json_argument(overlay, "--overlay")
+    if changed is not None:
+        body["runOptionsOverlay"] = changed
+    async with connected(url, key, data) as host:
+        made = await host.post(f"/v1/runs/{run}:fork", body)
+        if wait:
+            await _settled(host, made["runId"])
+            return _standing(await host.get(f"/v1/runs/{made['runId']}"))
+    return Answer(made, human=lambda console: console.print(f"{made['runId']}  from {run} at {at}"))
+
+
+@app.command("replay")
+@answers("run.replay")
+async def replay(
+    run: RunId,
+    at: Annotated[int, typer.Option("--from", min=0, help="The first sequence that is done anew.")] = 0,
+    url: Url = None,
+    key: Key = None,
+    data: Data = None,
+) -> Answer:
+    """Do a run again from its records, and say whether it went the same way."""
+    async with connected(url, key, data) as host:
+        made = await host.post(f"/v1/runs/{run}:fork", {"mode": "replay", "fromSeq": at})
+        await _settled(host, made["runId"])
+        diff = await host.get(f"/v1/runs/{run}:diff", against=made["runId"])
+    result = {"runId": made["runId"], "sourceRunId": run, "same": diff["divergedAtSeq"] is None, "diff": diff}
+    return Answer(result, human=lambda console: _show_diff(console, diff))
+
+
+@app.command("diff")
+@answers("run.diff")
+async def diff(
+    run: RunId,
+    against: Annotated[str, typer.Argument(help="The other run.")],
+    url: Url = None,
+    key: Key = None,
+    data: Data = None,
+) -> Answer:
+    """Where two runs went apart."""
+    async with connected(url, key, data) as host:
+        found = await host.get(f"/v1/runs/{run}:diff", against=against)
+    return Answer(found, human=lambda console: _show_diff(console, found))
+
+
+async def _question(host: Connection, run: str, node: str | None) -> dict[str, Any]:
+    """The open interrupt that is meant: the node's, or the only one."""
+    open_now: list[dict[str, Any]] = (await host.get(f"/v1/runs/{run}/interrupts"))["interrupts"]
+    found = [item for item in open_now if node in (None, item["nodeId"])]
+    if not found:
+        raise Problem("not_found", f"{node or 'The run'} asks nothing.", open=[item["nodeId"] for item in open_now])
+    if len(found) > 1:
+        nodes = [item["nodeId"] for item in found]
+        raise Problem("invalid_usage", "Several nodes ask.", open=nodes, fix=f"Name one: {', '.join(nodes)}.")
+    return found[0]
+
+
+async def _settled(host: Connection, run: str) -> None:
+    """Wait until a run has ended or waits for somebody."""
+    after = -1
+    while True:
+        page = await host.get(f"/v1/runs/{run}/events/poll", lastSequence=after, timeout=30)
+        after = max([after, *(event["sequence"] for event in page["events"])])
+        status = (await host.get(f"/v1/runs/{run}"))["status"]
+        if status in _ENDED or status.startswith("waiting-") or status == "paused":
+            return
+
+
+def _pairs(items: list[str]) -> dict[str, Any]:
+    import msgspec
+
+    found: dict[str, Any] = {}
+    for item in items:
+        name, equals, text = item.partition("=")
+        if not equals or not name:
+            raise Problem("invalid_usage", f"{item!r} is not NAME=VALUE.", at="--input")
+        try:
+            found[name] = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            found[name] = text
+    return found
+
+
+# For people
+
+
+def _coloured(status: str) -> str:
+    return f"[{_STYLES.get(status, 'yellow')}]{status}[/]"
+
+
+def _standing(run: dict[str, Any]) -> Answer:
+    return Answer(run, human=lambda console: show_run(console, run))
+
+
+def show_run(console: Console, run: dict[str, Any]) -> None:
+    console.print(f"[bold]{run['runId']}[/bold]  {run['workflowId']}  {_coloured(run['status'])}")
+    for name, node in (run.get("nodeStates") or {}).items():
+        state = node.get("status", "") if isinstance(node, dict) else str(node)
+        console.print(f"  {name:<28} {_coloured(state)}")
+    if run.get("error"):
+        console.print(f"  [red]{run['error']['code']}[/]: {run['error']['message']}", markup=True)
+    if run.get("outputs"):
+        import msgspec
+
+        console.print("  outputs  " + msgspec.json.encode(run["outputs"]).decode()[:2000], markup=False)
+
+
+def _show_list(console: Console, found: dict[str, Any]) -> None:
+    for run in found["runs"]:
+        console.print(f"{run['runId']:<32} {_coloured(run['status']):<28} {run['createdAt']}  {run['workflowId']}")
+    if not found["runs"]:
+        console.print("No runs.")
+    if found.get("nextCursor"):
+        console.print(f"[dim]more: --cursor {found['nextCursor']}[/dim]")
+
+
+def _show_events(console: Console, events: list[dict[str, Any]]) -> None:
+    for event in events:
+        node = event.get("nodeId") or (event["payload"] or {}).get("nodeId", "")
+        console.print(f"{event['sequence']:>5}  {event['timestamp']}  {event['type']:<26} {node}")
+
+
+def _show_results(console: Console, results: list[dict[str, Any]]) -> None:
+    for item in results:
+        said = item.get("status") or (item.get("error") or {}).get("message", "")
+        console.print(f"{item['runId']}  {_coloured(said)}")
+
+
+def _show_diff(console: Console, diff: dict[str, Any]) -> None:
+    if diff["divergedAtSeq"] is None:
+        console.print(f"[green]The same[/green]: {diff['a']} and {diff['b']}")
+        return
+    console.print(f"They went apart at event {diff['divergedAtSeq']}:")
+    for item in diff["eventDiffs"][:40]:
+        sides = [(item.get(side) or {}).get("type", "-") for side in ("aEvent", "bEvent")]
+        console.print(f"  {item['seq']:>5}  {item['op']:<8} {sides[0]:<26} {sides[1]}")

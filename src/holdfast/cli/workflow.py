@@ -1,0 +1,150 @@
+"""Workflows: check, store, list, show, draw."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli.connection import Data, Key, Url, connected
+from holdfast.cli.output import Answer, answers
+from holdfast.kernel import canonical
+from holdfast.kernel.problems import Problem
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+Files = Annotated[list[Path], typer.Argument(help="Workflow documents (JSON).")]
+
+
+@app.callback()
+def _group() -> None:
+    """Workflows: check, store, draw."""
+
+
+@app.command("check")
+@answers("workflow.check")
+def check(files: Files) -> Answer:
+    """What is wrong with workflow documents, and where; needs no host."""
+    from holdfast.runs.check import check_workflow
+    from holdfast.runs.nodes.core import standard_registry
+
+    registry = standard_registry()
+    results = []
+    for path in files:
+        _, found = check_workflow(read_document(path), registry)
+        results.append({"file": path.name, "valid": found.valid, "errors": found.errors, "warnings": found.warnings})
+    bad = [item["file"] for item in results if not item["valid"]]
+    problem = (
+        Problem("workflow_invalid", f"{len(bad)} of {len(results)} documents do not hold.", files=bad) if bad else None
+    )
+    return Answer({"results": results}, human=lambda console: _show_checks(console, results), problem=problem)
+
+
+@app.command("put")
+@answers("workflow.put")
+async def put(files: Files, url: Url = None, key: Key = None, data: Data = None) -> Answer:
+    """Store workflow documents on the host; what is stored already stays as it is."""
+    documents = [(path, read_document(path)) for path in files]
+    async with connected(url, key, data) as host:
+        stored = [await host.ask("PUT", f"/v1/workflows/{_id_of(path, item)}", item) for path, item in documents]
+    return Answer({"workflows": stored}, human=lambda console: _show_stored(console, stored))
+
+
+@app.command("list")
+@answers("workflow.list")
+async def list_(url: Url = None, key: Key = None, data: Data = None) -> Answer:
+    """The workflows that can be run."""
+    async with connected(url, key, data) as host:
+        found = await host.get("/v1/workflows")
+    return Answer(found, human=lambda console: _show_stored(console, found["workflows"]))
+
+
+@app.command("show")
+@answers("workflow.show")
+async def show(
+    workflow: Annotated[str, typer.Argument(help="A workflow's id.")],
+    revision: Annotated[int | None, typer.Option(min=1)] = None,
+    url: Url = None,
+    key: Key = None,
+    data: Data = None,
+) -> Any:
+    """A stored definition."""
+    async with connected(url, key, data) as host:
+        return await host.get(f"/v1/workflows/{workflow}", revision=revision)
+
+
+@app.command("graph")
+@answers("workflow.graph")
+async def graph(
+    workflow: Annotated[str, typer.Argument(help="A file, or the id of a stored workflow.")],
+    format: Annotated[str, typer.Option(help="mermaid or svg.")] = "mermaid",
+    run: Annotated[str | None, typer.Option(help="Colour the nodes by where this run stands.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write it to this file.")] = None,
+    url: Url = None,
+    key: Key = None,
+    data: Data = None,
+) -> Answer:
+    """A workflow as a picture."""
+    from holdfast.runs.graph import mermaid, svg
+
+    drawers = {"mermaid": mermaid, "svg": svg}
+    if format not in drawers:
+        raise Problem("invalid_usage", f"{format!r} is no format.", at="--format", fix="Use mermaid or svg.")
+    document: dict[str, Any] | None = read_document(Path(workflow)) if _is_file(workflow) else None
+    states: dict[str, str] = {}
+    if document is None or run is not None:
+        async with connected(url, key, data) as host:
+            document = document or await host.get(f"/v1/workflows/{workflow}")
+            if run is not None:
+                nodes = (await host.get(f"/v1/runs/{run}")).get("nodeStates") or {}
+                states = {name: str(node.get("status", "")) for name, node in nodes.items() if isinstance(node, dict)}
+    drawn = drawers[format](document or {}, states)
+    if output is not None:
+        _write(output, drawn)
+        return Answer({"file": str(output), "format": format})
+    return Answer({"format": format, "graph": drawn}, human=lambda console: console.print(drawn, markup=False, end=""))
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise Problem("not_found", f"{path.name} cannot be read.", at=path.name, reason=error.strerror) from error
+    try:
+        document: dict[str, Any] = canonical.decode(content, dict)
+    except Problem as problem:
+        raise Problem(problem.key, f"{path.name}: {problem.message}", **problem.details) from problem
+    return document
+
+
+def _id_of(path: Path, document: dict[str, Any]) -> str:
+    name = document.get("id")
+    if not isinstance(name, str) or not name or "/" in name:
+        raise Problem("workflow_invalid", f"{path.name} has no usable id.", at="$.id")
+    return name
+
+
+def _is_file(name: str) -> bool:
+    return Path(name).is_file()
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, "utf-8")
+
+
+def _show_checks(console: Console, results: list[dict[str, Any]]) -> None:
+    for item in results:
+        console.print(f"{'[green]✔[/]' if item['valid'] else '[red]✖[/]'} {item['file']}")
+        for kind, colour in (("errors", "red"), ("warnings", "yellow")):
+            for finding in item[kind]:
+                console.print(f"    [{colour}]{finding.get('at', '')}[/] ", end="")
+                console.print(str(finding.get("message", "")), markup=False)
+
+
+def _show_stored(console: Console, stored: list[dict[str, Any]]) -> None:
+    for item in stored:
+        console.print(f"{item['workflowId']:<40} {item['version']:<10} revision {item['revision']}", markup=False)

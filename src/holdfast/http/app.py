@@ -1,0 +1,57 @@
+"""The whole HTTP surface as one ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from holdfast.http import keys
+from holdfast.http.dispatch import Dispatch
+from holdfast.http.openwop import events, interrupts, meta, off, runs, schedules, seams, webhooks, workflows
+from holdfast.http.operations import Operation
+from holdfast.http.routing import Routes
+from holdfast.http.services import Services
+
+
+class App:
+    """Operations, and other applications mounted beside them by path prefix."""
+
+    def __init__(self, operations: Sequence[Operation], dispatch: Dispatch, mounts: Mapping[str, ASGIApp]) -> None:
+        self.operations = operations
+        self._dispatch = dispatch
+        self._mounts = dict(mounts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000})
+            return
+        if self._mounts:
+            path: str = scope["path"]
+            for prefix, app in self._mounts.items():
+                if path == prefix or path.startswith(prefix + "/"):
+                    await app({**scope, "root_path": prefix}, receive, send)
+                    return
+        await self._dispatch(scope, receive, send)
+
+
+def build_app(
+    services: Services, *, more: Sequence[Operation] = (), mounts: Mapping[str, ASGIApp] | None = None
+) -> App:
+    """The application of a host: OpenWOP at `/v1`, keys at `/host/v1`, and what else the host adds."""
+    operations: list[Operation] = []
+    operations += meta.operations(services, lambda: operations)
+    for part in (workflows, runs, events, interrupts, webhooks, schedules, keys, seams):
+        operations += part.operations(services)
+    operations += more
+    dispatch = Dispatch(
+        Routes(operations),
+        services.keys,
+        services.limits,
+        services.load,
+        services.idempotency,
+        clock=services.clock,
+        ids=services.ids,
+        fallback=off.unmatched,
+    )
+    return App(operations, dispatch, mounts or {})

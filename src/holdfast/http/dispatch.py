@@ -1,0 +1,194 @@
+"""The way of a request: who, how often, whether, what, once; then the operation itself.
+
+Invariants:
+
+- D1  401 comes before everything that a caller could learn something from: before 404, 405 and 501.
+- D2  Rate limits come before scopes (OpenWOP §1.4).
+- D3  A mutating operation with an `Idempotency-Key` is executed once (OpenWOP §1.5).
+- D4  Whatever happens, there is an answer in the operation's contract.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from holdfast.http.answers import Contract, as_problem, parse_json, problem_answer, read_body, request_id
+from holdfast.http.auth import Caller, Keys
+from holdfast.http.limits import Load, RateLimits
+from holdfast.http.operations import Call, Operation, Query
+from holdfast.http.routing import Routes
+from holdfast.kernel import canonical
+from holdfast.kernel.clock import Clock
+from holdfast.kernel.ids import Ids
+from holdfast.kernel.problems import Problem
+from holdfast.runs.idempotency import Claim, Idempotency, Reply
+
+_KEY = re.compile(r"[!-~]{1,255}")
+_REPLAYED = "openwop-Idempotent-Replay"
+# What a kept answer keeps of its headers: not the request's id, which belongs to one request.
+_KEPT_HEADERS = frozenset({"content-type", "location", "etag"})
+
+Fallback = Callable[[Request, Caller], Awaitable[Response]]
+
+
+class Dispatch:
+    """An ASGI application over operations. `fallback` answers an authenticated caller on a path that is none."""
+
+    def __init__(
+        self,
+        routes: Routes,
+        keys: Keys,
+        limits: RateLimits,
+        load: Load,
+        idempotency: Idempotency,
+        *,
+        clock: Clock,
+        ids: Ids,
+        fallback: Callable[[Request], Problem],
+    ) -> None:
+        self._routes = routes
+        self._keys = keys
+        self._limits = limits
+        self._load = load
+        self._idempotency = idempotency
+        self._clock = clock
+        self._ids = ids
+        self._fallback = fallback
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["holdfast.clock"] = self._clock
+        scope["holdfast.ids"] = self._ids
+        request = Request(scope, receive)
+        contract: Contract = "lafs" if scope["path"].startswith("/host/") else "openwop"
+        try:
+            operation, path = self._match(request)
+            scope["holdfast.operation"] = operation.name
+            contract = operation.contract
+            with self._load.enter("streams" if operation.streams else "requests"):
+                response = await self._run(operation, request, path)
+                if operation.streams:  # a stream is open until its last byte
+                    await response(scope, receive, send)
+                    return
+        except ClientDisconnect:
+            return
+        except Exception as error:  # noqa: BLE001 - D4, the boundary: whatever it is becomes an answer
+            response = problem_answer(request, as_problem(error, request_id(request)), contract)
+        await response(scope, receive, send)
+
+    def _match(self, request: Request) -> tuple[Operation, Mapping[str, str]]:
+        try:
+            found = self._routes.match(request.method, request.scope["path"])
+        except Problem:
+            self._authenticate(request, "unmatched")
+            raise
+        if found is None:
+            self._authenticate(request, "unmatched")
+            raise self._fallback(request)
+        return found
+
+    def _authenticate(self, request: Request, route: str) -> Caller:
+        caller = self._keys.authenticate(request.headers.get("authorization"))
+        self._limits.admit(key=caller.key_id, tenant=caller.tenant, route=route)
+        return caller
+
+    async def _run(self, operation: Operation, request: Request, path: Mapping[str, str]) -> Response:
+        caller: Caller | None = None
+        if operation.auth == "key":
+            caller = self._authenticate(request, operation.name)
+            caller.require(*operation.scopes)
+        else:
+            self._limits.admit(key="", tenant="", route=operation.name)
+        call = Call(operation, request, path, caller)
+        if operation.query is not None:
+            call.query = read_query(request, operation.query)
+        if operation.body is not None:
+            data = await read_body(request, operation.body_limit)
+            call.body = _typed(call, data)
+        else:
+            data = b""
+        key = request.headers.get("idempotency-key")
+        if key is None or not operation.mutates:
+            return await operation.perform(call)
+        return await self._once(call, data, key)
+
+    async def _once(self, call: Call, data: bytes, key: str) -> Response:
+        """Perform a keyed call at most once, and give its answer again (D3)."""
+        if not _KEY.fullmatch(key):
+            raise Problem(
+                "schema_mismatch", "An Idempotency-Key is 1 to 255 visible ASCII characters.", at="Idempotency-Key"
+            )
+        operation = call.operation
+        digest = canonical.digest(
+            {
+                "path": dict(call.path),
+                "query": sorted(call.request.query_params.multi_items()),
+                "body": canonical.decode(data) if data else None,
+            }
+        )
+        tenant = call.caller.tenant if operation.auth == "key" else f"token:{call.request.scope['path']}"
+        found = await self._idempotency.begin(tenant, f"{operation.method} {operation.path}", key, digest)
+        if isinstance(found, Reply):
+            headers = {**found.headers, _REPLAYED: "true", "X-Request-Id": request_id(call.request)}
+            return Response(found.body, found.status, headers)
+        return await self._execute(call, found)
+
+    async def _execute(self, call: Call, claim: Claim) -> Response:
+        call.reserved = claim.reserved
+        reply: Reply | None = None
+        try:
+            try:
+                response = await call.operation.perform(call)
+            except Exception as error:  # noqa: BLE001 - a failure is an answer too, and some are final
+                problem = as_problem(error, request_id(call.request))
+                response = problem_answer(call.request, problem, call.operation.contract)
+            kept = {name: value for name, value in response.headers.items() if name in _KEPT_HEADERS}
+            reply = Reply(response.status_code, bytes(response.body), kept, call.operation.sensitive)
+            return response
+        finally:
+            await self._idempotency.settle(claim, reply)
+
+
+def _typed(call: Call, data: bytes) -> Any:
+    operation = call.operation
+    if not data:
+        if operation.body_optional:
+            return None
+        raise Problem("invalid_json", "The request has no body.", at="$", fix="Send one JSON document.")
+    return parse_json(call.request, data, operation.body, operation.body_limit)
+
+
+def read_query(request: Request, kind: type[Query]) -> Any:
+    """The query as `kind`: a value out of range, of another type or given twice is refused (W8); others are ignored."""
+    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    values: dict[str, Any] = {}
+    for name, value in request.query_params.multi_items():
+        field = fields.get(name)
+        if field is None:
+            continue
+        if _is_list(field.type):
+            values.setdefault(name, []).extend(item for item in value.split(",") if item)
+        elif name in values:
+            raise Problem("schema_mismatch", f"The parameter {name} is given twice.", at=name)
+        else:
+            values[name] = value
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at `$.")
+        raise Problem(
+            "out_of_range" if "Expected `int` >" in message or "Expected `int` <" in message else "schema_mismatch",
+            message,
+            at=where.rstrip("`") or "query",
+            fix="See the parameter in /v1/openapi.json.",
+        ) from error
+
+
+def _is_list(kind: Any) -> bool:
+    return getattr(kind, "__origin__", None) is list

@@ -1,0 +1,112 @@
+"""A host that answers over HTTP: what `holdfast up` runs, and what commands open when none is running."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.host import Host, Options, open_host
+from holdfast.http.app import App, build_app
+from holdfast.http.auth import Keys, KeyTable
+from holdfast.http.limits import Load, RateLimits, Rates
+from holdfast.http.server import listen, serving, url_of
+from holdfast.http.services import Services
+from holdfast.kernel import canonical
+from holdfast.kernel.problems import Problem
+
+DRAIN_SECONDS = 10.0
+
+
+class Serving(msgspec.Struct, frozen=True):
+    """A host that can be reached at `url`."""
+
+    url: str
+    host: Host
+    services: Services
+    app: App
+
+
+@asynccontextmanager
+async def serve(
+    options: Options, *, address: str = "127.0.0.1", port: int = 0, rates: Rates | None = None
+) -> AsyncIterator[Serving]:
+    """Open the data folder and serve it; leaving the block drains: no new work, streams end, nodes reach a record."""
+    bound = listen(address, port)
+    try:
+        opening = msgspec.structs.replace(options, projections=(*options.projections, KeyTable()))
+        async with open_host(opening) as host:
+            services = await _services(host, options, rates)
+            app = build_app(services)
+            async with serving(app, bound):
+                try:
+                    yield Serving(url_of(bound), host, services, app)
+                finally:
+                    services.load.draining = True
+                    services.closing.set()
+                    await host.runs.drain(DRAIN_SECONDS)
+    finally:
+        bound.close()
+
+
+async def _services(host: Host, options: Options, rates: Rates | None) -> Services:
+    keys = Keys(host.ledger, host.clock, host.ids)
+    await keys.load()
+    return Services(
+        ledger=host.ledger,
+        runs=host.runs,
+        keys=keys,
+        idempotency=host.idempotency,
+        webhooks=host.webhooks,
+        schedules=host.schedules,
+        limits=RateLimits(rates or Rates(), host.clock),
+        load=Load(),
+        clock=host.clock,
+        ids=host.ids,
+        closing=asyncio.Event(),
+        sample_seams=options.sample_seams,
+    )
+
+
+async def load_workflows(host: Host, folder: Path) -> list[str]:
+    """Store every `*.json` of a folder for all tenants; the first that does not hold is told with its file."""
+    stored: list[str] = []
+    for name, data in _documents(folder):
+        try:
+            document: dict[str, Any] = canonical.decode(data, dict)
+            stored.append((await host.runs.put_workflow(document, tenant=None)).workflow_id)
+        except Problem as problem:
+            raise Problem(problem.key, f"{name}: {problem.message}", **problem.details) from problem
+    return stored
+
+
+def _documents(folder: Path) -> list[tuple[str, bytes]]:
+    if not folder.is_dir():
+        raise Problem("not_found", f"There is no folder {folder.name}.", at="--workflows")
+    return [(path.name, path.read_bytes()) for path in sorted(folder.glob("*.json"))]
+
+
+# Where a running host is found
+
+
+def announce(data: Path, url: str) -> Path:
+    """Leave a note in the data folder, so that commands find the host that has it open."""
+    path = data / "host.json"
+    path.write_text(json.dumps({"url": url, "pid": os.getpid()}))
+    return path
+
+
+def announced(data: Path) -> str | None:
+    """The address of the host that has this folder open, if one has."""
+    try:
+        note: Mapping[str, Any] = json.loads((data / "host.json").read_text())
+        os.kill(int(note["pid"]), 0)
+        return str(note["url"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

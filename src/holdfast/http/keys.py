@@ -1,0 +1,134 @@
+"""The host's own operations on API keys, in LAFS envelopes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta, field
+from starlette.responses import Response
+
+from holdfast.http.auth import SCOPES, ApiKey
+from holdfast.http.operations import Body, Call, Operation, Result
+from holdfast.http.services import Services
+from holdfast.kernel.clock import iso, parse_iso
+from holdfast.kernel.problems import Problem
+
+Name = Annotated[str, Meta(min_length=1, max_length=128)]
+
+
+class NewKey(Body, frozen=True):
+    name: Name
+    scopes: list[str] = field(default_factory=lambda: list(SCOPES))
+    principal: Name | None = None
+    workspace: Name | None = None
+    expires_at: str | None = None
+    test: bool = False
+
+
+class KeyView(Result, frozen=True):
+    """A key as it may be shown: never its text, never its hash."""
+
+    key_id: str
+    name: str
+    tenant: str
+    scopes: list[str]
+    created_at: str
+    expires_at: str | None = None
+    revoked_at: str | None = None
+    principal: str | None = None
+    workspace: str | None = None
+    test: bool = False
+
+
+class KeyMade(Result, frozen=True):
+    """The only time a key's text is shown."""
+
+    api_key: str
+    description: KeyView
+
+
+class KeyList(Result, frozen=True, omit_defaults=False):
+    keys: list[KeyView]
+
+
+def view(key: ApiKey) -> KeyView:
+    return KeyView(
+        key_id=key.key_id,
+        name=key.name,
+        tenant=key.tenant,
+        scopes=list(key.scopes),
+        created_at=iso(key.created_ms),
+        expires_at=None if key.expires_ms is None else iso(key.expires_ms),
+        revoked_at=None if key.revoked_ms is None else iso(key.revoked_ms),
+        principal=key.principal,
+        workspace=key.workspace,
+        test=key.test,
+    )
+
+
+def operations(services: Services) -> list[Operation]:
+    keys = services.keys
+
+    async def create(call: Call) -> Response:
+        body: NewKey = call.body
+        call.caller.require(*body.scopes)  # nobody hands out more than he has
+        key, text = await keys.create(
+            body.name,
+            tenant=call.caller.tenant,
+            scopes=body.scopes,
+            principal=body.principal,
+            workspace=body.workspace,
+            expires_ms=_moment(body.expires_at),
+            test=body.test,
+        )
+        return call.answer(KeyMade(api_key=text, description=view(key)), 201)
+
+    async def list_(call: Call) -> Response:
+        return call.answer(KeyList(keys=[view(key) for key in keys.list(call.caller.tenant)]))
+
+    async def revoke(call: Call) -> Response:
+        return call.answer(view(await keys.revoke(call.path["keyId"], call.caller.tenant, "asked over HTTP")))
+
+    common: dict[str, Any] = {"scopes": ("keys:manage",), "contract": "lafs", "tag": "keys"}
+    return [
+        Operation(
+            name="keys.create",
+            method="POST",
+            path="/host/v1/keys",
+            perform=create,
+            summary="A new key of the caller's tenant; its text is shown once.",
+            body=NewKey,
+            answers={201: KeyMade},
+            problems=("schema_mismatch", "already_exists"),
+            sensitive=True,
+            **common,
+        ),
+        Operation(
+            name="keys.list",
+            method="GET",
+            path="/host/v1/keys",
+            perform=list_,
+            summary="The tenant's keys.",
+            answers={200: KeyList},
+            **common,
+        ),
+        Operation(
+            name="keys.revoke",
+            method="DELETE",
+            path="/host/v1/keys/{keyId}",
+            perform=revoke,
+            summary="Refuse a key from now on.",
+            answers={200: KeyView},
+            problems=("not_found",),
+            **common,
+        ),
+    ]
+
+
+def _moment(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return parse_iso(text)
+    except (ValueError, OverflowError) as error:
+        raise Problem("schema_mismatch", "expiresAt is not an RFC 3339 time with a zone.", at="$.expiresAt") from error

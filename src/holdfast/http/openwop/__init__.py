@@ -1,0 +1,1 @@
+"""The OpenWOP surface: `/.well-known/openwop` and `/v1`."""

@@ -1,0 +1,83 @@
+"""The capability document: computed from what is wired, never written by hand (OpenWOP §1.3, W6)."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Any
+
+import holdfast
+from holdfast.http.openwop.sse import MODES
+from holdfast.http.services import Services
+from holdfast.runs.webhooks import SIGNATURE_ALGORITHM
+
+PROTOCOL_VERSION = "1.11.0"
+_INTERRUPTS = {
+    "core.approvalGate": "approval.request",
+    "core.clarificationGate": "clarification.request",
+    "core.conversationGate": "conversation.exchange",
+}
+
+
+async def capabilities(services: Services, operations: Set[str]) -> dict[str, Any]:
+    """Every family stands at the root (RFC 0073); a family that is not wired is absent."""
+    nodes = set(services.runs.node_types)
+    limits = services.runs.limits
+    envelopes = sorted(envelope for node, envelope in _INTERRUPTS.items() if node in nodes)
+    found: dict[str, Any] = {
+        "protocolVersion": PROTOCOL_VERSION,
+        "supportedEnvelopes": envelopes,
+        "schemaVersions": dict.fromkeys(envelopes, 1),
+        "limits": {
+            "clarificationRounds": limits.clarification_rounds,
+            "schemaRounds": limits.schema_rounds,
+            "envelopesPerTurn": limits.envelopes_per_turn,
+            "maxNodeExecutions": limits.max_node_executions,
+            "maxRunDurationMs": limits.max_run_duration_ms,
+            "maxLoopIterations": limits.max_loop_iterations,
+        },
+        "implementation": {"name": "holdfast", "version": holdfast.__version__},
+        "eventLogSchemaVersion": 1,
+        "supportedTransports": ["rest"],
+        "auth": {"profiles": ["openwop-auth-api-key"]},
+        "fixtures": await _fixtures(services),
+        "production": {
+            "supported": True,
+            "backpressure": {"supported": True, "inflightCap": services.load.most("requests"), "retryAfterSeconds": 1},
+        },
+    }
+    found["extensions"] = {"holdfast": {"nodeTypes": sorted(nodes), **_streams(operations)}}
+    _add_wired(found, operations, nodes)
+    found.update(services.capabilities())
+    return found
+
+
+async def _fixtures(services: Services) -> list[str]:
+    """The conformance workflows that are loaded for every tenant, and so can be run."""
+    known = await services.runs.list_workflows("")
+    return sorted(item.workflow_id for item in known if item.workflow_id.startswith("conformance-"))
+
+
+def _streams(operations: Set[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if "events.stream" in operations:
+        found["sse"] = {"modes": list(MODES), "mixed": True, "maxBufferMs": 5000}
+    if "events.poll" in operations:
+        found["poll"] = {"maxTimeoutSeconds": 60}
+    return found
+
+
+def _add_wired(found: dict[str, Any], operations: Set[str], nodes: Set[str]) -> None:
+    if "runs.fork" in operations:
+        found["replay"] = {"supported": True, "modes": ["replay", "branch"]}
+    if "runs.debug-bundle" in operations:
+        found["debugBundle"] = {"supported": True, "redactionModes": ["mask"]}
+    if "webhooks.register" in operations:
+        found["webhooks"] = {"supported": True, "signatureAlgorithms": [SIGNATURE_ALGORITHM], "durable": True}
+    if "webhooks.deliveries" in operations:
+        found["deadLetter"] = {"supported": True}
+    if "schedules.create" in operations:
+        found["scheduling"] = {"supported": True, "cron": True}
+    if "core.conversationGate" in nodes:
+        found["conversationPrimitive"] = True
+    if "core.subWorkflow" in nodes:
+        found["subWorkflow"] = {"inputMapping": True}

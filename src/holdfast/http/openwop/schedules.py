@@ -1,0 +1,121 @@
+"""Operations on schedules (W4)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta
+from starlette.responses import Response
+
+from holdfast.http.operations import Body, Call, Operation, Perform, Result
+from holdfast.http.services import Services
+from holdfast.kernel.clock import parse_iso
+from holdfast.kernel.problems import Problem
+from holdfast.runs.schedules import Firing, Schedule, ScheduleSpec
+
+_PATH = "/v1/schedules/{scheduleId}"
+Moment = Annotated[str, Meta(max_length=64, extra_json_schema={"format": "date-time"})]
+
+
+class Range(Body, frozen=True):
+    from_: Moment
+    to: Moment
+
+
+class Backfill(Range, frozen=True, rename={"from_": "from"}):
+    """The moments in [from, to]."""
+
+
+class Schedules(Result, frozen=True, omit_defaults=False):
+    schedules: list[Schedule]
+
+
+class Firings(Result, frozen=True, omit_defaults=False):
+    runs: list[Firing]
+
+
+def operations(services: Services) -> list[Operation]:
+    schedules, runs = services.schedules, services.runs
+
+    async def create(call: Call) -> Response:
+        caller = call.caller
+        # A schedule of nothing is a mistake now, not at night.
+        await runs.get_workflow(call.body.workflow_id, caller.tenant)
+        return call.answer(await schedules.create(call.body, caller.tenant, caller.principal, caller.workspace), 201)
+
+    async def update(call: Call) -> Response:
+        tenant = call.caller.tenant
+        schedules.get(call.path["scheduleId"], tenant)
+        await runs.get_workflow(call.body.workflow_id, tenant)
+        return call.answer(await schedules.update(call.path["scheduleId"], tenant, call.body))
+
+    async def list_(call: Call) -> Response:
+        return call.answer(Schedules(schedules=schedules.schedules(call.caller.tenant)))
+
+    async def get(call: Call) -> Response:
+        return call.answer(schedules.get(call.path["scheduleId"], call.caller.tenant))
+
+    async def delete(call: Call) -> Response:
+        await schedules.delete(call.path["scheduleId"], call.caller.tenant)
+        return call.answer(status=204)
+
+    async def pause(call: Call) -> Response:
+        return call.answer(await schedules.pause(call.path["scheduleId"], call.caller.tenant))
+
+    async def resume(call: Call) -> Response:
+        return call.answer(await schedules.resume(call.path["scheduleId"], call.caller.tenant))
+
+    async def backfill(call: Call) -> Response:
+        start, end = _moment("from", call.body.from_), _moment("to", call.body.to)
+        found = await schedules.backfill(call.path["scheduleId"], call.caller.tenant, start, end)
+        return call.answer(Firings(runs=found))
+
+    def operation(name: str, method: Any, path: str, perform: Perform, summary: str, **more: Any) -> Operation:
+        common: dict[str, Any] = {
+            "scopes": ("schedules:manage",),
+            "answers": {200: Schedule},
+            "problems": ("not_found",),
+            "tag": "schedules",
+        }
+        return Operation(
+            name=f"schedules.{name}", method=method, path=path, perform=perform, summary=summary, **{**common, **more}
+        )
+
+    bad = ("schema_mismatch", "not_found", "state_conflict")
+    return [
+        operation(
+            "create",
+            "POST",
+            "/v1/schedules",
+            create,
+            "Start runs by the clock.",
+            body=ScheduleSpec,
+            answers={201: Schedule},
+            problems=bad,
+        ),
+        operation(
+            "list", "GET", "/v1/schedules", list_, "The tenant's schedules.", answers={200: Schedules}, problems=()
+        ),
+        operation("get", "GET", _PATH, get, "One schedule and when it starts its next run."),
+        operation("update", "PUT", _PATH, update, "Change a schedule.", body=ScheduleSpec, problems=bad),
+        operation("delete", "DELETE", _PATH, delete, "End a schedule.", answers={204: None}),
+        operation("pause", "POST", f"{_PATH}:pause", pause, "Start no runs until it is resumed."),
+        operation("resume", "POST", f"{_PATH}:resume", resume, "Go on with the next moment."),
+        operation(
+            "backfill",
+            "POST",
+            f"{_PATH}:backfill",
+            backfill,
+            "Start the runs of past moments, each at most once.",
+            body=Backfill,
+            answers={200: Firings},
+            problems=("schema_mismatch", "out_of_range", "not_found", "run_already_active", "capability_required"),
+        ),
+    ]
+
+
+def _moment(name: str, text: str) -> int:
+    try:
+        return parse_iso(text)
+    except (ValueError, OverflowError) as error:
+        raise Problem("schema_mismatch", f"{name} is not an RFC 3339 time with a zone.", at=f"$.{name}") from error

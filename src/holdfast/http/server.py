@@ -1,0 +1,98 @@
+"""Serving: uvicorn on a socket that is bound before anything else, and a shutdown that drops nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from typing import Any, TypeVar
+
+import uvicorn
+
+from holdfast.kernel.problems import Problem
+
+T = TypeVar("T")
+KEEP_ALIVE_SECONDS = 30
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound socket; port 0 picks one. Binding first means that a taken port is known before work begins."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+    except (OSError, OverflowError) as error:
+        made.close()
+        raise Problem(
+            "unavailable", f"Port {port} on {host} cannot be used.", reason=str(error), fix="Choose another --port."
+        ) from error
+    made.listen(2048)
+    return made
+
+
+def url_of(bound: socket.socket) -> str:
+    host, port = bound.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the host's: it drains before the server stops."""
+        yield
+
+
+@contextlib.asynccontextmanager
+async def serving(app: Any, bound: socket.socket) -> AsyncIterator[None]:
+    """Serve `app` on `bound` while the block runs; then let open requests end."""
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=10,
+    )
+    server = _Server(config)
+    task = asyncio.create_task(server.serve(sockets=[bound]))
+    try:
+        while not server.started:
+            if task.done():
+                task.result()
+                raise Problem("unavailable", "The server did not start.")
+            await asyncio.sleep(0.005)
+        yield
+    finally:
+        server.should_exit = True
+        await task
+
+
+async def until_signalled(*, ready: Callable[[], Awaitable[None]]) -> None:
+    """Say that all is ready, then wait for SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        await ready()
+        await stop.wait()
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run `main` on uvloop where there is one."""
+    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(main)

@@ -1,0 +1,38 @@
+"""What the HTTP surface stands on: built once by the host, handed to every operation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.http.auth import Keys
+from holdfast.http.limits import Load, RateLimits
+from holdfast.kernel.clock import Clock
+from holdfast.kernel.ids import Ids
+from holdfast.kernel.ledger import Ledger
+from holdfast.runs.idempotency import Idempotency
+from holdfast.runs.schedules import Schedules
+from holdfast.runs.service import Runs
+from holdfast.runs.webhooks import Webhooks
+
+
+class Services(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a running host that requests reach. `closing` is set when the host begins to shut down;
+    `capabilities` are what other parts of the host add to the discovery document."""
+
+    ledger: Ledger
+    runs: Runs
+    keys: Keys
+    idempotency: Idempotency
+    webhooks: Webhooks
+    schedules: Schedules
+    limits: RateLimits
+    load: Load
+    clock: Clock
+    ids: Ids
+    closing: asyncio.Event
+    capabilities: Callable[[], Mapping[str, Any]] = dict
+    sample_seams: bool = False

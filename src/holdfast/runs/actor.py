@@ -1,0 +1,383 @@
+"""One run in memory: takes commands, decides, appends, executes. The only one that writes its run's log.
+
+- A1  State is ahead of the log only while a batch is on its way; nobody outside sees it in between.
+- A2  A batch is appended only where the log stands as we know it; otherwise another owner has it, and we let go.
+- A3  A node that may touch the outside starts after its `node.started` is on disk.
+- A4  A batch is bounded: a long chain of instant nodes is several appends, never one endless one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from holdfast.kernel.ledger import Append
+from holdfast.kernel.problems import Problem
+from holdfast.kernel.redact import redact_text
+from holdfast.runs import decider
+from holdfast.runs.effects import plain
+from holdfast.runs.evolve import evolve
+from holdfast.runs.execution import Execution, Outcome, Parked
+from holdfast.runs.log import standing_of, stream_of, to_draft
+from holdfast.runs.nodes.registry import NodeError, NodeType
+from holdfast.runs.state import ENDED, MASK, Event, RunState
+
+if TYPE_CHECKING:
+    from holdfast.runs.engine import Engine, Ports
+
+_BATCH = 256
+Make = Callable[[RunState], Outcome]
+
+
+class _Batch:
+    """What goes into the log together."""
+
+    __slots__ = ("after", "appends", "events", "waiters")
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.appends: list[Append] = []
+        self.waiters: list[tuple[asyncio.Future[Any] | None, Any]] = []
+        self.after: list[Callable[[], None]] = []
+
+
+class RunActor:
+    def __init__(self, engine: Engine, state: RunState) -> None:
+        self.engine = engine
+        self.state = state
+        self.lost = False
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+        self._inbox: list[tuple[Make, asyncio.Future[Any] | None]] = []
+        self._todo: dict[str, None] = {}
+        self._driver: asyncio.Task[None] | None = None
+        self._wake: asyncio.TimerHandle | None = None
+        self._standing: dict[str, Any] | None = None
+        self._ended: dict[str, asyncio.Queue[str]] = {}
+        self._committing = False
+
+    # What an execution needs
+
+    @property
+    def ports(self) -> Ports:
+        return self.engine.ports
+
+    def now(self) -> int:
+        return max(self.engine.clock.now_ms(), self.state.ts)
+
+    def new_id(self, prefix: str) -> str:
+        return self.engine.ids.new(prefix)
+
+    def perform(self, execution: Execution, key: str, fn: Callable[[], Any]) -> Awaitable[Any] | Any:
+        return fn()
+
+    def ended_children(self, node_id: str) -> asyncio.Queue[str]:
+        return self._ended.setdefault(node_id, asyncio.Queue())
+
+    async def new_child(self, execution: Execution, key: str, workflow_id: str, inputs: Any, **options: Any) -> Make:
+        return await self.engine.new_child(self, execution, key, workflow_id, inputs, **options)
+
+    # Commands
+
+    async def post(self, make: Make) -> Any:
+        """Do `make` in this run's turn; returns its result when it is on disk."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.submit(make, future)
+        return await future
+
+    def submit(self, make: Make, future: asyncio.Future[Any] | None = None) -> None:
+        if self.lost:
+            if future is not None:
+                future.set_exception(_gone(self.state.run_id))
+            return
+        self._inbox.append((make, future))
+        self.poke()
+
+    def poke(self) -> None:
+        if self._driver is None and not self.lost:
+            self._driver = asyncio.get_running_loop().create_task(self._drive())
+
+    async def settled(self) -> RunState:
+        """The state as the log has it (A1)."""
+        while self._committing and not self.lost:
+            await asyncio.shield(self.post(lambda state: Outcome([])))
+        return self.state
+
+    def restate(self) -> None:
+        """Tell the `runs` table with the next append, also when nothing seems to have changed."""
+        self._standing = None
+
+    @property
+    def idle(self) -> bool:
+        return self._driver is None and not self.tasks and not self._inbox
+
+    # The turn
+
+    async def _drive(self) -> None:
+        try:
+            while not self.lost:
+                batch = self._collect()
+                if batch is None:
+                    break
+                await self._commit(batch)
+        finally:
+            self._driver = None
+        if not self.lost:
+            self._rest()
+
+    def _collect(self) -> _Batch | None:
+        batch = _Batch()
+        inbox, self._inbox = self._inbox, []
+        for make, future in inbox:
+            self._do(batch, make, future)
+        self._progress(batch)
+        if batch.events or batch.appends:
+            return batch
+        self._answer(batch)
+        return None
+
+    def _do(self, batch: _Batch, make: Make, future: asyncio.Future[Any] | None) -> None:
+        try:
+            outcome = make(self.state)
+        except (Problem, asyncio.CancelledError) as error:
+            if future is not None and not future.done():
+                if isinstance(error, Problem):
+                    future.set_exception(error)
+                else:
+                    future.cancel()
+            return
+        for event in outcome.events:
+            self._take(batch, event)
+        batch.appends.extend(outcome.appends)
+        batch.waiters.append((future, outcome.result))
+        if outcome.after is not None:
+            batch.after.append(outcome.after)
+
+    def _progress(self, batch: _Batch) -> None:
+        """Decide and run instant nodes until nothing follows, or the batch is full (A4)."""
+        now = self.now()
+        chance = self.engine.randomness.uniform
+        while len(batch.events) < _BATCH:
+            events = decider.decide(self.state, now, chance)
+            for event in events:
+                self._take(batch, event)
+            ran = self._run_inline(batch)
+            if not events and not ran:
+                return
+
+    def _take(self, batch: _Batch, event: Event) -> None:
+        """Give an event its place and take it into the state."""
+        event.id = event.id or self.engine.ids.new()
+        event.ts = event.ts or self.now()
+        event.seq = self.state.seq + 1
+        evolve(self.state, event)
+        batch.events.append(event)
+        name = event.node
+        if name is None or name not in self.state.nodes:
+            if self.state.ended is not None:
+                self._stop_tasks()
+            return
+        status = self.state.nodes[name].status
+        if status == "running":
+            if event.type in _STARTS and name not in self.tasks:
+                self._todo[name] = None
+        else:
+            self._todo.pop(name, None)
+            if (status in ENDED or status in ("retrying", "idle")) and (task := self.tasks.pop(name, None)):
+                task.cancel()
+        if event.type == "holdfast.loop.taken":
+            for other in list(self.tasks):
+                if self.state.nodes[other].status != "running":
+                    self.tasks.pop(other).cancel()
+
+    async def _commit(self, batch: _Batch) -> None:
+        first, last = batch.events[0] if batch.events else None, len(batch.events) - 1
+        standing = standing_of(self.state, self.engine.instance)
+        changed = standing if standing != self._standing else None
+        drafts = [to_draft(event, changed if i == last else None) for i, event in enumerate(batch.events)]
+        appends = list(batch.appends)
+        if first is not None:
+            appends.insert(0, Append(stream_of(self.state.run_id), drafts, first.seq - 1))
+        self._committing = True
+        try:
+            await self.engine.ledger.commit(*appends)
+        except Problem as problem:
+            self._let_go(problem, batch)
+            return
+        finally:
+            self._committing = False
+        if self.lost:
+            return
+        self._standing = standing
+        self._answer(batch)
+        if self.state.ended is not None:
+            self.engine.on_ended(self)
+        elif not self.engine.draining:
+            self._start_tasks()
+
+    def _answer(self, batch: _Batch) -> None:
+        for future, result in batch.waiters:
+            if future is not None and not future.done():
+                future.set_result(result)
+        for after in batch.after:
+            after()
+
+    def _let_go(self, problem: Problem, batch: _Batch | None = None) -> None:
+        """The log is not ours to write, or cannot be written: forget this state and what hangs on it (A2)."""
+        self.lost = True
+        self._stop_tasks()
+        waiting = [future for future, _ in batch.waiters] if batch else []
+        waiting.extend(future for _, future in self._inbox)
+        self._inbox.clear()
+        for future in waiting:
+            if future is not None and not future.done():
+                future.set_exception(problem)
+        self.engine.on_lost(self, problem)
+
+    def close(self) -> None:
+        """Let go without a word: what runs goes on from the log."""
+        self.lost = True
+        self._stop_tasks()
+        if self._wake is not None:
+            self._wake.cancel()
+        for _, future in self._inbox:
+            if future is not None and not future.done():
+                future.set_exception(Problem("unavailable", "The engine is closing.", retry_after_ms=1000))
+        self._inbox.clear()
+
+    def _rest(self) -> None:
+        """Nothing to do now: be woken when time alone will move the run."""
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
+        due = self.state.next_wake()
+        if due is not None:
+            seconds = min(max((due - self.engine.clock.now_ms()) / 1000, 0.001), 3600.0)
+            self._wake = asyncio.get_running_loop().call_later(seconds, self.poke)
+        self.engine.on_idle(self)
+
+    # Executing
+
+    def resume(self) -> None:
+        """After loading: whatever the log says is running, runs again from its start."""
+        for name in self.state.active:
+            if self.state.nodes[name].status == "running":
+                self._todo[name] = None
+        if self._todo:
+            self._inbox.append((lambda state: Outcome([self.engine.lease_event(state)]), None))
+        self.poke()
+
+    def _run_inline(self, batch: _Batch) -> bool:
+        ran = False
+        for name in list(self._todo):
+            kind = self._kind(name)
+            if kind.inline:
+                del self._todo[name]
+                if self.state.nodes[name].status == "running":
+                    ran = True
+                    self._do(batch, _step(Execution(self, name), kind, self), None)
+        return ran
+
+    def _start_tasks(self) -> None:
+        todo, self._todo = self._todo, {}
+        for name in todo:
+            if self.state.nodes[name].status == "running" and name not in self.tasks:
+                work = self._work(Execution(self, name), self._kind(name))
+                self.tasks[name] = asyncio.get_running_loop().create_task(work)
+
+    def _kind(self, name: str) -> NodeType:
+        kind = self.engine.registry.get(self.state.plan.nodes[name].doc.type_id)
+        assert kind is not None  # refused when the run was loaded
+        return kind
+
+    async def _work(self, execution: Execution, kind: NodeType) -> None:
+        """A node's task: its end is a command like any other."""
+        name = execution.node_id
+        try:
+            outputs = await kind.execute(execution)
+            make = completed(execution, plain(outputs))
+        except Parked as parked:
+            make = parked.outcome
+        except asyncio.CancelledError:
+            if execution.live and not self.lost and self.tasks.get(name) is asyncio.current_task():
+                make = self._failed(execution, {"code": "cancelled", "message": "The node cancelled itself."})
+            else:
+                return
+        except Exception as error:  # noqa: BLE001 - node code is anybody's; its failure is the run's to handle
+            make = self._failed(execution, error_of(error))
+        self._ended.pop(name, None)
+        self.tasks.pop(name, None)
+        self.submit(lambda state: make(state) if execution.live else Outcome([]))
+
+    def _failed(self, execution: Execution, error: dict[str, Any]) -> Make:
+        execution.drop_changes()
+        return lambda state: Outcome(
+            [
+                *execution.take(),
+                *decider.failed(state, execution.node_id, error, self.engine.randomness.uniform),
+            ]
+        )
+
+    def _stop_tasks(self) -> None:
+        for task in self.tasks.values():
+            task.cancel()
+        self.tasks.clear()
+        self._todo.clear()
+
+
+_STARTS = frozenset({"node.started", "node.resumed", "holdfast.timer.fired", "node.dispatched", "holdfast.run.forked"})
+
+
+def _step(execution: Execution, kind: NodeType, actor: RunActor) -> Make:
+    """Run instant code to its end without leaving this turn."""
+    coroutine: Any = kind.execute(execution)
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return completed(execution, end.value)
+    except Parked as parked:
+        return parked.outcome
+    except Exception as error:  # noqa: BLE001 - as in `_work`
+        return actor._failed(execution, error_of(error))
+    coroutine.close()
+    return actor._failed(execution, {"code": "internal_error", "message": f"{kind.type_id} is not instant."})
+
+
+def completed(execution: Execution, outputs: Any) -> Make:
+    if not isinstance(outputs, dict):
+        outputs = {} if outputs is None else {"output": outputs}
+
+    def make(state: RunState) -> Outcome:
+        name = execution.node_id
+        hidden = state.plan.nodes[name].doc.output_sensitivity
+        shown = {key: MASK if hidden.get(key) else value for key, value in outputs.items()} if hidden else outputs
+        payload: dict[str, Any] = {"nodeId": name, "outputs": shown}
+        duration = execution.now_ms - state.nodes[name].started_ms
+        payload["durationMs"] = max(0, duration)
+        private = {"outputs": outputs} if hidden else None
+        event = Event("node.completed", payload, name, private)
+        return Outcome([*execution.take(), event], appends=execution.take_appends())
+
+    return make
+
+
+def error_of(error: Exception) -> dict[str, Any]:
+    """What a node's failure looks like in the log."""
+    if isinstance(error, NodeError):
+        found: dict[str, Any] = {"code": error.code, "message": error.message}
+        if error.details:
+            found["details"] = error.details
+        if error.retryable is not None:
+            found["retryable"] = error.retryable
+        return found
+    if isinstance(error, Problem):
+        shown = error.as_openwop()
+        code = shown["error"] if shown["error"] not in ("validation_error", "internal_error") else error.key
+        found = {"code": code, "message": shown["message"], "retryable": error.row.retryable}
+        return {**found, "details": shown["details"]} if shown.get("details") else found
+    text = redact_text(str(error))[:500]
+    return {"code": "node_failed", "message": f"{type(error).__name__}: {text}" if text else type(error).__name__}
+
+
+def _gone(run_id: str) -> Problem:
+    return Problem("ledger_conflict", f"The run {run_id} was taken over.", runId=run_id)

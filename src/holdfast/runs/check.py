@@ -1,0 +1,197 @@
+"""Whether a workflow can run: every mistake with its place, and warnings for what is probably not meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema_rs
+import msgspec
+
+from holdfast.kernel.problems import Problem
+from holdfast.runs.channels import REDUCERS
+from holdfast.runs.conditions import compile_condition
+from holdfast.runs.definition import (
+    ConnectionPort,
+    ExpressionPort,
+    VariablePort,
+    Workflow,
+    read_settings,
+    read_workflow,
+)
+from holdfast.runs.expressions import compile_expression
+from holdfast.runs.nodes.registry import NodeRegistry
+from holdfast.runs.plan import LOOPBACK, cycle, descendants, split_edges, successors
+from holdfast.runs.types import WorkflowCheck
+
+Finding = dict[str, Any]
+
+
+def check_workflow(document: Any, registry: NodeRegistry) -> tuple[Workflow | None, WorkflowCheck]:
+    """The typed workflow when it can be read, and everything that is wrong with it."""
+    try:
+        workflow = read_workflow(document)
+    except Problem as problem:
+        return None, WorkflowCheck(valid=False, errors=problem.details["errors"], warnings=[])
+    errors = list(_errors(workflow, registry))
+    warnings = list(_warnings(workflow, registry)) if not errors else []
+    return workflow, WorkflowCheck(valid=not errors, errors=errors, warnings=warnings)
+
+
+def _finding(at: str, message: str, fix: str | None = None) -> Finding:
+    return {"at": at, "message": message, **({"fix": fix} if fix else {})}
+
+
+def _errors(workflow: Workflow, registry: NodeRegistry) -> Iterator[Finding]:
+    names = {node.id for node in workflow.nodes}
+    yield from _duplicates(workflow)
+    yield from _nodes(workflow, registry, names)
+    yield from _edges(workflow, names)
+    yield from _data(workflow)
+
+
+def _duplicates(workflow: Workflow) -> Iterator[Finding]:
+    groups: list[tuple[str, str, list[str]]] = [
+        ("nodes", "id", [item.id for item in workflow.nodes]),
+        ("edges", "id", [item.id for item in workflow.edges]),
+        ("variables", "name", [item.name for item in workflow.variables]),
+    ]
+    for group, field, values in groups:
+        seen: set[str] = set()
+        for index, value in enumerate(values):
+            if value in seen:
+                yield _finding(f"$.{group}[{index}].{field}", f"{value!r} is used twice.", "Give each its own name.")
+            seen.add(value)
+
+
+def _nodes(workflow: Workflow, registry: NodeRegistry, names: set[str]) -> Iterator[Finding]:
+    variables = {item.name for item in workflow.variables}
+    for index, node in enumerate(workflow.nodes):
+        at = f"$.nodes[{index}]"
+        kind = registry.get(node.type_id)
+        if kind is None:
+            yield _finding(f"{at}.typeId", f"There is no node type {node.type_id!r}.", "Use a type this host has.")
+        try:
+            read_settings(node)
+        except msgspec.ValidationError as error:
+            message, _, where = str(error).partition(" - at `$")
+            yield _finding(f"{at}.settings{where.rstrip('`')}", message)
+        for name, port in node.inputs.items():
+            place = f"{at}.inputs.{name}"
+            if isinstance(port, ConnectionPort) and port.node_id not in names:
+                yield _finding(f"{place}.nodeId", f"There is no node {port.node_id!r}.")
+            if isinstance(port, VariablePort) and port.variable_name not in variables and not port.optional:
+                yield _finding(f"{place}.variableName", f"There is no variable {port.variable_name!r}.")
+            if isinstance(port, ExpressionPort):
+                yield from _compiles(port.expression, f"{place}.expression")
+        if kind is not None and kind.check is not None:
+            for where, message in kind.check(node.config):
+                yield _finding(f"{at}.config{where}", message)
+        for key in kind.expressions if kind is not None else ():
+            if isinstance(text := node.config.get(key), str):
+                yield from _compiles(text, f"{at}.config.{key}")
+
+
+def _compiles(text: str, at: str) -> Iterator[Finding]:
+    try:
+        compile_expression(text)
+    except Problem as problem:
+        yield _finding(at, problem.message, "See the expressions page.")
+
+
+def _edges(workflow: Workflow, names: set[str]) -> Iterator[Finding]:
+    rules: dict[str, str] = {}
+    dangling = False
+    for index, edge in enumerate(workflow.edges):
+        at = f"$.edges[{index}]"
+        for field, name in (("sourceNodeId", edge.source_node_id), ("targetNodeId", edge.target_node_id)):
+            if name not in names:
+                dangling = True
+                yield _finding(f"{at}.{field}", f"There is no node {name!r}.", "Name an existing node.")
+        if edge.condition is not None:
+            try:
+                compile_condition(edge.condition)
+            except Problem as problem:
+                yield _finding(f"{at}.condition", problem.message)
+        elif edge.label == LOOPBACK:
+            yield _finding(f"{at}.condition", "A loopback needs a condition that can end it.")
+        if edge.trigger_rule is not None and edge.label != LOOPBACK:
+            other = rules.setdefault(edge.target_node_id, edge.trigger_rule)
+            if other != edge.trigger_rule:
+                yield _finding(
+                    f"{at}.triggerRule",
+                    f"Another edge into {edge.target_node_id!r} says {other}.",
+                    "The edges into one node share one rule.",
+                )
+    if not dangling:
+        yield from _cycles(workflow)
+
+
+def _cycles(workflow: Workflow) -> Iterator[Finding]:
+    graph = split_edges(workflow)
+    table = successors(graph.forward)
+    found = cycle((node.id for node in workflow.nodes), table)
+    if found is not None:
+        pair = (found[-2], found[-1])
+        index = next(
+            i
+            for i, e in enumerate(workflow.edges)
+            if (e.source_node_id, e.target_node_id) == pair and e.label != LOOPBACK
+        )
+        yield _finding(
+            f"$.edges[{index}]",
+            f"The edges form a cycle: {' -> '.join(found[:12])}.",
+            'Label the edge that goes back "loopback" and give it a condition.',
+        )
+    for index, edge in enumerate(workflow.edges):
+        if edge.label == LOOPBACK and edge.source_node_id not in descendants(edge.target_node_id, table):
+            yield _finding(f"$.edges[{index}].label", "This loopback closes no cycle.", "Remove the label.")
+
+
+def _data(workflow: Workflow) -> Iterator[Finding]:
+    for index, variable in enumerate(workflow.variables):
+        if variable.default_value is not msgspec.UNSET and not fits(variable.default_value, variable.type):
+            yield _finding(f"$.variables[{index}].defaultValue", f"The default is not of type {variable.type}.")
+    for name, channel in workflow.channels.items():
+        if channel.reducer not in REDUCERS:
+            yield _finding(f"$.channels.{name}.reducer", f"There is no reducer {channel.reducer!r}.")
+        if channel.schema is not None:
+            yield from _schema(channel.schema, f"$.channels.{name}.schema")
+    if workflow.configurable_schema is not None:
+        yield from _schema(workflow.configurable_schema, "$.configurableSchema")
+
+
+def _schema(schema: dict[str, Any], at: str) -> Iterator[Finding]:
+    try:
+        jsonschema_rs.validator_for(schema)
+    except (ValueError, jsonschema_rs.ReferencingError) as error:
+        yield _finding(at, f"This is not a JSON Schema: {str(error).splitlines()[0][:200]}")
+
+
+def _warnings(workflow: Workflow, registry: NodeRegistry) -> Iterator[Finding]:
+    graph = split_edges(workflow)
+    disabled = {node.id for node in workflow.nodes if node.disabled}
+    linked = {name for e in workflow.edges for name in (e.source_node_id, e.target_node_id)}
+    table = successors(edge for edge in graph.forward if edge.source_node_id not in disabled)
+    targets = {edge.target_node_id for edge in graph.forward}
+    reached: set[str] = set()
+    for node in workflow.nodes:
+        if node.id not in targets and node.id not in disabled and node.id not in reached:
+            reached |= descendants(node.id, table)
+    for index, node in enumerate(workflow.nodes):
+        at = f"$.nodes[{index}]"
+        if node.id not in reached and not node.disabled:
+            yield _finding(at, f"{node.id!r} is unreachable: everything before it is disabled.")
+        elif len(workflow.nodes) > 1 and node.id not in linked:
+            yield _finding(at, f"{node.id!r} is connected to nothing; it starts with the run.")
+    for index, trigger in enumerate(workflow.triggers):
+        if trigger.type == "channel-write":
+            yield _finding(f"$.triggers[{index}].type", "This host does not start nodes on a channel write.")
+
+
+def fits(value: Any, kind: str) -> bool:
+    """Whether a value has a variable's type; null fits none."""
+    if kind == "number":
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    python: dict[str, type] = {"string": str, "boolean": bool, "object": dict, "array": list}
+    return isinstance(value, python[kind])

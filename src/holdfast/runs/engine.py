@@ -1,0 +1,465 @@
+"""The engine: which runs are in memory, who owns them, and what brings them back.
+
+- G1  A run has one owner: this instance, until another takes the lease with an append that ours then fails on.
+- G2  A restart under the same instance name takes its runs back at once; another instance's only when its beat stops.
+- G3  What is not in memory is found by the sweep: `busy` and `wake` are written with the events that set them.
+- G4  A child's end reaches its parent, and a parent's end its children, whatever dies in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import OrderedDict
+from collections.abc import Coroutine
+from typing import Any
+
+import msgspec
+
+from holdfast.kernel.clock import Clock, iso
+from holdfast.kernel.ids import Ids, Randomness
+from holdfast.kernel.ledger import Append, Draft, Ledger
+from holdfast.kernel.problems import Problem
+from holdfast.runs import decider
+from holdfast.runs.actor import Make, RunActor
+from holdfast.runs.evolve import evolve, fold
+from holdfast.runs.execution import Execution, Outcome
+from holdfast.runs.log import FORK, PRIVATE, standing_of, stream_of, to_draft, to_event
+from holdfast.runs.nodes.registry import NodeRegistry
+from holdfast.runs.ports import HttpConnector, ModelCaller, ToolSource
+from holdfast.runs.projection import ENGINES
+from holdfast.runs.state import Event, RunState, new_state
+from holdfast.runs.types import Limits
+from holdfast.runs.workflows import Ref, Stored, Workflows
+
+LEASE_MS = 30_000
+BEAT_S = 10.0
+SWEEP_S = 1.0
+AHEAD_MS = 60_000
+_KEEP_IDLE = 2000
+_KEEP_ENDED = 512
+_PAGE = 500
+
+
+class Ports(msgspec.Struct, frozen=True):
+    """What is wired; a node type that needs what is not is refused (W6)."""
+
+    models: ModelCaller | None = None
+    tools: ToolSource | None = None
+    http: HttpConnector | None = None
+
+    def has(self, name: str) -> bool:
+        return name in ("models", "tools", "http") and getattr(self, name) is not None
+
+
+class Engine:
+    def __init__(
+        self,
+        ledger: Ledger,
+        workflows: Workflows,
+        registry: NodeRegistry,
+        ports: Ports,
+        *,
+        clock: Clock,
+        ids: Ids,
+        randomness: Randomness,
+        limits: Limits,
+        instance: str,
+    ) -> None:
+        self.ledger = ledger
+        self.workflows = workflows
+        self.registry = registry
+        self.ports = ports
+        self.clock = clock
+        self.ids = ids
+        self.randomness = randomness
+        self.limits = limits
+        self.instance = instance
+        self.draining = False
+        self.started = False
+        self._epoch = 0
+        self._beat = -1
+        self._actors: dict[str, RunActor] = {}
+        self._idle: OrderedDict[str, None] = OrderedDict()
+        self._finished: OrderedDict[str, RunState] = OrderedDict()
+        self._loading: dict[str, asyncio.Task[RunActor | RunState]] = {}
+        self._background: set[asyncio.Task[None]] = set()
+
+    # Life
+
+    async def start(self) -> None:
+        stream = ENGINES + self.instance
+        head = await self.ledger.head(stream)
+        self._epoch = head.seq + 1
+        self._beat = head.seq
+        await self._beat_once("engine.started")
+        self.started = True
+        await self._sweep()
+        self.spawn(self._beating())
+        self.spawn(self._sweeping())
+
+    async def drain(self, timeout: float) -> None:
+        """Start nothing new; give running nodes `timeout` seconds to reach the log."""
+        self.draining = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while any(not actor.idle for actor in self._actors.values()):  # noqa: ASYNC110 - many actors, once
+                    await asyncio.sleep(0.01)
+
+    async def close(self) -> None:
+        self.started = False
+        self.draining = True
+        for task in [*self._background, *self._loading.values()]:
+            task.cancel()
+        for actor in list(self._actors.values()):
+            actor.close()
+        self._actors.clear()
+        self._idle.clear()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(self._guard(work))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
+        """Background work that fails for want of the disk or of the lease is found again by the sweep."""
+        with contextlib.suppress(Problem):
+            await work
+
+    async def _beating(self) -> None:
+        while True:
+            await asyncio.sleep(BEAT_S)
+            with contextlib.suppress(Problem):
+                await self._beat_once("engine.beat")
+
+    async def _beat_once(self, type: str) -> None:
+        """Say that this instance lives. If the place is taken, a newer incarnation has our name: stop (G1)."""
+        until = self.clock.now_ms() + LEASE_MS
+        draft = Draft(type, {"epoch": self._epoch, "until": until})
+        try:
+            records = await self.ledger.append(ENGINES + self.instance, [draft], self._beat)
+        except Problem as problem:
+            if problem.key == "ledger_conflict" and self.started:
+                await self.close()
+            raise
+        self._beat = records[0].seq
+
+    # Finding work
+
+    async def _sweeping(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            with contextlib.suppress(Problem):
+                await self._sweep()
+
+    async def _sweep(self) -> None:
+        """Load what has something to do and is not in memory (G3)."""
+        if self.draining:
+            return
+        now = self.clock.now_ms()
+        rows = await self.ledger.query(
+            "SELECT run_id FROM (SELECT run_id, instance FROM runs WHERE busy = 1 "
+            "UNION SELECT run_id, instance FROM runs WHERE wake IS NOT NULL AND wake <= ?) AS r "
+            "WHERE r.instance IS NULL OR r.instance = ? OR NOT EXISTS "
+            "(SELECT 1 FROM engines e WHERE e.instance = r.instance AND e.until >= ?) LIMIT ?",
+            (now + AHEAD_MS, self.instance, now, _PAGE * 20),
+        )
+        for (run_id,) in rows:
+            actor = self._actors.get(run_id)
+            if actor is None:
+                await self._take_up(run_id)
+            elif actor.idle and actor.state.children:
+                self.spawn(self._reconcile(actor))
+
+    async def _take_up(self, run_id: str) -> None:
+        found = await self.find(run_id)
+        if isinstance(found, RunActor):
+            found.poke()
+
+    async def find(self, run_id: str) -> RunActor | RunState:
+        """The run in memory, or the state of an ended one; `not_found`."""
+        actor = self._actors.get(run_id)
+        if actor is not None and not actor.lost:
+            return actor
+        ended = self._finished.get(run_id)
+        if ended is not None:
+            return ended
+        task = self._loading.get(run_id)
+        if task is None:
+            task = self._loading[run_id] = asyncio.get_running_loop().create_task(self._load(run_id))
+            task.add_done_callback(lambda _: self._loading.pop(run_id, None))
+        return await asyncio.shield(task)
+
+    async def _load(self, run_id: str) -> RunActor | RunState:
+        state = await self.read_state(run_id)
+        if state.ended is not None:
+            self._remember(state)
+            return state
+        actor = self._actors[run_id] = RunActor(self, state)
+        if self.started:
+            actor.resume()
+            if state.children or state.parent:
+                self.spawn(self._reconcile(actor))
+        return actor
+
+    async def read_state(self, run_id: str, until: int | None = None) -> RunState:
+        """Fold a run's log, the whole of it or up to a sequence."""
+        limit = None if until is None else until
+        records = await self.ledger.read(stream_of(run_id), 0, limit) if _is_id(run_id) else []
+        if not records:
+            raise Problem("not_found", "There is no such run.", runId=run_id[:128])
+        first = records[0].attrs
+        stream, seq = first[PRIVATE]["workflow"]
+        stored = await self.workflows.at(Ref(stream, seq))
+        state = self.blank(run_id, stored)
+        state.source = first.get(FORK)
+        fold(state, map(to_event, records))
+        if state.source is not None:
+            state.parent = None
+        return state
+
+    def blank(self, run_id: str, stored: Stored) -> RunState:
+        state = new_state(run_id, stored.plan, self.limits)
+        state.refusals = self._refusals(stored)
+        return state
+
+    def _refusals(self, stored: Stored) -> dict[str, dict[str, Any]]:
+        """Nodes that cannot run here, with the error that says why (OpenWOP §1.2)."""
+        found: dict[str, dict[str, Any]] = {}
+        for node in stored.plan.workflow.nodes:
+            kind = self.registry.get(node.type_id)
+            missing = ["nodeType"] if kind is None else [item for item in kind.requires if not self.ports.has(item)]
+            if missing:
+                found[node.id] = {
+                    "code": "capability_not_provided",
+                    "message": f"This host has no {missing[0]} for {node.type_id}.",
+                    "details": {"requiredCapability": missing[0], "offendingTypeId": node.type_id, "nodeId": node.id},
+                    "retryable": False,
+                }
+        return found
+
+    # Starting
+
+    async def create(self, run_id: str, stored: Stored, event: Event, *extra: Append) -> RunState:
+        """A new run: on disk, and under way, when this returns."""
+        if self.draining or len(self._actors) >= self.limits.max_active_runs:
+            raise Problem("unavailable", "The engine takes no new runs now.", retry_after_ms=1000, retryAfter=1)
+        actor = RunActor(self, self.blank(run_id, stored))
+        self._actors[run_id] = actor
+        event.private = {**(event.private or {}), "workflow": [stored.ref.stream, stored.ref.seq]}
+        try:
+            await actor.post(lambda state: Outcome([event], appends=list(extra)))
+        except Problem:
+            self._actors.pop(run_id, None)
+            raise
+        return actor.state
+
+    async def new_child(
+        self,
+        parent: RunActor,
+        execution: Execution,
+        key: str,
+        workflow_id: str,
+        inputs: dict[str, Any],
+        *,
+        cause: str,
+        wait: bool,
+        propagate: bool,
+        detached: bool = False,
+    ) -> Make:
+        """The command that starts a child in the append that says so (G4)."""
+        state = parent.state
+        stored = await self.workflows.latest(workflow_id, execution.tenant)
+        depth = (state.parent or {}).get("depth", 0) + 1
+        if depth > 16:
+            raise Problem("recursion_limit_exceeded", "Workflows call each other more than 16 deep.", limit=16)
+        child_id = self.ids.new("run")
+        link = {"runId": state.run_id, "nodeId": execution.node_id, "cause": cause, "depth": depth}
+        if not propagate:
+            link["propagate"] = False
+        if detached:
+            link["detached"] = True
+        event = self.started_event(
+            stored,
+            inputs,
+            owner=state.started.get("owner"),
+            scopeId=state.started.get("scopeId"),
+            configurable={k: v for k, v in state.configurable.items() if k in ("mockProvider", "model", "ai")},
+            parent=link,
+        )
+
+        def make(state: RunState) -> Outcome:
+            if f"child:{key}" in execution._node.memo:
+                return Outcome(execution.take())
+            payload = {"childRunId": child_id, "childWorkflowId": workflow_id}
+            private = {"key": key, "detached": True} if detached else {"key": key, "wait": wait}
+            told = Event("node.dispatched", payload, execution.node_id, private)
+            child = self.blank(child_id, stored)
+            event.id, event.ts, event.seq = self.ids.new(), parent.now(), 0
+            evolve(child, event)
+            append = Append(stream_of(child_id), [to_draft(event, standing_of(child, self.instance))], -1)
+            return Outcome(
+                [*execution.take(), told],
+                child_id,
+                [append, *execution.take_appends()],
+                lambda: self._adopt(child),
+            )
+
+        return make
+
+    def _adopt(self, child: RunState) -> None:
+        actor = self._actors[child.run_id] = RunActor(self, child)
+        actor.poke()
+
+    def started_event(self, stored: Stored, inputs: dict[str, Any], **fields: Any) -> Event:
+        """`run.started`, what is sensitive kept out of sight."""
+        workflow = stored.plan.workflow
+        shown = {k: "[REDACTED]" if k in stored.plan.sensitive else v for k, v in inputs.items()}
+        payload = {
+            "workflowId": workflow.id,
+            "workflowVersion": workflow.version,
+            "inputs": shown,
+            **{key: value for key, value in fields.items() if value},
+        }
+        private: dict[str, Any] = {"workflow": [stored.ref.stream, stored.ref.seq]}
+        if stored.plan.sensitive & inputs.keys():
+            private["inputs"] = inputs
+        return Event("run.started", payload, None, private)
+
+    def lease_event(self, state: RunState) -> Event:
+        expires = iso(self.clock.now_ms() + LEASE_MS)
+        lease = f"{self.instance}:{self._epoch}"
+        payload = {"leaseId": lease, "host": "cloud", "instanceId": self.instance, "expiresAt": expires}
+        return Event("lease.acquired", payload)
+
+    # Commands on a run
+
+    async def command(self, run_id: str, make: Make) -> Any:
+        """Do `make` in the run's turn; when another owner was faster, once more on the newer state."""
+        for attempt in range(4):
+            found = await self.find(run_id)
+            if isinstance(found, RunState):
+                return make(found).result
+            try:
+                return await found.post(make)
+            except Problem as problem:
+                if problem.key != "ledger_conflict" or attempt == 3:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def state(self, run_id: str) -> RunState:
+        """The state as the log has it."""
+        found = await self.find(run_id)
+        return found if isinstance(found, RunState) else await found.settled()
+
+    # What actors report
+
+    def on_idle(self, actor: RunActor) -> None:
+        """Keep idle runs for a while; those that time will move soon stay."""
+        run_id = actor.state.run_id
+        if not actor.idle or self._actors.get(run_id) is not actor:
+            return
+        self._idle[run_id] = None
+        self._idle.move_to_end(run_id)
+        if len(self._idle) > _KEEP_IDLE:
+            self._evict()
+
+    def _evict(self) -> None:
+        soon = self.clock.now_ms() + AHEAD_MS
+        for run_id in list(self._idle)[: _KEEP_IDLE // 10]:
+            del self._idle[run_id]
+            actor = self._actors.get(run_id)
+            if actor is None or not actor.idle:
+                continue
+            wake = actor.state.next_wake()
+            if wake is None or wake > soon:
+                actor.close()
+                del self._actors[run_id]
+
+    def on_ended(self, actor: RunActor) -> None:
+        state = actor.state
+        self._actors.pop(state.run_id, None)
+        self._idle.pop(state.run_id, None)
+        self._remember(state)
+        if not self.started:
+            return
+        if state.parent is not None and not state.parent.get("detached"):
+            self.spawn(self._tell_parent(state))
+        for child in list(state.children):
+            self.spawn(self._parent_ended(child, state))
+
+    def on_lost(self, actor: RunActor, problem: Problem) -> None:
+        if self._actors.get(actor.state.run_id) is actor:
+            del self._actors[actor.state.run_id]
+
+    def _remember(self, state: RunState) -> None:
+        self._finished[state.run_id] = state
+        if len(self._finished) > _KEEP_ENDED:
+            self._finished.popitem(last=False)
+
+    # Parents and children
+
+    async def _tell_parent(self, child: RunState) -> None:
+        assert child.parent is not None
+        await self.command(child.parent["runId"], lambda state: self._child_ended(state, child))
+
+    def _child_ended(self, state: RunState, child: RunState) -> Outcome:
+        known = state.children.get(child.run_id)
+        if known is None or state.ended is not None:
+            return Outcome([])
+        name, key = known
+        payload = {
+            "childRunId": child.run_id,
+            "childWorkflowId": child.plan.workflow.id,
+            "childStatus": child.status,
+        }
+        result = {
+            "runId": child.run_id,
+            "status": child.status,
+            "outputs": child.outputs or {},
+            "variables": child.variables,
+            "error": child.error,
+        }
+        actor = self._actors.get(state.run_id)
+        if actor is not None:
+            actor.restate()  # the child's end has marked this run busy
+
+        def wake() -> None:
+            if actor is not None and name in actor.tasks:
+                actor.ended_children(name).put_nowait(key)
+
+        return Outcome([Event("node.dispatched", payload, name, {"key": key, "result": result})], after=wake)
+
+    async def _parent_ended(self, child_id: str, parent: RunState) -> None:
+        await self.command(child_id, lambda state: self._cancel_orphan(state, parent))
+
+    def _cancel_orphan(self, state: RunState, parent: RunState) -> Outcome:
+        if state.ended is not None or state.parent is None or state.parent.get("propagate") is False:
+            return Outcome([])
+        reason = "parent-cancelled" if parent.ended == "cancelled" else "parent-ended"
+        now = self.clock.now_ms()
+        return Outcome(decider.cancel_run(state, now, reason, None, parent.run_id))
+
+    async def _reconcile(self, actor: RunActor) -> None:
+        """After a restart: hear of children that ended, and of a parent that is gone (G4)."""
+        state = actor.state
+        for child_id in list(state.children):
+            child = await self.find(child_id)
+            if isinstance(child, RunState):
+                await self.command(state.run_id, lambda now, child=child: self._child_ended(now, child))  # type: ignore[misc]
+        if state.parent is not None and not state.parent.get("detached"):
+            parent = await self.find(state.parent["runId"])
+            if isinstance(parent, RunState):
+                await self._parent_ended(state.run_id, parent)
+
+    @property
+    def loaded(self) -> int:
+        return len(self._actors)
+
+    @property
+    def executing(self) -> int:
+        return sum(len(actor.tasks) for actor in self._actors.values())
+
+
+def _is_id(run_id: str) -> bool:
+    return 0 < len(run_id) <= 128 and run_id.replace("_", "").replace("-", "").isalnum() and run_id.isascii()

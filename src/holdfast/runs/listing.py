@@ -1,0 +1,82 @@
+"""GET /v1/runs: filters and cursors over the `runs` table (W4)."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import msgspec
+
+from holdfast.kernel import canonical
+from holdfast.kernel.clock import parse_iso
+from holdfast.kernel.ledger import Ledger
+from holdfast.kernel.problems import Problem
+from holdfast.runs.types import RunFilter, RunPage
+from holdfast.runs.views import summary
+
+_COLUMNS = "run_id, workflow_id, status, created, updated, ended, scope_id, tags, parent, error"
+
+
+async def list_runs(ledger: Ledger, filters: RunFilter, tenant: str, cursor: str | None, limit: int) -> RunPage:
+    """A page, newest first; ids sort by time, so the cursor is the last id seen."""
+    if not 1 <= limit <= 200:
+        raise Problem("out_of_range", "`limit` is 1 to 200.", at="limit", observed=limit)
+    where, values = _where(filters)
+    where.insert(0, "tenant = ?")
+    values.insert(0, tenant)
+    if cursor is not None:
+        where.append("run_id < ?")
+        values.append(_read_cursor(cursor))
+    rows = await ledger.query(
+        f"SELECT {_COLUMNS} FROM runs WHERE {' AND '.join(where)} ORDER BY run_id DESC LIMIT ?",  # noqa: S608 - the words are ours
+        [*values, limit + 1],
+    )
+    shown = [(*row[:7], msgspec.json.decode(row[7]), *row[8:]) for row in rows[:limit]]
+    following = _cursor(shown[-1][0]) if len(rows) > limit else None
+    return RunPage(runs=[summary(row) for row in shown], next_cursor=following)
+
+
+def _where(filters: RunFilter) -> tuple[list[str], list[Any]]:
+    where: list[str] = []
+    values: list[Any] = []
+    if filters.status:
+        where.append(f"status IN ({', '.join('?' * len(filters.status))})")
+        values.extend(filters.status)
+    for column, value in (
+        ("workflow_id", filters.workflow_id),
+        ("scope_id", filters.scope_id),
+        ("parent", filters.parent_run_id),
+    ):
+        if value is not None:
+            where.append(f"{column} = ?")
+            values.append(value)
+    if filters.tag is not None:
+        where.append("EXISTS (SELECT 1 FROM json_each(runs.tags) t WHERE t.value = ?)")
+        values.append(filters.tag)
+    for name, sign, text in (
+        ("createdAfter", ">=", filters.created_after),
+        ("createdBefore", "<", filters.created_before),
+    ):
+        if text is not None:
+            where.append(f"created {sign} ?")
+            values.append(_time(text, name))
+    return where, values
+
+
+def _time(text: str, at: str) -> int:
+    try:
+        return parse_iso(text)
+    except ValueError as error:
+        raise Problem("schema_mismatch", f"{text[:40]!r} is not an RFC 3339 time.", at=at) from error
+
+
+def _cursor(run_id: str) -> str:
+    return base64.urlsafe_b64encode(canonical.encode({"before": run_id})).rstrip(b"=").decode()
+
+
+def _read_cursor(text: str) -> str:
+    try:
+        value = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        return str(value["before"])
+    except (ValueError, KeyError, TypeError, msgspec.DecodeError) as error:
+        raise Problem("schema_mismatch", "This cursor is none of ours.", at="cursor") from error

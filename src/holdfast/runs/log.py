@@ -1,0 +1,84 @@
+"""Between a run's events and the ledger's records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.kernel.clock import iso
+from holdfast.kernel.ledger import Draft, Record
+from holdfast.runs.state import Event, RunState
+from holdfast.runs.types import RunEvent, RunStatus
+
+PREFIX = "run/"
+ENGINE_VERSION = "1.0.0"
+# Attributes of a record: node, cause, private part, standing (what the `runs` table is told), fork.
+NODE, CAUSE, PRIVATE, STANDING, FORK = "n", "c", "p", "s", "f"
+
+
+def stream_of(run_id: str) -> str:
+    return PREFIX + run_id
+
+
+def to_draft(event: Event, standing: dict[str, Any] | None = None, fork: dict[str, Any] | None = None) -> Draft:
+    attrs: dict[str, Any] = {}
+    if event.node is not None:
+        attrs[NODE] = event.node
+    if event.cause is not None:
+        attrs[CAUSE] = event.cause
+    if event.private is not None:
+        attrs[PRIVATE] = event.private
+    if standing is not None:
+        attrs[STANDING] = standing
+    if fork is not None:
+        attrs[FORK] = fork
+    return Draft(event.type, event.payload, attrs, event.id, event.ts)
+
+
+def to_event(record: Record) -> Event:
+    attrs = record.attrs
+    return Event(
+        record.type,
+        record.payload,
+        attrs.get(NODE),
+        attrs.get(PRIVATE),
+        attrs.get(CAUSE),
+        record.id,
+        record.ts,
+        record.seq,
+    )
+
+
+def to_wire(record: Record) -> RunEvent:
+    """The event as the contract shows it: nothing private."""
+    return RunEvent(
+        event_id=record.id,
+        run_id=record.stream[len(PREFIX) :],
+        type=record.type,
+        payload=record.payload,
+        timestamp=iso(record.ts),
+        sequence=record.seq,
+        node_id=record.attrs.get(NODE),
+        engine_version=ENGINE_VERSION,
+        causation_id=record.attrs.get(CAUSE),
+    )
+
+
+def standing_of(state: RunState, instance: str) -> dict[str, Any]:
+    """What the `runs` table keeps of a run, told with the last event of each batch."""
+    standing: dict[str, Any] = {"st": state.status, "i": instance}
+    if (wake := state.next_wake()) is not None:
+        standing["w"] = wake
+    if state.busy:
+        standing["b"] = 1
+    if state.ended is not None:
+        if state.parent is not None:
+            standing["p"] = state.parent["runId"]
+        if state.children:
+            standing["k"] = 1
+        if state.error is not None:
+            standing["e"] = str(state.error.get("code", ""))
+    return standing
+
+
+def is_terminal(status: RunStatus | str) -> bool:
+    return status in ("completed", "failed", "cancelled")

@@ -1,0 +1,143 @@
+"""`core.map`: one node or one child workflow for every item of a collection, so many at a time (W13)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast.runs.execution import Execution, Parked
+from holdfast.runs.nodes.checks import compiles
+from holdfast.runs.nodes.registry import NodeError, NodeRegistry, NodeType
+
+MAX_ITEMS = 10_000
+_DEFAULT_CONCURRENCY = 8
+
+
+def map_type(registry: NodeRegistry) -> NodeType:
+    """The map node over the node types of `registry`."""
+
+    async def execute(ctx: Execution) -> dict[str, Any]:
+        """Results in the order of the items; the first failure fails the map once its running items have ended."""
+        items = _items(ctx)
+        width = max(1, min(int(ctx.config.get("concurrency", _DEFAULT_CONCURRENCY)), 256))
+        if "workflowId" in ctx.config:
+            results = await _with_children(ctx, items, width)
+        else:
+            results = await _inline(ctx, items, width, registry)
+        return {"results": results, "count": len(results)}
+
+    return NodeType(type_id="core.map", execute=execute, check=_check, summary="Maps a collection.")
+
+
+def _items(ctx: Execution) -> list[Any]:
+    source = ctx.inputs.get("items", ctx.config.get("items"))
+    if isinstance(source, str):
+        source = ctx.evaluate(source)
+    if not isinstance(source, list):
+        raise NodeError("invalid_input", "`items` is not an array.", retryable=False)
+    if len(source) > MAX_ITEMS:
+        raise NodeError("invalid_input", f"A map takes {MAX_ITEMS} items; there are {len(source)}.", retryable=False)
+    return source
+
+
+def _inputs(ctx: Execution, item: Any, index: int) -> dict[str, Any]:
+    name = str(ctx.config.get("as", "item"))
+    mapped = ctx.config.get("inputs") or {}
+    names = {name: item, "index": index}
+    return {**names, **{key: ctx.evaluate(text, **names) for key, text in mapped.items()}}
+
+
+async def _with_children(ctx: Execution, items: list[Any], width: int) -> list[Any]:
+    """A child run an item. Results are in the log with the child's end, so a restart goes on where it was."""
+    workflow = str(ctx.config["workflowId"])
+    keys = [f"item:{index}" for index in range(len(items))]
+    index_of = {key: index for index, key in enumerate(keys)}
+    results: list[Any] = [None] * len(items)
+    done = [ctx.ended(key) for key in keys]
+    waiting = [index for index, result in enumerate(done) if result is None]
+    for index, result in enumerate(done):
+        if result is not None:
+            results[index] = _of_child(workflow, index, result)
+    running = 0
+    queue = iter(waiting)
+    for index in (i for i, _ in zip(queue, range(width), strict=False)):
+        await ctx.start_child(workflow, _inputs(ctx, items[index], index), key=keys[index], cause="core.subWorkflow")
+        running += 1
+    while running:
+        key = await ctx.next_ended()
+        result = ctx.ended(key)
+        if result is None or key not in index_of:
+            continue
+        running -= 1
+        results[index_of[key]] = _of_child(workflow, index_of[key], result)
+        following = next(queue, None)
+        if following is not None:
+            inputs = _inputs(ctx, items[following], following)
+            await ctx.start_child(workflow, inputs, key=keys[following], cause="core.subWorkflow")
+            running += 1
+    return results
+
+
+def _of_child(workflow: str, index: int, result: dict[str, Any]) -> Any:
+    if result["status"] != "completed":
+        details = {"index": index, "childRunId": result["runId"], "childError": result.get("error")}
+        raise NodeError("map_item_failed", f"Item {index}: {workflow!r} ended as {result['status']}.", details=details)
+    return result["outputs"]
+
+
+async def _inline(ctx: Execution, items: list[Any], width: int, registry: NodeRegistry) -> list[Any]:
+    """One node's code an item; each result is recorded like an effect."""
+    spec = ctx.config["node"]
+    kind = registry.get(spec["typeId"])
+    if kind is None:
+        raise NodeError("invalid_input", f"There is no node type {spec['typeId']!r}.", retryable=False)
+    results: list[Any] = [None] * len(items)
+    position = iter(range(len(items)))
+    failures: list[BaseException] = []
+
+    async def one(index: int) -> None:
+        part = ctx.within(str(index), spec.get("config", {}), _inputs(ctx, items[index], index), spec["typeId"])
+
+        async def run() -> Any:
+            outputs = await kind.execute(part)
+            ctx.events.extend(part.take())
+            ctx.appends.extend(part.take_appends())
+            return outputs
+
+        results[index] = await ctx.effect(f"item:{index}", run, provider=spec["typeId"])
+
+    async def worker() -> None:
+        for index in position:
+            if failures:
+                return
+            try:
+                await one(index)
+            except asyncio.CancelledError:
+                raise
+            except (Exception, Parked) as error:  # noqa: BLE001 - raised again below, when the others have ended
+                failures.append(error)
+
+    await asyncio.gather(*(worker() for _ in range(min(width, len(items)))))
+    if failures:
+        first = failures[0]
+        if isinstance(first, Parked):
+            raise NodeError(
+                "map_item_waits", "A node inside a map cannot wait; map over a workflow instead.", retryable=False
+            )
+        raise first
+    return results
+
+
+def _check(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    if ("workflowId" in config) == ("node" in config):
+        yield "", "A map needs one of `workflowId` and `node`."
+    if "node" in config and not isinstance((config["node"] or {}).get("typeId"), str):
+        yield ".node.typeId", "The inner node needs a type."
+    if isinstance(config.get("items"), str):
+        yield from compiles(config["items"], ".items")
+    width = config.get("concurrency", 1)
+    if isinstance(width, bool) or not isinstance(width, int) or width < 1:
+        yield ".concurrency", "A positive number is expected."
+    for key, text in (config.get("inputs") or {}).items():
+        yield from compiles(text, f".inputs.{key}")

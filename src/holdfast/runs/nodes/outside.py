@@ -1,0 +1,97 @@
+"""Nodes that reach outside through what the host wired: HTTP and tools. Each call is one effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.kernel import canonical
+from holdfast.kernel.problems import Problem
+from holdfast.runs.execution import Execution
+from holdfast.runs.nodes.checks import needs_text
+from holdfast.runs.nodes.registry import NodeError, NodeType
+from holdfast.runs.ports import HttpRequest
+
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+
+
+async def http(ctx: Execution) -> dict[str, Any]:
+    """Send one request through the SSRF-safe connector; `failOn` names the statuses that fail the node."""
+    url = ctx.inputs.get("url", ctx.config.get("url"))
+    if not isinstance(url, str):
+        raise NodeError("invalid_input", "There is no `url`.", retryable=False)
+    body = ctx.inputs.get("body", ctx.config.get("body"))
+    headers = {str(k): str(v) for k, v in (ctx.config.get("headers") or {}).items()}
+    caller = ctx.caller("request", "http")
+    headers.setdefault("Idempotency-Key", caller.idempotency_key)
+    if body is not None and not isinstance(body, str):
+        headers.setdefault("Content-Type", "application/json")
+    request = HttpRequest(
+        method=str(ctx.config.get("method", "GET")).upper(),
+        url=url,
+        headers=headers,
+        body=None if body is None else body.encode() if isinstance(body, str) else canonical.encode(body),
+        timeout_ms=int(ctx.config.get("timeoutMs", 30_000)),
+    )
+
+    async def send() -> dict[str, Any]:
+        response = await ctx.http.send(request, caller)
+        return {"status": response.status, "headers": response.headers, "body": _body(response.body)}
+
+    answer: dict[str, Any] = await ctx.effect("request", send, provider="http")
+    if _fails(answer["status"], ctx.config.get("failOn", "error")):
+        retryable = answer["status"] >= 500 or answer["status"] == 429
+        raise NodeError("http_status", f"The server answered {answer['status']}.", retryable=retryable, details=answer)
+    return answer
+
+
+def _body(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeError):
+        return data.decode("utf-8", "replace").replace("\0", "\ufffd")
+
+
+def _fails(status: int, rule: Any) -> bool:
+    if isinstance(rule, list):
+        return status in rule
+    return rule == "error" and status >= 400
+
+
+async def tool(ctx: Execution) -> dict[str, Any]:
+    """Call a tool of the host's tool source; the pair of tool events has one call id."""
+    name = str(ctx.config["tool"])
+    arguments = {**(ctx.config.get("arguments") or {}), **(ctx.inputs.get("arguments") or {})}
+    caller = ctx.caller("call", f"tool:{name}")
+    agent = str((ctx.agent or {}).get("agentId") or f"node.{ctx.node_id}")
+    about = {"agentId": agent, "toolName": name, "callId": caller.idempotency_key}
+    ctx.emit("agent.toolCalled", {**about, "argsHash": canonical.digest(arguments), "transport": "native"})
+    try:
+        result = await ctx.effect("call", lambda: ctx.tools.call(name, arguments, caller), provider=f"tool:{name}")
+    except Problem as problem:
+        shown = problem.as_openwop()
+        error = {"code": shown["error"], "message": shown["message"]}
+        status = "forbidden" if problem.row.http == 403 else "rate_limited" if problem.row.http == 429 else "error"
+        ctx.emit("agent.toolReturned", {**about, "error": error, "status": status})
+        raise
+    ctx.emit("agent.toolReturned", {**about, "status": "ok"})
+    return result if isinstance(result, dict) else {"output": result}
+
+
+def _check_http(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    if str(config.get("method", "GET")).upper() not in _METHODS:
+        yield ".method", f"A method is one of {', '.join(_METHODS)}."
+
+
+TYPES = [
+    NodeType(type_id="core.http", execute=http, requires=("http",), check=_check_http, summary="Sends a request."),
+    NodeType(
+        type_id="core.tool",
+        execute=tool,
+        requires=("tools",),
+        check=lambda config: needs_text(config, "tool"),
+        summary="Calls a tool.",
+    ),
+]

@@ -1,0 +1,74 @@
+"""What the engine needs from others, as small protocols that the host wires: models, tools, HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """On whose behalf a call is made, and the identity under which it may be repeated."""
+
+    tenant: str
+    run_id: str
+    node_id: str
+    idempotency_key: str
+    principal: str | None = None
+
+
+class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
+    messages: list[dict[str, Any]]
+    provider: str | None = None
+    model: str | None = None
+    tools: list[dict[str, Any]] = []
+    temperature: float | None = None
+    max_tokens: int | None = None
+    response_schema: dict[str, Any] | None = None
+    extra: dict[str, Any] = {}
+
+
+class ModelDelta(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of an answer; the last one carries `finish_reason` and usage."""
+
+    text: str = ""
+    finish_reason: Literal["stop", "length", "tool_calls", "content_filter"] | None = None
+    provider: str | None = None
+    model: str | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+    tool_calls: list[dict[str, Any]] = []
+    refusal: str | None = None
+
+
+class ModelCaller(Protocol):
+    def stream(self, request: ModelRequest, caller: Caller) -> AsyncIterator[ModelDelta]: ...
+
+
+class ToolSource(Protocol):
+    async def call(self, tool: str, arguments: dict[str, Any], caller: Caller) -> Any:
+        """The tool's result; a Problem when there is no such tool, it is denied or it fails."""
+
+    def names(self) -> list[str]: ...
+
+
+class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
+    method: str
+    url: str
+    headers: dict[str, str] = {}
+    body: bytes | None = None
+    timeout_ms: int = 30_000
+    max_response_bytes: int = 10 * 1024 * 1024
+
+
+class HttpResponse(msgspec.Struct, frozen=True, kw_only=True):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class HttpConnector(Protocol):
+    async def send(self, request: HttpRequest, caller: Caller) -> HttpResponse:
+        """Send through the SSRF-safe connector; a Problem when the address is blocked or the call fails."""

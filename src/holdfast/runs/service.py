@@ -1,0 +1,518 @@
+"""`Runs`: everything that HTTP, the command line and the console ask of runs.
+
+Every method that names a run takes the caller's tenant; a run of another tenant is `not_found` (OpenWOP §1.4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Self
+
+from holdfast.kernel.clock import Clock, iso
+from holdfast.kernel.ids import Ids, Randomness
+from holdfast.kernel.ledger import Append, Draft, Ledger, Projection
+from holdfast.kernel.problems import Problem
+from holdfast.runs import decider, fork, interrupts, listing
+from holdfast.runs.bundle import debug_bundle
+from holdfast.runs.check import check_workflow
+from holdfast.runs.diff import diff_runs
+from holdfast.runs.engine import Engine, Ports
+from holdfast.runs.execution import Outcome
+from holdfast.runs.expressions import compile_expression
+from holdfast.runs.interrupts import Claims
+from holdfast.runs.log import ENGINE_VERSION, stream_of, to_wire
+from holdfast.runs.nodes.core import standard_registry
+from holdfast.runs.nodes.registry import NodeRegistry
+from holdfast.runs.ports import HttpConnector, ModelCaller, ToolSource
+from holdfast.runs.projection import EnginesProjection, RunsProjection
+from holdfast.runs.requests import check_against, check_create
+from holdfast.runs.state import Event, InterruptState, RunState
+from holdfast.runs.types import (
+    TERMINAL,
+    TERMINAL_EVENTS,
+    Ancestry,
+    Artifact,
+    BulkResult,
+    CreateRun,
+    EventPage,
+    ForkRequest,
+    Interrupt,
+    InterruptView,
+    Limits,
+    Load,
+    Resolved,
+    RunCreated,
+    RunDiff,
+    RunEvent,
+    RunFilter,
+    RunForked,
+    RunPage,
+    RunSnapshot,
+    RunStanding,
+    WorkflowCheck,
+    WorkflowVersion,
+)
+from holdfast.runs.views import snapshot
+from holdfast.runs.workflows import Workflows
+
+MAX_BULK = 100
+
+
+def projections() -> list[Projection]:
+    """The projections that a ledger must be opened with for `Runs` to work on it."""
+    return [RunsProjection(), EnginesProjection()]
+
+
+class Runs:
+    """The runs service over one ledger. `async with Runs(...)` starts and closes it."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        clock: Clock,
+        ids: Ids,
+        randomness: Randomness,
+        secret: bytes,
+        nodes: NodeRegistry | None = None,
+        models: ModelCaller | None = None,
+        tools: ToolSource | None = None,
+        http: HttpConnector | None = None,
+        limits: Limits | None = None,
+        instance: str = "host",
+        sample_seams: bool = False,
+    ) -> None:
+        """`secret` signs interrupt tokens; `instance` names this engine: a restart under the same name takes its
+        runs back at once, another instance only when the lease has run out."""
+        self._ledger = ledger
+        self._clock = clock
+        self._ids = ids
+        self._secret = secret
+        self._limits = limits or Limits()
+        self._registry = nodes or standard_registry(sample_seams=sample_seams)
+        self._workflows = Workflows(ledger, self._registry)
+        self._engine = Engine(
+            ledger,
+            self._workflows,
+            self._registry,
+            Ports(models, tools, http),
+            clock=clock,
+            ids=ids,
+            randomness=randomness,
+            limits=self._limits,
+            instance=instance,
+        )
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # Life
+
+    async def start(self) -> None:
+        """Take the lease, take up what was left, and begin the continuous sweep."""
+        await self._engine.start()
+
+    async def drain(self, timeout: float = 10.0) -> None:
+        """Take no new run, let running nodes reach a recorded point or stop them after `timeout` seconds."""
+        await self._engine.drain(timeout)
+
+    async def close(self) -> None:
+        """Stop at once; what was running goes on at the next start."""
+        await self._engine.close()
+
+    def load(self) -> Load:
+        return Load(
+            loaded_runs=self._engine.loaded, executing_nodes=self._engine.executing, draining=self._engine.draining
+        )
+
+    @property
+    def limits(self) -> Limits:
+        return self._limits
+
+    @property
+    def node_types(self) -> list[str]:
+        """The node types that can really run here, with what is wired (W6)."""
+        ports = self._engine.ports
+        return sorted(item.type_id for item in self._registry if all(ports.has(name) for name in item.requires))
+
+    # Workflows
+
+    async def put_workflow(
+        self, document: dict[str, Any], *, tenant: str | None, principal: str | None = None, workflow_id: str = ""
+    ) -> WorkflowVersion:
+        """Store a definition; `workflow_invalid` with located `errors` when it does not hold. The same document again
+        makes no new revision. `tenant` None stores it for every tenant. `workflow_id`, when given, must be its id."""
+        if workflow_id and isinstance(document, dict) and document.get("id") != workflow_id:
+            raise Problem("schema_mismatch", f"The document's id is not {workflow_id!r}.", at="$.id")
+        return await self._workflows.put(document, tenant, principal)
+
+    async def get_workflow(self, workflow_id: str, tenant: str, revision: int | None = None) -> dict[str, Any]:
+        """The definition document, the latest unless `revision` says otherwise; `not_found`."""
+        if revision is None:
+            return (await self._workflows.latest(workflow_id, tenant)).document
+        return (await self._workflows.revision(workflow_id, tenant, revision)).document
+
+    async def list_workflows(self, tenant: str) -> list[WorkflowVersion]:
+        """The latest revision of each workflow that the tenant can run, by id."""
+        return await self._workflows.listed(tenant)
+
+    def check_workflow(self, document: Any) -> WorkflowCheck:
+        """Located errors and warnings, nothing stored."""
+        return check_workflow(document, self._registry)[1]
+
+    # Runs
+
+    async def create_run(
+        self,
+        request: CreateRun,
+        tenant: str,
+        principal: str | None = None,
+        *,
+        workspace: str | None = None,
+        dedup: bool = False,
+        engine_version: str | None = None,
+        transport: str = "rest",
+        causation_id: str | None = None,
+        run_id: str | None = None,
+        trusted: bool = False,
+    ) -> RunCreated:
+        """Start a run; it is on disk when this returns.
+
+        `dedup`: `run_already_active` with `activeRunId` when (tenant, workflowId, scopeId) has an active run (W9).
+        `run_id`: a caller that must not start twice (schedules) gives the id; a second call is `run_already_active`.
+        `trusted`: the key is a test key: `mockProvider` and a forced engine version are allowed.
+        """
+        workflow_id = check_create(request, tenant, self._limits, trusted=trusted)
+        if engine_version is not None and not trusted:
+            raise Problem("force_engine_version_forbidden", "Only test keys may force an engine version.")
+        stored = await self._workflows.latest(workflow_id, tenant)
+        check_against(stored.plan.workflow, request)
+        run_id = run_id or self._ids.new("run")
+        owner: dict[str, Any] = {"tenant": tenant}
+        if workspace is not None:
+            owner["workspace"] = workspace
+        if principal is not None:
+            owner["principal"] = principal
+        event = self._engine.started_event(
+            stored,
+            request.inputs,
+            owner=owner,
+            transport=transport,
+            engineVersion=engine_version or ENGINE_VERSION,
+            configurable=request.configurable,
+            tags=request.tags,
+            metadata=request.metadata,
+            scopeId=request.scope_id,
+            callbackUrl=request.callback_url,
+        )
+        event.cause = causation_id
+        extra = [await self._claim(tenant, workflow_id, request.scope_id, run_id)] if dedup else []
+        try:
+            state = await self._engine.create(run_id, stored, event, *extra)
+        except Problem as problem:
+            if problem.key == "ledger_conflict":
+                raise Problem("run_already_active", "This run exists already.", activeRunId=run_id) from problem
+            raise
+        return RunCreated(
+            run_id=run_id,
+            status=state.status,
+            events_url=f"/v1/runs/{run_id}/events",
+            status_url=f"/v1/runs/{run_id}",
+        )
+
+    async def get_run(self, run_id: str, tenant: str) -> RunSnapshot:
+        return snapshot(await self._state(run_id, tenant), self._clock.now_ms())
+
+    async def list_runs(self, filters: RunFilter, tenant: str, cursor: str | None = None, limit: int = 50) -> RunPage:
+        """Newest first. A cursor that is none of ours is `validation_error`; `limit` is 1..200."""
+        return await listing.list_runs(self._ledger, filters, tenant, cursor, limit)
+
+    async def events(
+        self, run_id: str, tenant: str, from_sequence: int = 0, limit: int | None = None
+    ) -> list[RunEvent]:
+        """Events with sequence >= `from_sequence`, in order."""
+        await self._own(run_id, tenant)
+        return [to_wire(record) for record in await self._ledger.read(stream_of(run_id), max(0, from_sequence), limit)]
+
+    async def follow(self, run_id: str, tenant: str, from_sequence: int = 0) -> AsyncIterator[RunEvent]:
+        """Events from `from_sequence` on, live; ends after the terminal event. `not_found` at the first step."""
+        await self._own(run_id, tenant)
+        head = await self._ledger.head(stream_of(run_id))
+        last = await self._ledger.read(stream_of(run_id), head.seq, 1)
+        if last and last[0].type in TERMINAL_EVENTS and from_sequence > head.seq:
+            return
+        async for record in self._ledger.follow(stream_of(run_id), max(0, from_sequence)):
+            yield to_wire(record)
+            if record.type in TERMINAL_EVENTS:
+                return
+
+    async def poll(self, run_id: str, tenant: str, last_sequence: int = -1, timeout: float = 30.0) -> EventPage:
+        """Events after `last_sequence` (exclusive, W8), waiting up to `timeout` seconds for the first one."""
+        events = await self.events(run_id, tenant, last_sequence + 1)
+        if not events and not await self._is_over(run_id):
+            try:
+                async with asyncio.timeout(timeout):
+                    async for event in self.follow(run_id, tenant, last_sequence + 1):
+                        events = [event]
+                        break
+            except TimeoutError:
+                pass
+            if events:
+                events = await self.events(run_id, tenant, last_sequence + 1)
+        over = bool(events and events[-1].type in TERMINAL_EVENTS) or (not events and await self._is_over(run_id))
+        return EventPage(events=events, is_complete=over)
+
+    async def cancel(
+        self, run_id: str, tenant: str, principal: str | None = None, reason: str | None = None
+    ) -> RunStanding:
+        """Cancel a run and its children; an ended run answers with its status."""
+        await self._own(run_id, tenant)
+
+        def make(state: RunState) -> Outcome:
+            if state.ended is not None:
+                return Outcome([], state.ended)
+            return Outcome(decider.cancel_run(state, self._clock.now_ms(), reason, principal), "cancelled")
+
+        return RunStanding(run_id=run_id, status=await self._engine.command(run_id, make))
+
+    async def bulk_cancel(
+        self, run_ids: Sequence[str], tenant: str, principal: str | None = None, reason: str | None = None
+    ) -> list[BulkResult]:
+        """One result per id in the order asked; more than 100 or none is `validation_error` with `maxRunIds`."""
+        if not 1 <= len(run_ids) <= MAX_BULK:
+            raise Problem("out_of_range", f"Name 1 to {MAX_BULK} runs.", at="$.runIds", maxRunIds=MAX_BULK)
+        results = []
+        for run_id in run_ids:
+            try:
+                standing = await self.cancel(run_id, tenant, principal, reason)
+                results.append(BulkResult(run_id=run_id, ok=True, status=standing.status))
+            except Problem as problem:
+                results.append(BulkResult(run_id=run_id, ok=False, error=problem.as_openwop()))
+        return results
+
+    async def pause(
+        self, run_id: str, tenant: str, principal: str | None = None, reason: str | None = None
+    ) -> RunStanding:
+        """Start no further node; 409 with `runStatus` when the run is not one that can be paused."""
+        await self._own(run_id, tenant)
+
+        def make(state: RunState) -> Outcome:
+            if state.ended is not None or state.paused_ms is not None:
+                raise _wrong_status(state, "paused")
+            return Outcome([Event("run.paused", {"reason": reason} if reason else {})])
+
+        await self._engine.command(run_id, make)
+        state = await self._engine.state(run_id)
+        return RunStanding(run_id=run_id, status="paused", paused_at=iso(state.paused_ms or self._clock.now_ms()))
+
+    async def resume(self, run_id: str, tenant: str, principal: str | None = None) -> RunStanding:
+        """Go on after `pause`; 409 with `runStatus` otherwise."""
+        await self._own(run_id, tenant)
+
+        def make(state: RunState) -> Outcome:
+            if state.paused_ms is None:
+                raise _wrong_status(state, "resumed")
+            return Outcome([Event("run.resumed", {"resumedBy": principal} if principal else {})])
+
+        await self._engine.command(run_id, make)
+        state = await self._engine.state(run_id)
+        return RunStanding(run_id=run_id, status=state.status, resumed_at=iso(self._clock.now_ms()))
+
+    async def fork(self, run_id: str, tenant: str, request: ForkRequest, principal: str | None = None) -> RunForked:
+        await self._own(run_id, tenant)
+        return await fork.fork_run(self._engine, run_id, request, principal)
+
+    async def diff(self, run_id: str, against: str, tenant: str) -> RunDiff:
+        a, b = await self.get_run(run_id, tenant), await self.get_run(against, tenant)
+        return diff_runs(a, b, await self.events(run_id, tenant), await self.events(against, tenant))
+
+    async def ancestry(self, run_id: str, tenant: str) -> Ancestry:
+        state = await self._state(run_id, tenant)
+        host = self._engine.instance
+        parent = state.parent
+        shown = {"runId": parent["runId"], "hostId": host, "cause": parent["cause"]} if parent else None
+        return Ancestry(run_id=run_id, host_id=host, parent=shown)
+
+    async def debug_bundle(self, run_id: str, tenant: str) -> dict[str, Any]:
+        """The redacted bundle of one run (W15)."""
+        run = await self.get_run(run_id, tenant)
+        return debug_bundle(run, await self.events(run_id, tenant), self._clock.now_ms())
+
+    # Interrupts, signals, queries, artifacts
+
+    async def interrupts(self, run_id: str, tenant: str) -> list[Interrupt]:
+        """The open interrupts with fresh tokens (W7)."""
+        state = await self._state(run_id, tenant)
+        return [self._shown(state, asked) for asked in state.interrupts.values() if asked.status == "open"]
+
+    async def inspect_token(self, token: str) -> InterruptView:
+        """`not_found` for a token that we did not sign, `interrupt_expired` when its time is over."""
+        claims, state, asked = await self._by_token(token)
+        return InterruptView(
+            run_id=state.run_id,
+            interrupt_id=asked.id,
+            node_id=asked.node,
+            kind=asked.kind,  # type: ignore[arg-type]
+            status=asked.status,  # type: ignore[arg-type]
+            expires_at=iso(claims.expires_at),
+            data=asked.data,
+            resume_schema=asked.resume_schema,
+        )
+
+    async def resolve_by_token(self, token: str, body: dict[str, Any], principal: str | None = None) -> Resolved:
+        """Answer with `{"resumeValue": …}`; see W7 for what each refusal is."""
+        claims, state, asked = await self._by_token(token)
+        if isinstance(asked.data, dict) and asked.data.get("profile") == interrupts.AUTH_PROFILE:
+            raise Problem(
+                "unauthenticated", "This gate takes no token.", fix="Answer with a key that has approvals:respond."
+            )
+        return await self._resolve(state.run_id, lambda now: now.interrupts[claims.interrupt_id], body, principal)
+
+    async def resolve_by_node(
+        self, run_id: str, node_id: str, tenant: str, body: dict[str, Any], principal: str | None = None
+    ) -> Resolved:
+        await self._own(run_id, tenant)
+        return await self._resolve(run_id, lambda now: interrupts.find_open(now, node_id), body, principal)
+
+    async def signal(
+        self, run_id: str, tenant: str, name: str, payload: Any = None, principal: str | None = None
+    ) -> RunStanding:
+        """Hand a named event to a run: it wakes a node that waits for it, or is kept until one does (W4)."""
+        await self._own(run_id, tenant)
+        if not name or len(name) > 256:
+            raise Problem("out_of_range", "A signal's name has 1 to 256 characters.", at="$.name")
+
+        def make(state: RunState) -> Outcome:
+            if state.ended is not None:
+                raise _wrong_status(state, "signalled")
+            told = {"name": name, "by": principal} if principal else {"name": name}
+            return Outcome([Event("holdfast.signal.received", told, None, {"payload": payload})])
+
+        await self._engine.command(run_id, make)
+        return RunStanding(run_id=run_id, status=(await self._engine.state(run_id)).status)
+
+    async def query(self, run_id: str, tenant: str, expression: str) -> Any:
+        """The value of an expression (W12) over the run's state: `variables.x`, `nodes.a.output.y`, `status`."""
+        state = await self._state(run_id, tenant)
+        shown = snapshot(state, self._clock.now_ms())
+        names = {
+            "status": state.status,
+            "variables": shown.variables,
+            "channels": shown.channels,
+            "inputs": shown.inputs,
+        }
+        hidden = {name: shown.variables.get(name) for name in state.plan.sensitive}
+        return compile_expression(expression).evaluate(state.scope({}, state.status, {**names, **hidden}))
+
+    async def artifacts(self, run_id: str, tenant: str) -> list[Artifact]:
+        """The artifacts of a run, without their data."""
+        state = await self._state(run_id, tenant)
+        return [_artifact(run_id, item) for item in state.artifacts.values()]
+
+    async def artifact(self, run_id: str, artifact_id: str, tenant: str) -> Artifact:
+        state = await self._state(run_id, tenant)
+        known = state.artifacts.get(artifact_id)
+        origin = state.source["source"] if state.source else None
+        for owner in (run_id, origin) if known else ():
+            stream = f"artifact/{owner}/{artifact_id.replace('_', '-')}"
+            records = await self._ledger.read(stream, 0, 1) if owner else []
+            if records and known:
+                return _artifact(run_id, known, records[0].payload)
+        raise Problem("not_found", "There is no such artifact.", artifactId=artifact_id[:128])
+
+    # Inside
+
+    async def _own(self, run_id: str, tenant: str) -> str:
+        """The run's status when it is the tenant's; the tenant is part of the query (OpenWOP §1.4)."""
+        rows = await self._ledger.query("SELECT status FROM runs WHERE run_id = ? AND tenant = ?", (run_id, tenant))
+        if not rows:
+            raise Problem("not_found", "There is no such run.", runId=run_id[:128])
+        return str(rows[0][0])
+
+    async def _state(self, run_id: str, tenant: str) -> RunState:
+        await self._own(run_id, tenant)
+        return await self._engine.state(run_id)
+
+    async def _is_over(self, run_id: str) -> bool:
+        rows = await self._ledger.query("SELECT status FROM runs WHERE run_id = ?", (run_id,))
+        return bool(rows) and rows[0][0] in TERMINAL
+
+    async def _claim(self, tenant: str, workflow_id: str, scope_id: str | None, run_id: str) -> Append:
+        """The place that a deduplicated run takes: only one can have it while that run is active (W9)."""
+        identity = hashlib.sha256("\0".join((tenant, workflow_id, scope_id or "")).encode()).hexdigest()[:40]
+        stream = f"dedup/{identity}"
+        head = await self._ledger.read(stream, 0, 1, reverse=True)
+        if head:
+            active = head[0].payload["runId"]
+            if not await self._is_over(active):
+                raise Problem("run_already_active", "A run of this workflow and scope is active.", activeRunId=active)
+        return Append(stream, [Draft("dedup.claimed", {"runId": run_id})], head[0].seq if head else -1)
+
+    async def _by_token(self, token: str) -> tuple[Claims, RunState, InterruptState]:
+        claims = interrupts.read_token(token, self._secret)
+        state = await self._engine.state(claims.run_id)
+        asked = state.interrupts.get(claims.interrupt_id)
+        if asked is None:
+            raise Problem("not_found", "There is no such interrupt.")
+        if self._clock.now_ms() >= claims.expires_at and asked.status == "open":
+            raise Problem("interrupt_expired", "The time to answer is over.", expiredAt=iso(claims.expires_at))
+        return claims, state, asked
+
+    async def _resolve(self, run_id: str, find: Any, body: dict[str, Any], principal: str | None) -> Resolved:
+        if not isinstance(body, dict):
+            raise Problem("schema_mismatch", "The body is an object with `resumeValue`.", at="$")
+
+        def make(state: RunState) -> Outcome:
+            asked: InterruptState = find(state)
+            result = interrupts.answer(asked, body, principal, self._clock.now_ms())
+            return Outcome(result.events, (asked.node, asked.id, result.resumed))
+
+        node, id, resumed = await self._engine.command(run_id, make)
+        state = await self._engine.state(run_id)
+        return Resolved(
+            run_id=run_id,
+            node_id=node,
+            interrupt_id=id,
+            status=state.status,
+            resumed=resumed,
+            votes=interrupts.votes_of(state.interrupts[id]),
+        )
+
+    def _shown(self, state: RunState, asked: InterruptState) -> Interrupt:
+        expires = self._clock.now_ms() + self._limits.interrupt_token_ms
+        if asked.timeout_ms is not None:
+            expires = min(expires, asked.asked_ms + asked.timeout_ms)
+        claims = Claims(state.run_id, asked.node, asked.id, expires)
+        return Interrupt(
+            interrupt_id=asked.id,
+            node_id=asked.node,
+            kind=asked.kind,  # type: ignore[arg-type]
+            token=interrupts.sign(claims, self._secret),
+            expires_at=iso(expires),
+            data=asked.data,
+            key=asked.key,
+            resume_schema=asked.resume_schema,
+            votes=interrupts.votes_of(asked),
+        )
+
+
+def _wrong_status(state: RunState, verb: str) -> Problem:
+    return Problem("state_conflict", f"A run that is {state.status} cannot be {verb}.", runStatus=state.status)
+
+
+def _artifact(run_id: str, known: dict[str, Any], stored: dict[str, Any] | None = None) -> Artifact:
+    return Artifact(
+        artifact_id=known["artifactId"],
+        run_id=run_id,
+        artifact_type=known["artifactType"],
+        created_at=iso(known["createdAt"]),
+        node_id=known.get("nodeId"),
+        data=stored["data"] if stored else None,
+        media_type=stored["mediaType"] if stored else "application/json",
+    )

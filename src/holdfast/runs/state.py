@@ -1,0 +1,212 @@
+"""Where a run stands: the fold of its log, kept up to date event by event."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+import msgspec
+
+from holdfast.runs import channels
+from holdfast.runs.conditions import Scope, make_scope
+from holdfast.runs.plan import Plan
+from holdfast.runs.types import Limits, Owner, RunStatus
+
+ENDED = frozenset({"completed", "failed", "skipped", "cancelled"})
+MASK = "[REDACTED]"
+# Node statuses beyond the ended ones: idle, running, retrying, sleeping, child, approval, input, external.
+_WAITING: tuple[tuple[str, RunStatus], ...] = (
+    ("approval", "waiting-approval"),
+    ("input", "waiting-input"),
+    ("external", "waiting-external"),
+)
+WAIT_OF_KIND = {"approval": "approval", "low-confidence": "approval", "external-event": "external"}
+
+
+class Event(msgspec.Struct):
+    """An event of a run, before or after it has its place in the log. `private` is durable but not shown."""
+
+    type: str
+    payload: dict[str, Any]
+    node: str | None = None
+    private: dict[str, Any] | None = None
+    cause: str | None = None
+    id: str = ""
+    ts: int = 0
+    seq: int = -1
+
+
+class NodeState(msgspec.Struct):
+    """One node of a run. `memo` holds what this iteration of the node has on record (OpenWOP §1.5 layer 2)."""
+
+    status: str = "idle"
+    attempt: int = 0
+    iteration: int = 0
+    success: int = 0
+    failed: int = 0
+    skipped: int = 0
+    started_ms: int = 0
+    ended_ms: int = 0
+    wake: tuple[str, int] | None = None
+    timeout_at: int | None = None
+    inputs: dict[str, Any] = {}
+    outputs: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    memo: dict[str, Any] = {}
+    interrupt: str | None = None
+
+
+class InterruptState(msgspec.Struct):
+    """A question that the run asked."""
+
+    id: str
+    node: str
+    kind: str
+    key: str
+    data: Any
+    asked_ms: int
+    resume_schema: dict[str, Any] | None = None
+    timeout_ms: int | None = None
+    default: Any = None
+    status: str = "open"
+    votes: dict[str, str] = {}
+    asked: list[dict[str, Any]] = []
+
+
+class RunState(msgspec.Struct):
+    """Everything that deciding and showing a run needs. Only `evolve` changes it."""
+
+    run_id: str
+    plan: Plan
+    limits: Limits
+    seq: int = -1
+    ts: int = 0
+    ended: RunStatus | None = None
+    paused_ms: int | None = None
+    created_ms: int = 0
+    ended_ms: int = 0
+    deadline: int | None = None
+    duration_limit: int = 0
+    execution_limit: int = 0
+    executions: int = 0
+    started: dict[str, Any] = {}
+    owner: Owner | None = None
+    inputs: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
+    configurable: dict[str, Any] = {}
+    outputs: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    failure: str | None = None
+    nodes: dict[str, NodeState] = {}
+    edges: dict[str, str] = {}
+    channels: dict[str, channels.ChannelState] = {}
+    active: dict[str, None] = {}
+    counts: dict[str, int] = {}
+    dirty: list[str] = []
+    forced: set[str] = set()
+    loops: list[str] = []
+    iterations: dict[str, int] = {}
+    timers: list[tuple[int, str, str]] = []
+    interrupts: dict[str, InterruptState] = {}
+    answers: dict[str, Any] = {}
+    children: dict[str, tuple[str, str]] = {}
+    signals: dict[str, list[Any]] = {}
+    check_signals: bool = False
+    artifacts: dict[str, dict[str, Any]] = {}
+    pins: dict[str, int] = {}
+    refusals: dict[str, dict[str, Any]] = {}
+    usage: dict[str, Any] = {}
+    agent: dict[str, Any] | None = None
+    orchestrator: dict[str, Any] | None = None
+    decision: dict[str, Any] | None = None
+    dispatches: int = 0
+    parent: dict[str, Any] | None = None
+    source: dict[str, Any] | None = None
+    lease: str | None = None
+
+    @property
+    def status(self) -> RunStatus:
+        if self.ended is not None:
+            return self.ended
+        if self.paused_ms is not None:
+            return "paused"
+        counts = self.counts
+        if counts.get("running") or counts.get("retrying") or counts.get("sleeping") or counts.get("child"):
+            return "running"
+        for wait, status in _WAITING:
+            if counts.get(wait):
+                return status
+        return "running"
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is to be done now, rather than waited for."""
+        return self.ended is None and bool(self.counts.get("running") or self.dirty or self.loops or self.failure)
+
+    def next_wake(self) -> int | None:
+        """When time alone will move this run."""
+        if self.ended is not None:
+            return None
+        wake = self.deadline
+        if self.paused_ms is None:
+            timers = self.timers
+            while timers and not self.is_live(timers[0]):
+                heapq.heappop(timers)
+            if timers and (wake is None or timers[0][0] < wake):
+                wake = timers[0][0]
+        return wake
+
+    def is_live(self, timer: tuple[int, str, str]) -> bool:
+        due, kind, name = timer
+        if kind == "interrupt":
+            found = self.interrupts.get(name)
+            return found is not None and found.status == "open"
+        node = self.nodes[name]
+        if kind == "timeout":
+            return node.timeout_at == due and node.status not in ENDED
+        return node.wake == (kind, due)
+
+    def scope(self, output: Any = None, status: str | None = None, extra: dict[str, Any] | None = None) -> Scope:
+        """The names an expression can read (W12)."""
+        return make_scope(
+            output=output,
+            status=status,
+            inputs=self.inputs,
+            variables=self.variables,
+            channels=lambda: _Channels(self),
+            nodes=lambda: _Nodes(self),
+            extra=extra,
+        )
+
+    def channel_values(self, now: int) -> dict[str, Any]:
+        return {name: channels.read(item, now) for name, item in self.channels.items()}
+
+
+class _Nodes(dict[str, Any]):
+    """`nodes.<id>`: made when it is asked for."""
+
+    def __init__(self, state: RunState) -> None:
+        super().__init__()
+        self._state = state
+
+    def get(self, key: str, default: Any = None) -> Any:
+        node = self._state.nodes.get(key)
+        return default if node is None else {"output": node.outputs, "status": node.status, "error": node.error}
+
+
+class _Channels(dict[str, Any]):
+    def __init__(self, state: RunState) -> None:
+        super().__init__()
+        self._state = state
+
+    def get(self, key: str, default: Any = None) -> Any:
+        found = self._state.channels.get(key)
+        return default if found is None else channels.read(found, self._state.ts)
+
+
+def new_state(run_id: str, plan: Plan, limits: Limits) -> RunState:
+    """A run before its first event."""
+    state = RunState(run_id, plan, limits)
+    state.nodes = {name: NodeState() for name in plan.nodes}
+    state.channels = {name: channels.open_channel(item) for name, item in plan.workflow.channels.items()}
+    return state

@@ -1,0 +1,144 @@
+"""Where definitions are kept: a stream per workflow, a record per revision; what is stored is valid."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+import msgspec
+
+from holdfast.kernel import canonical
+from holdfast.kernel.ledger import Draft, Ledger
+from holdfast.kernel.problems import Problem
+from holdfast.runs.check import check_workflow
+from holdfast.runs.definition import read_workflow
+from holdfast.runs.nodes.registry import NodeRegistry
+from holdfast.runs.plan import Plan, compile_plan
+from holdfast.runs.types import WorkflowVersion
+
+SHARED = "_"
+_SEGMENT = re.compile(r"[A-Za-z0-9._:@~-]{1,128}")
+
+
+class Ref(msgspec.Struct, frozen=True):
+    """One revision of one workflow: a place in the ledger that never changes."""
+
+    stream: str
+    seq: int
+
+
+class Stored(msgspec.Struct, frozen=True):
+    ref: Ref
+    document: dict[str, Any]
+    plan: Plan
+    digest: str
+
+
+class Workflows:
+    """The definitions of one ledger, compiled once each."""
+
+    def __init__(self, ledger: Ledger, registry: NodeRegistry) -> None:
+        self._ledger = ledger
+        self._registry = registry
+        self._latest: dict[str, Stored | None] = {}
+        self._plans: dict[Ref, Stored] = {}
+
+    async def put(self, document: dict[str, Any], tenant: str | None, principal: str | None) -> WorkflowVersion:
+        workflow, checked = check_workflow(document, self._registry)
+        if workflow is None or not checked.valid:
+            first = checked.errors[0]
+            raise Problem(
+                "workflow_invalid",
+                f"The workflow has {len(checked.errors)} mistake(s); the first: {first['message']} (at {first['at']})",
+                at=first["at"],
+                errors=checked.errors,
+            )
+        stream = stream_of(tenant, workflow.id)
+        latest = await self._head(stream)
+        digest = canonical.digest(document)
+        if latest is not None and latest.digest == digest:
+            return _version(latest, created=False, warnings=checked.warnings)
+        body = {"document": document, "digest": digest, "by": principal}
+        expect = -1 if latest is None else latest.ref.seq
+        records = await self._ledger.append(stream, [Draft("workflow.put", body)], expect)
+        stored = self._keep(Ref(stream, records[0].seq), document, digest)
+        self._latest[stream] = stored
+        return _version(stored, created=True, warnings=checked.warnings)
+
+    async def latest(self, workflow_id: str, tenant: str) -> Stored:
+        """The tenant's own definition, else the shared one; `not_found`."""
+        for owner in (tenant, None):
+            found = await self._head(stream_of(owner, workflow_id))
+            if found is not None:
+                return found
+        raise Problem("not_found", f"There is no workflow {workflow_id[:128]!r}.", workflowId=workflow_id[:128])
+
+    async def revision(self, workflow_id: str, tenant: str, revision: int) -> Stored:
+        stream = (await self.latest(workflow_id, tenant)).ref.stream
+        return await self.at(Ref(stream, revision - 1))
+
+    async def at(self, ref: Ref) -> Stored:
+        found = self._plans.get(ref)
+        if found is not None:
+            return found
+        records = await self._ledger.read(ref.stream, ref.seq, 1) if ref.seq >= 0 else []
+        if not records:
+            raise Problem("not_found", "There is no such revision of the workflow.", revision=ref.seq + 1)
+        return self._keep(ref, records[0].payload["document"], records[0].payload["digest"])
+
+    async def listed(self, tenant: str) -> list[WorkflowVersion]:
+        found: dict[str, WorkflowVersion] = {}
+        for owner in (None, tenant):
+            prefix = stream_of(owner, "")
+            after = ""
+            while page := await self._ledger.streams(prefix, after):
+                for name in page:
+                    stored = await self._head(name)
+                    if stored is not None:
+                        version = _version(stored, created=False, warnings=[])
+                        found[version.workflow_id] = version
+                after = max(page)
+        return [found[name] for name in sorted(found)]
+
+    async def _head(self, stream: str) -> Stored | None:
+        if stream not in self._latest:
+            records = await self._ledger.read(stream, 0, 1, reverse=True)
+            if not records:
+                return None  # not remembered: another process may put it any time
+            record = records[0]
+            self._latest[stream] = self._keep(
+                Ref(stream, record.seq), record.payload["document"], record.payload["digest"]
+            )
+        return self._latest[stream]
+
+    def _keep(self, ref: Ref, document: dict[str, Any], digest: str) -> Stored:
+        if len(self._plans) > 4096:
+            self._plans.clear()
+        stored = self._plans[ref] = Stored(ref, document, compile_plan(read_workflow(document)), digest)
+        return stored
+
+
+def stream_of(tenant: str | None, workflow_id: str) -> str:
+    owner = SHARED if tenant is None else segment(tenant)
+    if workflow_id and not _SEGMENT.fullmatch(workflow_id):
+        raise Problem("not_found", "There is no such workflow.", workflowId=workflow_id[:128])
+    return f"workflow/{owner}/{workflow_id}"
+
+
+def segment(text: str) -> str:
+    """`text` as one segment of a stream's name."""
+    if _SEGMENT.fullmatch(text) and text != SHARED:
+        return text
+    return "~" + hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _version(stored: Stored, *, created: bool, warnings: list[dict[str, Any]]) -> WorkflowVersion:
+    return WorkflowVersion(
+        workflow_id=stored.plan.workflow.id,
+        version=stored.plan.workflow.version,
+        revision=stored.ref.seq + 1,
+        digest=stored.digest,
+        created=created,
+        warnings=warnings,
+    )

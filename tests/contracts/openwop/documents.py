@@ -1,0 +1,98 @@
+"""The workflows that the suite runs, and the contract's own names for them on a host that cannot store workflows."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+
+def node(id: str, type_id: str, config: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    return {
+        "id": id,
+        "typeId": type_id,
+        "name": id.title(),
+        "position": {"x": 0, "y": 0},
+        "config": config or {},
+        "inputs": {},
+        **more,
+    }
+
+
+def workflow(id: str, *nodes: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Nodes in a row, unless `edges` says otherwise."""
+    row = [
+        {"id": f"e{index}", "sourceNodeId": first["id"], "targetNodeId": second["id"]}
+        for index, (first, second) in enumerate(itertools.pairwise(nodes))
+    ]
+    return {
+        "id": id,
+        "name": id,
+        "version": "1.0.0",
+        "nodes": list(nodes),
+        "edges": row,
+        "triggers": [{"id": "manual", "type": "manual"}],
+        "variables": [],
+        "metadata": {},
+        "settings": {},
+        **more,
+    }
+
+
+def variable(name: str, type: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "type": type, **more}
+
+
+def from_variable(name: str) -> dict[str, Any]:
+    return {"type": "variable", "variableName": name}
+
+
+APPROVAL = {"title": "Go on?", "description": "Somebody must say so.", "actions": ["accept", "reject"]}
+
+DOCUMENTS: dict[str, dict[str, Any]] = {
+    "noop": workflow("suite-noop", node("start", "core.noop")),
+    "chain": workflow("suite-chain", *(node(f"step{number}", "core.noop") for number in range(5))),
+    "identity": workflow(
+        "suite-identity",
+        node("echo", "core.identity", inputs={"payload": from_variable("payload")}),
+        variables=[variable("payload", "object", required=True)],
+    ),
+    "delay": workflow(
+        "suite-delay",
+        node("wait", "core.delay", inputs={"delayMs": from_variable("delayMs")}),
+        node("after", "core.noop"),
+        variables=[variable("delayMs", "number", defaultValue=600_000)],
+    ),
+    "approval": workflow("suite-approval", node("gate", "core.approvalGate", APPROVAL), node("after", "core.noop")),
+    "clarification": workflow(
+        "suite-clarification",
+        node("ask", "core.clarificationGate", {"questions": [{"id": "q1", "question": "Which colour?"}]}),
+    ),
+    "failing": workflow(
+        "suite-failing", node("breaks", "core.fail", {"code": "suite_broke", "message": "On purpose."})
+    ),
+    "configurable": workflow(
+        "suite-configurable",
+        node("start", "core.noop"),
+        configurableSchema={
+            "type": "object",
+            "properties": {"size": {"type": "integer", "minimum": 1}},
+            "additionalProperties": False,
+        },
+    ),
+    "waiting": workflow(
+        "suite-waiting",
+        node("wait", "core.waitForEvent", {"event": "suite.go"}),
+        node("after", "core.noop"),
+    ),
+}
+
+CONTRACT_NAMES = {
+    "noop": "conformance-noop",
+    "chain": "conformance-multi-node",
+    "identity": "conformance-identity",
+    "delay": "conformance-delay",
+    "approval": "conformance-approval",
+    "clarification": "conformance-clarification",
+    "failing": "conformance-failure",
+    "configurable": "conformance-configurable-schema",
+}

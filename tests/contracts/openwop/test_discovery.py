@@ -1,0 +1,79 @@
+"""What the host says of itself (OpenWOP §1.3, W6, W15)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.contracts.openwop.conftest import Api, refused
+
+SCHEMAS = Path(__file__).parents[4] / "shared" / "reference" / "openwop" / "schemas"
+
+
+def test_discovery_needs_no_key_and_may_be_cached(api: Api) -> None:
+    answer = api.caller("").get("/.well-known/openwop")
+    assert answer.status_code == 200
+    assert "max-age=" in answer.headers["cache-control"]
+    assert answer.json() == api.get("/.well-known/openwop").json()
+
+
+def test_discovery_has_the_required_members(capabilities: dict[str, Any]) -> None:
+    assert capabilities["protocolVersion"].startswith("1.")
+    assert all(isinstance(item, str) for item in capabilities["supportedEnvelopes"])
+    assert all(isinstance(value, int) for value in capabilities["schemaVersions"].values())
+    for name in ("clarificationRounds", "schemaRounds", "envelopesPerTurn"):
+        assert isinstance(capabilities["limits"][name], int) and capabilities["limits"][name] >= 0
+
+
+def test_families_stand_at_the_root(capabilities: dict[str, Any]) -> None:
+    assert "capabilities" not in capabilities
+    assert capabilities["replay"]["supported"] is True
+
+
+def test_discovery_holds_against_the_contract_schema(capabilities: dict[str, Any]) -> None:
+    path = SCHEMAS / "capabilities.schema.json"
+    if not path.exists():
+        pytest.skip("the contract's schemas are not here")
+    schema = json.loads(path.read_text())
+    # References to other files describe families that are not advertised here.
+    used = {name: rule for name, rule in schema["properties"].items() if name in capabilities}
+    jsonschema.Draft202012Validator({**schema, "properties": used}).validate(capabilities)
+
+
+def test_w6_what_is_advertised_answers(api: Api, capabilities: dict[str, Any]) -> None:
+    paths = api.get("/v1/openapi.json").json()["paths"]
+    assert ("replay" in capabilities) == ("/v1/runs/{runId}:fork" in paths)
+    assert ("webhooks" in capabilities) == ("/v1/webhooks" in paths)
+    assert ("debugBundle" in capabilities) == ("/v1/runs/{runId}/debug-bundle" in paths)
+    assert ("scheduling" in capabilities) == ("/v1/schedules" in paths)
+
+
+def test_an_unchanged_document_is_304(api: Api) -> None:
+    tag = api.get("/.well-known/openwop").headers["etag"]
+    assert api.get("/.well-known/openwop", headers={"If-None-Match": tag}).status_code == 304
+
+
+@pytest.mark.parametrize(
+    ("family", "path"),
+    [
+        ("feedback", "/v1/runs/run_x/annotations"),
+        ("prompts", "/v1/prompts"),
+        ("packs", "/v1/packs/some-pack"),
+        ("workspace", "/v1/host/workspace/files/a/b.txt"),
+        ("toolCatalog", "/v1/tools"),
+        ("agents", "/v1/agents"),
+        ("agents", "/v1/agents/roster"),
+        ("triggerBridge", "/v1/trigger-subscriptions"),
+        ("mcp", "/v1/mcp"),
+        ("a2a", "/v1/a2a"),
+    ],
+)
+def test_w15_families_that_are_off_say_so(api: Api, capabilities: dict[str, Any], family: str, path: str) -> None:
+    if (capabilities.get(family) or {}).get("supported"):
+        pytest.skip("this host has it")
+    refused(api.get(path), 501, "capability_not_provided")
+    refused(api.caller("").get(path), 401, "unauthenticated")

@@ -1,0 +1,62 @@
+"""Errors: one closed envelope, on every road (OpenWOP §1.2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contracts.openwop.conftest import Api, refused
+
+LAFS = "application/vnd.lafs.envelope+json"
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"", "application/json"),
+        (b"{", "application/json"),
+        (b"\xff\xfe{}", "application/json"),
+        (b'{"workflowId": "a", "workflowId":', "application/json"),
+        (b"[" * 100_000, "application/json"),
+        (b'{"a":' * 5000 + b"1" + b"}" * 5000, "application/json"),
+    ],
+)
+def test_bad_json_is_400(api: Api, content: bytes, kind: str) -> None:
+    refused(api.http.post("/v1/runs", content=content, headers={"Content-Type": kind}), 400, "validation_error")
+
+
+def test_another_media_type_is_415(api: Api) -> None:
+    answer = api.http.post("/v1/runs", content=b"a=b", headers={"Content-Type": "application/x-www-form-urlencoded"})
+    refused(answer, 415, "validation_error")
+
+
+def test_a_body_beyond_the_limit_is_413(api: Api) -> None:
+    refused(api.post("/v1/runs", {"workflowId": "x", "metadata": {"a": "x" * 2_000_000}}), 413, "validation_error")
+
+
+def test_a_wrong_method_is_405_and_names_the_right_ones(api: Api) -> None:
+    answer = api.http.delete("/v1/runs")
+    details = refused(answer, 405, "validation_error")
+    assert details["allow"] == ["GET", "HEAD", "POST"]
+    assert answer.headers["allow"] == "GET, HEAD, POST"
+
+
+def test_a_path_that_is_none_is_404(api: Api) -> None:
+    for path in ("/", "/v1", "/v1/", "/v2/runs", "/v1/runs/", "/v1/runs//events", "/favicon.ico"):
+        refused(api.get(path), 404, "not_found")
+
+
+def test_the_same_problem_in_other_forms(api: Api) -> None:
+    problem = api.get("/v1/runs/run_none", headers={"Accept": "application/problem+json"})
+    assert problem.headers["content-type"] == "application/problem+json"
+    assert problem.json()["status"] == problem.status_code == 404
+    lafs = api.get("/v1/runs/run_none", headers={"Accept": LAFS})
+    assert lafs.headers["content-type"] == LAFS
+    assert lafs.json()["success"] is False and lafs.json()["error"]["code"] == "E_NOT_FOUND_RESOURCE"
+    fine = api.get("/v1/runs", headers={"Accept": LAFS})
+    assert fine.json()["success"] is True and "runs" in fine.json()["result"]
+
+
+def test_every_answer_has_a_request_id(api: Api) -> None:
+    assert api.get("/v1/runs", headers={"X-Request-Id": "mine-123"}).headers["x-request-id"] == "mine-123"
+    first, second = (api.get("/v1/nowhere").headers["x-request-id"] for _ in range(2))
+    assert first != second

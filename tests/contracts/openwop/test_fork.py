@@ -1,0 +1,84 @@
+"""Replay, branch, diff, ancestry, debug bundle (OpenWOP §1.11, W14, W15)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.contracts.openwop.conftest import Api, refused
+
+
+@pytest.fixture(scope="module")
+def ended(api: Api) -> str:
+    run_id = api.start("chain")
+    api.wait(run_id)
+    return run_id
+
+
+def shape(events: list[dict[str, Any]]) -> list[tuple[str, str | None]]:
+    return [(event["type"], event.get("nodeId")) for event in events]
+
+
+@pytest.mark.parametrize("mode", ["replay", "branch"])
+def test_a_fork_takes_the_same_way(api: Api, ended: str, mode: str) -> None:
+    answer = api.post(f"/v1/runs/{ended}:fork", {"mode": mode, "fromSeq": 3})
+    assert answer.status_code == 201
+    made = answer.json()
+    assert {"runId", "sourceRunId", "fromSeq", "mode", "status", "eventsUrl"} <= set(made)
+    assert (made["sourceRunId"], made["fromSeq"], made["mode"]) == (ended, 3, mode)
+    assert api.wait(made["runId"])["status"] == "completed"
+    source, fork = api.events(ended), api.events(made["runId"])
+    for before, after in zip(source[:3], fork[:3], strict=True):  # W14
+        assert {**before, "runId": made["runId"]} == after
+
+
+def test_replay_reproduces_the_events(api: Api, ended: str) -> None:
+    made = api.post(f"/v1/runs/{ended}:fork", {"mode": "replay"}).json()
+    assert made["fromSeq"] == 0
+    api.wait(made["runId"])
+    assert shape(api.events(made["runId"])) == shape(api.events(ended))
+    diff = api.get(f"/v1/runs/{ended}:diff", params={"against": made["runId"]}).json()
+    assert diff["divergedAtSeq"] is None
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"mode": "branch"}, 400),
+        ({"mode": "sideways"}, 400),
+        ({}, 400),
+        ({"mode": "replay", "runOptionsOverlay": {"inputs": {"a": 1}}}, 400),
+        ({"mode": "branch", "fromSeq": -1}, 400),
+        ({"mode": "branch", "fromSeq": 10_000}, 422),
+        ({"mode": "replay", "fromSeq": 10_000}, 422),
+    ],
+)
+def test_bad_forks_are_refused(api: Api, ended: str, body: Any, status: int) -> None:
+    answer = api.post(f"/v1/runs/{ended}:fork", body)
+    assert answer.status_code == status, answer.text
+    assert set(answer.json()) <= {"error", "message", "details"}
+
+
+def test_diff_names_where_runs_went_apart(api: Api, ended: str) -> None:
+    other = api.start("failing")
+    api.wait(other)
+    diff = api.get(f"/v1/runs/{ended}:diff", params={"against": other}).json()
+    assert (diff["a"], diff["b"]) == (ended, other)
+    assert diff["divergedAtSeq"] is not None and diff["eventDiffs"]
+    refused(api.get(f"/v1/runs/{ended}:diff", params={"against": "run_none"}), 404, "not_found")
+    refused(api.get(f"/v1/runs/{ended}:diff"), 400, "validation_error")
+
+
+def test_ancestry_of_a_run_that_a_caller_started_has_no_parent(api: Api, ended: str) -> None:
+    found = api.get(f"/v1/runs/{ended}/ancestry").json()
+    assert set(found) == {"runId", "hostId", "parent"}
+    assert found["runId"] == ended and found["parent"] is None
+
+
+def test_w15_a_debug_bundle_holds_the_run(api: Api, ended: str) -> None:
+    found = api.get(f"/v1/runs/{ended}/debug-bundle").json()
+    assert found["bundleVersion"] == "1.0"
+    assert {"generatedAt", "host", "run", "events", "redactionApplied", "redactionMode"} <= set(found)
+    assert found["run"]["runId"] == ended
+    assert len(found["events"]) == len(api.events(ended))

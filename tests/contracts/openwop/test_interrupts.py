@@ -1,0 +1,126 @@
+"""Questions of a run and their answers (OpenWOP §1.1, §1.8, W7)."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.contracts.openwop.conftest import Api, refused
+
+ACCEPT = {"resumeValue": {"action": "accept"}}
+
+
+def waiting(api: Api) -> str:
+    run_id = api.start("approval")
+    api.wait(run_id, "waiting-approval")
+    return run_id
+
+
+def question(api: Api, run_id: str) -> dict[str, Any]:
+    (found,) = api.get(f"/v1/runs/{run_id}/interrupts").json()["interrupts"]
+    return dict(found)
+
+
+def test_w7_open_interrupts_are_listed_with_their_tokens(api: Api) -> None:
+    run_id = waiting(api)
+    found = question(api, run_id)
+    assert {"interruptId", "nodeId", "kind", "token", "expiresAt", "data"} <= set(found)
+    assert (found["nodeId"], found["kind"]) == ("gate", "approval")
+    assert found["token"].count(".") == 1
+    api.post(f"/v1/runs/{run_id}/cancel")
+
+
+def test_w7_tokens_are_in_no_event_and_no_snapshot(api: Api) -> None:
+    run_id = waiting(api)
+    token = question(api, run_id)["token"]
+    for path in (f"/v1/runs/{run_id}", f"/v1/runs/{run_id}/events/poll", f"/v1/runs/{run_id}/debug-bundle"):
+        text = api.get(path).text
+        assert token not in text
+        assert token.split(".")[1] not in text
+    api.post(f"/v1/runs/{run_id}/cancel")
+
+
+def test_resolving_by_node_goes_on(api: Api) -> None:
+    run_id = waiting(api)
+    answer = api.post(f"/v1/runs/{run_id}/interrupts/gate", ACCEPT)
+    assert answer.status_code == 200
+    assert api.wait(run_id)["status"] == "completed"
+    refused(api.post(f"/v1/runs/{run_id}/interrupts/gate", ACCEPT), 409, "interrupt_already_resolved")
+
+
+def test_resolving_by_token_needs_no_key(api: Api) -> None:
+    run_id = waiting(api)
+    token = question(api, run_id)["token"]
+    nobody = api.caller("")
+    view = nobody.get(f"/v1/interrupts/{token}")
+    assert view.status_code == 200
+    assert view.json()["nodeId"] == "gate" and "token" not in view.json()
+    assert nobody.post(f"/v1/interrupts/{token}", ACCEPT).status_code == 200
+    assert api.wait(run_id)["status"] == "completed"
+    refused(nobody.post(f"/v1/interrupts/{token}", ACCEPT), 409, "interrupt_already_resolved")
+
+
+def test_rejecting_fails_a_run_without_a_reject_edge(api: Api) -> None:
+    run_id = waiting(api)
+    body = {"resumeValue": {"action": "reject"}}
+    assert api.post(f"/v1/runs/{run_id}/interrupts/gate", body).status_code == 200
+    assert api.wait(run_id)["status"] == "failed"
+
+
+def test_after_cancelling_an_answer_is_422(api: Api) -> None:
+    run_id = waiting(api)
+    token = question(api, run_id)["token"]
+    api.post(f"/v1/runs/{run_id}/cancel")
+    api.wait(run_id, "cancelled")
+    refused(api.post(f"/v1/runs/{run_id}/interrupts/gate", ACCEPT), 422, "interrupt_cancelled")
+    refused(api.caller("").post(f"/v1/interrupts/{token}", ACCEPT), 422, "interrupt_cancelled")
+
+
+def test_a_token_that_was_changed_opens_nothing(api: Api) -> None:
+    run_id = waiting(api)
+    token = question(api, run_id)["token"]
+    payload, signature = token.split(".")
+    flipped = ("A" if signature[0] != "A" else "B") + signature[1:]
+    for bad in (f"{payload}.{flipped}", f"{payload}x.{signature}", payload, "nonsense", ".", f"{payload}."):
+        answer = api.caller("").post(f"/v1/interrupts/{bad}", ACCEPT)
+        assert answer.status_code in (401, 403, 404), (bad, answer.text)
+        assert set(answer.json()) <= {"error", "message", "details"}
+    assert api.run(run_id)["status"] == "waiting-approval"
+    api.post(f"/v1/runs/{run_id}/cancel")
+
+
+@pytest.mark.parametrize("body", [{}, {"resumeValue": {"action": "maybe"}}, {"resumeValue": 5}, {"other": 1}])
+def test_a_bad_answer_is_refused_and_the_question_stays(api: Api, body: Any) -> None:
+    run_id = waiting(api)
+    refused(api.post(f"/v1/runs/{run_id}/interrupts/gate", body), 400, "validation_error")
+    assert api.run(run_id)["status"] == "waiting-approval"
+    api.post(f"/v1/runs/{run_id}/cancel")
+
+
+def test_a_node_that_asks_nothing_is_not_found(api: Api) -> None:
+    run_id = waiting(api)
+    refused(api.post(f"/v1/runs/{run_id}/interrupts/nobody", ACCEPT), 404, "not_found")
+    api.post(f"/v1/runs/{run_id}/cancel")
+
+
+def test_exactly_one_of_many_answers_wins(api: Api) -> None:
+    run_id = waiting(api)
+    with ThreadPoolExecutor(10) as pool:
+        answers = list(pool.map(lambda _: api.post(f"/v1/runs/{run_id}/interrupts/gate", ACCEPT), range(20)))
+    assert [answer.status_code for answer in answers].count(200) == 1
+    for answer in answers:
+        if answer.status_code != 200:
+            refused(answer, 409, "interrupt_already_resolved")
+    api.wait(run_id)
+    types = [event["type"] for event in api.events(run_id)]
+    assert types.count("interrupt.resolved") <= 1 and types.count("node.resumed") <= 1
+
+
+def test_clarifications_are_answered_by_question(api: Api) -> None:
+    run_id = api.start("clarification")
+    api.wait(run_id, "waiting-input")
+    body = {"resumeValue": {"answers": {"q1": "green"}}}
+    assert api.post(f"/v1/runs/{run_id}/interrupts/ask", body).status_code == 200
+    assert api.wait(run_id)["status"] == "completed"

@@ -1,0 +1,201 @@
+"""Runs: start, read, list, cancel, pause (OpenWOP §1.1, W4, W8, W9)."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from tests.contracts.openwop.conftest import Api, refused
+
+
+def test_a_run_is_made_and_ends(api: Api) -> None:
+    answer = api.post("/v1/runs", {"workflowId": api.workflow("identity"), "inputs": {"payload": {"a": [1, None]}}})
+    assert answer.status_code == 201
+    made = answer.json()
+    assert {"runId", "status", "eventsUrl"} <= set(made)
+    assert answer.headers["location"] == f"/v1/runs/{made['runId']}"
+    run = api.wait(made["runId"])
+    assert run["status"] == "completed"
+    assert {"runId", "workflowId", "status", "startedAt", "completedAt"} <= set(run)
+    assert api.get(made["eventsUrl"]).status_code == 200
+
+
+def test_events_are_in_order_from_zero(api: Api) -> None:
+    run_id = api.start("chain")
+    api.wait(run_id)
+    events = api.events(run_id)
+    assert [event["sequence"] for event in events] == list(range(len(events)))
+    types = [event["type"] for event in events]
+    assert types[0] == "run.started" and types[-1] == "run.completed"
+    for event in events:
+        assert {"eventId", "runId", "type", "payload", "timestamp", "sequence"} <= set(event)
+        assert event["runId"] == run_id
+    for name in {event["nodeId"] for event in events if event.get("nodeId")}:
+        of_node = [event["type"] for event in events if event.get("nodeId") == name]
+        assert of_node.index("node.started") < of_node.index("node.completed")
+
+
+def test_a_failing_run_says_why(api: Api) -> None:
+    run = api.wait(api.start("failing"), "failed")
+    assert run["error"]["code"] and run["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"workflowId": None},
+        {"workflowId": 5},
+        {"workflowId": "suite-noop", "inputs": []},
+        {"workflowId": "suite-noop", "unknown": 1},
+        {"workflowId": "suite-noop", "tags": [1]},
+        {"workflowId": "suite-noop", "tags": ["t"] * 101},
+        [],
+        "text",
+    ],
+)
+def test_a_bad_body_is_refused(api: Api, body: Any) -> None:
+    api.workflow("noop")
+    refused(api.post("/v1/runs", body), 400, "validation_error")
+
+
+def test_inputs_and_configurable_are_checked(api: Api) -> None:
+    refused(api.post("/v1/runs", {"workflowId": api.workflow("identity")}), 400, "validation_error")
+    name = api.workflow("configurable")
+    for bad in ({"size": 0}, {"size": "big"}, {"other": 1}):
+        refused(api.post("/v1/runs", {"workflowId": name, "configurable": bad}), 400, "validation_error")
+    assert api.post("/v1/runs", {"workflowId": name, "configurable": {"size": 3}}).status_code == 201
+
+
+def test_an_unknown_workflow_is_refused(api: Api) -> None:
+    answer = api.post("/v1/runs", {"workflowId": "there-is-no-such-workflow"})
+    assert answer.status_code in (400, 404)
+    assert answer.json()["error"] in ("validation_error", "not_found")
+
+
+def test_unknown_runs_are_not_found(api: Api) -> None:
+    for path in ("", "/events", "/events/poll?timeout=1", "/ancestry", "/debug-bundle", "/artifacts/x", "/interrupts"):
+        refused(api.get(f"/v1/runs/run_that_is_not_there{path}"), 404, "not_found")
+
+
+def test_dedup_refuses_a_second_active_run(api: Api) -> None:
+    scope = uuid.uuid4().hex
+    name = api.workflow("approval")
+    body = {"workflowId": name, "scopeId": scope}
+    first = api.post("/v1/runs", body, headers={"X-Dedup": "enforce"})
+    assert first.status_code == 201
+    second = api.post("/v1/runs", body, headers={"X-Dedup": "enforce"})
+    details = refused(second, 409, "run_already_active")
+    assert details["activeRunId"] == first.json()["runId"]
+    assert api.post("/v1/runs", body).status_code == 201  # without the header nobody asked
+    other = {**body, "scopeId": uuid.uuid4().hex}
+    assert api.post("/v1/runs", other, headers={"X-Dedup": "enforce"}).status_code == 201
+    api.post(f"/v1/runs/{first.json()['runId']}/cancel")
+    api.wait(first.json()["runId"], "cancelled")
+    assert api.post("/v1/runs", body, headers={"X-Dedup": "enforce"}).status_code == 201
+
+
+def test_forcing_an_engine_version_needs_a_test_key(api: Api) -> None:
+    body = {"workflowId": api.workflow("noop")}
+    headers = {"X-Force-Engine-Version": "1"}
+    refused(api.post("/v1/runs", body, headers=headers), 403, "force_engine_version_forbidden")
+    assert api.caller("test").post("/v1/runs", body, headers=headers).status_code in (201, 422)
+
+
+def test_w4_runs_are_listed_newest_first_with_cursors(api: Api) -> None:
+    tag = uuid.uuid4().hex
+    started = [api.start("noop", tags=[tag]) for _ in range(5)]
+    for run_id in started:
+        api.wait(run_id)
+    seen: list[str] = []
+    cursor: str | None = None
+    while True:
+        params = {"tag": tag, "limit": 2, **({"cursor": cursor} if cursor else {})}
+        page = api.get("/v1/runs", params=params).json()
+        seen += [run["runId"] for run in page["runs"]]
+        cursor = page.get("nextCursor")
+        if not cursor:
+            break
+    assert seen == started[::-1]
+    assert len(api.get("/v1/runs", params={"tag": tag, "status": "completed"}).json()["runs"]) == 5
+    assert api.get("/v1/runs", params={"tag": tag, "status": "failed"}).json()["runs"] == []
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=201", "limit=x", "cursor=nonsense", "status=nonsense", "createdAfter=yesterday"]
+)
+def test_w4_bad_list_parameters_are_refused(api: Api, query: str) -> None:
+    refused(api.get(f"/v1/runs?{query}"), 400, "validation_error")
+
+
+def test_cancel_ends_a_run(api: Api) -> None:
+    run_id = api.start("delay")
+    answer = api.post(f"/v1/runs/{run_id}/cancel", {"reason": "enough"})
+    assert answer.status_code == 200
+    assert answer.json()["runId"] == run_id
+    assert answer.json()["status"] in ("cancelling", "cancelled")
+    assert api.wait(run_id, "cancelled")["status"] == "cancelled"
+    assert api.events(run_id)[-1]["type"] == "run.cancelled"
+
+
+def test_bulk_cancel_answers_each_in_order(api: Api) -> None:
+    running = [api.start("delay") for _ in range(2)]
+    ids = [running[0], "run_not_there", running[1]]
+    answer = api.post("/v1/runs:bulk-cancel", {"runIds": ids})
+    assert answer.status_code == 200
+    results = answer.json()["results"]
+    assert [item["runId"] for item in results] == ids
+    assert [item["ok"] for item in results] == [True, False, True]
+    assert results[1]["error"]
+    for run_id in running:
+        api.wait(run_id, "cancelled")
+    assert api.post("/v1/runs:bulk-cancel", {"runIds": ["run_not_there"]}).status_code == 200
+
+
+@pytest.mark.parametrize("ids", [[], ["x"] * 101, "run_x", [1]])
+def test_bulk_cancel_bounds_its_list(api: Api, ids: Any) -> None:
+    details = refused(api.post("/v1/runs:bulk-cancel", {"runIds": ids}), 400, "validation_error")
+    if len(ids) > 100:
+        assert details["maxRunIds"] == 100
+
+
+def test_pause_and_resume(api: Api) -> None:
+    run_id = api.start("approval")
+    api.wait(run_id, "waiting-approval")
+    paused = api.post(f"/v1/runs/{run_id}:pause", {"reason": "later"})
+    assert paused.status_code == 202
+    assert paused.json()["status"] == "paused" and paused.json()["pausedAt"]
+    details = refused(api.post(f"/v1/runs/{run_id}:pause"), 409, "conflict")
+    assert details["runStatus"] == "paused"
+    resumed = api.post(f"/v1/runs/{run_id}:resume")
+    assert resumed.status_code == 202 and resumed.json()["resumedAt"]
+    details = refused(api.post(f"/v1/runs/{run_id}:resume"), 409, "conflict")
+    assert details["runStatus"] == "waiting-approval"
+    api.post(f"/v1/runs/{run_id}/cancel")
+
+
+def test_an_ended_run_cannot_be_paused(api: Api) -> None:
+    run_id = api.start("noop")
+    api.wait(run_id)
+    details = refused(api.post(f"/v1/runs/{run_id}:pause"), 409, "conflict")
+    assert details["runStatus"] == "completed"
+
+
+def test_w4_signals_wake_a_run_and_queries_read_it(api: Api) -> None:
+    run_id = api.start("waiting")
+    api.wait(run_id, "waiting-external")
+    asked = api.get(f"/v1/runs/{run_id}/query", params={"expression": "status == 'waiting-external'"})
+    assert asked.status_code == 200
+    answer = api.post(f"/v1/runs/{run_id}/signals/suite.go", {"payload": {"by": "suite"}})
+    assert answer.status_code == 202
+    assert api.wait(run_id)["status"] == "completed"
+    refused(api.get(f"/v1/runs/{run_id}/query", params={"expression": "1 +"}), 400, "validation_error")
+
+
+def test_evals_are_off_until_they_are_wired(api: Api, capabilities: dict[str, Any]) -> None:
+    if (capabilities.get("agents") or {}).get("evalSuite"):
+        pytest.skip("this host has evals")
+    body = {"mode": "eval", "evalSuiteRef": "x", "agentId": "y"}
+    refused(api.post("/v1/runs", body), 501, "capability_not_provided")

@@ -1,0 +1,44 @@
+"""Test seams (OpenWOP §2): there with the flag, for callers with a key."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.contracts.openwop.conftest import Api, refused
+
+SEAM = "/v1/host/sample/test/runs"
+
+
+@pytest.fixture(autouse=True)
+def _open(api: Api) -> None:
+    if api.get(f"{SEAM}/__probe__/events").status_code in (404, 405):
+        assert os.environ.get("HOLDFAST_CONTRACT_URL"), "our own host was started with its seams"
+        pytest.skip("this host has no seams")
+
+
+def test_the_probe_is_an_empty_list(api: Api) -> None:
+    answer = api.get(f"{SEAM}/__probe__/events")
+    assert (answer.status_code, answer.json()) == (200, {"events": []})
+    refused(api.caller("").get(f"{SEAM}/__probe__/events"), 401, "unauthenticated")
+
+
+def test_events_are_read_back_by_type_and_node(api: Api) -> None:
+    run_id = api.start("chain")
+    api.wait(run_id)
+    whole = api.get(f"{SEAM}/{run_id}/events").json()["events"]
+    assert whole == api.events(run_id)
+    found = api.get(f"{SEAM}/{run_id}/events", params={"type": "node.completed", "nodeId": "step2"}).json()["events"]
+    assert [event["type"] for event in found] == ["node.completed"]
+    assert api.get(f"{SEAM}/{run_id}/events", params={"causationId": "none"}).json() == {"events": []}
+    assert api.caller("other").get(f"{SEAM}/{run_id}/events").json() == {"events": []}
+
+
+def test_reset_ends_what_runs(api: Api) -> None:
+    if "other" not in api.keys:
+        pytest.skip("reset is tried on a tenant of its own")
+    other = api.caller("other")
+    run_id = other.start("approval")
+    assert other.post("/v1/host/sample/test/reset").status_code == 200
+    assert other.wait(run_id, "cancelled")["status"] == "cancelled"

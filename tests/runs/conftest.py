@@ -1,0 +1,46 @@
+"""A runs service on a real ledger, in the clock's time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.kernel.clock import ManualClock
+from holdfast.kernel.ids import Ids, SeededRandomness
+from holdfast.kernel.ledger import Ledger
+from holdfast.runs.service import Runs, projections
+
+TENANT = "acme"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Waits longer than usual for the ledger's thread before it jumps: a slow disk must not look like a timeout."""
+    return ManualClock(threshold=0.05)
+
+
+Host = Callable[..., Any]
+
+
+@pytest.fixture
+def host(tmp_path: Path, clock: ManualClock) -> Host:
+    """`async with host() as runs`: again on the same file for a restart."""
+    made = 0
+
+    @asynccontextmanager
+    async def open_host(**options: Any) -> AsyncIterator[Runs]:
+        nonlocal made
+        made += 1
+        randomness = SeededRandomness(made)
+        ids = Ids(clock, randomness)
+        async with Ledger.open(tmp_path / "ledger.db", projections=projections(), clock=clock, ids=ids) as ledger:
+            options.setdefault("sample_seams", True)
+            runs = Runs(ledger, clock=clock, ids=ids, randomness=randomness, secret=b"s" * 32, **options)
+            async with runs:
+                yield runs
+
+    return open_host

@@ -1,0 +1,284 @@
+"""Webhooks (B1 to B5): a real host, a real receiver on loopback, a clock that jumps."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.host import Host, Options, open_host
+from holdfast.kernel.clock import ManualClock
+from holdfast.kernel.ids import SeededRandomness
+from holdfast.kernel.problems import Problem
+from holdfast.runs.types import CreateRun
+from holdfast.runs.webhooks import ROTATION_GRACE_MS, RetryPolicy, fingerprint
+from tests.contracts.openwop.documents import DOCUMENTS
+
+TENANT = "default"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    # Sockets and disks answer in real time: the clock waits for them longer than for anything else.
+    return ManualClock(threshold=0.1)
+
+
+class Receiver:
+    """An HTTP server on loopback that keeps what it gets and answers as told."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[dict[str, str], bytes]] = []
+        self.answers: list[int] = []
+        self.arrived = asyncio.Event()
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/hook"
+
+    def events(self) -> list[tuple[str, int]]:
+        bodies = [json.loads(body) for _, body in self.got]
+        return [(body["event"]["type"], body["event"]["sequence"]) for body in bodies]
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
+        self.got.append((headers, await reader.readexactly(int(headers["content-length"]))))
+        self.arrived.set()
+        status = self.answers.pop(0) if self.answers else 200
+        writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: 0\r\nLocation: http://127.0.0.1:1/\r\n\r\n".encode())
+        await writer.drain()
+        writer.close()
+
+
+@asynccontextmanager
+async def receiving() -> AsyncIterator[Receiver]:
+    receiver = Receiver()
+    server = await asyncio.start_server(receiver.handle, "127.0.0.1", 0)
+    receiver.port = server.sockets[0].getsockname()[1]
+    try:
+        yield receiver
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+@asynccontextmanager
+async def opened(data: Path, clock: ManualClock, receiver: Receiver, **policy: int) -> AsyncIterator[Host]:
+    options = Options(
+        data=data,
+        clock=clock,
+        randomness=SeededRandomness(1),
+        allow_egress=(f"127.0.0.1:{receiver.port}",),
+        retry=RetryPolicy(**policy),
+    )
+    async with open_host(options) as host:
+        for name in ("noop", "approval"):
+            await host.runs.put_workflow(DOCUMENTS[name], tenant=None)
+        yield host
+
+
+async def finish(host: Host, name: str = "suite-noop", **request: Any) -> str:
+    made = await host.runs.create_run(CreateRun(workflow_id=name, **request), TENANT)
+    async for _ in host.runs.follow(made.run_id, TENANT):
+        pass
+    return made.run_id
+
+
+async def settled(host: Host, receiver: Receiver, count: int) -> None:
+    while len(receiver.got) < count:
+        receiver.arrived.clear()
+        await receiver.arrived.wait()
+    await host.webhooks.settled()
+
+
+async def test_b1_b2_events_arrive_signed_and_whole(tmp_path: Path, clock: ManualClock) -> None:
+    async with receiving() as receiver, opened(tmp_path, clock, receiver) as host:
+        made = await host.webhooks.register(TENANT, receiver.url, ["run.started", "run.completed"])
+        run_id = await finish(host)
+        await settled(host, receiver, 2)
+        assert sorted(name for name, _ in receiver.events()) == ["run.completed", "run.started"]
+        for headers, body in receiver.got:
+            stamp = headers["x-openwop-timestamp"]
+            expected = hmac.new(made.secret.encode(), f"{stamp}.".encode() + body, hashlib.sha256).hexdigest()
+            assert headers["x-openwop-signature"] == f"sha256={expected}"
+            assert headers["x-openwop-signature-algorithm"] == "v1"
+            assert headers["x-openwop-webhook-id"] == made.webhook_id
+            assert headers["user-agent"].startswith("openwop-webhook-dispatcher/")
+            document = json.loads(body)
+            assert (document["runId"], document["workspaceId"]) == (run_id, TENANT)
+            assert headers["x-openwop-event-type"] == document["event"]["type"]
+            (event,) = await host.runs.events(run_id, TENANT, document["event"]["sequence"], 1)
+            assert document["event"]["eventId"] == event.event_id
+        assert (
+            made.secret_fingerprint == fingerprint(made.secret) == hashlib.sha256(made.secret.encode()).hexdigest()[:8]
+        )
+        assert await host.webhooks.deliveries(made.webhook_id, TENANT) == []
+
+
+async def test_b1_only_what_was_asked_for_arrives(tmp_path: Path, clock: ManualClock) -> None:
+    async with receiving() as receiver, opened(tmp_path, clock, receiver) as host:
+        await host.webhooks.register(TENANT, receiver.url, ["run.completed"], ["wanted"])
+        await host.webhooks.register("other", receiver.url, ["run.completed"])
+        await finish(host, tags=["unwanted"])
+        await finish(host)
+        run_id = await finish(host, tags=["wanted", "more"])
+        await settled(host, receiver, 1)
+        assert [json.loads(body)["runId"] for _, body in receiver.got] == [run_id]
+
+
+async def test_b1_what_was_not_delivered_is_delivered_after_a_restart(tmp_path: Path, clock: ManualClock) -> None:
+    async with receiving() as receiver:
+        async with opened(tmp_path, clock, receiver, first_ms=60_000) as host:
+            receiver.answers = [500]
+            await host.webhooks.register(TENANT, receiver.url, ["run.completed"])
+            await finish(host)
+            await settled(host, receiver, 1)
+        clock.advance(3600)
+        async with opened(tmp_path, clock, receiver) as host:
+            await settled(host, receiver, 2)
+            first, second = receiver.got
+            assert first[0]["x-openwop-delivery-id"] == second[0]["x-openwop-delivery-id"]
+            assert json.loads(first[1]) == json.loads(second[1])
+
+
+async def test_b3_failures_are_tried_again_and_end_as_dead_letters(tmp_path: Path, clock: ManualClock) -> None:
+    async with receiving() as receiver, opened(tmp_path, clock, receiver, max_attempts=3, first_ms=1000) as host:
+        receiver.answers = [500, 302, 404, 200]
+        made = await host.webhooks.register(TENANT, receiver.url, ["run.completed"])
+        await finish(host)
+        started = clock.now_ms()
+        await settled(host, receiver, 3)
+        (dead,) = await host.webhooks.deliveries(made.webhook_id, TENANT)
+        assert (dead.state, dead.attempts, dead.error) == ("dead", 3, "The receiver answered 404.")
+        assert 3000 <= clock.now_ms() - started <= 10_000  # 1 s and 2 s, each up to a quarter longer
+        with pytest.raises(Problem) as caught:
+            await host.webhooks.retry(made.webhook_id, "whd_none", TENANT)
+        assert caught.value.key == "not_found"
+        await host.webhooks.retry(made.webhook_id, dead.delivery_id, TENANT)
+        await settled(host, receiver, 4)
+        assert await host.webhooks.deliveries(made.webhook_id, TENANT) == []
+
+
+async def test_b4_a_dead_receiver_delays_no_other(tmp_path: Path, clock: ManualClock) -> None:
+    async with receiving() as receiver, opened(tmp_path, clock, receiver, first_ms=3_600_000) as host:
+        dead = receiver.url.replace(str(receiver.port), "1")
+        host.egress._allow = host.egress._allow | {"127.0.0.1:1"}
+        stuck = await host.webhooks.register(TENANT, dead, ["run.completed"])
+        await host.webhooks.register(TENANT, receiver.url, ["run.completed"])
+        for _ in range(12):
+            await finish(host)
+        await settled(host, receiver, 12)
+        assert len(receiver.got) == 12
+        waiting = await host.webhooks.deliveries(stuck.webhook_id, TENANT)
+        assert len(waiting) == 12 and {item.state for item in waiting} == {"due"}
+
+
+async def test_b5_a_question_goes_out_with_the_token_that_answers_it(tmp_path: Path, clock: ManualClock) -> None:
+    async with receiving() as receiver, opened(tmp_path, clock, receiver) as host:
+        await host.webhooks.register(TENANT, receiver.url, ["node.suspended", "run.completed"])
+        request = CreateRun(workflow_id="suite-approval")
+        run_id = (await host.runs.create_run(request, TENANT)).run_id
+        await settled(host, receiver, 1)
+        (asked,) = json.loads(receiver.got[0][1])["interrupts"]
+        assert (asked["nodeId"], asked["kind"]) == ("gate", "approval")
+        await host.runs.resolve_by_token(asked["token"], {"resumeValue": {"action": "accept"}})
+        await settled(host, receiver, 2)
+        assert "interrupts" not in json.loads(receiver.got[1][1])
+        assert (await host.runs.get_run(run_id, TENANT)).status == "completed"
+
+
+async def test_a_run_calls_its_own_callback(tmp_path: Path, clock: ManualClock) -> None:
+    async with receiving() as receiver, opened(tmp_path, clock, receiver) as host:
+        host.webhooks.expect_callbacks()
+        request = CreateRun(workflow_id="suite-approval", callback_url=receiver.url)
+        await host.runs.create_run(request, TENANT)
+        await settled(host, receiver, 1)
+        headers, body = receiver.got[0]
+        assert "x-openwop-signature" not in headers
+        token = json.loads(body)["interrupts"][0]["token"]
+        await host.runs.resolve_by_token(token, {"resumeValue": {"action": "accept"}})
+        await settled(host, receiver, 2)
+        assert [name for name, _ in receiver.events()] == ["node.suspended", "run.completed"]
+
+
+async def test_rotation_signs_with_both_for_a_day(tmp_path: Path, clock: ManualClock) -> None:
+    async with receiving() as receiver, opened(tmp_path, clock, receiver) as host:
+        old = await host.webhooks.register(TENANT, receiver.url, ["run.completed"])
+        new = await host.webhooks.rotate(old.webhook_id, TENANT)
+        assert new.secret != old.secret and len(new.secret) == 64
+        await finish(host)
+        await settled(host, receiver, 1)
+        headers, body = receiver.got[0]
+        for name, secret in (("signature", new.secret), ("signature-previous", old.secret)):
+            stamped = headers["x-openwop-timestamp"].encode() + b"." + body
+            assert headers[f"x-openwop-{name}"] == "sha256=" + hmac.new(secret.encode(), stamped, "sha256").hexdigest()
+        clock.advance(ROTATION_GRACE_MS / 1000)
+        await finish(host)
+        await settled(host, receiver, 2)
+        assert "x-openwop-signature-previous" not in receiver.got[1][0]
+        assert (await host.webhooks.get(old.webhook_id, TENANT)).secret_version == 2
+
+
+async def test_a_removed_webhook_gets_nothing_more(tmp_path: Path, clock: ManualClock) -> None:
+    async with receiving() as receiver, opened(tmp_path, clock, receiver) as host:
+        made = await host.webhooks.register(TENANT, receiver.url, ["run.completed"])
+        stays = await host.webhooks.register(TENANT, receiver.url, ["run.completed"])
+        with pytest.raises(Problem) as caught:
+            await host.webhooks.remove(made.webhook_id, "other")
+        assert caught.value.key == "not_found"
+        await host.webhooks.remove(made.webhook_id, TENANT)
+        await finish(host)
+        await settled(host, receiver, 1)
+        assert [headers["x-openwop-webhook-id"] for headers, _ in receiver.got] == [stays.webhook_id]
+        assert [item.webhook_id for item in await host.webhooks.subscriptions(TENANT)] == [stays.webhook_id]
+
+
+async def test_the_secret_is_not_on_disk(tmp_path: Path, clock: ManualClock) -> None:
+    async with receiving() as receiver, opened(tmp_path, clock, receiver) as host:
+        made = await host.webhooks.register(TENANT, receiver.url, ["run.completed"])
+        await finish(host)
+        await settled(host, receiver, 1)
+    written = everything_in(tmp_path)
+    assert made.secret.encode() not in written
+    assert bytes.fromhex(made.secret) not in written
+
+
+def everything_in(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("url", "events"),
+    [
+        ("http://example.com/", ["run.completed"]),
+        ("https://10.0.0.1/", ["run.completed"]),
+        ("https://example.com/", []),
+        ("https://example.com/", ["not an event"]),
+    ],
+)
+async def test_bad_subscriptions_are_refused(tmp_path: Path, clock: ManualClock, url: str, events: list[str]) -> None:
+    async with opened(tmp_path, clock, Receiver()) as host:
+        with pytest.raises(Problem) as caught:
+            await host.webhooks.register(TENANT, url, events)
+        assert caught.value.row.http in (400, 403)
+
+
+def test_pauses_double_and_stop() -> None:
+    policy = RetryPolicy(max_attempts=5, first_ms=1000, most_ms=3000)
+
+    class None_:
+        def uniform(self) -> float:
+            return 0.0
+
+        def bytes(self, count: int) -> bytes:
+            return b""
+
+    assert [policy.pause_ms(attempt, None_()) for attempt in range(1, 6)] == [1000, 2000, 3000, 3000, None]
