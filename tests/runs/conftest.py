@@ -20,7 +20,7 @@ TENANT = "acme"
 @pytest.fixture
 def clock() -> ManualClock:
     """Waits longer than usual for the ledger's thread before it jumps: a slow disk must not look like a timeout."""
-    return ManualClock(threshold=0.05)
+    return ManualClock(threshold=0.02)
 
 
 Host = Callable[..., Any]

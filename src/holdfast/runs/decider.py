@@ -37,6 +37,7 @@ def decide(state: RunState, now: int, chance: Chance = lambda: 0.5) -> list[Even
         return []
     return (
         _due(state, now, chance)
+        or _answered(state)
         or _loops(state, now)
         or _ready(state, now)
         or _signals(state)
@@ -225,6 +226,16 @@ def resolve_events(asked: InterruptState, value: Any, private: dict[str, Any] | 
     payload = {"nodeId": asked.node, "interruptId": asked.id, "kind": asked.kind, "resumeValue": value}
     resumed = {"nodeId": asked.node, "interruptId": asked.id, "resumeValue": value}
     return [Event("interrupt.resolved", payload, asked.node, private), Event("node.resumed", resumed, asked.node)]
+
+
+def _answered(state: RunState) -> list[Event]:
+    """A fork may begin between an answer and the node that goes on with it."""
+    events = []
+    for id in state.answered:
+        asked = state.interrupts[id]
+        resumed = {"nodeId": asked.node, "interruptId": id, "resumeValue": state.answers.get(asked.key)}
+        events.append(Event("node.resumed", resumed, asked.node))
+    return events
 
 
 def _signals(state: RunState) -> list[Event]:

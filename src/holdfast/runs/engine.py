@@ -215,7 +215,7 @@ class Engine:
         state.source = first.get(FORK)
         fold(state, map(to_event, records))
         if state.source is not None:
-            state.parent = None
+            fork_origin(state, state.source)
         return state
 
     def blank(self, run_id: str, stored: Stored) -> RunState:
@@ -310,6 +310,14 @@ class Engine:
     def _adopt(self, child: RunState) -> None:
         actor = self._actors[child.run_id] = RunActor(self, child)
         actor.poke()
+
+    def adopt_fork(self, state: RunState) -> None:
+        """Take up a fork whose history has been written."""
+        if state.ended is not None:
+            self._remember(state)
+            return
+        actor = self._actors[state.run_id] = RunActor(self, state)
+        actor.resume()
 
     def started_event(self, stored: Stored, inputs: dict[str, Any], **fields: Any) -> Event:
         """`run.started`, what is sensitive kept out of sight."""
@@ -459,6 +467,14 @@ class Engine:
     @property
     def executing(self) -> int:
         return sum(len(actor.tasks) for actor in self._actors.values())
+
+
+def fork_origin(state: RunState, source: dict[str, Any]) -> None:
+    """A fork is nobody's child, and its time begins with the fork."""
+    state.source = source
+    state.parent = None
+    if state.deadline is not None:
+        state.deadline = max(state.deadline, source["at"] + state.duration_limit)
 
 
 def _is_id(run_id: str) -> bool:

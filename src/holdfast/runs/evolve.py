@@ -126,6 +126,9 @@ def _forked(state: RunState, event: Event) -> None:
         if state.nodes[name].status == "child":
             _move(state, name, "running")
     state.children.clear()
+    for asked in state.interrupts.values():
+        if asked.status == "open" and asked.data.get("requiredApprovals", 1) <= 1:
+            asked.votes.clear()  # the vote was cut off from what it did
 
 
 # Nodes
@@ -271,6 +274,7 @@ def _resolved(state: RunState, event: Event) -> None:
     asked = state.interrupts[event.payload["interruptId"]]
     asked.status = "resolved"
     state.answers[asked.key] = event.payload.get("resumeValue")
+    state.answered[asked.id] = None
     if (name := _private(event, "signal")) is not None:
         state.signals[name].pop(_private(event, "index"))
 
@@ -289,6 +293,7 @@ def _asked(state: RunState, event: Event) -> None:
 
 
 def _node_resumed(state: RunState, event: Event) -> None:
+    state.answered.pop(event.payload.get("interruptId", ""), None)
     _move(state, event.payload["nodeId"], "running").interrupt = None
 
 

@@ -84,6 +84,7 @@ class Execution:
         self.events: list[Event] = []
         self.appends: list[Append] = []
         self.run_id = state.run_id
+        self.origin = state.source["origin"] if state.source else state.run_id  # the same in every fork
         self.node_id = node_id
         self.type_id = doc.type_id
         self.tenant = state.owner.tenant if state.owner else ""
@@ -283,7 +284,7 @@ class Execution:
     ) -> Any:
         """Ask once for the life of the run, and go on with the answer (OpenWOP §1.8)."""
         self._waits += 1
-        key = key or f"{self.run_id}:{self.node_id}:{self.iteration}:{self._prefix}{self._waits}"
+        key = key or f"{self.node_id}:{self.iteration}:{self._prefix}{self._waits}"
         if key in self._state.answers:
             return self._state.answers[key]
         id = self._actor.new_id("int")

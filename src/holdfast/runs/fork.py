@@ -1,10 +1,108 @@
-"""Fork: a new run whose history is another's up to a sequence (placeholder until replay is in)."""
+"""Fork: a new run whose history is another's, up to a sequence (OpenWOP §1.11, W14).
+
+- K1  Events before `fromSeq` are the source's: payloads, times and event ids; only the run is new.
+- K2  A branch goes on by itself: overlays are laid over, effects that are not in its history are performed.
+- K3  A replay performs nothing: it decides again and runs pure code again, compares with the log, and takes every
+      fact (effects, answers, children, timers, commands) from it.
+- K4  A difference is reported once per place as `replay.diverged`; the recorded history stands.
+"""
 
 from __future__ import annotations
 
-from holdfast.runs.engine import Engine
+from typing import Any
+
+from holdfast.kernel.ledger import Append, Draft, Record
+from holdfast.kernel.problems import Problem
+from holdfast.runs.engine import Engine, fork_origin
+from holdfast.runs.evolve import evolve, fold
+from holdfast.runs.log import FORK, PRIVATE, STANDING, standing_of, stream_of, to_draft, to_event
+from holdfast.runs.replay import Replay
+from holdfast.runs.state import Event, RunState
 from holdfast.runs.types import ForkRequest, RunForked
+from holdfast.runs.workflows import Ref
+
+_OVERLAY = frozenset({"inputs", "variables", "configurable"})
 
 
 async def fork_run(engine: Engine, run_id: str, request: ForkRequest, principal: str | None) -> RunForked:
-    raise NotImplementedError
+    """Make the fork; it is on disk when this returns, a replay to its end."""
+    records = await engine.ledger.read(stream_of(run_id))
+    start = _check(request, len(records))
+    fork_id = engine.ids.new("run")
+    origin = records[0].attrs.get(FORK, {}).get("origin", run_id)
+    fork = {"source": run_id, "fromSeq": start, "mode": request.mode, "origin": origin, "at": engine.clock.now_ms()}
+    stored = await engine.workflows.at(Ref(*records[0].attrs[PRIVATE]["workflow"]))
+    state = engine.blank(fork_id, stored)
+    history = [_copied(record, fork if record.seq == 0 else None) for record in records[:start]]
+    fold(state, map(to_event, records[:start]))
+    if start:
+        fork_origin(state, fork)
+    if request.mode == "replay":
+        events = await Replay(engine, state, fork, records[start:]).run()
+    else:
+        events = _branch(engine, state, fork, records[0], request.run_options_overlay)
+    await _write(engine, state, fork, history, events)
+    engine.adopt_fork(state)
+    return RunForked(
+        run_id=fork_id,
+        source_run_id=run_id,
+        from_seq=start,
+        mode=request.mode,
+        status=state.status,
+        events_url=f"/v1/runs/{fork_id}/events",
+    )
+
+
+def _check(request: ForkRequest, length: int) -> int:
+    if request.mode == "replay" and request.run_options_overlay:
+        raise Problem("schema_mismatch", "A replay takes no overlay.", at="$.runOptionsOverlay", fix="Use mode branch.")
+    if request.mode == "branch" and request.from_seq is None:
+        raise Problem("schema_mismatch", "A branch needs `fromSeq`.", at="$.fromSeq")
+    unknown = sorted(request.run_options_overlay.keys() - _OVERLAY)
+    if unknown:
+        raise Problem(
+            "schema_mismatch", f"An overlay has no {unknown[0]!r}.", at="$.runOptionsOverlay", allowed=sorted(_OVERLAY)
+        )
+    for name, value in request.run_options_overlay.items():
+        if not isinstance(value, dict):
+            raise Problem("schema_mismatch", f"`{name}` is an object.", at=f"$.runOptionsOverlay.{name}")
+    start = request.from_seq or 0
+    if start < 0:
+        raise Problem("out_of_range", "`fromSeq` is not negative.", at="$.fromSeq")
+    if start >= length:
+        raise Problem("replay_out_of_range", f"The log ends at {length - 1}.", fromSeq=start, lastSequence=length - 1)
+    return start
+
+
+def _copied(record: Record, fork: dict[str, Any] | None) -> Draft:
+    attrs = {key: value for key, value in record.attrs.items() if key not in (STANDING, FORK)}
+    if fork is not None:
+        attrs[FORK] = fork
+    return Draft(record.type, record.payload, attrs, record.id, record.ts)
+
+
+def _branch(
+    engine: Engine, state: RunState, fork: dict[str, Any], first: Record, overlay: dict[str, Any]
+) -> list[Event]:
+    events = []
+    if state.seq < 0:
+        events.append(Event("run.started", first.payload, None, first.attrs.get(PRIVATE)))
+    payload: dict[str, Any] = {"sourceRunId": fork["source"], "fromSeq": fork["fromSeq"], "mode": "branch"}
+    events.append(Event("holdfast.run.forked", {**payload, "overlay": overlay}))
+    for event in events:
+        event.id, event.ts, event.seq = engine.ids.new(), engine.clock.now_ms(), state.seq + 1
+        evolve(state, event)
+        if event.seq == 0:
+            fork_origin(state, fork)
+    return events
+
+
+async def _write(
+    engine: Engine, state: RunState, fork: dict[str, Any], history: list[Draft], events: list[Event]
+) -> None:
+    """History, what was made of it and where the run stands, in one append."""
+    drafts = [*history, *(to_draft(event, fork=fork if event.seq == 0 else None) for event in events)]
+    last = drafts[-1]
+    standing = standing_of(state, engine.instance)
+    drafts[-1] = Draft(last.type, last.payload, {**last.attrs, STANDING: standing}, last.id, last.ts)
+    await engine.ledger.commit(Append(stream_of(state.run_id), drafts, -1))

@@ -109,6 +109,7 @@ class RunState(msgspec.Struct):
     timers: list[tuple[int, str, str]] = []
     interrupts: dict[str, InterruptState] = {}
     answers: dict[str, Any] = {}
+    answered: dict[str, None] = {}
     children: dict[str, tuple[str, str]] = {}
     signals: dict[str, list[Any]] = {}
     check_signals: bool = False

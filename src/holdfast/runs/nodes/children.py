@@ -127,7 +127,7 @@ async def _ask_user(ctx: Execution, prompt: str) -> Any:
         questions = [{"id": "answer", "question": prompt}]
         told = ("clarification.requested", {"questions": questions})
         return await ctx.interrupt("clarification", {"questions": questions}, announce=told)
-    id = f"{ctx.run_id}:{ctx.node_id}:{ctx.iteration}"
+    id = f"{ctx.origin}:{ctx.node_id}:{ctx.iteration}"
     return await ctx.interrupt("conversation.exchange", {"conversationId": id, "prompt": prompt})
 
 

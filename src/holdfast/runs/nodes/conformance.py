@@ -14,7 +14,7 @@ async def mock_agent(ctx: Execution) -> dict[str, Any]:
     agent = str(config.get("agentId") or (ctx.agent or {}).get("agentId") or "core.conformance.mock-agent")
     _reason(ctx, agent, config.get("mockReasoning"))
     for index, call in enumerate(config.get("mockToolCalls", [])):
-        about = {"agentId": agent, "toolName": call["toolId"], "callId": f"{ctx.run_id}:{ctx.node_id}:{index}"}
+        about = {"agentId": agent, "toolName": call["toolId"], "callId": f"{ctx.origin}:{ctx.node_id}:{index}"}
         ctx.emit("agent.toolCalled", {**about, "inputs": call.get("arguments")})
         ctx.emit("agent.toolReturned", {**about, "outcome": call.get("result"), "status": "ok"})
     if handoff := config.get("mockHandoff"):

@@ -106,7 +106,7 @@ async def wait_for_event(ctx: Execution) -> dict[str, Any]:
 async def conversation_gate(ctx: Execution) -> dict[str, Any]:
     """Talk for some turns: opened, exchanged, closed; turns also go to the `conversation` channel if there is one."""
     config = ctx.config
-    id = f"{ctx.run_id}:{ctx.node_id}:{ctx.iteration}"
+    id = f"{ctx.origin}:{ctx.node_id}:{ctx.iteration}"
     turns = int(config.get("turnCount", 1))
     opening = _turn(
         ctx, id, 0, str(config.get("initialPrompt") or config.get("title") or "Conversation opened."), "system"

@@ -61,7 +61,7 @@ async def _with_children(ctx: Execution, items: list[Any], width: int) -> list[A
             results[index] = _of_child(workflow, index, result)
     running = 0
     queue = iter(waiting)
-    for index in (i for i, _ in zip(queue, range(width), strict=False)):
+    for _, index in zip(range(width), queue, strict=False):
         await ctx.start_child(workflow, _inputs(ctx, items[index], index), key=keys[index], cause="core.subWorkflow")
         running += 1
     while running:

@@ -1,0 +1,232 @@
+"""What a run costs, with full durability: `python -m benchmarks.runs`, or `run()` for `make bench`.
+
+Figures are of this machine. `dbos` is measured beside us when it is installed, doing the same five steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import statistics
+import tempfile
+import time
+import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from holdfast.kernel.clock import SystemClock
+from holdfast.kernel.ids import Ids, SystemRandomness
+from holdfast.kernel.ledger import Ledger
+from holdfast.runs.nodes.core import standard_registry
+from holdfast.runs.nodes.registry import NodeRegistry
+from holdfast.runs.service import Runs, projections
+from holdfast.runs.types import CreateRun
+
+TENANT = "bench"
+
+
+@asynccontextmanager
+async def host(folder: Path, nodes: NodeRegistry | None = None) -> AsyncIterator[Runs]:
+    clock, randomness = SystemClock(), SystemRandomness()
+    ids = Ids(clock, randomness)
+    async with (
+        Ledger.open(folder / "ledger.db", projections=projections(), clock=clock, ids=ids) as ledger,
+        Runs(ledger, clock=clock, ids=ids, randomness=randomness, secret=b"b" * 32, nodes=nodes) as runs,
+    ):
+        yield runs
+
+
+def document(id: str, nodes: list[dict[str, Any]], chain: bool = True, **fields: Any) -> dict[str, Any]:
+    full = [{"name": n["id"], "position": {"x": 0, "y": 0}, "config": {}, "inputs": {}, **n} for n in nodes]
+    links = [
+        {"id": f"e{i}", "sourceNodeId": a["id"], "targetNodeId": b["id"]}
+        for i, (a, b) in enumerate(zip(nodes, nodes[1:], strict=False))
+    ]
+    settings = fields.pop("settings", {})
+    return {
+        "id": id, "name": id, "version": "1", "nodes": full, "edges": links if chain else [], "triggers": [],
+        "variables": [], "metadata": {}, "settings": settings, **fields,
+    }  # fmt: skip
+
+
+async def _one(runs: Runs, workflow: str) -> float:
+    begun = time.perf_counter()
+    created = await runs.create_run(CreateRun(workflow_id=workflow), TENANT)
+    if created.status != "completed":
+        async for _ in runs.follow(created.run_id, TENANT):
+            pass
+    return time.perf_counter() - begun
+
+
+async def throughput(workflow: str, clients: int, seconds: float, nodes: NodeRegistry) -> tuple[float, float, float]:
+    """(runs/s, p50 ms, p99 ms) from the request to the terminal event on disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with host(Path(folder), nodes) as runs:
+            for item in (document("noop", [{"id": "n", "typeId": "core.noop"}]), five()):
+                await runs.put_workflow(item, tenant=None)
+            times: list[float] = []
+            until = time.perf_counter() + seconds
+
+            async def client() -> None:
+                while time.perf_counter() < until:
+                    times.append(await _one(runs, workflow))
+
+            begun = time.perf_counter()
+            await asyncio.gather(*(client() for _ in range(clients)))
+            spent = time.perf_counter() - begun
+    times.sort()
+    return len(times) / spent, times[len(times) // 2] * 1000, times[int(len(times) * 0.99)] * 1000
+
+
+def five() -> dict[str, Any]:
+    """Five steps, each an effect on record: what a durable-execution library calls a step."""
+    return document("five", [{"id": f"s{i}", "typeId": "bench.step"} for i in range(5)])
+
+
+def registry() -> NodeRegistry:
+    types = standard_registry(custom=False)
+
+    @types.node("bench.step")
+    async def step(ctx: Any) -> dict[str, Any]:
+        return {"v": await ctx.effect("work", lambda: 1)}
+
+    return types
+
+
+async def mapped(count: int) -> float:
+    """Items/s of a map whose every item is an effect on record."""
+    inner = {"items": "inputs.items", "concurrency": 64, "node": {"typeId": "bench.step"}}
+    with tempfile.TemporaryDirectory() as folder:
+        async with host(Path(folder), registry()) as runs:
+            item = document("map", [{"id": "m", "typeId": "core.map", "config": inner}])
+            await runs.put_workflow(item, tenant=None)
+            begun = time.perf_counter()
+            created = await runs.create_run(CreateRun(workflow_id="map", inputs={"items": list(range(count))}), TENANT)
+            async for _ in runs.follow(created.run_id, TENANT):
+                pass
+            return count / (time.perf_counter() - begun)
+
+
+async def growth(events: int) -> tuple[float, float]:
+    """Microseconds an event of one endless loop costs: the first thousands, and those around number `events`."""
+    loop = document(
+        "loop",
+        [{"id": "a", "typeId": "core.transform", "config": {"assign": {"n": "variables.n + 1"}}}],
+        variables=[{"name": "n", "type": "number", "defaultValue": 0}],
+        settings={"maxLoopbackIterations": 10**9},
+    )
+    loop["edges"] = [
+        {
+            "id": "back", "sourceNodeId": "a", "targetNodeId": "a", "label": "loopback",
+            "condition": {"type": "expression", "expression": f"variables.n < {events // 4}"},
+        }
+    ]  # fmt: skip
+    from holdfast.runs.types import Limits
+
+    clock, randomness = SystemClock(), SystemRandomness()
+    ids = Ids(clock, randomness)
+    limits = Limits(max_loop_iterations=10**9, max_node_executions=10**9)
+    with tempfile.TemporaryDirectory() as folder:
+        async with (
+            Ledger.open(Path(folder) / "ledger.db", projections=projections(), clock=clock, ids=ids) as ledger,
+            Runs(ledger, clock=clock, ids=ids, randomness=randomness, secret=b"b", limits=limits) as runs,
+        ):
+            await runs.put_workflow(loop, tenant=None)
+            created = await runs.create_run(CreateRun(workflow_id="loop"), TENANT)
+            marks: dict[int, float] = {}
+            async for event in runs.follow(created.run_id, TENANT):
+                if event.sequence % 1000 == 0:
+                    marks[event.sequence] = time.perf_counter()
+            last = max(marks)
+            early = (marks[10_000] - marks[2_000]) / 8_000
+            late = (marks[last] - marks[last - 8_000]) / 8_000
+            return early * 1e6, late * 1e6
+
+
+async def suspended(count: int) -> tuple[float, float]:
+    """(seconds from opening the file to the first answered approval, KiB in memory for a suspended run)."""
+    gate = document("gate", [{"id": "g", "typeId": "core.approvalGate"}])
+    with tempfile.TemporaryDirectory() as folder:
+        async with host(Path(folder)) as runs:
+            await runs.put_workflow(gate, tenant=None)
+            created: list[str] = []
+            gc.collect()
+            tracemalloc.start()
+            before = tracemalloc.get_traced_memory()[0]
+            for _ in range(10):
+                made = await asyncio.gather(
+                    *(runs.create_run(CreateRun(workflow_id="gate"), TENANT) for _ in range(100))
+                )
+                created.extend(item.run_id for item in made)
+            gc.collect()
+            memory = (tracemalloc.get_traced_memory()[0] - before) / len(created) / 1024
+            tracemalloc.stop()
+            while len(created) < count:
+                made = await asyncio.gather(
+                    *(runs.create_run(CreateRun(workflow_id="gate"), TENANT) for _ in range(200))
+                )
+                created.extend(item.run_id for item in made)
+        begun = time.perf_counter()
+        async with host(Path(folder)) as runs:
+            await runs.resolve_by_node(created[0], "g", TENANT, {"resumeValue": {"action": "accept"}}, "b")
+            spent = time.perf_counter() - begun
+    return spent, memory
+
+
+async def streams(count: int, ticks: int) -> tuple[float, float]:
+    """(p50, p95) ms from an event's append to its arrival at each of `count` followers."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with host(Path(folder)) as runs:
+            gate = document("wait", [{"id": "w", "typeId": "core.waitForEvent", "config": {"event": "never"}}])
+            await runs.put_workflow(gate, tenant=None)
+            run_id = (await runs.create_run(CreateRun(workflow_id="wait"), TENANT)).run_id
+            sent: dict[int, float] = {}
+            delays: list[float] = []
+
+            async def follower() -> None:
+                async for event in runs.follow(run_id, TENANT, 5):
+                    if event.sequence in sent:
+                        delays.append(time.perf_counter() - sent[event.sequence])
+
+            tasks = [asyncio.create_task(follower()) for _ in range(count)]
+            await asyncio.sleep(0.5)
+            head = (await runs.get_run(run_id, TENANT)).last_sequence
+            for _ in range(ticks):
+                head += 1
+                await runs.signal(run_id, TENANT, "tick", None)
+                sent[head] = time.perf_counter()  # on disk now
+                await asyncio.sleep(0.05)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+    delays.sort()
+    return delays[len(delays) // 2] * 1000, delays[int(len(delays) * 0.95)] * 1000
+
+
+def run() -> list[tuple[str, str, str]]:
+    """(what, figure, note) for the benchmark report."""
+    rows: list[tuple[str, str, str]] = []
+    types = registry()
+    for workflow, label in (("noop", "no-op run"), ("five", "run of five steps with an effect each")):
+        for clients in (1, 16):
+            rate, p50, p99 = asyncio.run(throughput(workflow, clients, 2.0, types))
+            note = f"p50 {p50:.1f} ms, p99 {p99:.1f} ms, end to end, synchronous=FULL"
+            rows.append((f"{label}, {clients} client(s)", f"{rate:.0f} runs/s", note))
+    rate = statistics.median(asyncio.run(mapped(1000)) for _ in range(3))
+    rows.append(("map over 1,000 items, an effect each", f"{rate:.0f} nodes/s", "64 at a time"))
+    early, late = asyncio.run(growth(100_000))
+    rows.append(("an event of one run", f"{early:.0f} us early, {late:.0f} us at 100,000", "same run, one log"))
+    spent, memory = asyncio.run(suspended(10_000))
+    rows.append(("10,000 suspended runs: open to first answer", f"{spent * 1000:.0f} ms", "new process state"))
+    rows.append(("memory of a suspended run", f"{memory:.1f} KiB", "while kept; the engine keeps 2,000"))
+    for count in (1, 500):
+        p50, p95 = asyncio.run(streams(count, 30))
+        rows.append((f"event to follower, {count} follower(s)", f"p50 {p50:.2f} ms, p95 {p95:.2f} ms", "in process"))
+    return rows
+
+
+if __name__ == "__main__":
+    for what, figure, note in run():
+        print(f"{what:50} {figure:38} {note}")

@@ -1,0 +1,429 @@
+"""Runs on a real ledger: retries, timeouts, cancel, pause, children, maps, effects, restarts."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast.kernel.clock import ManualClock
+from holdfast.kernel.problems import Problem
+from holdfast.runs.nodes.core import standard_registry
+from holdfast.runs.nodes.registry import NodeError, NodeRegistry
+from holdfast.runs.types import CreateRun, RunFilter
+from tests.runs.conftest import Host
+from tests.runs.documents import edge, finish, kinds, node, start, waiting, when, workflow
+
+
+def registry() -> NodeRegistry:
+    return standard_registry(sample_seams=True, custom=False)
+
+
+async def test_a_noop_run_is_one_append_with_its_terminal_status(host: Host) -> None:
+    async with host() as runs:
+        run_id = await start(runs, workflow("w", [node("a")]))
+        assert await kinds(runs, run_id) == ["run.started", "node.started", "node.completed", "run.completed"]
+        events = await runs.events(run_id, "acme")
+        assert [event.sequence for event in events] == [0, 1, 2, 3]
+        page = await runs.list_runs(RunFilter(), "acme")
+        assert [(item.run_id, item.status) for item in page.runs] == [(run_id, "completed")]
+
+
+async def test_branches_run_at_the_same_time(host: Host) -> None:
+    types, inside, most = registry(), 0, 0
+
+    @types.node("test.slow")
+    async def slow(ctx: Any) -> dict[str, Any]:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        await asyncio.sleep(1)
+        inside -= 1
+        return {"v": ctx.node_id}
+
+    document = workflow(
+        "w", [node("a"), *(node(n, "test.slow") for n in "bcd"), node("e")],
+        [*(edge("a", n) for n in "bcd"), *(edge(n, "e", targetInput=n) for n in "bcd")],
+    )  # fmt: skip
+    async with host(nodes=types) as runs:
+        run = await finish(runs, await start(runs, document))
+        assert run.status == "completed"
+        assert most == 3
+
+
+async def test_retries_back_off_and_stop_at_a_code_that_cannot_be_retried(host: Host, clock: ManualClock) -> None:
+    types, times = registry(), []
+
+    @types.node("test.flaky")
+    async def flaky(ctx: Any) -> dict[str, Any]:
+        times.append(clock.now_ms())
+        if len(times) < 4:
+            raise NodeError("busy", "not yet")
+        return {"attempt": ctx.attempt}
+
+    retry = {"maxAttempts": 5, "initialDelayMs": 1000, "backoff": "exponential", "maxDelayMs": 60_000}
+    async with host(nodes=types) as runs:
+        document = workflow("w", [node("a", "test.flaky", settings={"retry": retry})])
+        run = await finish(runs, await start(runs, document))
+        assert run.outputs == {"attempt": 4}
+        waits = [round((b - a) / 1000) for a, b in zip(times, times[1:], strict=False)]
+        assert waits == [1, 2, 4]
+        times.clear()
+        other = workflow("v", [node("a", "test.flaky", settings={"retry": {**retry, "nonRetryable": ["busy"]}})])
+        run = await finish(runs, await start(runs, other))
+        assert run.status == "failed"
+        assert run.error is not None and run.error.code == "busy"
+        assert len(times) == 1
+
+
+async def test_a_node_that_takes_too_long_is_stopped(host: Host) -> None:
+    types = registry()
+    stopped = False
+
+    @types.node("test.stuck")
+    async def stuck(ctx: Any) -> dict[str, Any]:
+        nonlocal stopped
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            stopped = True
+            raise
+        return {}
+
+    async with host(nodes=types) as runs:
+        run_id = await start(runs, workflow("w", [node("a", "test.stuck", settings={"timeoutMs": 500})]))
+        run = await finish(runs, run_id)
+        assert run.error is not None and run.error.code == "node_timeout"
+        await asyncio.sleep(0)
+        assert stopped
+
+
+async def test_a_run_that_takes_too_long_breaches_its_duration(host: Host) -> None:
+    async with host() as runs:
+        document = workflow("w", [node("a", "core.delay", config={"delayMs": 60_000})])
+        run_id = await start(runs, document, configurable={"runTimeoutMs": 1000})
+        run = await finish(runs, run_id)
+        assert run.error is not None and run.error.code == "run_timeout"
+        breach = next(event for event in await runs.events(run_id, "acme") if event.type == "cap.breached")
+        assert breach.payload["kind"] == "run-duration"
+        assert (await kinds(runs, run_id))[-3:] == ["cap.breached", "node.cancelled", "run.failed"]
+
+
+async def test_cancel_stops_the_run_its_node_and_its_children(host: Host) -> None:
+    async with host() as runs:
+        await runs.put_workflow(workflow("child", [node("gate", "core.approvalGate")]), tenant=None)
+        parent = workflow("parent", [node("sub", "core.subWorkflow", config={"workflowId": "child"})])
+        run_id = await start(runs, parent)
+        told = await waiting(runs, run_id, "node.dispatched")
+        child_id = told.payload["childRunId"]
+        await waiting(runs, child_id, "approval.requested")
+        token = (await runs.interrupts(child_id, "acme"))[0].token
+        assert (await runs.cancel(run_id, "acme", "alice", "enough")).status == "cancelled"
+        child = await finish(runs, child_id)
+        assert child.status == "cancelled"
+        last = (await runs.events(child_id, "acme"))[-1]
+        assert last.payload["reason"] == "parent-cancelled"
+        assert last.payload["parentRunId"] == run_id
+        with pytest.raises(Problem) as refused:
+            await runs.resolve_by_token(token, {"resumeValue": {"action": "accept"}})
+        assert refused.value.row.http == 422
+        assert (await runs.cancel(run_id, "acme")).status == "cancelled", "cancelling twice answers the status"
+
+
+async def test_pause_starts_nothing_until_resume(host: Host) -> None:
+    async with host() as runs:
+        document = workflow("w", [node("a", "core.delay", config={"delayMs": 1000}), node("b")], [edge("a", "b")])
+        run_id = await start(runs, document)
+        assert (await runs.pause(run_id, "acme")).status == "paused"
+        with pytest.raises(Problem) as refused:
+            await runs.pause(run_id, "acme")
+        assert refused.value.row.http == 409
+        assert refused.value.details["runStatus"] == "paused"
+        await asyncio.sleep(30)
+        assert (await runs.get_run(run_id, "acme")).status == "paused"
+        assert "holdfast.timer.fired" not in await kinds(runs, run_id)
+        await runs.resume(run_id, "acme")
+        assert (await finish(runs, run_id)).status == "completed"
+
+
+async def test_a_map_keeps_the_order_and_the_limit(host: Host) -> None:
+    types, inside, most = registry(), 0, 0
+
+    @types.node("test.square")
+    async def square(ctx: Any) -> dict[str, Any]:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        await asyncio.sleep(0.1)
+        inside -= 1
+        return {"v": ctx.inputs["n"] ** 2}
+
+    config = {"items": "inputs.numbers", "as": "n", "concurrency": 3, "node": {"typeId": "test.square"}}
+    async with host(nodes=types) as runs:
+        run_id = await start(runs, workflow("w", [node("m", "core.map", config=config)]), {"numbers": [3, 1, 2, 5, 4]})
+        run = await finish(runs, run_id)
+        assert run.outputs == {"results": [{"v": 9}, {"v": 1}, {"v": 4}, {"v": 25}, {"v": 16}], "count": 5}
+        assert most == 3
+
+
+async def test_a_map_over_a_workflow_runs_children(host: Host) -> None:
+    async with host() as runs:
+        child = workflow("child", [node("t", "core.transform", config={"outputs": {"twice": "inputs.n * 2"}})])
+        await runs.put_workflow(child, tenant=None)
+        config = {"items": "inputs.numbers", "as": "n", "concurrency": 2, "workflowId": "child"}
+        run_id = await start(runs, workflow("w", [node("m", "core.map", config=config)]), {"numbers": [1, 2, 3, 4]})
+        run = await finish(runs, run_id)
+        assert run.outputs is not None
+        assert [item["twice"] for item in run.outputs["results"]] == [2, 4, 6, 8]
+
+
+async def test_f2_an_effect_on_record_is_not_performed_again(host: Host) -> None:
+    types, calls = registry(), []
+
+    @types.node("test.pay")
+    async def pay(ctx: Any) -> dict[str, Any]:
+        async def charge() -> str:
+            calls.append(ctx.caller("charge", "bank").idempotency_key)
+            return "receipt"
+
+        receipt = await ctx.effect("charge", charge, provider="bank")
+        if ctx.attempt < 3:
+            raise NodeError("later", "after the payment")
+        return {"receipt": receipt}
+
+    async with host(nodes=types) as runs:
+        settings = {"retry": {"maxAttempts": 3, "initialDelayMs": 10}}
+        run_id = await start(runs, workflow("w", [node("a", "test.pay", settings=settings)]))
+        run = await finish(runs, run_id)
+        assert run.outputs == {"receipt": "receipt"}
+        assert len(calls) == 1
+
+
+async def test_f3_an_effect_that_was_not_recorded_keeps_its_identity(host: Host) -> None:
+    types, keys = registry(), []
+
+    @types.node("test.pay")
+    async def pay(ctx: Any) -> dict[str, Any]:
+        async def charge() -> str:
+            keys.append(ctx.caller("charge", "bank").idempotency_key)
+            if len(keys) < 2:
+                raise NodeError("down", "the bank is down")
+            return "receipt"
+
+        return {"receipt": await ctx.effect("charge", charge, provider="bank")}
+
+    async with host(nodes=types) as runs:
+        settings = {"retry": {"maxAttempts": 3, "initialDelayMs": 10}}
+        await finish(runs, await start(runs, workflow("w", [node("a", "test.pay", settings=settings)])))
+        assert len(keys) == 2
+        assert keys[0] == keys[1]
+
+
+async def test_a_restart_goes_on_where_the_log_ends(host: Host) -> None:
+    types, calls, dying = registry(), [], True
+
+    @types.node("test.two")
+    async def two(ctx: Any) -> dict[str, Any]:
+        await ctx.effect("one", lambda: calls.append("one"))
+        if dying:
+            await asyncio.sleep(10_000)  # the process dies here
+        await ctx.effect("two", lambda: calls.append("two"))
+        return {"calls": len(calls)}
+
+    document = workflow("w", [node("a", "test.two"), node("b", "core.delay", config={"delayMs": 5000})], [edge("a", "b")])
+    async with host(nodes=types) as runs:
+        run_id = await start(runs, document)
+        await waiting(runs, run_id, "holdfast.effect.recorded")
+    dying = False
+    async with host(nodes=types) as runs:
+        await waiting(runs, run_id, "holdfast.timer.set")
+    async with host(nodes=types) as runs:
+        run = await finish(runs, run_id)
+        assert run.status == "completed"
+        assert calls == ["one", "two"]
+        assert "lease.acquired" in await kinds(runs, run_id)
+
+
+async def test_g1_a_run_that_was_taken_over_is_let_go(host: Host) -> None:
+    """Another owner appends: ours must fail on its next append and read the log again."""
+    from holdfast.kernel.ledger import Draft
+
+    async with host() as runs:
+        run_id = await start(runs, workflow("w", [node("gate", "core.approvalGate"), node("b")], [edge("gate", "b")]))
+        head = await runs._ledger.head(f"run/{run_id}")
+        lease = {"leaseId": "other:1", "host": "cloud", "instanceId": "other"}
+        await runs._ledger.append(f"run/{run_id}", [Draft("lease.acquired", lease)], head.seq)
+        await runs.resolve_by_node(run_id, "gate", "acme", {"resumeValue": {"action": "accept"}}, "alice")
+        run = await finish(runs, run_id)
+        assert run.status == "completed"
+        assert (await kinds(runs, run_id)).count("interrupt.resolved") == 1
+
+
+async def test_signals_wake_a_waiting_node_and_are_kept_for_a_later_one(host: Host) -> None:
+    async with host() as runs:
+        document = workflow(
+            "w",
+            [
+                node("first", "core.waitForEvent", config={"event": "go"}),
+                node("second", "core.waitForEvent", config={"event": "paid", "correlation": {"order": 7}}),
+            ],
+            [edge("first", "second")],
+        )
+        run_id = await start(runs, document)
+        assert (await runs.get_run(run_id, "acme")).status == "waiting-external"
+        await runs.signal(run_id, "acme", "paid", {"order": 6})
+        await runs.signal(run_id, "acme", "paid", {"order": 7, "sum": 10})
+        await runs.signal(run_id, "acme", "go", {"n": 1})
+        run = await finish(runs, run_id)
+        assert run.outputs == {"event": {"order": 7, "sum": 10}}
+        with pytest.raises(Problem) as refused:
+            await runs.signal(run_id, "acme", "go")
+        assert refused.value.row.http == 409
+
+
+async def test_queries_read_the_state_by_expression(host: Host) -> None:
+    async with host() as runs:
+        document = workflow(
+            "w", [node("t", "core.transform", config={"assign": {"total": "inputs.n + 1"}}), node("g", "core.approvalGate")],
+            [edge("t", "g")],
+        )  # fmt: skip
+        run_id = await start(runs, document, {"n": 4})
+        assert await runs.query(run_id, "acme", "variables.total * 2") == 10
+        assert await runs.query(run_id, "acme", "status") == "waiting-approval"
+        assert await runs.query(run_id, "acme", "nodes.t.status") == "completed"
+
+
+async def test_sensitive_values_work_inside_and_are_masked_outside(host: Host) -> None:
+    async with host() as runs:
+        document = workflow(
+            "w",
+            [node("t", "core.transform", config={"outputs": {"size": "size(variables.password)"}})],
+            variables=[{"name": "password", "type": "string", "sensitive": True}],
+        )
+        run_id = await start(runs, document, {"password": "hunter22"})
+        run = await runs.get_run(run_id, "acme")
+        assert run.outputs == {"size": 8}
+        assert run.variables["password"] == "[REDACTED]"
+        for event in await runs.events(run_id, "acme"):
+            assert "hunter22" not in str(event.payload)
+        assert "hunter22" not in str(await runs.debug_bundle(run_id, "acme"))
+        assert await runs.query(run_id, "acme", "variables.password") == "[REDACTED]"
+        assert await runs.query(run_id, "acme", "password") == "[REDACTED]"
+
+
+async def test_another_tenant_sees_nothing(host: Host) -> None:
+    async with host() as runs:
+        run_id = await start(runs, workflow("w", [node("g", "core.approvalGate")]))
+        for call in (
+            runs.get_run(run_id, "other"),
+            runs.events(run_id, "other"),
+            runs.cancel(run_id, "other"),
+            runs.interrupts(run_id, "other"),
+            runs.query(run_id, "other", "status"),
+            runs.debug_bundle(run_id, "other"),
+        ):
+            with pytest.raises(Problem) as refused:
+                await call
+            assert refused.value.row.http == 404
+        assert (await runs.list_runs(RunFilter(), "other")).runs == []
+
+
+async def test_dedup_refuses_a_second_active_run_and_takes_one_after_the_first_ended(host: Host) -> None:
+    async with host() as runs:
+        await runs.put_workflow(workflow("w", [node("g", "core.approvalGate")]), tenant=None)
+        request = CreateRun(workflow_id="w", scope_id="s")
+        first = await runs.create_run(request, "acme", dedup=True)
+        results = await asyncio.gather(
+            *(runs.create_run(request, "acme", dedup=True) for _ in range(3)), return_exceptions=True
+        )
+        assert all(isinstance(r, Problem) and r.details["activeRunId"] == first.run_id for r in results)
+        await runs.cancel(first.run_id, "acme")
+        results = await asyncio.gather(
+            *(runs.create_run(request, "acme", dedup=True) for _ in range(3)), return_exceptions=True
+        )
+        assert sum(not isinstance(r, BaseException) for r in results) == 1
+
+
+async def test_a_failure_that_is_taken_up_does_not_fail_the_run(host: Host) -> None:
+    async with host() as runs:
+        document = workflow(
+            "w",
+            [node("bad", "core.fail"), node("ok"), node("rescue")],
+            [edge("bad", "ok"), edge("bad", "rescue", triggerRule="any_failed")],
+        )
+        run_id = await start(runs, document)
+        run = await runs.get_run(run_id, "acme")
+        assert run.status == "completed"
+        assert run.node_states["ok"]["status"] == "skipped"
+        assert run.node_states["rescue"]["status"] == "completed"
+
+
+async def test_a_loop_goes_round_until_its_condition_is_false(host: Host) -> None:
+    async with host() as runs:
+        document = workflow(
+            "w",
+            [
+                node("count", "core.transform", config={"assign": {"n": "variables.n + 1"}}),
+                node("done", "core.transform", config={"outputs": {"n": "variables.n"}}),
+            ],
+            [
+                edge("count", "done", condition=when("variables.n >= 4")),
+                edge("count", "count2", id="x", label="loopback", condition=when("variables.n < 4")),
+            ],
+            variables=[{"name": "n", "type": "number", "defaultValue": 0}],
+        )
+        document["edges"][1]["targetNodeId"] = "count"
+        run = await finish(runs, await start(runs, document))
+        assert run.outputs == {"n": 4}
+
+
+async def test_a_node_without_its_capability_is_not_executed(host: Host) -> None:
+    async with host() as runs:
+        run_id = await start(runs, workflow("w", [node("ai", "core.ai.callPrompt", config={"prompt": "hi"})]))
+        run = await runs.get_run(run_id, "acme")
+        assert run.error is not None and run.error.code == "capability_not_provided"
+        assert "node.started" not in await kinds(runs, run_id)
+        assert "core.ai.callPrompt" not in runs.node_types
+
+
+async def test_artifacts_are_kept_with_the_event_that_says_so(host: Host) -> None:
+    types = registry()
+
+    @types.node("test.report")
+    async def report(ctx: Any) -> dict[str, Any]:
+        return {"id": ctx.artifact("report", {"pages": 3})}
+
+    async with host(nodes=types) as runs:
+        run_id = await start(runs, workflow("w", [node("a", "test.report")]))
+        run = await finish(runs, run_id)
+        assert run.outputs is not None
+        artifact = await runs.artifact(run_id, run.outputs["id"], "acme")
+        assert artifact.data == {"pages": 3}
+        assert [item.artifact_id for item in await runs.artifacts(run_id, "acme")] == [artifact.artifact_id]
+        with pytest.raises(Problem):
+            await runs.artifact(run_id, "art_none", "acme")
+
+
+async def test_draining_takes_no_new_run(host: Host) -> None:
+    async with host() as runs:
+        await start(runs, workflow("w", [node("a")]))
+        await runs.drain(1)
+        with pytest.raises(Problem) as refused:
+            await runs.create_run(CreateRun(workflow_id="w"), "acme")
+        assert refused.value.row.http == 503
+        assert refused.value.retry_after_ms
+
+
+async def test_poll_waits_for_the_next_event_and_says_when_it_is_over(host: Host) -> None:
+    async with host() as runs:
+        run_id = await start(runs, workflow("w", [node("a", "core.delay", config={"delayMs": 5000})]))
+        first = await runs.poll(run_id, "acme", -1, 1)
+        assert first.events and not first.is_complete
+        last = first.events[-1].sequence
+        empty = await runs.poll(run_id, "acme", last, 1)
+        assert empty.events == [] and not empty.is_complete
+        rest = await runs.poll(run_id, "acme", last, 30)
+        assert rest.is_complete
+        assert rest.events[-1].type == "run.completed"
+        assert (await runs.poll(run_id, "acme", rest.events[-1].sequence, 30)).is_complete
