@@ -1,0 +1,138 @@
+"""Joining windows: when to go on, what to ask, and which characters of the next window are an echo.
+
+Invariants (`out` is what the caller has been given, `W` the raw text of the next window):
+
+- J1  Joining removes a prefix of `W` and nothing else; no character of `out` is ever taken back (C1).
+- J2  What is removed is the longest S with out[-2000:].endswith(S) and W.startswith(S), if it has 20 characters
+      or more (C12).
+- J3  The pieces that `Seam.feed` and `Seam.end` give, put together, are W without that prefix, however W was cut
+      into deltas (C2).
+- J4  At most 2000 characters are held back, and only while a longer echo is still possible.
+- J5  Time is linear in the characters fed and the 2000 characters of tail.
+- J6  An echo is `ambiguous` when the text itself repeats there, so that a shorter echo, or none, would fit as well.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+REACH = 2000
+FLOOR = 20
+ANCHOR = 500
+_WALLS = frozenset({"length", "max_tokens", "limit"})
+
+
+class Echo(msgspec.Struct, frozen=True):
+    """What a seam removed: `length` characters; `other` is the next shorter echo that would also have fitted."""
+
+    length: int = 0
+    ambiguous: bool = False
+    other: int = 0
+
+
+class Seam:
+    """Finds the echo while the window streams in.
+
+    The tail of `out` is matched against the growing window as Knuth, Morris and Pratt do it, with the window as the
+    pattern: whenever the whole known window is matched, the leftmost alignment, which is the longest possible echo, is
+    still alive and the scan pauses until more of the window is known. Where the scan meets the end of the tail, the
+    matched length is the longest echo.
+    """
+
+    def __init__(self, before: str) -> None:
+        self._tail = before[-REACH:]
+        self._at = 0  # how much of the tail has been scanned
+        self._matched = 0
+        self._window: list[str] = []  # characters of the window, while they may be an echo
+        self._fail: list[int] = []
+        self.echo: Echo | None = None if self._tail else Echo()
+
+    @property
+    def held(self) -> int:
+        """How many characters wait for the decision."""
+        return 0 if self.echo is not None else len(self._window)
+
+    def fresh(self) -> Seam:
+        """The same seam before anything was fed: for a window that is asked for again."""
+        return Seam(self._tail)
+
+    def feed(self, text: str) -> str:
+        """The part of the window that can be shown now."""
+        if self.echo is not None:
+            return text
+        for index, character in enumerate(text):
+            self._extend(character)
+            self._scan()
+            # The longest echo that is still possible; below the floor there is nothing to wait for.
+            if self._at == len(self._tail) or len(self._tail) - self._at + self._matched < FLOOR:
+                return self._decide() + text[index + 1 :]
+        return ""
+
+    def end(self) -> str:
+        """The rest of the window: nothing more will come."""
+        if self.echo is not None:
+            return ""
+        self._scan(closed=True)
+        return self._decide()
+
+    def _extend(self, character: str) -> None:
+        window, fail = self._window, self._fail
+        window.append(character)
+        if len(window) == 1:
+            fail.append(0)
+            return
+        length = fail[-1]
+        while length and window[length] != character:
+            length = fail[length - 1]
+        fail.append(length + 1 if window[length] == character else 0)
+
+    def _scan(self, *, closed: bool = False) -> None:
+        tail, window, fail = self._tail, self._window, self._fail
+        at, matched, known = self._at, self._matched, len(self._window)
+        while at < len(tail):
+            if matched == known:
+                if not closed or not known:
+                    break
+                matched = fail[matched - 1]
+                continue
+            if tail[at] == window[matched]:
+                matched += 1
+                at += 1
+            elif matched:
+                matched = fail[matched - 1]
+            else:
+                at += 1
+        if closed and not known:
+            at = len(tail)
+        self._at, self._matched = at, matched
+
+    def _decide(self) -> str:
+        length = self._matched
+        other = self._fail[length - 1] if length else 0
+        if length < FLOOR:
+            length, self.echo = 0, Echo()
+        else:
+            self.echo = Echo(length, self._repeats(length, other), other)
+        rest = "".join(self._window[length:])
+        self._window, self._fail = [], []
+        return rest
+
+    def _repeats(self, length: int, other: int) -> bool:
+        """J6: a second overlap fits, the echo is made of repetitions, or the same text stands right before it."""
+        period = length - other
+        return other >= FLOOR or 2 * period <= length or self._tail[-2 * length : -length] == self._tail[-length:]
+
+
+def join(before: str, window: str) -> tuple[str, Echo]:
+    """`before` and the part of `window` that is new."""
+    seam = Seam(before)
+    new = seam.feed(window) + seam.end()
+    assert seam.echo is not None
+    return before + new, seam.echo
+
+
+def is_wall(finish_reason: str | None, output_tokens: int, max_output_tokens: int) -> bool:
+    """Whether the window ended because it was full (CRP §1.4)."""
+    if finish_reason is None:
+        return output_tokens >= max_output_tokens - 1
+    return finish_reason in _WALLS

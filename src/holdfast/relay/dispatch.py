@@ -1,0 +1,475 @@
+"""The window engine: one dispatch, from its first window to its last. Everything that asks a model goes through here.
+
+Invariants:
+
+- D1  One natural `stop` is one model call (C1); the tokens put together are the output, byte for byte (C2).
+- D2  Caps are looked at before every window; what is left never gets below zero (C10, C14).
+- D3  A window is in the ledger, with its raw text and its facts, before its `window_complete` event; a process that is
+      killed after that goes on behind it.
+- D4  A provider is asked again, or the next one is, only while nothing of the window was shown (C15).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from holdfast.kernel import canonical
+from holdfast.kernel.ledger import Draft
+from holdfast.kernel.problems import Problem
+from holdfast.models.protocol import Message, Model, Params, ToolCall, Usage
+from holdfast.relay import quality, window
+from holdfast.relay.continuation import Echo, Seam, is_wall
+from holdfast.relay.facts import batches
+from holdfast.relay.pack import Packed
+from holdfast.relay.progress import Flow, Structure, continuation_prompt, safe_cut
+from holdfast.relay.types import QualityReport, SeamReport, SecurityFlags, StreamEvent, Telemetry
+from holdfast.relay.warm import WINDOW, Dispatch, pack_text
+
+if TYPE_CHECKING:
+    from holdfast.relay.session import Session
+    from holdfast.relay.tools import Toolbox
+
+_CUT_RETRIES = 1
+_ASK_ANOTHER = frozenset({"provider_error", "provider_timeout", "rate_limited", "unavailable"})
+Stop = Literal["complete", "max_windows", "max_continuations", "no_new_text", "information_flow", "filtered"]
+
+
+class Turn(msgspec.Struct):
+    """What one model call gave."""
+
+    text: str = ""
+    new: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    finish: str | None = None
+    usage: Usage | None = None
+    echo: Echo = Echo()
+    model: str = ""
+
+    def begin(self, model: str) -> None:
+        self.model, self.text, self.new, self.calls, self.finish, self.usage = model, "", "", (), None, None
+
+
+class Built(msgspec.Struct, frozen=True):
+    """A window that is ready to be sent."""
+
+    window_id: str
+    messages: list[Message]
+    packed: Packed
+    input_tokens: int
+    max_tokens: int
+    saturation: float
+    going_on: bool
+
+
+class Run:
+    """One dispatch under way; `warm.dispatch` is its memory, so that it can be picked up where it stopped."""
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        starting: Sequence[Draft] = (),
+        toolbox: Toolbox | None = None,
+        max_steps: int = 10,
+        reground: bool = False,
+        window_tokens: int | None = None,
+    ) -> None:
+        self.session = session
+        self.starting = list(starting)
+        self.toolbox = toolbox
+        self.max_steps = max_steps
+        self.reground = reground
+        self.window_tokens = window_tokens
+        self.pending_calls: tuple[ToolCall, ...] = ()
+        self._structure = Structure()
+        self._flow = Flow()
+        self._first: Built | None = None
+        self._shown = False
+        self._model = ""
+
+    @property
+    def state(self) -> Dispatch:
+        state = self.session.warm.dispatch
+        assert state is not None
+        return state
+
+    async def events(self) -> AsyncIterator[StreamEvent]:
+        """The events of the dispatch; a failure is raised as a Problem with the partial output in its details."""
+        self.session.stage(*self.starting)
+        resumed = bool(self.state.output)
+        if resumed:
+            self._structure.feed(self.state.output)
+            self._flow.alive(self.state.output)
+            yield StreamEvent("token", self.state.output)
+            self._shown = True
+        going_on = resumed
+        while True:
+            try:
+                built = await self._build(going_on)
+                turn = Turn()
+                async for piece in self._ask(built, turn, Seam(self.state.output if going_on else "")):
+                    self._shown = True
+                    yield StreamEvent("token", piece)
+            except Problem as problem:
+                raise await self._failed(problem) from problem.__cause__
+            stop = self._stop(turn, built)
+            calls = turn.calls if self.toolbox is not None and stop == "complete" else ()
+            facts = len(self.session.warm.facts)
+            last = stop is not None and not calls
+            self._complete(built, turn, last=last)
+            new_facts = [fact.id for fact in self.session.warm.facts[facts:]]
+            summary = self._summary(built, turn)
+            again = bool(calls) and self._run_tools(turn, calls)
+            report = self._finish(built, turn, stop, resumed) if stop is not None and not again else None
+            await self.session.flush()
+            yield StreamEvent(
+                "extraction", {"window_id": built.window_id, "facts_extracted": len(new_facts), "fact_ids": new_facts}
+            )
+            yield StreamEvent("window_complete", summary)
+            if report is not None:
+                if not self._shown:
+                    yield StreamEvent("token", "")
+                yield StreamEvent("done", report)
+                return
+            going_on = not again
+            if going_on:
+                yield StreamEvent(
+                    "continuation",
+                    {"window": summary["window"] + 1, "reason": turn.finish or "limit", "after": built.window_id},
+                )
+
+    # One window
+
+    async def _build(self, going_on: bool) -> Built:
+        """Share out the tokens, choose the facts, write down what will be asked (D2)."""
+        session, state = self.session, self.state
+        config, model = session.warm.config, session.model
+        plan = window.plan(model, config, state.system_prompt, state.task_input, state.max_output_tokens)
+        reserve = min(plan.reserve, self.window_tokens) if self.window_tokens else plan.reserve
+        extra = self._extra_messages(going_on)
+        extra_tokens = sum(model.count_tokens(message.content) + 4 for message in extra)
+        room = plan.context_window - plan.system - plan.task - reserve - extra_tokens
+        if room < 0:  # the continuation must fit: the reserve gives way
+            reserve, room = max(1, reserve + room), 0
+        fixed = plan.system + plan.task + extra_tokens
+        max_tokens, room = self._within_caps(fixed, reserve, room)
+        first = self._first
+        if first is None or self.reground or first.packed.tokens > room:
+            query = f"{state.query}\n{state.output[-2000:]}" if self.reground else state.query
+            packed = await session.envelope(query, room, goal=state.goal)
+        else:
+            packed = first.packed
+        messages = window.first_messages(state.system_prompt, packed.text, state.task_input) + extra
+        built = Built(
+            session.relay.ids.uuid4(),
+            messages,
+            packed,
+            fixed + packed.tokens,
+            max_tokens,
+            min(1.0, packed.tokens / room) if room else 0.0,
+            going_on,
+        )
+        self._first = first or built
+        await session.record(
+            Draft(
+                "crp.envelope.build_complete",
+                {
+                    "dispatch_id": state.id,
+                    "window_id": built.window_id,
+                    "facts": packed.numbers,
+                    "input_tokens": built.input_tokens,
+                    "max_tokens": max_tokens,
+                    "saturation": round(built.saturation, 6),
+                    "messages": canonical.digest([[item.role, pack_text(item.content)] for item in messages]),
+                },
+            )
+        )
+        return built
+
+    def _extra_messages(self, going_on: bool) -> list[Message]:
+        turns = msgspec.convert(self.state.turns, list[Message])
+        if not going_on:
+            return turns
+        output = self.state.output
+        return window.continuation_messages(turns, output, continuation_prompt(output, self._structure))
+
+    def _within_caps(self, fixed: int, reserve: int, room: int) -> tuple[int, int]:
+        """`max_tokens` and the envelope's room as the caps allow, or 1001 (C14)."""
+        warm = self.session.warm
+        windows, tokens_in, tokens_out = warm.left()
+        config = warm.config
+        if windows == 0:
+            raise self._exhausted(
+                "max_windows_per_session", warm.windows, config.max_windows_per_session or config.max_windows
+            )
+        if tokens_in is not None:
+            if fixed > tokens_in:
+                raise self._exhausted(
+                    "max_total_input_tokens", warm.input_tokens, config.max_total_input_tokens, needed=fixed
+                )
+            room = min(room, tokens_in - fixed)
+        if tokens_out is not None:
+            if tokens_out < 1:
+                raise self._exhausted("max_total_output_tokens", warm.output_tokens, config.max_total_output_tokens)
+            reserve = min(reserve, tokens_out)
+        return reserve, room
+
+    def _exhausted(self, cap: str, usage: int, limit: int | None, **more: Any) -> Problem:
+        return Problem(
+            "budget_exhausted",
+            f"The session's {cap} of {limit} is used up.",
+            cap=cap,
+            dimension=cap,
+            usage=usage,
+            limit=limit,
+            **more,
+        )
+
+    async def _ask(self, built: Built, turn: Turn, seam: Seam) -> AsyncIterator[str]:
+        """Ask the providers, best first, until one answers; yields what is new (D4)."""
+        waiting = deque((model, _CUT_RETRIES) for model in self.session.providers())
+        while True:
+            model, retries = waiting.popleft()
+            attempt, failure, shown = seam.fresh(), None, False
+            turn.begin(model.name)
+            try:
+                async for piece in self._read(model, built, turn, attempt):
+                    shown = True
+                    turn.new += piece
+                    yield piece
+            except Problem as problem:
+                failure = problem
+            if failure is None:
+                if self._ended(turn, built):
+                    return
+                failure = Problem("provider_error", "The model's answer broke off before its end.", model=model.name)
+                if retries:
+                    waiting.appendleft((model, retries - 1))
+            if shown:
+                self._keep_partial(built, turn, attempt)
+                raise failure
+            if failure.key not in _ASK_ANOTHER or not waiting:
+                raise failure
+
+    def _ended(self, turn: Turn, built: Built) -> bool:
+        """Whether the answer is whole; one without a finish reason is when it filled the window (CRP §1.4)."""
+        if turn.finish is None and is_wall(None, self._counted(turn), built.max_tokens):
+            turn.finish = "length"
+        return turn.finish is not None
+
+    async def _read(self, model: Model, built: Built, turn: Turn, seam: Seam) -> AsyncIterator[str]:
+        params = Params(max_tokens=built.max_tokens, timeout=self.session.warm.config.provider_timeout)
+        tools = self.toolbox.specs if self.toolbox is not None else ()
+        texts: list[str] = []
+        stream = model.stream(built.messages, tools=tools, params=params)
+        try:
+            async for delta in stream:
+                turn.calls += delta.tool_calls
+                turn.finish = delta.finish_reason or turn.finish
+                turn.usage = delta.usage or turn.usage
+                if delta.text:
+                    texts.append(delta.text)
+                    if piece := seam.feed(delta.text):
+                        yield piece
+        finally:
+            turn.text = "".join(texts)
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
+        if turn.finish == "error":
+            turn.finish = None
+        if piece := seam.end():
+            yield piece
+        turn.echo = seam.echo or Echo()
+        length = turn.echo.length
+        if length and turn.text[length : 2 * length] == turn.text[:length]:
+            turn.echo = msgspec.structs.replace(turn.echo, ambiguous=True)
+
+    def _keep_partial(self, built: Built, turn: Turn, seam: Seam) -> None:
+        """A window that was cut after it had been shown: what was shown is kept, and can be gone on with (C15)."""
+        turn.finish = "cut"
+        turn.echo = seam.echo or Echo()
+        turn.text = turn.text[: turn.echo.length] + turn.new
+        self._complete(built, turn, last=False)
+
+    def _counted(self, turn: Turn) -> int:
+        if turn.usage is not None:
+            return max(0, turn.usage.output_tokens)
+        return self.session.model.count_tokens(turn.text) if turn.text else 0
+
+    def _stop(self, turn: Turn, built: Built) -> Stop | None:
+        """Why this window is the last one; None when the text goes on (CRP §1.4)."""
+        state = self.state
+        if turn.finish == "content_filter":
+            return "filtered"
+        if not is_wall(turn.finish, self._counted(turn), built.max_tokens):
+            return "complete"
+        if state.windows and not turn.new:
+            return "no_new_text"
+        if not self._flow.alive(turn.new):
+            return "information_flow"
+        if state.max_windows is not None and state.windows + 1 >= state.max_windows:
+            return "max_windows"
+        if state.windows >= self.session.warm.config.max_continuations:
+            return "max_continuations"
+        return None
+
+    def _complete(self, built: Built, turn: Turn, *, last: bool) -> None:
+        """The window and its facts, in one append (D3)."""
+        session, state, warm = self.session, self.state, self.session.warm
+        self._structure.feed(turn.new)
+        self._model = turn.model
+        output = state.output + turn.new
+        cut = (
+            len(output)
+            if last
+            else safe_cut(output, state.extracted)
+            if self._structure.splittable
+            else state.extracted
+        )
+        usage = turn.usage
+        drafts = [
+            Draft(
+                "crp.window.complete",
+                {
+                    "dispatch_id": state.id,
+                    "window_id": built.window_id,
+                    "output": pack_text(turn.text),
+                    "removed": turn.echo.length,
+                    "ambiguous": turn.echo.ambiguous,
+                    "other": turn.echo.other,
+                    "finish_reason": turn.finish or "unknown",
+                    "input_tokens": max(0, usage.input_tokens) if usage is not None else built.input_tokens,
+                    "output_tokens": self._counted(turn),
+                    "counted_by": "provider" if usage is not None else "relay",
+                    "model": turn.model,
+                    "visible": bool(turn.new),
+                    "extracted": cut,
+                    "continuation": built.going_on,
+                    "tool_calls": len(turn.calls),
+                },
+            )
+        ]
+        piece = output[state.extracted : cut]
+        if piece.strip():
+            readable = piece.encode("utf-8", "replace").decode()
+            made = batches(
+                readable,
+                WINDOW + state.id,
+                window=warm.windows + 1,
+                first=len(warm.facts),
+                key=session.key,
+                parent=warm.parent,
+                base=len(output[: state.extracted].encode("utf-8", "replace")),
+            )
+            drafts.extend(Draft("crp.extraction.complete", batch) for batch in made)
+        session.stage(*drafts)
+        session.settle_contradictions()
+
+    def _summary(self, built: Built, turn: Turn) -> dict[str, Any]:
+        return {
+            "window_id": built.window_id,
+            "window": self.state.windows,
+            "finish_reason": turn.finish,
+            "output_characters": len(turn.new),
+            "echo_characters": turn.echo.length,
+            "output_tokens": self._counted(turn),
+            "model": turn.model,
+        }
+
+    # Tools
+
+    def _run_tools(self, turn: Turn, calls: tuple[ToolCall, ...]) -> bool:
+        """Run what the model asked for; False when a call is the caller's to make, or the steps are used up."""
+        assert self.toolbox is not None
+        if self.state.tool_calls >= self.max_steps or not all(self.toolbox.knows(call.name) for call in calls):
+            self.pending_calls = calls
+            return False
+        answers = [Message("tool", self.toolbox.call(call), tool_call_id=call.id) for call in calls]
+        messages = [Message("assistant", turn.text, tool_calls=calls), *answers]
+        self.session.stage(
+            Draft(
+                "crp.tools.complete",
+                {
+                    "dispatch_id": self.state.id,
+                    "calls": len(calls),
+                    "names": [call.name for call in calls],
+                    "messages": [msgspec.to_builtins(message) for message in messages],
+                },
+            )
+        )
+        return True
+
+    # The end
+
+    def _finish(self, built: Built, turn: Turn, stop: Stop, resumed: bool) -> QualityReport:
+        session, state, warm = self.session, self.state, self.session.warm
+        made = [fact for fact in warm.facts[state.facts_before :] if fact.source == WINDOW + state.id]
+        flags = msgspec.json.decode(state.flags, type=SecurityFlags)
+        report = QualityReport(
+            session_id=session.id,
+            window_id=built.window_id,
+            output=state.output,
+            facts_extracted=len(made),
+            continuation_windows=state.continuations,
+            envelope_saturation=round(state.saturation, 6),
+            quality_tier=quality.tier(state.windows),
+            security_flags=msgspec.structs.replace(flags, integrity_violations=warm.violations),
+            telemetry=Telemetry(
+                windows=state.windows,
+                input_tokens=state.input_tokens,
+                output_tokens=state.output_tokens,
+                finish_reason=turn.finish or "stop",
+                stopped_by=stop,
+                seams=tuple(msgspec.convert(state.seams, list[SeamReport])),
+                facts_in_envelope=len(state.envelope_facts),
+                overhead_ratio=warm.overhead_ratio,
+                auto_ingested=state.auto_ingested,
+                model=turn.model,
+                cost_usd=quality.cost(state.input_tokens, state.output_tokens, warm.config.pricing),
+                tool_calls=state.tool_calls,
+                resumed=resumed,
+            ),
+            groundedness=quality.groundedness(state.output, warm.index, state.envelope_facts),
+            fact_ids=tuple(fact.id for fact in made),
+        )
+        session.stage(
+            Draft(
+                "crp.dispatch.complete",
+                {
+                    "dispatch_id": state.id,
+                    "windows": state.windows,
+                    "stopped_by": stop,
+                    "tier": report.quality_tier,
+                    "facts_extracted": report.facts_extracted,
+                    "groundedness": report.groundedness.score if report.groundedness is not None else None,
+                    "output": canonical.digest(pack_text(state.output)),
+                },
+            )
+        )
+        return report
+
+    async def _failed(self, problem: Problem) -> Problem:
+        """The failure as the caller gets it: with what was written so far, and whether it can be gone on with."""
+        state = self.state
+        resumable = bool(state.output)
+        details = {
+            **problem.details,
+            "partial_output": state.output,
+            "windows": state.windows,
+            "resumable": resumable,
+            "session_id": self.session.id,
+        }
+        told = Problem(problem.key, problem.message, retry_after_ms=problem.retry_after_ms, **details)
+        told.__cause__ = problem.__cause__
+        await self.session.record(
+            Draft(
+                "crp.dispatch.error",
+                {"dispatch_id": state.id, "code": problem.row.crp, "problem": problem.key, "resumable": resumable},
+            )
+        )
+        return told

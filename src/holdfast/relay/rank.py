@@ -1,0 +1,140 @@
+"""Which facts a task needs: words first, then recency, novelty and neighbours (CRP §1.6).
+
+score = relevance x recency x novelty x trust + graph, where relevance is BM25 divided by the best BM25 (the contract's
+cosine, without a model), recency is exp(-0.1 age) but never below a floor, novelty is 1.5, 1 or 0.5 by how often the
+fact was shown, trust follows confidence, and graph is what neighbours joined by a discourse relation lend, at most 0.5.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from holdfast.relay.entities import entities
+from holdfast.relay.facts import QUARANTINE_FACTOR, Fact
+from holdfast.relay.warm import INGEST, Warm
+from holdfast.relay.words import STOP, words
+
+CANDIDATES = 300
+_QUERY_TERMS = 48
+_RECENCY_FLOOR = 0.5
+_GRAPH_SHARE = 0.3
+_GRAPH_MOST = 0.5
+_LENDERS = 100
+
+
+class Ranked(msgspec.Struct, frozen=True):
+    """A fact's place in the ranking and what put it there."""
+
+    number: int
+    score: float
+    relevance: float
+    recency: float
+    novelty: float
+    graph: float
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """Which terms of the score count; all of them, unless an evaluation leaves one out."""
+
+    recency: bool = True
+    novelty: bool = True
+    graph: bool = True
+
+
+ALL_TERMS = Terms()
+
+
+def query_terms(warm: Warm, text: str) -> dict[str, float]:
+    """The words of `text` that can find something, the rarest first when there are many; typed words count double."""
+    weights: dict[str, float] = {}
+    every = words(text[-20_000:] if len(text) > 40_000 else text)
+    for word in [word for word in every if word not in STOP] or every:
+        weights[word] = 1.0
+    for kind, value in entities(text[:4000]):
+        if kind != "name" and not value.isalnum():
+            weights[value.lower()] = 2.0
+    if len(weights) > _QUERY_TERMS:
+        frequency = warm.index.frequency
+        known = sorted((word for word in weights if frequency(word)), key=lambda word: (frequency(word), word))
+        weights = {word: weights[word] for word in known[:_QUERY_TERMS]}
+    return weights
+
+
+def rank(warm: Warm, text: str, *, limit: int = CANDIDATES, terms: Terms = ALL_TERMS) -> list[Ranked]:
+    """The facts for `text`, best first; superseded facts count half, quarantined ones not at all."""
+    found = warm.index.search(query_terms(warm, text), limit)
+    if not found:
+        return []
+    best = found[0][1] or 1.0
+    relevance = {number: score / best for number, score in found}
+    lent = _lent(warm, found[:_LENDERS], relevance) if terms.graph else {}
+    ranked = []
+    ages = _Ages(warm.windows) if terms.recency else None
+    for number in (*relevance, *(item for item in lent if item not in relevance)):
+        fact = warm.facts[number]
+        if fact.quarantined:
+            continue
+        own = relevance.get(number, 0.0)
+        recency = ages[fact.window] if ages is not None else 1.0
+        novelty = (1.5 if fact.shown == 0 else 1.0 if fact.shown < 3 else 0.5) if terms.novelty else 1.0
+        graph = lent.get(number, 0.0)
+        if graph > _GRAPH_MOST:
+            graph = _GRAPH_MOST
+        score = own * recency * novelty * trust(warm, fact) + graph
+        if fact.superseded_by >= 0:
+            score *= 0.5
+        ranked.append((-score, number, own, recency, novelty, graph))
+    ranked.sort()
+    return [
+        Ranked(number, -score, own, recency, novelty, graph) for score, number, own, recency, novelty, graph in ranked
+    ]
+
+
+class _Ages(dict[int, float]):
+    """The recency of a fact by the window it came from; there are few windows and many facts."""
+
+    def __init__(self, now: int) -> None:
+        self._now = now
+
+    def __missing__(self, window: int) -> float:
+        value = self[window] = max(_RECENCY_FLOOR, math.exp(-0.1 * max(0, self._now - window)))
+        return value
+
+
+def trust(warm: Warm, fact: Fact) -> float:
+    """Half of the score follows confidence; a fact ingested since the last window is in quarantine (CRP §1.10)."""
+    confidence = fact.confidence
+    if fact.window == warm.windows and fact.source.startswith(INGEST):
+        confidence *= QUARANTINE_FACTOR
+    return 0.5 + 0.5 * confidence
+
+
+def _lent(warm: Warm, found: list[tuple[int, float]], relevance: dict[int, float]) -> dict[int, float]:
+    """What the best facts lend to the neighbours that a discourse relation joins them with."""
+    lent: dict[int, float] = {}
+    facts = warm.facts
+    for number, _ in found:
+        share = relevance[number] * facts[number].confidence * _GRAPH_SHARE
+        for neighbour in neighbours(facts, number):
+            lent[neighbour] = lent.get(neighbour, 0.0) + share
+    return lent
+
+
+def neighbours(facts: list[Fact], number: int) -> list[int]:
+    """The facts joined with `number` by an edge: a relation always points to the fact before it in the same text."""
+    result = []
+    fact = facts[number]
+    if (
+        fact.relation
+        and number
+        and facts[number - 1].source == fact.source
+        and facts[number - 1].context == fact.context
+    ):
+        result.append(number - 1)
+    if number + 1 < len(facts):
+        after = facts[number + 1]
+        if after.relation and after.source == fact.source and after.context == fact.context:
+            result.append(number + 1)
+    return result

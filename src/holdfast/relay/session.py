@@ -1,0 +1,515 @@
+"""A session: the operations of CRP over one stream of the ledger (CRP §1.2).
+
+Invariants:
+
+- O1  Every operation first asks: closed (1005), expired (1003), allowed for the role (1013). A refusal is recorded.
+- O2  What changes the state is a record first; when writing fails, the state is read again before it is used again.
+- O3  `preview_envelope`, `session_status` and `estimate_session` change nothing.
+- O4  Dispatches of one session run one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.kernel.clock import Clock
+from holdfast.kernel.ledger import Draft
+from holdfast.kernel.problems import Problem
+from holdfast.models.protocol import Model, ToolSpec
+from holdfast.relay import guard, looking, window
+from holdfast.relay.dispatch import Run
+from holdfast.relay.facts import Fact, fact_id, verify
+from holdfast.relay.ingest import ingest, share
+from holdfast.relay.oversize import question, shortened
+from holdfast.relay.pack import Packed, pack
+from holdfast.relay.rank import CANDIDATES, rank
+from holdfast.relay.replies import audit_event, close_model, config_of, fold, intent_of, told
+from holdfast.relay.tools import Toolbox
+from holdfast.relay.types import (
+    PROTOCOL_VERSION,
+    CostEstimate,
+    EnvelopePreview,
+    ExtractionResult,
+    Pricing,
+    Reply,
+    SecurityFlags,
+    SessionConfig,
+    SessionHandle,
+    SessionStatus,
+    StreamEvent,
+    TaskIntent,
+)
+from holdfast.relay.warm import Warm
+
+if TYPE_CHECKING:
+    from holdfast.relay.relay import Relay
+
+_DELTA = 0.1
+# How many facts are ranked for an envelope: as many as can fit, within reason.
+_FEWEST = 50
+_TOKENS_OF_A_FACT = 20
+
+
+class Session:
+    """One conversation with a model that may last for days. Made by `Relay.init` and `Relay.session`."""
+
+    def __init__(self, relay: Relay, session_id: str, warm: Warm, head: int, key: bytes) -> None:
+        self.relay = relay
+        self.id = session_id
+        self.warm = warm
+        self.key = key
+        self._head = head
+        self._staged: list[Draft] = []
+        self._stale = False
+        self._lock = asyncio.Lock()
+        self._models: list[tuple[int, int, Model]] = []
+        self._dispatches = guard.Rate(warm.config.dispatches_per_minute, "dispatches")
+        self._bytes = guard.Rate(warm.config.ingest_bytes_per_minute, "bytes of ingest")
+
+    @property
+    def stream_name(self) -> str:
+        return f"relay/{self.id}"
+
+    @property
+    def clock(self) -> Clock:
+        return self.relay.clock
+
+    @property
+    def handle(self) -> SessionHandle:
+        warm = self.warm
+        return SessionHandle(
+            session_id=self.id,
+            protocol_version=PROTOCOL_VERSION,
+            capabilities=guard.capabilities(warm.role),
+            created_at=warm.created_ms / 1000,
+            expires_at=warm.expires_ms / 1000,
+            app_id=warm.app_id,
+            role=warm.role,
+            nonce=warm.nonce.hex(),
+            signature_required=warm.bound,
+        )
+
+    # Writing (O2)
+
+    def stage(self, *drafts: Draft) -> None:
+        """Fold drafts in now and write them with the next `flush`."""
+        for draft in drafts:
+            self.warm.apply(draft.type, draft.payload)
+            self._staged.append(draft)
+
+    async def flush(self) -> None:
+        """Write what is staged, in one append."""
+        drafts, self._staged = self._staged, []
+        if not drafts:
+            return
+        try:
+            records = await self.relay.ledger.append(self.stream_name, drafts, expect=self._head)
+        except BaseException:
+            self._stale = True
+            raise
+        self._head = records[-1].seq
+
+    async def record(self, *drafts: Draft) -> None:
+        self.stage(*drafts)
+        await self.flush()
+
+    def settle_contradictions(self) -> None:
+        """What a window or a document corrected is superseded, once the newer fact is out of its quarantine."""
+        warm = self.warm
+        ready = [
+            item
+            for item in warm.open_contradictions
+            if warm.facts[item.new].window < warm.windows or not warm.facts[item.new].source.startswith("ingest:")
+        ]
+        if ready:
+            self.stage(Draft("crp.facts.superseded", {"pairs": [[item.old, item.new] for item in ready]}))
+
+    async def enter(self, operation: str) -> None:
+        """O1."""
+        if self._stale:
+            self.warm, self._head = await self.relay.fold(self.id)
+            self._stale = False
+        warm = self.warm
+        if warm.closed:
+            raise Problem("session_closed", "The session is closed.", session_id=self.id)
+        if warm.expired or self.clock.now_ms() >= warm.expires_ms:
+            if not warm.expired:
+                await self.record(Draft("crp.session.expire", {}))
+            raise Problem(
+                "session_expired", "The session has expired.", session_id=self.id, expired_at=warm.expires_ms / 1000
+            )
+        try:
+            guard.allow(warm.role, operation)
+        except Problem:
+            await self.record(Draft("crp.security.rbac_denied", {"operation": operation, "role": warm.role}))
+            raise
+
+    async def authenticate(self, method: str, path: str, body: bytes, signature: str | None) -> None:
+        """1012 unless the caller signed this request, when the session was opened with a binding secret (C11)."""
+        if not self.warm.bound or self.warm.closed:
+            return
+        try:
+            if not self.key:
+                raise Problem(
+                    "signature_invalid",
+                    "The session must be resumed with its binding secret first.",
+                    session_id=self.id,
+                )
+            guard.check_signature(self.key, method, path, body, signature)
+        except Problem as problem:
+            await self.record(
+                Draft("crp.security.signature_invalid", {"method": method, "path": path, "message": problem.message})
+            )
+            raise
+
+    # Models
+
+    @property
+    def model(self) -> Model:
+        return self.providers()[0]
+
+    @property
+    def has_model(self) -> bool:
+        return bool(self._models) or self.relay.model is not None
+
+    def providers(self) -> list[Model]:
+        """The session's own providers by priority, then the relay's model."""
+        own = [model for _, _, model in sorted(self._models, key=lambda item: item[:2])]
+        found = own + ([self.relay.model] if self.relay.model is not None else [])
+        if not found:
+            raise Problem(
+                "provider_error",
+                "The session has no model.",
+                fix="Open the relay with a model, or register a provider for the session.",
+            )
+        return found
+
+    async def register_provider(
+        self,
+        provider_type: str,
+        model: str | None = None,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        priority: int = 10,
+    ) -> dict[str, Any]:
+        """A provider of this session's own; the lowest priority is asked first. Its key is kept in memory only."""
+        await self.enter("register_provider")
+        from holdfast.relay.providers import open_provider
+
+        opened = open_provider(provider_type, model, api_key=api_key, base_url=base_url)
+        self._models.append((priority, len(self._models), opened))
+        await self.record(
+            Draft("crp.session.provider", {"provider": opened.name, "priority": priority, "base_url": base_url})
+        )
+        return {"provider": opened.name, "priority": priority, "registered": True}
+
+    def use_model(self, model: Model, priority: int = 10) -> None:
+        """A model object of the caller's, for this session."""
+        self._models.append((priority, len(self._models), model))
+
+    # Dispatching
+
+    async def dispatch(self, system_prompt: str, task_input: str, **options: Any) -> Reply:
+        """The model's answer, whole and unaltered, with its report: the fold of `events` (C2)."""
+        return await fold(self.events(system_prompt, task_input, **options))
+
+    async def dispatch_intent(self, intent: TaskIntent) -> Reply:
+        return await fold(self.events_of(intent, operation="dispatch_intent"))
+
+    async def stream(self, system_prompt: str, task_input: str, **options: Any) -> AsyncIterator[StreamEvent]:
+        """The events of a dispatch; the last is `done` or `error` (CRP §1.12)."""
+        async for event in told(self.events(system_prompt, task_input, **options)):
+            yield event
+
+    async def resume(self) -> Reply:
+        """Go on with the dispatch that a crash, a cut or a cap interrupted."""
+        return await fold(self.resumed_events())
+
+    def events(
+        self,
+        system_prompt: str,
+        task_input: str,
+        *,
+        max_windows: int | None = None,
+        max_output_tokens: int | None = None,
+        description: str = "",
+        operation: str = "dispatch",
+        **options: Any,
+    ) -> AsyncIterator[StreamEvent]:
+        intent = intent_of(
+            {
+                "system_prompt": system_prompt,
+                "task_input": task_input,
+                "max_windows": max_windows,
+                "max_output_tokens": max_output_tokens,
+                "description": description,
+            }
+        )
+        return self.events_of(intent, operation=operation, **options)
+
+    async def events_of(
+        self,
+        intent: TaskIntent,
+        *,
+        operation: str = "dispatch",
+        query: str | None = None,
+        run: dict[str, Any] | None = None,
+        holder: list[Run] | None = None,
+    ) -> AsyncIterator[StreamEvent]:
+        """A dispatch as events; failures are raised. `run` are arguments of the engine, for the variants."""
+        await self.enter(operation)
+        system_prompt, flags = guard.validate(intent.system_prompt or "", "system_prompt")
+        task_input, task_flags = guard.validate(intent.task_input or "", "task_input")
+        goal, goal_flags = guard.validate(intent.description, "description")
+        flags = guard.both(guard.both(flags, task_flags), goal_flags)
+        await self._take(self._dispatches, 1)
+        async with self._lock:
+            await self.enter(operation)
+            start = await self._start(intent, operation, system_prompt, task_input, goal, flags, query)
+            engine = Run(self, starting=start, **(run or {}))
+            if holder is not None:
+                holder.append(engine)
+            async for event in engine.events():
+                yield event
+
+    async def resumed_events(self, run: dict[str, Any] | None = None) -> AsyncIterator[StreamEvent]:
+        await self.enter("dispatch")
+        async with self._lock:
+            state = self.warm.dispatch
+            if state is None:
+                raise Problem(
+                    "not_found", "There is no interrupted dispatch.", session_id=self.id, fix="Dispatch a task."
+                )
+            async for event in Run(self, **(run or {})).events():
+                yield event
+
+    async def _start(
+        self,
+        intent: TaskIntent,
+        operation: str,
+        system_prompt: str,
+        task_input: str,
+        goal: str,
+        flags: SecurityFlags,
+        query: str | None,
+    ) -> list[Draft]:
+        """The record that begins a dispatch; a task that does not fit is ingested first (CRP §1.3)."""
+        plan = window.plan(self.model, self.warm.config, system_prompt, task_input, intent.max_output_tokens)
+        ingested = not plan.fits
+        if ingested:
+            if plan.system + plan.reserve + 64 > plan.context_window:
+                raise Problem(
+                    "invalid_request",
+                    f"{plan.system} tokens of system prompt and {plan.reserve} of output exceed {plan.context_window}.",
+                    at="$.system_prompt",
+                    fix="Shorten the system prompt, lower max_output_tokens, or use a larger model.",
+                )
+            await ingest(self, task_input, "task")
+            query = query or f"{goal}\n{question(task_input)}"
+            room = (plan.context_window - plan.system - plan.reserve) // 4
+            task_input = shortened(task_input, room, self.model.count_tokens)
+        drafts = [
+            Draft(
+                "crp.dispatch.start",
+                {
+                    "dispatch_id": self.relay.ids.uuid4(),
+                    "kind": operation,
+                    "system_prompt": system_prompt,
+                    "task_input": task_input,
+                    "goal": goal,
+                    "query": query or f"{goal}\n{task_input}".strip(),
+                    "max_windows": intent.max_windows,
+                    "max_output_tokens": intent.max_output_tokens,
+                    "flags": msgspec.json.encode(
+                        flags
+                    ).decode(),  # as text: a marker may be a character the ledger refuses
+                    "auto_ingested": ingested,
+                },
+            )
+        ]
+        if flags.injection_markers_detected:
+            details = [[item.offset, item.pattern_name] for item in flags.injection_marker_details[:100]]
+            drafts.append(
+                Draft(
+                    "crp.security.injection_detected", {"count": flags.injection_markers_detected, "markers": details}
+                )
+            )
+        return drafts
+
+    async def envelope(self, query: str, room: int, goal: str = "") -> Packed:
+        """The envelope for a window; a fact whose signature does not hold is quarantined and never shown."""
+        while True:
+            packed, broken = self.packed(query, room, goal)
+            if not broken:
+                return packed
+            await self.record(Draft("crp.security.integrity_violation", {"facts": sorted(broken)}))
+
+    def packed(
+        self, query: str, room: int, goal: str, exclude: frozenset[int] = frozenset()
+    ) -> tuple[Packed, frozenset[int]]:
+        warm = self.warm
+        packed = pack(
+            warm,
+            rank(warm, query, limit=min(CANDIDATES, max(_FEWEST, room // _TOKENS_OF_A_FACT))),
+            room,
+            self.model.count_tokens,
+            goal=goal,
+            exclude=exclude,
+        )
+        broken = []
+        for number in packed.numbers:
+            fact = warm.facts[number]
+            if not fact.verified:
+                fact.verified = verify(warm.facts, number, self.key)
+                if not fact.verified:
+                    broken.append(number)
+        return packed, frozenset(broken)
+
+    async def _take(self, rate: guard.Rate, amount: int) -> None:
+        try:
+            rate.take(self.clock, amount)
+        except Problem as problem:
+            await self.record(Draft("crp.security.rate_limited", {"what": rate.what, "limit": rate.limit}))
+            raise problem
+
+    def toolbox(self, extra: Sequence[ToolSpec] = ()) -> Toolbox:
+        return Toolbox(self.warm, extra)
+
+    # Facts
+
+    async def ingest(self, raw_text: str, source_label: str = "text") -> ExtractionResult:
+        """Keep everything that `raw_text` says; no model is asked (C6)."""
+        await self.enter("ingest")
+        size = guard.check_text(raw_text, "raw_text")
+        await self._take(self._bytes, size)
+        async with self._lock:
+            return await ingest(self, raw_text, source_label)
+
+    async def facts(
+        self, query: str | None = None, *, top_k: int | None = None, include_superseded: bool = False
+    ) -> list[tuple[Fact, float]]:
+        """Facts with their scores: the best for `query`, or without one all of them, newest first."""
+        await self.enter("facts")
+        warm = self.warm
+        if query:
+            found = [(warm.facts[item.number], item.score) for item in rank(warm, query, limit=max(top_k or 0, 500))]
+        else:
+            found = [(fact, fact.confidence) for fact in reversed(warm.facts)]
+        kept = [item for item in found if include_superseded or item[0].superseded_by < 0]
+        return kept[:top_k] if top_k is not None else kept
+
+    async def fact_feedback(self, fact_id: str, action: str, delta: float | None = None) -> Fact:
+        await self.enter("fact_feedback")
+        fact = self.fact(fact_id)
+        step = abs(_DELTA if delta is None else delta)
+        change = {"boost": step, "penalize": -step, "reject": 0.0}.get(action)
+        if change is None:
+            raise Problem(
+                "invalid_request", f"{action!r} is not an action.", at="$.action", fix="Use boost, penalize or reject."
+            )
+        confidence = min(1.0, max(0.0, fact.confidence + change))
+        await self.record(
+            Draft("crp.facts.feedback", {"fact": fact.number, "action": action, "confidence": confidence})
+        )
+        return fact
+
+    def fact(self, id: str) -> Fact:
+        number = fact_id(id)
+        if number is None or number >= len(self.warm.facts):
+            raise Problem(
+                "not_found", f"There is no fact {id[:40]!r} in this session.", at="$.fact_id", session_id=self.id
+            )
+        return self.warm.facts[number]
+
+    async def share_facts(self, target: Session, fact_ids: Sequence[str] | None = None) -> int:
+        """Copy facts into another session of the same app; their source names this session."""
+        await self.enter("share_facts")
+        await target.enter("ingest")
+        async with target._lock:
+            return await share(self, target, fact_ids)
+
+    # Looking (O3)
+
+    async def session_status(self) -> SessionStatus:
+        await self.enter("session_status")
+        return looking.status(self)
+
+    async def preview_envelope(
+        self, system_prompt: str, task_input: str, *, max_output_tokens: int | None = None, description: str = ""
+    ) -> EnvelopePreview:
+        """The envelope that `dispatch` would send now, and why each fact is in it."""
+        await self.enter("preview_envelope")
+        return looking.preview(self, system_prompt, task_input, max_output_tokens, description)
+
+    async def estimate_session(
+        self,
+        planned_dispatches: int = 1,
+        avg_input_tokens: int | None = None,
+        avg_output_tokens: int | None = None,
+        pricing: Pricing | None = None,
+    ) -> CostEstimate:
+        """What so many dispatches would cost; sizes that are not given come from what the session has seen."""
+        await self.enter("estimate_session")
+        return looking.estimate(self, planned_dispatches, avg_input_tokens, avg_output_tokens, pricing)
+
+    async def estimate_task(self, system_prompt: str, task_input: str) -> CostEstimate:
+        """As `estimate_session`, for one dispatch of this task with the envelope it would get."""
+        await self.enter("estimate_session")
+        return looking.estimate_task(self, system_prompt, task_input)
+
+    async def audit(self) -> list[dict[str, Any]]:
+        """Every record as the contract's event: what the model was told and said can be read off it."""
+        await self.enter("session_status")
+        return [audit_event(self.id, record) for record in await self.relay.ledger.read(self.stream_name)]
+
+    # Settings and the end
+
+    async def configure(self, **changes: Any) -> SessionConfig:
+        await self.enter("configure")
+        if changes.get("structural_validation") is False:
+            raise Problem(
+                "security_invariant", "Structural validation cannot be switched off.", at="$.structural_validation"
+            )
+        config = config_of({**msgspec.to_builtins(self.warm.config), **changes})
+        expires = self.warm.created_ms + 1000 * config.session_timeout
+        await self.record(
+            Draft(
+                "crp.session.configure",
+                {"config": msgspec.to_builtins(config), "changed": sorted(changes), "expires_ms": expires},
+            )
+        )
+        self._dispatches.limit = config.dispatches_per_minute
+        self._bytes.limit = config.ingest_bytes_per_minute
+        return config
+
+    async def reset_session(self) -> SessionHandle:
+        """Begin anew under the same id: facts and counters are gone from the warm state, the key is another one."""
+        await self.enter("reset_session")
+        async with self._lock:
+            nonce = self.relay.randomness.bytes(32)
+            secret = self.relay.binding(self.id)
+            await self.record(Draft("crp.session.reset", {"nonce": nonce.hex()}))
+            self.key = guard.session_key(secret, nonce)
+        return self.handle
+
+    async def export_state(self, passphrase: bytes | str) -> bytes:
+        await self.enter("export_state")
+        from holdfast.relay import state
+
+        async with self._lock:
+            return await state.export(self, passphrase)
+
+    async def close(self) -> None:
+        """The end: later calls are 1005, and the key is forgotten."""
+        await self.enter("close")
+        await self.record(Draft("crp.session.close", {"windows": self.warm.windows, "facts": len(self.warm.facts)}))
+        self.key = b""
+        self.relay.forget(self.id)
+        for _, _, model in self._models:
+            await close_model(model)
+        self._models.clear()

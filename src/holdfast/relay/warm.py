@@ -1,0 +1,299 @@
+"""The warm state of a session: nothing but a fold over its records (C8).
+
+Invariants:
+
+- S1  `apply` depends on the state and the record alone: a restarted process folds itself to the same state.
+- S2  A fact is never deleted: it is superseded, quarantined, or its confidence changes.
+- S3  Tokens of a window that was begun and never finished stay counted as sent.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from typing import Any
+
+import msgspec
+
+from holdfast.relay.entities import claim
+from holdfast.relay.facts import GENESIS, Batch, Fact, facts_of
+from holdfast.relay.guard import Role
+from holdfast.relay.index import Index
+from holdfast.relay.types import SessionConfig
+from holdfast.relay.words import STOP, words
+
+INGEST = "ingest:"
+WINDOW = "window:"
+
+
+class Dispatch(msgspec.Struct):
+    """A dispatch that was begun: enough to go on with it after a crash."""
+
+    id: str
+    kind: str
+    system_prompt: str
+    task_input: str
+    max_windows: int | None
+    max_output_tokens: int | None
+    flags: str
+    output: str = ""
+    windows: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    seams: list[dict[str, Any]] = []
+    facts_before: int = 0
+    envelope_facts: list[int] = []
+    saturation: float = 0.0
+    window_id: str = ""
+    auto_ingested: bool = False
+    overhead: int = 0
+    extracted: int = 0  # characters of the output that have been read for facts
+    turns: list[dict[str, Any]] = []  # messages of tool turns
+    tool_calls: int = 0
+    continuations: int = 0
+    goal: str = ""
+    query: str = ""
+
+
+class Contradiction(msgspec.Struct, frozen=True):
+    old: int
+    new: int
+
+
+class Warm:
+    """Facts, counters and the dispatch under way."""
+
+    def __init__(self) -> None:
+        self.app_id = ""
+        self.role: Role = "OPERATOR"
+        self.bound = False
+        self.nonce = b""
+        self.created_ms = 0
+        self.expires_ms = 0
+        self.closed = False
+        self.expired = False
+        self.config = SessionConfig()
+        self.binding: str | None = None  # of an imported session: what its key derives from, sealed
+        self.violations = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        self.facts: list[Fact] = []
+        self.index = Index()
+        self.claims: dict[str, tuple[int, str]] = {}
+        self.open_contradictions: list[Contradiction] = []
+        self.sources: dict[str, tuple[int, int]] = {}
+        self.windows = 0
+        self.productive = 0
+        self.input_tokens = 0
+        self.output_tokens = 0
+        self.reserved = 0  # input tokens of the window under way
+        self.dispatch: Dispatch | None = None
+
+    @property
+    def parent(self) -> bytes:
+        return self.facts[-1].hash if self.facts else GENESIS
+
+    @property
+    def overhead_ratio(self) -> float:
+        """C4: windows without visible output for one productive window."""
+        return (self.windows - self.productive) / self.productive if self.productive else 0.0
+
+    def apply(self, type: str, payload: Any) -> None:
+        """Fold one record; types that change nothing are not looked at (S1)."""
+        step = getattr(self, "_on_" + type.removeprefix("crp.").replace(".", "_"), None)
+        if step is not None:
+            step(payload)
+
+    # Sessions
+
+    def _on_session_init(self, payload: dict[str, Any]) -> None:
+        self.app_id = payload["app_id"]
+        self.role = payload["role"]
+        self.bound = payload["bound"]
+        self.nonce = bytes.fromhex(payload["nonce"])
+        self.created_ms = payload["created_ms"]
+        self.expires_ms = payload["expires_ms"]
+        self.config = msgspec.convert(payload["config"], SessionConfig)
+
+    def _on_session_configure(self, payload: dict[str, Any]) -> None:
+        self.config = msgspec.convert(payload["config"], SessionConfig)
+        self.expires_ms = payload["expires_ms"]
+
+    def _on_session_reset(self, payload: dict[str, Any]) -> None:
+        self._forget()
+        self.nonce = bytes.fromhex(payload["nonce"])
+
+    def _on_session_close(self, payload: dict[str, Any]) -> None:
+        self.closed = True
+        self.dispatch = None
+
+    def _on_session_expire(self, payload: dict[str, Any]) -> None:
+        self.expired = True
+
+    def _on_session_import(self, payload: dict[str, Any]) -> None:
+        self.binding = payload["binding"]
+
+    # Facts
+
+    def _on_extraction_complete(self, payload: dict[str, Any] | Batch) -> None:
+        batch = payload if isinstance(payload, Batch) else msgspec.convert(payload, Batch)
+        contexts = [[word for word in words(text) if word not in STOP] for text in batch.contexts]
+        add = self.index.add
+        for fact, row in zip(facts_of(batch), batch.rows, strict=True):
+            terms = words(fact.text)
+            entity = fact.entity
+            if entity and not entity.isalnum():
+                terms.append(entity.lower())
+            add(terms, contexts[row[3]])
+            self.facts.append(fact)
+            if fact.kind == "pair" or (fact.kind == "sentence" and entity):
+                self._note_claim(fact)
+
+    def _note_claim(self, fact: Fact) -> None:
+        said = claim(fact.text, fact.kind)
+        if said is None:
+            return
+        subject, value = said
+        before = self.claims.get(subject)
+        self.claims[subject] = (fact.number, value)
+        if before is None or before[1] == value:
+            return
+        old = self.facts[before[0]]
+        # Documents correct documents and windows correct windows; what a model said never overrides a source.
+        if old.source != fact.source and old.source.startswith(INGEST) == fact.source.startswith(INGEST):
+            self.open_contradictions.append(Contradiction(old.number, fact.number))
+
+    def _on_ingest_complete(self, payload: dict[str, Any]) -> None:
+        self.sources[payload["digest"]] = (payload["first"], payload["count"])
+
+    def _on_facts_superseded(self, payload: dict[str, Any]) -> None:
+        pairs = [(old, new) for old, new in payload["pairs"]]
+        for old, new in pairs:
+            self.facts[old].superseded_by = new
+        done = set(pairs)
+        self.open_contradictions = [item for item in self.open_contradictions if (item.old, item.new) not in done]
+
+    def _on_facts_feedback(self, payload: dict[str, Any]) -> None:
+        fact = self.facts[payload["fact"]]
+        fact.confidence = payload["confidence"]
+        fact.quarantined = fact.quarantined or payload["action"] == "reject"
+
+    def _on_security_batch_quarantined(self, payload: dict[str, Any]) -> None:
+        first, count = payload["first"], payload["count"]
+        for fact in self.facts[first : first + count]:
+            fact.quarantined = True
+        self.open_contradictions = [item for item in self.open_contradictions if not first <= item.new < first + count]
+
+    def _on_security_integrity_violation(self, payload: dict[str, Any]) -> None:
+        for number in payload["facts"]:
+            self.facts[number].quarantined = True
+        self.violations += len(payload["facts"])
+
+    # Dispatches
+
+    def _on_dispatch_start(self, payload: dict[str, Any]) -> None:
+        self.dispatch = Dispatch(
+            id=payload["dispatch_id"],
+            kind=payload["kind"],
+            system_prompt=payload["system_prompt"],
+            task_input=payload["task_input"],
+            max_windows=payload["max_windows"],
+            max_output_tokens=payload["max_output_tokens"],
+            flags=payload["flags"],
+            facts_before=len(self.facts),
+            auto_ingested=payload["auto_ingested"],
+            goal=payload["goal"],
+            query=payload["query"],
+        )
+
+    def _on_envelope_build_complete(self, payload: dict[str, Any]) -> None:
+        self.input_tokens += self.reserved  # a window that was begun and never finished (S3)
+        self.reserved = payload["input_tokens"]
+        for number in payload["facts"]:
+            self.facts[number].shown += 1
+        if self.dispatch is not None:
+            if not self.dispatch.windows:
+                self.dispatch.envelope_facts = list(payload["facts"])
+                self.dispatch.saturation = payload["saturation"]
+            self.dispatch.window_id = payload["window_id"]
+
+    def _on_window_complete(self, payload: dict[str, Any]) -> None:
+        self.reserved = 0
+        self.windows += 1
+        self.productive += 1 if payload["visible"] else 0
+        self.input_tokens += payload["input_tokens"]
+        self.output_tokens += payload["output_tokens"]
+        state = self.dispatch
+        if state is None:
+            return
+        state.windows += 1
+        state.continuations += 1 if payload["continuation"] else 0
+        state.input_tokens += payload["input_tokens"]
+        state.output_tokens += payload["output_tokens"]
+        if not payload["visible"]:
+            state.overhead += 1
+            return
+        state.output += unpack_text(payload["output"])[payload["removed"] :]
+        state.extracted = payload["extracted"]
+        if payload["removed"]:
+            state.seams.append(
+                {
+                    "window": state.windows,
+                    "removed_characters": payload["removed"],
+                    "ambiguous": payload["ambiguous"],
+                    "other_length": payload["other"],
+                }
+            )
+
+    def _on_tools_complete(self, payload: dict[str, Any]) -> None:
+        if self.dispatch is not None:
+            self.dispatch.turns.extend(payload["messages"])
+            self.dispatch.tool_calls += payload["calls"]
+
+    def _on_dispatch_overhead(self, payload: dict[str, Any]) -> None:
+        self.productive = max(0, self.productive - payload["windows"])
+
+    def _on_dispatch_complete(self, payload: dict[str, Any]) -> None:
+        self.dispatch = None
+
+    def _on_dispatch_error(self, payload: dict[str, Any]) -> None:
+        if not payload["resumable"]:
+            self.dispatch = None
+        self.input_tokens += self.reserved
+        self.reserved = 0
+
+    # Questions
+
+    def recency(self, fact: Fact) -> float:
+        return math.exp(-0.1 * max(0, self.windows - fact.window))
+
+    def left(self) -> tuple[int | None, int | None, int | None]:
+        """Windows, input tokens and output tokens that the caps leave; never negative (C10)."""
+        config = self.config
+        return (
+            _left(config.max_windows_per_session or config.max_windows, self.windows),
+            _left(config.max_total_input_tokens, self.input_tokens + self.reserved),
+            _left(config.max_total_output_tokens, self.output_tokens),
+        )
+
+
+def _left(limit: int | None, used: int) -> int | None:
+    return None if limit is None else max(0, limit - used)
+
+
+def pack_text(text: str) -> str | dict[str, str]:
+    """Any text as JSON that the ledger takes: what it refuses (NUL, lone surrogates) goes as bytes."""
+    if "\x00" not in text:
+        if text.isascii():
+            return text
+        try:
+            text.encode()
+            return text
+        except UnicodeEncodeError:
+            pass
+    return {"base64": base64.b64encode(text.encode("utf-8", "surrogatepass")).decode()}
+
+
+def unpack_text(value: str | dict[str, str]) -> str:
+    return value if isinstance(value, str) else base64.b64decode(value["base64"]).decode("utf-8", "surrogatepass")

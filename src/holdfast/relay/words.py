@@ -1,0 +1,87 @@
+"""The words by which a text is found: lower case, light stems, bigrams where a script has no spaces."""
+
+from __future__ import annotations
+
+import re
+
+# A run of letters and digits, or one pictograph (an emoji is a word of its own).
+_WORD = re.compile(r"[^\W_]+|[\u2190-\u2bff\U0001f000-\U0001faff]")
+_UNSPACED = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
+)
+
+STOP = frozenset(
+    "a about all also an and any are as at be been but by can could did do does for from had has have he her his how i "
+    "if in into is it its may me my no not of on or our she should so such than that the their them then there these "
+    "they this those to was we were what when where which who whom whose why will with would you your".split()
+)
+
+_stems: dict[str, str] = {}
+_STEMS_KEPT = 200_000
+
+
+def words(text: str) -> list[str]:
+    """The stems of every word of `text`, in order, stop words included."""
+    found = _WORD.findall(text.lower())
+    if not text.isascii():
+        found = _split_unspaced(found)
+    known = _stems.get
+    return [known(word) or _remember(word) for word in found]
+
+
+def content(text: str) -> list[str]:
+    """The words that carry meaning; all of them when a text has only stop words."""
+    every = words(text)
+    return [word for word in every if word not in STOP] or every
+
+
+def _remember(word: str) -> str:
+    if len(_stems) >= _STEMS_KEPT:
+        _stems.clear()
+    result = _stems[word] = stem(word)
+    return result
+
+
+def stem(word: str) -> str:
+    """A light English stem: plurals, -ing, -ed, -ly. It never touches words with digits or short words."""
+    if len(word) < 4 or word in STOP or not word.isascii() or not word.isalpha():
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith(("sses", "shes", "ches", "xes", "zes")):
+        return word[:-2]
+    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    if word.endswith("ing") and len(word) > 5:
+        return _undouble(word[:-3])
+    if word.endswith("ed") and len(word) > 4 and not word.endswith("eed"):
+        return _undouble(word[:-2])
+    if word.endswith("ly") and len(word) > 5:
+        return word[:-2]
+    if word.endswith("e") and len(word) > 4:
+        return word[:-1]
+    return word
+
+
+def _undouble(word: str) -> str:
+    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
+        return word[:-1]
+    return word[:-1] if word.endswith("e") and len(word) > 4 else word
+
+
+def _split_unspaced(found: list[str]) -> list[str]:
+    result: list[str] = []
+    for word in found:
+        if word.isascii() or not _UNSPACED.search(word):
+            result.append(word)
+            continue
+        at = 0
+        for run in _UNSPACED.finditer(word):
+            if run.start() > at:
+                result.append(word[at : run.start()])
+            text = run.group()
+            result.extend([text] if len(text) == 1 else [text[i : i + 2] for i in range(len(text) - 1)])
+            at = run.end()
+        if at < len(word):
+            result.append(word[at:])
+    return result
