@@ -14,6 +14,7 @@ class Entry(NamedTuple):
 GROUPS: dict[str, Entry] = {
     "config": Entry("holdfast.cli.config", "The configuration and where each value comes from."),
     "envelope": Entry("holdfast.cli.envelope", "Check, project and explain LAFS envelopes."),
+    "ext": Entry("holdfast.cli.ext", "Try, check, build and grant extensions."),
     "key": Entry("holdfast.cli.key", "API keys: make, list, revoke."),
     "ledger": Entry("holdfast.cli.ledger", "Read, follow, verify and move the ledger."),
     "run": Entry("holdfast.cli.run", "Runs: start, watch, answer, cancel, fork, compare."),

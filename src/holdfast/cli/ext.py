@@ -1,0 +1,478 @@
+"""Try, ask and watch extensions in the sandbox."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+import msgspec
+import typer
+
+from holdfast.cli.output import Answer, answers, choice, note
+from holdfast.kernel import canonical, config
+from holdfast.kernel.problems import Problem
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from holdfast.extensions.runtime import ToolOutcome
+    from holdfast.extensions.suite import Suite
+    from holdfast.kernel.ledger import Ledger
+
+# What a host call's code is in the table, when nobody caught it.
+_KEYS = {
+    "denied": "capability_denied",
+    "timeout": "timeout",
+    "io": "io_failed",
+    "invalid_request": "invalid_request",
+}
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+grants_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(grants_app, name="grants", help="What extensions were granted and denied.")
+
+Place = Annotated[Path, typer.Argument(help="An extension: a file, or a folder with a manifest or an index file.")]
+PolicyMode = Annotated[
+    str | None, typer.Option("--policy", help="strict, prompt or permissive; default: the configuration's.")
+]
+GrantTexts = Annotated[
+    list[str] | None, typer.Option("--grant", help="CAP or CAP:SCOPE, e.g. read:src/**; repeatable.")
+]
+RootFolder = Annotated[Path, typer.Option("--root", help="The project folder that the extension works in.")]
+Deadline = Annotated[float, typer.Option("--deadline", min=0.01, max=3600, help="Seconds that one call may take.")]
+UiScript = Annotated[
+    Path | None, typer.Option("--ui-script", help="A JSON array with the answers to dialogs, in order.")
+]
+InSession = Annotated[bool, typer.Option("--session", help="Fire session_start before and session_shutdown after.")]
+Data = Annotated[Path | None, typer.Option("--data", help="Where the ledger is; default: data.dir.")]
+
+
+@app.callback()
+def _group() -> None:
+    """Try, ask and watch extensions in the sandbox."""
+
+
+@app.command("inspect")
+@answers("ext.inspect")
+async def inspect(
+    paths: Annotated[list[Path], typer.Argument(help="Extensions: files or folders.")],
+    policy: PolicyMode = None,
+    grant: GrantTexts = None,
+    root: RootFolder = Path(),
+    deadline: Deadline = 30.0,
+    ui_script: UiScript = None,
+    data: Data = None,
+) -> Answer:
+    """Load extensions and show what they register."""
+    async with _suite(policy, grant, root, deadline, ui_script, data) as suite:
+        for path in paths:
+            await suite.try_load(path)
+        found = [{**member.extension.registrations.inspect(), "path": member.path} for member in suite.members]
+        failed = [{"path": item.path, "problem": item.problem.as_lafs()} for item in suite.failures]
+        result: dict[str, Any] = {"extensions": found}
+        if failed:
+            result["failures"] = failed
+        problem = suite.failures[0].problem if suite.failures else None
+    return Answer(result, human=lambda console: _show_extensions(console, found), problem=problem)
+
+
+@app.command("call")
+@answers("ext.call")
+async def call(
+    path: Place,
+    tool: Annotated[str, typer.Argument(help="The tool's name.")],
+    arguments: Annotated[str, typer.Argument(help="The arguments: a JSON object.")] = "{}",
+    policy: PolicyMode = None,
+    grant: GrantTexts = None,
+    root: RootFolder = Path(),
+    deadline: Deadline = 30.0,
+    ui_script: UiScript = None,
+    session: InSession = False,
+    data: Data = None,
+) -> Answer:
+    """Validate, coerce and execute one tool."""
+    value = _json(arguments, "arguments")
+    async with _suite(policy, grant, root, deadline, ui_script, data) as suite:
+        await suite.load(path)
+        async with _session(suite, session):
+            outcome = await suite.call_tool(tool, value, call_id="call-1", timeout=deadline)
+    result = msgspec.to_builtins(outcome)
+    for name in ("hostcall", "problem"):
+        result.pop(name, None)
+    return Answer(result, human=lambda console: _show_outcome(console, outcome), problem=_refusal(outcome))
+
+
+@app.command("command")
+@answers("ext.command")
+async def command(
+    path: Place,
+    name: Annotated[str, typer.Argument(help="The command's name.")],
+    words: Annotated[list[str] | None, typer.Argument(help="Its arguments.")] = None,
+    policy: PolicyMode = None,
+    grant: GrantTexts = None,
+    root: RootFolder = Path(),
+    deadline: Deadline = 30.0,
+    ui_script: UiScript = None,
+    session: InSession = False,
+    data: Data = None,
+) -> Answer:
+    """Run a slash command; what its handler returned and showed."""
+    async with _suite(policy, grant, root, deadline, ui_script, data) as suite:
+        await suite.load(path)
+        async with _session(suite, session):
+            returned = await suite.run_command(name, " ".join(words or []))
+        return Answer({"returned": returned, "ui": _shown(suite)})
+
+
+@app.command("emit")
+@answers("ext.emit")
+async def emit(
+    path: Place,
+    event: Annotated[str, typer.Argument(help="The event's name, e.g. tool_call.")],
+    payload: Annotated[str, typer.Argument(help="Its fields: a JSON object.")] = "{}",
+    policy: PolicyMode = None,
+    grant: GrantTexts = None,
+    root: RootFolder = Path(),
+    deadline: Deadline = 30.0,
+    ui_script: UiScript = None,
+    session: InSession = False,
+    data: Data = None,
+) -> Answer:
+    """Fire an event; the merged answer of its handlers and what they showed."""
+    fields = _json(payload, "payload")
+    if not isinstance(fields, dict):
+        raise Problem("schema_mismatch", "An event's fields are a JSON object.", at="payload")
+    async with _suite(policy, grant, root, deadline, ui_script, data) as suite:
+        await suite.load(path)
+        async with _session(suite, session):
+            returned = await suite.emit({**fields, "type": event})
+        return Answer({"returned": returned, "ui": _shown(suite)})
+
+
+@app.command("trace")
+@answers("ext.trace")
+async def trace(
+    path: Place,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where the trace goes.")],
+    tool: Annotated[str | None, typer.Option("--tool", help="A tool to call while recording.")] = None,
+    arguments: Annotated[str, typer.Option("--args", help="Its arguments: a JSON object.")] = "{}",
+    policy: PolicyMode = None,
+    grant: GrantTexts = None,
+    root: RootFolder = Path(),
+    deadline: Deadline = 30.0,
+    data: Data = None,
+) -> Answer:
+    """Record everything an extension is told while it loads (and calls a tool), so that it can be replayed."""
+    lines: list[bytes] = []
+    async with _suite(policy, grant, root, deadline, None, data, record=lines.append) as suite:
+        await suite.load(path)
+        if tool is not None:
+            await suite.call_tool(tool, _json(arguments, "args"), call_id="call-1", timeout=deadline)
+    output.write_bytes(b"".join(line.rstrip(b"\n") + b"\n" for line in lines))
+    return Answer({"lines": len(lines), "file": output.name})
+
+
+@app.command("replay")
+@answers("ext.replay")
+def replay(
+    file: Annotated[Path, typer.Argument(help="What `ext trace` wrote.", exists=True, dir_okay=False)],
+    path: Place,
+) -> Answer:
+    """Execute a recorded trace again and compare every step, byte for byte."""
+    from holdfast.extensions import trace as traces
+    from holdfast.extensions.compiler import build
+    from holdfast.extensions.suite import loadable
+
+    recorded = file.read_bytes().splitlines()
+    again = traces.replay(recorded, loadable(build(path)))
+    identical = again == recorded
+    problem = None if identical else Problem("replay_diverged", "The replay differs from the trace.")
+    return Answer({"identical": identical, "lines": len(again)}, problem=problem)
+
+
+@app.command("run")
+@answers("ext.run")
+async def run(
+    paths: Annotated[list[Path], typer.Argument(help="Extensions: files or folders.")],
+    policy: PolicyMode = None,
+    grant: GrantTexts = None,
+    root: RootFolder = Path(),
+    deadline: Deadline = 30.0,
+    data: Data = None,
+) -> None:
+    """Try extensions by hand: `tool NAME JSON`, `/command ARGS`, `event NAME JSON`, `list`, `quit`."""
+    async with _suite(policy, grant, root, deadline, None, data) as suite:
+        for path in paths:
+            await suite.load(path)
+        async with _session(suite, True):
+            note("tool NAME JSON · /command ARGS · event NAME JSON · list · quit")
+            for line in sys.stdin:
+                if line.strip() in ("quit", "exit"):
+                    break
+                sys.stdout.write(canonical.encode(await _reply(suite, line.strip())).decode() + "\n")
+                sys.stdout.flush()
+
+
+@app.command("init")
+@answers("ext.init")
+def init(folder: Annotated[Path, typer.Argument(help="A new folder.")]) -> dict[str, Any]:
+    """Write a small extension to start from: a manifest, a tool, a command, an event handler."""
+    if folder.exists() and any(folder.iterdir()):
+        raise Problem("already_exists", f"{folder.name} is not empty.", fix="Name a new folder.")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in _template(folder.resolve().name).items():
+        (folder / name).write_text(text, "utf-8")
+    return {"files": sorted(path.name for path in folder.iterdir()), "try": f"holdfast ext inspect {folder}"}
+
+
+@grants_app.command("list")
+@answers("ext.grants.list")
+async def grants_list(
+    extension: Annotated[str | None, typer.Argument(help="Only this extension.")] = None, data: Data = None
+) -> Answer:
+    """What was granted and denied, with scope and expiry."""
+    from holdfast.extensions.grants import Grants
+    from holdfast.kernel.clock import SystemClock
+
+    clock = SystemClock()
+    async with _ledger(data) as ledger:
+        standing = await Grants(ledger, clock).standing(extension)
+    return Answer({"grants": [item.shown(clock.now_ms()) for item in standing]})
+
+
+@grants_app.command("allow")
+@answers("ext.grants.allow")
+async def grants_allow(
+    extension: str,
+    grant: Annotated[str, typer.Argument(help="CAP or CAP:SCOPE.")],
+    hours: Annotated[float | None, typer.Option(min=0, help="How long it holds; without, until revoked.")] = None,
+    data: Data = None,
+) -> dict[str, Any]:
+    """Grant a capability to an extension."""
+    return await _change(extension, grant, "allow", hours, data)
+
+
+@grants_app.command("deny")
+@answers("ext.grants.deny")
+async def grants_deny(
+    extension: str,
+    grant: Annotated[str, typer.Argument(help="CAP or CAP:SCOPE.")],
+    hours: Annotated[float | None, typer.Option(min=0, help="How long it holds; without, until revoked.")] = None,
+    data: Data = None,
+) -> dict[str, Any]:
+    """Deny a capability to an extension: this beats every grant."""
+    return await _change(extension, grant, "deny", hours, data)
+
+
+@grants_app.command("revoke")
+@answers("ext.grants.revoke")
+async def grants_revoke(
+    extension: str,
+    capability: Annotated[str | None, typer.Argument(help="Only this capability.")] = None,
+    data: Data = None,
+) -> dict[str, Any]:
+    """Take decisions back."""
+    from holdfast.extensions.grants import Grants
+    from holdfast.kernel.clock import SystemClock
+
+    async with _ledger(data) as ledger:
+        return {"revoked": await Grants(ledger, SystemClock()).revoke(extension, capability)}
+
+
+async def _change(extension: str, text: str, effect: str, hours: float | None, data: Path | None) -> dict[str, Any]:
+    from holdfast.extensions.grants import Grants, checked
+    from holdfast.kernel.clock import SystemClock
+
+    clock = SystemClock()
+    expires = None if hours is None else clock.now_ms() + int(hours * 3_600_000)
+    grant = msgspec.structs.replace(checked(text), expires_ms=expires, source="user")
+    async with _ledger(data) as ledger:
+        grants = Grants(ledger, clock)
+        await (grants.allow if effect == "allow" else grants.deny)(extension, grant)
+    return {"extension": extension, "grant": text, "effect": effect, "expiresMs": expires}
+
+
+@asynccontextmanager
+async def _ledger(data: Path | None) -> AsyncIterator[Ledger]:
+    from holdfast.kernel.ledger import Ledger
+
+    async with Ledger.open((data or Path(config.load().config.data.dir)) / "ledger.db") as ledger:
+        yield ledger
+
+
+@asynccontextmanager
+async def _suite(
+    policy: str | None,
+    grants: list[str] | None,
+    root: Path,
+    deadline: float,
+    ui_script: Path | None,
+    data: Path | None,
+    record: Any = None,
+) -> AsyncIterator[Suite]:
+    from holdfast.extensions.connectors.ui import NoUi, ScriptedUi, TerminalUi, Ui
+    from holdfast.extensions.suite import Suite
+
+    if policy not in (None, "strict", "prompt", "permissive"):
+        raise Problem("invalid_usage", f"There is no policy {policy!r}.", fix="Use strict, prompt or permissive.")
+    if not root.is_dir():  # noqa: ASYNC240 - before anything runs
+        raise Problem("invalid_usage", f"{root.name} is no folder.", at="--root")
+    settings = config.load().config
+    person = sys.stdin.isatty() and sys.stderr.isatty() and choice().format == "human"
+    ui: Ui
+    if ui_script is not None:
+        ui = ScriptedUi.load(ui_script)
+    else:
+        ui = TerminalUi(sys.stdin, sys.stderr) if person else NoUi()
+    async with (
+        _ledger(data) as ledger,
+        Suite(
+            ledger,
+            root=root,
+            config=settings.extensions,
+            mode=cast(Literal["strict", "prompt", "permissive"] | None, policy),
+            grants=grants or (),
+            consent=_AtTheTerminal() if person else None,
+            ui=ui,
+            deadline=deadline,
+            record=record,
+            log_file=True,
+        ) as suite,
+    ):
+        yield suite
+
+
+@asynccontextmanager
+async def _session(suite: Suite, wanted: bool) -> AsyncIterator[None]:
+    if wanted:
+        await suite.emit({"type": "session_start", "reason": "startup"})
+    yield
+    if wanted:
+        await suite.emit({"type": "session_shutdown", "reason": "quit"})
+
+
+class _AtTheTerminal:
+    """Asks the person who started the command."""
+
+    async def ask(self, question: Any) -> Any:
+        import asyncio
+
+        from holdfast.extensions.consent import Answer as Consented
+
+        about = f" on {question.resource}" if question.resource else ""
+        sys.stderr.write(f"\n{question.extension} asks for {question.capability}{about}: {question.meaning}\n")
+        if question.note:
+            sys.stderr.write(f"  {question.note}\n")
+        sys.stderr.write("Allow? [y]es this time, [a]lways, [n]o, ne[v]er: ")
+        sys.stderr.flush()
+        reply = (await asyncio.to_thread(sys.stdin.readline)).strip().lower()[:1]
+        return Consented(allow=reply in ("y", "a"), remember=reply in ("a", "v"))
+
+
+async def _reply(suite: Suite, line: str) -> Any:
+    """One line of `ext run`; a Problem is an answer like any other."""
+    word, _, rest = line.partition(" ")
+    try:
+        if line == "list":
+            return {"extensions": [member.extension.registrations.inspect() for member in suite.members]}
+        if word == "tool":
+            name, _, arguments = rest.partition(" ")
+            return msgspec.to_builtins(await suite.call_tool(name, _json(arguments or "{}", "arguments")))
+        if word == "event":
+            name, _, payload = rest.partition(" ")
+            return {"returned": await suite.emit({**_json(payload or "{}", "payload"), "type": name})}
+        if word.startswith("/"):
+            return {"returned": await suite.run_command(word[1:], rest), "ui": _shown(suite)}
+        raise Problem("invalid_usage", f"{word[:40]!r} is not understood.", fix="tool, event, /command, list or quit")
+    except Problem as problem:
+        return {"error": problem.as_lafs()}
+
+
+def _refusal(outcome: ToolOutcome) -> Problem | None:
+    """A host call that was refused or failed, and that the tool did not handle, fails the command."""
+    if outcome.hostcall is None:
+        return None
+    text = next((part["text"] for part in outcome.content if part.get("type") == "text"), "The tool failed.")
+    keys = {
+        "denied": "capability_denied",
+        "timeout": "timeout",
+        "io": "io_failed",
+        "invalid_request": "invalid_request",
+    }
+    return Problem(keys.get(outcome.hostcall, "extension_failed"), text, hostcall=outcome.hostcall)
+
+
+def _shown(suite: Suite) -> list[dict[str, Any]]:
+    return list(getattr(suite.ui, "calls", []))
+
+
+def _json(text: str, where: str) -> Any:
+    try:
+        return canonical.decode(text)
+    except Problem as problem:
+        problem.details["at"] = where
+        raise
+
+
+def _show_extensions(console: Console, found: list[dict[str, Any]]) -> None:
+    for item in found:
+        console.print(f"[bold]{item['path']}[/bold]")
+        for tool in item["tools"]:
+            console.print(f"  tool      {tool['name']}: {tool['description']}", markup=False)
+        for command in item["commands"]:
+            console.print(f"  command   /{command['name']} {command['description'] or ''}", markup=False)
+        for event, count in item["handlers"].items():
+            console.print(f"  handler   {event}" + (f" x {count}" if count > 1 else ""), markup=False)
+        for kind in ("shortcuts", "flags", "renderers", "providers"):
+            for entry in item[kind]:
+                name = entry if isinstance(entry, str) else entry.get("shortcut") or entry.get("name")
+                console.print(f"  {kind[:-1]:<9} {name}", markup=False)
+
+
+def _show_outcome(console: Console, outcome: ToolOutcome) -> None:
+    for part in outcome.content:
+        text = part.get("text") if part.get("type") == "text" else f"[{part.get('type')}]"
+        console.print(text, markup=False)
+
+
+def _template(name: str) -> dict[str, str]:
+    manifest = {
+        "schema": "pi.ext.manifest.v1",
+        "extension_id": f"ext.{name}",
+        "name": name,
+        "version": "0.1.0",
+        "api_version": "1.0",
+        "runtime": "js",
+        "entrypoint": "index.ts",
+        "capabilities": ["read"],
+    }
+    source = """import { Type } from "typebox";
+import { readFileSync } from "node:fs";
+
+export default function (pi: any) {
+  pi.registerTool({
+    name: "count_words",
+    label: "Count words",
+    description: "Count the words of a file in the project",
+    parameters: Type.Object({ path: Type.String({ description: "The file, relative to the project" }) }),
+    async execute(_id: string, params: { path: string }) {
+      const words = readFileSync(params.path, "utf8").split(/\\s+/).filter(Boolean).length;
+      return { content: [{ type: "text", text: `${words} words` }], details: { words } };
+    },
+  });
+
+  pi.registerCommand("hello", {
+    description: "Say hello",
+    handler: async (args: string, ctx: any) => ctx.ui.notify(`Hello ${args || "there"}`, "info"),
+  });
+
+  pi.on("tool_call", (event: any) => {
+    if (event.toolName === "bash" && /rm -rf/.test(event.input.command)) return { block: true, reason: "not here" };
+  });
+}
+"""
+    pretty = msgspec.json.format(msgspec.json.encode(manifest), indent=2).decode()
+    return {"extension.json": pretty + "\n", "index.ts": source}

@@ -1,0 +1,1 @@
+"""Untrusted extensions: sandboxed, capability-gated, with evidence."""

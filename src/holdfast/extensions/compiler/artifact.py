@@ -1,0 +1,146 @@
+"""What the compiler gives and the engine runs: `Artifact`, and its metadata `pi.ext.artifact.v1` (Pi §2A.5).
+
+How an artifact is run:
+- `code` is one ES module without imports; its default export is the extension's factory function.
+- Before it is evaluated, `globalThis.__holdfast_modules__(specifier)` must answer every virtual module (`pi:node/fs`,
+  `pi:polyfills/node_globals`, `@mariozechner/pi-tui` …) with an object whose properties are its exports, and
+  `globalThis.__holdfast_root__` must hold the absolute folder of the extension: `import.meta.url`, `__dirname` and
+  `__filename` are made from it at run time, so that the bytes do not depend on where the folder is.
+- Positions in a stack trace of the module `meta.entry_module` are positions in `code`; `sourcemap.SourceMap` maps them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.extensions.manifest import Manifest
+from holdfast.kernel import canonical
+from holdfast.kernel.problems import Problem
+
+SCHEMA: Literal["pi.ext.artifact.v1"] = "pi.ext.artifact.v1"
+ENGINE_VERSION = "quickjs-wasi/3.6.2"
+SHIM_VERSION = "1.0.0"
+COMPILER_VERSION = "1"
+ENTRY_MODULE = "index.js"
+
+CODE_FILE, MAP_FILE, META_FILE, BYTECODE_FILE = "index.js", "index.js.map", "artifact.json", "index.qbc"
+
+
+class Location(msgspec.Struct, frozen=True, order=True):
+    """A place in a source file; line and column count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+class Rewrite(msgspec.Struct, frozen=True, rename={"source": "from", "target": "to"}):
+    """One import specifier and what it became."""
+
+    source: str
+    target: str
+    locations: tuple[Location, ...]
+
+
+class ApiUse(msgspec.Struct, frozen=True):
+    """A forbidden or flagged API and where it is used (Pi §2A.4)."""
+
+    api: str
+    message: str
+    locations: tuple[Location, ...]
+    evidence_hash: str
+
+
+class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a capability was inferred (Pi §2B.2); the value is hashed, the preview is redacted (Pi §2B.5)."""
+
+    capability: str
+    kind: str
+    method: str
+    value_hash: str
+    preview: str
+    location: Location | None = None
+
+
+class ArtifactMeta(msgspec.Struct, frozen=True):
+    """`artifact.json`."""
+
+    schema: Literal["pi.ext.artifact.v1"]
+    extension_id: str
+    entry_module: str
+    hash: str
+    source_hash: str
+    code_hash: str
+    engine_version: str
+    shim_version: str
+    compiler_version: str
+    manifest: Manifest
+    verdict: Literal["compatible", "warning", "blocked"]
+    rewrite_log: tuple[Rewrite, ...] = ()
+    injected_polyfills: tuple[str, ...] = ()
+    flagged_apis: tuple[ApiUse, ...] = ()
+    forbidden_apis: tuple[ApiUse, ...] = ()
+    capabilities_required: tuple[str, ...] = ()
+    capability_scope_inferred: dict[str, Any] | None = None
+    evidence: tuple[Evidence, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class Artifact(msgspec.Struct, frozen=True):
+    """A compiled extension."""
+
+    code: bytes
+    source_map: bytes
+    bytecode: bytes | None
+    meta: ArtifactMeta
+    root: str = ""  # where the sources were; a fact of this machine, in no hash and in no file
+
+    def code_with_inline_map(self) -> bytes:
+        """The code with its map as a `data:` comment (Pi §2A.7.4)."""
+        import base64
+
+        encoded = base64.b64encode(self.source_map)
+        return self.code + b"//# sourceMappingURL=data:application/json;base64," + encoded + b"\n"
+
+    def write(self, folder: Path, *, inline_map: bool = False) -> None:
+        """Put the artifact's files into `folder`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / CODE_FILE).write_bytes(self.code_with_inline_map() if inline_map else self.code)
+        if not inline_map:
+            (folder / MAP_FILE).write_bytes(self.source_map)
+        if self.bytecode is not None:
+            (folder / BYTECODE_FILE).write_bytes(self.bytecode)
+        (folder / META_FILE).write_bytes(canonical.encode(self.meta) + b"\n")
+
+
+def read_artifact(folder: Path, root: str = "") -> Artifact:
+    """The artifact that `write` put into `folder`; one whose bytes do not match its hashes is refused."""
+    try:
+        meta = canonical.decode((folder / META_FILE).read_bytes(), ArtifactMeta)
+        code = (folder / CODE_FILE).read_bytes()
+        source_map = (folder / MAP_FILE).read_bytes()
+        bytecode = (folder / BYTECODE_FILE).read_bytes() if (folder / BYTECODE_FILE).exists() else None
+    except OSError as error:
+        raise Problem(
+            "extension_invalid", "The artifact is incomplete.", file=Path(error.filename or "").name
+        ) from error
+    if artifact_hash(meta.manifest, code, source_map) != meta.hash:
+        raise Problem("extension_invalid", "The artifact's bytes do not match its hash.", fix="Build it again.")
+    return Artifact(code, source_map, bytecode, meta, root)
+
+
+def artifact_hash(manifest: Manifest, code: bytes, source_map: bytes) -> str:
+    """sha256 over manifest, bundle (code and map), engine and shims (Pi §2, §2A.3)."""
+    digest = hashlib.sha256()
+    versions = f"{ENGINE_VERSION}\n{SHIM_VERSION}\n{COMPILER_VERSION}".encode()
+    for part in (manifest.canonical_bytes(), code, source_map, versions):
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return "sha256:" + digest.hexdigest()

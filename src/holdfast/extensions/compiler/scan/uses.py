@@ -1,0 +1,261 @@
+"""Where a file uses an API of the tables: calls, constructions, member reads, imports.
+
+1. A use is found by what an expression stands for, not by how it is spelled (`values.py`).
+2. Code in a constant string that is evaluated is scanned too.
+3. What cannot be parsed is a finding, never clean.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import msgspec
+from tree_sitter import Node
+
+from holdfast.extensions.compiler.artifact import Location
+from holdfast.extensions.compiler.rewrite import node_builtin
+from holdfast.extensions.compiler.scan import rules
+from holdfast.extensions.compiler.scan.rules import Rule
+from holdfast.extensions.compiler.scan.syntax import Dialect, File, text_of
+from holdfast.extensions.compiler.scan.values import BUILT, REQUIRE, Value, Values, call_arguments
+
+_SEEDS = re.compile(rb"\\u|\\x|\b(?:" + "|".join(sorted(rules.SEED_WORDS)).encode() + rb")\b")
+_CALLS = "(call_expression) @call (new_expression) @call"
+_READS = """
+((member_expression property: (property_identifier) @key) @member
+  (#any-of? @key "binding" "_linkedBinding" "dlopen" "Proxy" "Reflect" "eval"))
+(subscript_expression) @member
+(variable_declarator name: (object_pattern)) @pattern
+(assignment_expression left: (object_pattern)) @pattern
+((identifier) @name (#any-of? @name "eval" "Proxy" "Reflect"))
+"""
+_STATIC = """
+(import_statement source: (string)) @statement
+(export_statement source: (string)) @statement
+"""
+_EVAL: Value = ("global", "eval")
+_FUNCTION: Value = ("global", "Function")
+_TIMERS = {"setTimeout": rules.TIMEOUT_STRING, "setInterval": rules.INTERVAL_STRING}
+_DEFINES = {
+    ("global", "Object", "defineProperty"), ("global", "Object", "defineProperties"),
+    ("global", "Reflect", "defineProperty"),
+}  # fmt: skip
+_MAX_NESTING = 3
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One use: which rule, where, and the text that shows it."""
+
+    rule: Rule
+    location: Location
+    text: str
+    module: str = ""
+    is_static: bool = False  # by an import or export statement, which may stand for types only
+
+
+def scan_text(name: str, text: bytes, dialect: Dialect, nesting: int = 0) -> list[Finding]:
+    """Every finding of one file, in the order of the text."""
+    file = File(name, text, dialect)
+    found = [Finding(rules.UNPARSED, file.location(node), text_of(node)[:200]) for node in file.errors()]
+    if _SEEDS.search(text):
+        found += _Uses(file, nesting).all()
+    unique = {(item.rule, item.location, item.module): item for item in found}
+    return sorted(unique.values(), key=lambda item: (item.location, item.rule.api))
+
+
+class _Uses:
+    def __init__(self, file: File, nesting: int) -> None:
+        self.file = file
+        self.values = Values(file)
+        self.nesting = nesting
+        self.found: list[Finding] = []
+
+    def all(self) -> list[Finding]:
+        for _, node in self.file.find(_STATIC):
+            self._static_import(node)
+        for _, node in self.file.find(_CALLS):
+            self._call(node)
+        for kind, node in self.file.find(_READS):
+            if kind == "name":
+                self._name(node)
+            elif kind == "pattern":
+                self._pattern(node)
+            elif kind == "member":
+                self._member(node)
+        return self.found
+
+    def _add(self, rule: Rule, node: Node, text: str | None = None, module: str = "", is_static: bool = False) -> None:
+        shown = text if text is not None else text_of(node)
+        self.found.append(Finding(rule, self.file.location(node), shown[:2000], module, is_static))
+
+    def _static_import(self, statement: Node) -> None:
+        source = statement.child_by_field_name("source")
+        if source is not None and not any(child.type in ("type", "typeof") for child in statement.children):
+            self._module(self.values.string(source), source, is_static=True)
+
+    def _module(self, specifier: str | None, node: Node, is_static: bool = False) -> None:
+        name = node_builtin(specifier) if specifier is not None else None
+        rule = rules.MODULE_RULES.get(name) if name is not None else None
+        if rule is not None:
+            self._add(rule, node, module=name or "", is_static=is_static)
+
+    def _call(self, node: Node) -> None:
+        callee = node.child_by_field_name("function") or node.child_by_field_name("constructor")
+        if callee is None:
+            return
+        arguments = call_arguments(node)
+        if callee.type == "import":
+            self._load(node, arguments)
+            return
+        for value in self.values.of(callee):
+            self._use(value, node, arguments)
+
+    def _use(self, value: Value, node: Node, arguments: list[Node]) -> None:
+        if value[-1] == "call" and len(value) > 1:
+            value, arguments = value[:-1], arguments[1:]
+        elif value[-1] == "apply" and len(value) > 1 and value[0] != "unknown":
+            value, arguments = value[:-1], self._spread(arguments[1:])
+            if value == ("global", "Reflect"):
+                return self._reflected(node, "apply")
+        elif value == ("global", "Reflect", "construct"):
+            return self._reflected(node, "construct")
+        if value == _EVAL:
+            self._eval(node, arguments)
+        elif value == _FUNCTION or (value[:2] == _FUNCTION and value[-1] == "constructor"):
+            self._function(node, arguments)
+        elif value[0] == "global" and value[-1] in _TIMERS and len(value) == 2:
+            self._timer(_TIMERS[value[-1]], node, arguments)
+        elif value in _DEFINES and arguments:
+            self._define(node, arguments[0])
+        elif value[:2] == ("global", "process") and value[-1] in rules.PROCESS_MEMBERS:
+            self._add(rules.PROCESS_MEMBERS[value[-1]], node)
+        elif value == REQUIRE or value in (("global", "process", "getBuiltinModule"), ("module", "module", "require")):
+            self._load(node, arguments)
+        elif value[:2] == ("global", "__holdfast_modules__") and arguments:
+            name = self.values.string(arguments[0]) or ""
+            self._module("node:" + name.removeprefix("pi:node/"), node) if name.startswith("pi:node/") else None
+        return None
+
+    def _reflected(self, node: Node, how: str) -> None:
+        """`Reflect.apply(f, self, [args])` and `Reflect.construct(f, [args])` are calls of `f`."""
+        arguments = call_arguments(node)
+        if not arguments:
+            return
+        given = self._spread(arguments[2:] if how == "apply" else arguments[1:])
+        for value in self.values.of(arguments[0]):
+            self._use(value, node, given)
+
+    def _spread(self, arguments: list[Node]) -> list[Node]:
+        if arguments and arguments[0].type == "array":
+            return arguments[0].named_children
+        return arguments
+
+    def _eval(self, node: Node, arguments: list[Node]) -> None:
+        if not arguments:
+            return
+        values = self.values.of(arguments[0])
+        constant = self.values.string(arguments[0])
+        if constant is not None:
+            self._nested(constant, node)
+        elif BUILT in values or not _is_variable(arguments[0]):
+            self._add(rules.EVAL, node)
+        else:
+            self._add(rules.EVAL_VARIABLE, node)
+
+    def _function(self, node: Node, arguments: list[Node]) -> None:
+        body = self.values.string(arguments[-1]) if arguments else ""
+        self._add(rules.NEW_FUNCTION, node, body if body is not None else text_of(arguments[-1]))
+        if body:
+            self._nested(f"(function(){{{body}\n}})", node)
+
+    def _timer(self, rule: Rule, node: Node, arguments: list[Node]) -> None:
+        if not arguments:
+            return
+        constant = self.values.string(arguments[0])
+        if constant is None and BUILT not in self.values.of(arguments[0]):
+            return
+        self._add(rule, node, constant if constant is not None else text_of(arguments[0]))
+        if constant is not None:
+            self._nested(constant, node)
+
+    def _define(self, node: Node, target: Node) -> None:
+        for value in self.values.of(target):
+            is_builtin = value[0] == "global" and value[1] in rules.BUILTINS
+            if is_builtin and (len(value) == 2 or value[2:] == ("prototype",)):
+                self._add(rules.DEFINE_PROPERTY, node)
+
+    def _load(self, node: Node, arguments: list[Node]) -> None:
+        """`require(x)`, `import(x)`: a module by constant name, or a name that is only known at run time."""
+        if not arguments:
+            return
+        specifier = self.values.string(arguments[0])
+        if specifier is None:
+            self._add(rules.DYNAMIC_MODULE, node)
+        else:
+            self._module(specifier, arguments[0])
+
+    def _nested(self, code: str, node: Node) -> None:
+        """Code in a string, scanned; its findings are at the string's place."""
+        if self.nesting >= _MAX_NESTING:
+            return
+        for finding in scan_text(self.file.name, code.encode(), "js", self.nesting + 1):
+            if finding.rule is not rules.UNPARSED:
+                self._add(finding.rule, node, finding.text, finding.module)
+
+    def _member(self, node: Node) -> None:
+        prop = node.child_by_field_name("property")
+        if prop is not None:
+            key: str | None = text_of(prop)
+        else:
+            index = node.child_by_field_name("index")
+            key = self.values.string(index) if index is not None and index.type != "number" else None
+        if key in rules.PROCESS_MEMBERS and ("global", "process", key) in self.values.of(node):
+            self._add(rules.PROCESS_MEMBERS[key], node)
+        elif key in ("Proxy", "Reflect") and ("global", key) in self.values.of(node):
+            self._add(rules.PROXY if key == "Proxy" else rules.REFLECT, node)
+        elif key == "eval" and _EVAL in self.values.of(node):
+            self._reference(node)
+
+    def _pattern(self, node: Node) -> None:
+        """`const {binding} = process`."""
+        pattern = node.child_by_field_name("name") or node.child_by_field_name("left")
+        source = node.child_by_field_name("value") or node.child_by_field_name("right")
+        if pattern is None or ("global", "process") not in self.values.of(source):
+            return
+        for child in pattern.named_children:
+            key = child.child_by_field_name("key") or child.child_by_field_name("left") or child
+            name = self.values.key(key)
+            if name in rules.PROCESS_MEMBERS:
+                self._add(rules.PROCESS_MEMBERS[name], child)
+
+    def _name(self, node: Node) -> None:
+        name = text_of(node)
+        if name == "eval" and self.file.declaration(node) is None:
+            self._reference(node)
+        elif name in ("Proxy", "Reflect") and self.file.declaration(node) is None:
+            self._add(rules.PROXY if name == "Proxy" else rules.REFLECT, node, text_of(node.parent or node))
+
+    def _reference(self, node: Node) -> None:
+        """`eval` handed on as a value: whoever gets it may call it with anything."""
+        parent = node.parent
+        if parent is not None and parent.type in ("arguments", "pair", "array", "return_statement", "export_clause"):
+            call = parent.parent
+            if call is not None and _is_known_call(call, self.values):
+                return
+            self._add(rules.EVAL_VARIABLE, node)
+
+
+def _is_known_call(call: Node, values: Values) -> bool:
+    """Calls that `_use` follows on its own."""
+    callee = call.child_by_field_name("function")
+    followed = {("global", "Reflect", "apply"), ("global", "Reflect", "construct"), ("global", "Reflect", "get")}
+    return callee is not None and not followed.isdisjoint(values.of(callee))
+
+
+def _is_variable(node: Node) -> bool:
+    """A name or a member of one: code that comes from elsewhere, not built here."""
+    kinds: Callable[[str], bool] = {
+        "identifier", "member_expression", "subscript_expression", "this", "non_null_expression", "as_expression",
+    }.__contains__  # fmt: skip
+    return kinds(node.type)

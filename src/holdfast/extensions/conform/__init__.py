@@ -1,0 +1,1 @@
+"""The proof: real extensions, unmodified, against the real loader (Pi §6)."""

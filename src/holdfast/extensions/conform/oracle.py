@@ -1,0 +1,57 @@
+"""What the real loader makes of an extension: the measure that ours is compared with (Pi §6.2)."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.extensions.conform.node import node_for, run_node
+from holdfast.kernel import canonical
+
+_SCRIPT = Path(__file__).with_name("oracle.mjs")
+LOADER = "dist/core/extensions/loader.js"
+
+
+class Oracle(msgspec.Struct, frozen=True):
+    """An installed pi: its package folder and the Node that it needs."""
+
+    folder: Path
+    node: tuple[int, ...]
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What the loader said of one entry: registrations, or why it did not load."""
+
+    path: str
+    registrations: dict[str, Any] | None = None
+    error: str | None = None
+
+
+def ask(oracle: Oracle, entries: Sequence[Path], *, timeout: float = 600.0) -> list[Verdict]:
+    """Load every entry in the real loader; an entry that ends the process is asked alone, and says so."""
+    found: dict[str, Verdict] = {}
+    pending = [str(entry) for entry in entries]
+    while pending:
+        answers = _run(oracle, pending, timeout)
+        found |= {answer.path: answer for answer in answers}
+        rest = [path for path in pending if path not in found]
+        if not answers and rest:
+            found[rest[0]] = Verdict(rest[0], error="The loader's process ended while loading this extension.")
+            rest = rest[1:]
+        pending = rest
+    return [found[str(entry)] for entry in entries]
+
+
+def _run(oracle: Oracle, paths: list[str], timeout: float) -> list[Verdict]:
+    with tempfile.TemporaryDirectory(prefix="holdfast-oracle-") as work:
+        home, cwd = Path(work) / "home", Path(work) / "project"
+        home.mkdir()
+        cwd.mkdir()
+        question = {"loader": str(oracle.folder / LOADER), "cwd": str(cwd), "extensions": paths}
+        done = run_node(node_for(oracle.node), _SCRIPT, canonical.encode(question), cwd=cwd, home=home, timeout=timeout)
+        text = done.stdout.replace(str(cwd).encode(), b"/project").replace(str(home).encode(), b"/home")
+    return [canonical.decode(line, Verdict) for line in text.splitlines() if line.startswith(b"{")]

@@ -1,0 +1,222 @@
+"""Paths of an untrusted caller, resolved beneath the folders that it may use.
+
+Invariants:
+
+- F1  A path is used only through descriptors of folders that were opened one component at a time without
+      following links, so that what is checked is what is used, whatever is renamed meanwhile.
+- F2  A link is followed only to a place beneath one of the roots; `..` never climbs above its root.
+- F3  The kernel's own file systems (/proc, /sys, /dev) are never reachable, not even beneath a granted root.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from holdfast.kernel.problems import Problem
+
+_MAX_LINKS = 40
+_MAX_PATH = 4096
+_KERNEL_TREES = ("/proc", "/sys", "/dev")
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Root(msgspec.Struct, frozen=True):
+    """A folder that may be used. `name` is how the caller spells it, `real` where it is."""
+
+    name: str
+    real: str
+    writable: bool = True
+    private: bool = False
+    """A folder that belongs to the extension alone (its temporary folder): policy scopes do not cut it."""
+
+
+class Roots(msgspec.Struct, frozen=True):
+    """All folders that one extension may use; relative paths start at `cwd`."""
+
+    cwd: str
+    items: tuple[Root, ...]
+
+    @classmethod
+    def of(
+        cls,
+        project: Path | str,
+        *,
+        extension: Path | str | None = None,
+        temp: Path | str | None = None,
+        extra: Sequence[tuple[Path | str, bool]] = (),
+    ) -> Roots:
+        """The project (cwd), the extension's own folder (read only), its private temp, and granted folders."""
+        items = [_root(project)]
+        if extension is not None:
+            items.append(_root(extension, writable=False, private=True))
+        if temp is not None:
+            items.append(_root(temp, private=True))
+        items.extend(_root(path, writable=writable) for path, writable in extra)
+        return cls(items[0].name, tuple(items))
+
+    def locate(self, path: str) -> tuple[Root, str]:
+        """The root that `path` lies in and the rest of the path, by its letters alone."""
+        if len(path) > _MAX_PATH:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+        if path == "":
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        whole = posixpath.normpath(posixpath.join(self.cwd, path))
+        best: tuple[Root, str] | None = None
+        for root in self.items:
+            for spelled in (root.name, root.real):
+                rest = _beneath(whole, spelled)
+                if rest is not None and (best is None or len(rest) < len(best[1])):
+                    best = root, rest
+        if best is None or _kernel_tree(whole):
+            raise outside(path)
+        return best
+
+    def resource(self, path: str) -> str | None:
+        """How policy names `path`: relative to the project, absolute elsewhere, None in the extension's own folders."""
+        whole = posixpath.normpath(posixpath.join(self.cwd, path))
+        try:
+            root, rest = self.locate(path)
+        except (Problem, OSError):
+            return whole
+        return self._named(root, posixpath.join(root.real, rest) if rest else root.real)
+
+    def named(self, place: Place) -> str | None:
+        """How policy names the place that a walk has reached."""
+        return self._named(place.root, place.real)
+
+    def _named(self, root: Root, real: str) -> str | None:
+        if root.private:
+            return None
+        rest = _beneath(real, self.items[0].real)
+        return real if rest is None else rest or "."
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A resolved path: an open descriptor of the folder, the last component's name, and where that is."""
+
+    folder: int
+    name: str
+    """Empty when the path is the root itself; `folder` is then the root."""
+    real: str
+    root: Root
+
+
+@contextmanager
+def resolve(roots: Roots, path: str, *, follow: bool = True) -> Iterator[Place]:
+    """Walk to `path` (F1, F2). With `follow`, a link at the end is followed as well; a missing end is fine."""
+    root, rest = roots.locate(path)
+    walk = _Walk(roots, root, path)
+    try:
+        yield walk.to(rest, follow=follow)
+    finally:
+        walk.close()
+
+
+class _Walk:
+    def __init__(self, roots: Roots, root: Root, path: str) -> None:
+        self._roots = roots
+        self._path = path
+        self._root = root
+        self._links = 0
+        self._stack: list[tuple[int, str]] = []
+        self._start(root)
+
+    def _start(self, root: Root) -> None:
+        self.close()
+        self._root = root
+        self._stack = [(os.open(root.real, _FOLDER & ~os.O_NOFOLLOW), root.real)]
+
+    def close(self) -> None:
+        for descriptor, _ in self._stack:
+            os.close(descriptor)
+        self._stack = []
+
+    def to(self, rest: str, *, follow: bool) -> Place:
+        parts = [part for part in rest.split("/") if part not in ("", ".")][::-1]
+        while parts:
+            part = parts.pop()
+            if part == "..":
+                self._up()
+                continue
+            folder, here = self._stack[-1]
+            target = self._link(folder, part) if parts or follow else None
+            if target is not None:
+                parts.extend(self._follow(target)[::-1])
+                continue
+            if not parts:
+                return self._place(folder, part, here)
+            try:
+                self._stack.append((os.open(part, _FOLDER, dir_fd=folder), posixpath.join(here, part)))
+            except OSError as error:
+                if error.errno == errno.ELOOP:  # it became a link after we looked
+                    raise outside(self._path) from None
+                raise
+        folder, here = self._stack[-1]
+        return self._place(folder, "", here)
+
+    def _place(self, folder: int, name: str, here: str) -> Place:
+        real = posixpath.join(here, name) if name else here
+        if _kernel_tree(real):
+            raise outside(self._path)
+        return Place(folder, name, real, self._root)
+
+    def _up(self) -> None:
+        if len(self._stack) == 1:
+            raise outside(self._path)
+        os.close(self._stack.pop()[0])
+
+    def _link(self, folder: int, part: str) -> str | None:
+        try:
+            if not stat.S_ISLNK(os.stat(part, dir_fd=folder, follow_symlinks=False).st_mode):
+                return None
+        except FileNotFoundError:
+            return None
+        self._links += 1
+        if self._links > _MAX_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        return os.readlink(part, dir_fd=folder)
+
+    def _follow(self, target: str) -> list[str]:
+        """The components to walk from here on, after a link that points to `target`."""
+        if not target.startswith("/"):
+            return [part for part in target.split("/") if part not in ("", ".")]
+        try:
+            root, rest = self._roots.locate(posixpath.normpath(target))
+        except Problem:
+            raise outside(self._path) from None
+        self._start(root)
+        return [part for part in rest.split("/") if part]
+
+
+def outside(path: str) -> Problem:
+    return Problem(
+        "path_outside_root",
+        f"{path!r} lies outside the folders that this extension may use.",
+        errno="EACCES",
+        path=path,
+        fix="Use a path beneath the project, or grant the folder by name.",
+    )
+
+
+def _root(path: Path | str, *, writable: bool = True, private: bool = False) -> Root:
+    name = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - letters only: links stay as spelled
+    return Root(name, os.path.realpath(name), writable, private)
+
+
+def _beneath(path: str, folder: str) -> str | None:
+    if path == folder:
+        return ""
+    prefix = folder if folder.endswith("/") else folder + "/"
+    return path[len(prefix) :] if path.startswith(prefix) else None
+
+
+def _kernel_tree(path: str) -> bool:
+    return any(_beneath(path, tree) is not None for tree in _KERNEL_TREES)

@@ -1,0 +1,115 @@
+"""The connectors that pass a call on: session, ui, model, events, log."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Protocol
+
+from holdfast.extensions.connectors.contract import Call, Output, Session, text
+from holdfast.extensions.connectors.ui import NoUi, Ui
+from holdfast.kernel.problems import Problem
+from holdfast.kernel.redact import redact, redact_text
+
+LEVELS = ("debug", "info", "warn", "error")
+MAX_LOG_TEXT = 4096
+
+
+class Model(Protocol):
+    """A language model as extensions reach it; `stream` yields text parts and ends with the whole answer."""
+
+    def stream(self, request: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]: ...
+
+    async def models(self) -> list[Mapping[str, Any]]: ...
+
+
+class SessionConnector:
+    method = "session"
+    waits = True
+
+    def __init__(self, session: Session | None = None) -> None:
+        self._session = session
+
+    async def run(self, call: Call, params: Mapping[str, Any]) -> Output:
+        if self._session is None:
+            raise Problem("state_conflict", "There is no session here.", fix="Run the extension inside a session.")
+        return {"value": await self._session.request(text(params, "op"), params)}
+
+
+class UiConnector:
+    """Dialogs and notices. What nobody can answer is denied, not guessed (Pi §3.2A `ui`)."""
+
+    method = "ui"
+    waits = True
+
+    def __init__(self, ui: Ui | None = None) -> None:
+        self._ui = ui or NoUi()
+
+    async def run(self, call: Call, params: Mapping[str, Any]) -> Output:
+        return {"value": await self._ui.request(call.extension, text(params, "op"), params)}
+
+
+class ModelConnector:
+    """`complete` {model, messages, …} streams {delta} chunks and answers {message}; `list` names the models."""
+
+    method = "model"
+    waits = True
+
+    def __init__(self, model: Model | None = None) -> None:
+        self._model = model
+
+    async def run(self, call: Call, params: Mapping[str, Any]) -> Output:
+        if self._model is None:
+            raise Problem("state_conflict", "No model is connected.", fix="Configure a model provider.")
+        operation = params.get("op", "complete")
+        if operation == "list":
+            return {"models": [dict(model) for model in await self._model.models()]}
+        if operation != "complete":
+            raise Problem("invalid_request", f"There is no model operation {operation!r}.", at="$.params.op")
+        last: Mapping[str, Any] = {}
+        async for part in self._model.stream(params):
+            call.check()
+            last = part
+            if call.streaming and "delta" in part:
+                call.emit(dict(part))
+        return dict(last)
+
+
+class EventsConnector:
+    """The bus between extensions: `emit` {channel, data}."""
+
+    method = "events"
+
+    def __init__(self, emit: Callable[[str, str, Any], None] | None = None) -> None:
+        self._emit = emit
+
+    def run(self, call: Call, params: Mapping[str, Any]) -> Output:
+        if params.get("op", "emit") != "emit":
+            raise Problem("invalid_request", f"There is no events operation {params.get('op')!r}.", at="$.params.op")
+        if self._emit is not None:
+            self._emit(call.extension, text(params, "channel"), params.get("data"))
+        return {}
+
+
+class LogConnector:
+    """What an extension says itself, cleaned: one record a call, no line of anybody else's (Pi §3.1)."""
+
+    method = "log"
+
+    def __init__(self, write: Callable[[str, str, str, str, Any], None] | None = None) -> None:
+        self._write = write
+
+    def run(self, call: Call, params: Mapping[str, Any]) -> Output:
+        level = text(params, "level", "info")
+        if level not in LEVELS:
+            raise Problem("invalid_request", f"A level is one of {', '.join(LEVELS)}.", at="$.params.level")
+        event = clean(text(params, "event", "extension.log"))[:128]
+        message = clean(text(params, "message", event))
+        if self._write is not None:
+            self._write(call.extension, level, event, message, redact(params.get("data")))
+        return {}
+
+
+def clean(value: str) -> str:
+    """One line without control characters or secrets: nothing that could look like another log entry."""
+    plain = "".join(character if character.isprintable() else f"\\u{ord(character):04x}" for character in value)
+    return redact_text(plain[:MAX_LOG_TEXT])

@@ -1,0 +1,481 @@
+"""The only door out of an extension (Pi §3.2): derive, compare, decide, perform, leave evidence.
+
+Invariants:
+
+- D1  No connector runs before policy has allowed the derived capability for this extension.
+- D2  A claim that differs from the derived capability is `invalid_request`, and nothing is performed.
+- D3  Every call that is admitted leaves host_call.start, policy.decision and host_call.end, in that order.
+- D4  A call ends once: with a result, an error, a timeout or a cancellation; nothing follows its end.
+- D5  Synchronous and asynchronous calls pass through the same steps.
+- D6  A person is asked at most once per extension and capability; without a person the answer is no.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+
+from holdfast.extensions import capabilities
+from holdfast.extensions.connectors.contract import Call, Connector, Output, Waiting
+from holdfast.extensions.connectors.paths import Roots
+from holdfast.extensions.consent import Consent, Question, Questions
+from holdfast.extensions.evidence import Correlation, Event, Evidence, params_hash
+from holdfast.extensions.grants import Grants
+from holdfast.extensions.protocol import Backpressure, Chunk, HostCall, HostCallError, HostResult
+from holdfast.kernel.clock import Clock, SystemClock
+from holdfast.kernel.policy import Decision, Policy, Request
+from holdfast.kernel.problems import Problem
+from holdfast.kernel.redact import redact_text
+
+CREDITS = 16
+"""Parts of a streamed result that may wait for their reader."""
+MAX_PARALLEL = 64
+SYNC_LIMIT_MS = 600_000
+_GRANTED_RULES = ("subject-allow", "default")
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """An extension as the dispatcher knows it."""
+
+    id: str
+    roots: Roots
+    runtime: str = "js"
+    correlation: Correlation | None = None
+    methods: Mapping[str, tuple[str, ...]] = {}
+    """By capability: the methods that its manifest limits it to (§3.3)."""
+
+
+class _Flight:
+    """A call under way: who asks, what it needs, since when, and how it stands."""
+
+    def __init__(self, subject: Subject, request: HostCall, capability: str, started: float) -> None:
+        self.subject = subject
+        self.request = request
+        self.capability = capability
+        self.started = started
+        self.ids = {"host_call_id": request.call_id[:128]}
+        self.decided: set[tuple[str, str | None]] = set()
+        self.call: Call | None = None
+        self.ended = False
+
+
+class Dispatcher:
+    """Performs the host calls of all extensions of one host."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        connectors: Iterable[Connector | Waiting],
+        evidence: Evidence,
+        *,
+        consent: Consent | None = None,
+        grants: Grants | None = None,
+        clock: Clock | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self.policy = policy
+        self._connectors = {connector.method: connector for connector in connectors}
+        self._evidence = evidence
+        self._clock = clock or SystemClock()
+        self._questions = Questions(consent, grants)
+        self._subjects: dict[str, Subject] = {}
+        self._running: dict[str, _Flight] = {}
+        self._lock = threading.Lock()
+        self._loop = loop
+        self._threads = ThreadPoolExecutor(MAX_PARALLEL, thread_name_prefix="holdfast-connector")
+
+    def admit(self, subject: Subject) -> None:
+        """Make an extension known; calls of unknown ones are refused."""
+        self._subjects[subject.id] = subject
+
+    def dismiss(self, extension: str) -> None:
+        """Forget an extension and stop what it has under way."""
+        self._subjects.pop(extension, None)
+        for flight in list(self._running.values()):
+            if flight.subject.id == extension and flight.call is not None:
+                flight.call.cancel()
+
+    def close(self) -> None:
+        """Stop every call, wait for the connectors, and write what is left."""
+        for flight in list(self._running.values()):
+            if flight.call is not None:
+                flight.call.cancel()
+        self._threads.shutdown(wait=True)
+        self._evidence.flush()
+
+    # The two ways in (D5)
+
+    async def call(self, call: HostCall, extension: str) -> AsyncIterator[HostResult]:
+        """Perform `call`; a streamed one gives parts and then its end."""
+        self._loop = asyncio.get_running_loop()
+        try:
+            flight = self._open(call, extension)
+        except Problem as problem:
+            yield _error(call, problem)
+            return
+        stream = _Stream(self._loop) if _streams(call) else None
+        end: HostResult | None = None
+        try:
+            connector = self._connector(call.method)
+            decision = await self._questions.settle(self, flight.subject.id, self._decide(flight))
+            self._enter(flight, decision, stream)
+            work = self._work(connector, flight)
+            if stream is not None:
+                work.add_done_callback(lambda _: stream.finish())
+                async for part in stream.parts(work, self._patience(flight)):
+                    yield HostResult(call.call_id, part.output, False, chunk=part.chunk)
+            output = await asyncio.wait_for(asyncio.shield(work), self._patience(flight))
+            end = self._ok(flight, output, stream)
+        except (Problem, TimeoutError) as error:
+            end = self._failed(flight, _as_problem(error), stream)
+        except Exception as error:  # noqa: BLE001 - the door must answer whatever a connector does
+            end = self._failed(flight, Problem.unexpected(error), stream)
+        finally:
+            if end is None:  # the reader went away, or its task was cancelled
+                self._failed(flight, Problem("cancelled", "The caller went away."), stream)
+        yield end
+
+    def call_sync(self, call: HostCall, extension: str) -> HostResult:
+        """As `call`, on the extension's own thread, which waits."""
+        try:
+            flight = self._open(call, extension)
+        except Problem as problem:
+            return _error(call, problem)
+        try:
+            connector = self._connector(call.method)
+            decision = self._decide(flight)
+            if decision.effect == "prompt":
+                decision = self._on_loop(self._questions.settle(self, flight.subject.id, decision), None)
+            self._enter(flight, decision, None, default_ms=SYNC_LIMIT_MS)
+            assert flight.call is not None
+            if isinstance(connector, Waiting) and getattr(connector, "waits", False):
+                output = self._on_loop(connector.run(flight.call, call.params), self._patience(flight))
+            else:
+                output = connector.run(flight.call, call.params)
+            return self._ok(flight, output, None)
+        except (Problem, TimeoutError) as error:
+            return self._failed(flight, _as_problem(error), None)
+        except Exception as error:  # noqa: BLE001 - the door must answer whatever a connector does
+            return self._failed(flight, Problem.unexpected(error), None)
+
+    def cancel(self, call_id: str) -> None:
+        flight = self._running.get(call_id)
+        if flight is not None and flight.call is not None:
+            flight.call.cancel()
+
+    # The steps
+
+    def _open(self, call: HostCall, extension: str) -> _Flight:
+        """Who asks, for what (D2); the call is now on record."""
+        subject = self._subjects.get(extension)
+        if subject is None:
+            raise Problem("permission_denied", f"No extension {extension[:80]!r} is loaded here.")
+        started = self._clock.monotonic()
+        flight = _Flight(subject, call, "", started)
+        try:
+            flight.capability = capabilities.derive(call.method, call.params)
+            self._check_claim(call, flight.capability)
+        except Problem as problem:
+            flight.capability = call.capability[:40] or "unknown"
+            self._record(flight, self._start(flight))
+            self._record(flight, self._end(flight, problem))
+            raise
+        with self._lock:
+            if call.call_id in self._running:
+                raise Problem("invalid_request", f"The call id {call.call_id[:80]!r} is in use.", at="$.call_id")
+            self._running[call.call_id] = flight
+        try:
+            self._record(flight, self._start(flight))
+        except Problem:
+            self._running.pop(call.call_id, None)
+            raise
+        return flight
+
+    def _check_claim(self, call: HostCall, derived: str) -> None:
+        if call.capability and call.capability != derived:
+            raise Problem(
+                "capability_mismatch",
+                f"The call claims {call.capability[:40]!r} and needs {derived!r}.",
+                claimed=call.capability[:40],
+                derived=derived,
+            )
+
+    def _connector(self, method: str) -> Connector | Waiting:
+        connector = self._connectors.get(method)
+        if connector is None:
+            raise Problem("invalid_request", f"Nothing here answers {method!r}.", at="$.method")
+        return connector
+
+    def _decide(self, flight: _Flight) -> Decision:
+        """What policy says about the call as it stands (D1)."""
+        call, subject = flight.request, flight.subject
+        if flight.capability == capabilities.NONE:
+            return Decision("allow", "no-capability", "Pure computation needs no capability.", {})
+        allowed = subject.methods.get(flight.capability)
+        if allowed and call.method not in allowed:
+            reason = f"The manifest of {subject.id} limits {flight.capability} to {', '.join(allowed)}."
+            return Decision(
+                "deny", "manifest-methods", reason, {"capability": flight.capability, "method": call.method}
+            )
+        resource = capabilities.resource(call.method, call.params, subject.roots)
+        flight.decided.add((flight.capability, resource))
+        by_name = call.method == "env" and resource is not None and _looks_secret(resource)
+        decision = self.policy.decide(Request(subject.id, flight.capability, call.method, resource, by_name))
+        if decision.rule == "mode-strict" and resource is None and self._has_scoped(subject.id, flight.capability):
+            # Only parts are granted; the connector shows those parts.
+            return Decision("downgrade", "scope-filter", "Only what was granted by name is shown.", decision.evidence)
+        return decision
+
+    def _has_scoped(self, subject: str, capability: str) -> bool:
+        rules = self.policy.subjects.get(subject)
+        grants = (*self.policy.defaults, *(rules.allow if rules else ()))
+        return capability == "env" and any(grant.capability == capability for grant in grants)
+
+    def _enter(
+        self, flight: _Flight, decision: Decision, stream: _Stream | None, default_ms: int | None = None
+    ) -> None:
+        """Record the decision; go on only when it allows (D1, D3)."""
+        if flight.capability != capabilities.NONE:
+            self._record(flight, self._decision(flight, decision))
+        decision.require()
+        timeout = flight.request.timeout_ms if flight.request.timeout_ms is not None else default_ms
+        call = Call(
+            extension=flight.subject.id,
+            call_id=flight.request.call_id,
+            roots=flight.subject.roots,
+            permit=lambda capability, resource: self._permit(flight, capability, resource),
+            granted=lambda capability, resource: self._granted(flight, capability, resource),
+            emit=stream.emit if stream is not None else None,
+            deadline=flight.started + timeout / 1000 if timeout is not None else None,
+            monotonic=self._clock.monotonic,
+            context=flight.request.context,
+        )
+        if stream is not None:
+            call.on_cancel(stream.abandon)
+        flight.call = call
+
+    def _permit(self, flight: _Flight, capability: str, resource: str | None) -> None:
+        """Policy again, for what a connector found on its way: where a link led, where a redirect points."""
+        outside = resource is not None and resource.startswith("/")
+        if (capability, resource) in flight.decided and not outside:
+            return
+        method = flight.request.method
+        decision = self.policy.decide(Request(flight.subject.id, capability, method, resource))
+        if outside and decision.rule not in _GRANTED_RULES:
+            reason = f"{resource} lies outside the project and no grant names it."
+            decision = Decision("deny", "outside-project", reason, decision.evidence)
+        if (capability, resource) not in flight.decided or not decision.allowed:
+            flight.decided.add((capability, resource))
+            self._record(flight, self._decision(flight, decision))
+        decision.require()
+
+    def _granted(self, flight: _Flight, capability: str, resource: str) -> bool:
+        """Whether policy allows it without asking; `capability!` only when a grant names the resource."""
+        plain = capability.rstrip("!")
+        request = Request(flight.subject.id, plain, flight.request.method, resource or None, plain != capability)
+        return self.policy.decide(request).allowed
+
+    def _work(self, connector: Connector | Waiting, flight: _Flight) -> asyncio.Future[Output]:
+        assert flight.call is not None and self._loop is not None
+        if getattr(connector, "waits", False):
+            task = asyncio.ensure_future(connector.run(flight.call, flight.request.params))  # type: ignore[arg-type]
+            loop = self._loop
+            flight.call.on_cancel(lambda: _cancel_task(loop, task))
+            return task
+        if flight.request.params.get("op") == "watch" or flight.request.method == "exec":
+            return _own_thread(self._loop, connector, flight)
+        return self._loop.run_in_executor(self._threads, connector.run, flight.call, flight.request.params)  # type: ignore[arg-type]
+
+    def _patience(self, flight: _Flight) -> float | None:
+        """Seconds that are left; the connector gets a moment more, to end by itself and tell how far it came."""
+        call = flight.call
+        if call is None or call.deadline is None:
+            return None
+        return max(0.0, call.deadline - self._clock.monotonic()) + 0.25
+
+    def _on_loop(self, work: Any, timeout: float | None) -> Any:
+        loop = self._loop
+        try:
+            here: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        if loop is None or loop is here or not loop.is_running():
+            work.close()
+            raise Problem("consent_required", "A synchronous call cannot wait here for somebody's answer.")
+        return asyncio.run_coroutine_threadsafe(work, loop).result(timeout)
+
+    # Ends (D4) and records (D3)
+
+    def _ok(self, flight: _Flight, output: Output, stream: _Stream | None) -> HostResult:
+        self._record(flight, self._end(flight, None))
+        self._land(flight)
+        chunk = Chunk(stream.index, True) if stream is not None else None
+        return HostResult(flight.request.call_id, output, False, chunk=chunk)
+
+    def _failed(self, flight: _Flight, problem: Problem, stream: _Stream | None) -> HostResult:
+        if flight.call is None and not flight.ended:
+            pass
+        elif flight.call is not None:
+            if flight.call.cancelled.is_set() and problem.key not in ("timeout", "capability_denied"):
+                problem = Problem("cancelled", "The call was cancelled.")
+            flight.call.cancel()
+        if not flight.ended:
+            try:
+                self._record(flight, self._end(flight, problem))
+            except Problem as broken:
+                problem = broken
+        self._land(flight)
+        chunk = Chunk(stream.index, True) if stream is not None else None
+        error = _error(flight.request, problem)
+        return HostResult(error.call_id, {}, True, error.error, chunk)
+
+    def _land(self, flight: _Flight) -> None:
+        flight.ended = True
+        self._running.pop(flight.request.call_id, None)
+
+    def _record(self, flight: _Flight, event: Event) -> None:
+        if flight.capability == capabilities.NONE:
+            return
+        correlation = flight.subject.correlation or Correlation(flight.subject.id, "scn-local")
+        self._evidence.write(correlation, event)
+
+    def _start(self, flight: _Flight) -> Event:
+        call = flight.request
+        data: dict[str, Any] = {
+            "capability": flight.capability,
+            "method": call.method[:40],
+            "params_hash": params_hash(call.method, call.params) if flight.capability else "",
+            "runtime": flight.subject.runtime,
+        }
+        if call.timeout_ms is not None:
+            data["timeout_ms"] = call.timeout_ms
+        return Event("host_call.start", data, flight.ids)
+
+    def _decision(self, flight: _Flight, decision: Decision) -> Event:
+        evidence = {
+            key: redact_text(value) if isinstance(value, str) else value for key, value in decision.evidence.items()
+        }
+        data = {
+            **evidence,
+            "effect": decision.effect,
+            "rule": decision.rule,
+            "reason": redact_text(decision.reason),
+            "runtime": flight.subject.runtime,
+        }
+        return Event("policy.decision", data, flight.ids, "info" if decision.allowed else "warn")
+
+    def _end(self, flight: _Flight, problem: Problem | None) -> Event:
+        data: dict[str, Any] = {
+            "capability": flight.capability,
+            "method": flight.request.method[:40],
+            "duration_ms": round((self._clock.monotonic() - flight.started) * 1000, 3),
+            "is_error": problem is not None,
+            "runtime": flight.subject.runtime,
+        }
+        if problem is not None:
+            data["error"] = {"code": problem.row.pi, "problem": problem.key}
+        return Event("host_call.end", data, flight.ids, "info" if problem is None else "warn")
+
+
+class _Part(msgspec.Struct, frozen=True):
+    output: Output
+    chunk: Chunk
+
+
+class _Stream:
+    """Parts on their way from a connector's thread to a reader, never more than CREDITS of them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._queue: asyncio.Queue[_Part | None] = asyncio.Queue()
+        self._credits = threading.Semaphore(CREDITS)
+        self._left = CREDITS
+        self._lock = threading.Lock()
+        self._abandoned = threading.Event()
+        self.index = 0
+
+    def emit(self, output: Output) -> None:
+        on_loop = threading.get_ident() == getattr(self._loop, "_thread_id", None)
+        if not on_loop:  # a connector on the loop must not wait for the loop
+            while not self._credits.acquire(timeout=0.05):
+                if self._abandoned.is_set():
+                    raise Problem("cancelled", "Nobody reads the result any more.")
+        with self._lock:
+            self._left = max(0, self._left - 1)
+            part = _Part(output, Chunk(self.index, False, Backpressure(credits=self._left)))
+            self.index += 1
+        self._loop.call_soon_threadsafe(self._queue.put_nowait, part)
+
+    def finish(self) -> None:
+        self._queue.put_nowait(None)
+
+    def abandon(self) -> None:
+        self._abandoned.set()
+
+    async def parts(self, work: asyncio.Future[Output], patience: float | None) -> AsyncIterator[_Part]:
+        async with asyncio.timeout(patience):
+            while (part := await self._queue.get()) is not None:
+                yield part
+                with self._lock:
+                    self._left = min(CREDITS, self._left + 1)
+                self._credits.release()
+
+
+def _own_thread(loop: asyncio.AbstractEventLoop, connector: Any, flight: _Flight) -> asyncio.Future[Output]:
+    """A thread for one call that may take long, so that short ones never wait behind it."""
+    future: asyncio.Future[Output] = loop.create_future()
+
+    def settle(output: Output | None, error: BaseException | None) -> None:
+        if not future.done():
+            if error is None:
+                future.set_result(output or {})
+            else:
+                future.set_exception(error)
+
+    def work() -> None:
+        output: Output | None = None
+        failure: BaseException | None = None
+        try:
+            output = connector.run(flight.call, flight.request.params)
+        except BaseException as error:  # noqa: BLE001 - handed to the loop, which answers
+            failure = error
+        try:
+            loop.call_soon_threadsafe(settle, output, failure)
+        except RuntimeError:
+            pass  # the loop is closed; nobody waits
+
+    threading.Thread(target=work, name="holdfast-connector-long", daemon=True).start()
+    return future
+
+
+def _cancel_task(loop: asyncio.AbstractEventLoop, task: asyncio.Future[Any]) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(task.cancel)
+
+
+def _streams(call: HostCall) -> bool:
+    return call.params.get("stream") is True or (call.method == "fs" and call.params.get("op") == "watch")
+
+
+def _looks_secret(name: str) -> bool:
+    from holdfast.extensions.connectors.environment import looks_secret
+
+    return looks_secret(name)
+
+
+def _as_problem(error: Exception) -> Problem:
+    return error if isinstance(error, Problem) else Problem("timeout", "The call took longer than it may.")
+
+
+def _error(call: HostCall, problem: Problem) -> HostResult:
+    body = problem.as_pi()
+    error = HostCallError(body["code"], body["message"], {**body["details"], "problem": problem.key}, body["retryable"])
+    return HostResult(call.call_id, {}, True, error)
+
+
+__all__ = ["CREDITS", "Dispatcher", "Question", "Subject"]

@@ -1,0 +1,117 @@
+// ctx, as handlers, tools and commands receive it. Everything that can change is asked of the host when it is read.
+
+import { hostCall, hostCallSync, report } from "./bridge";
+import { environment } from "./environment";
+import { resolved, then } from "./primordials";
+import { ui } from "./ui";
+
+export const session = (op: string, ...args: any[]): any => {
+  const value = hostCallSync("session", { op, args }).value;
+  return value === null ? undefined : value;
+};
+export const sessionAsync = (op: string, ...args: any[]): Promise<any> =>
+  then(hostCall("session", { op, args }), (body) => (body.value === null ? undefined : body.value), (error) => Promise.reject(error));
+// For actions that pi performs without an answer: a failure is reported, as no caller waits for it.
+export const sessionAction = (op: string, ...args: any[]): void =>
+  void then(hostCall("session", { op, args }), () => undefined, (error) => report(error, `session.${op}`));
+
+const READS = [
+  "getCwd", "getSessionDir", "getSessionId", "getSessionFile", "getLeafId", "getLeafEntry", "getEntry", "getLabel",
+  "getHeader", "getSessionName", "getChildren",
+];
+const LISTS = ["getEntries", "getBranch", "getTree"];
+
+const sessionManager: any = {};
+for (const name of READS) sessionManager[name] = (...args: any[]) => session(name, ...args);
+for (const name of LISTS) sessionManager[name] = (...args: any[]) => session(name, ...args) ?? [];
+sessionManager.buildSessionContext = () => session("buildSessionContext");
+sessionManager.isPersisted = () => session("getSessionFile") !== undefined;
+
+const models = (): any[] => hostCallSync("model", { op: "list" }).models ?? [];
+
+const modelRegistry: any = {
+  getAll: models,
+  getAvailable: models,
+  find: (provider: string, id: string) => models().find((model) => model.provider === provider && model.id === id),
+  hasConfiguredAuth: (model: any) => models().some((known) => known.provider === model?.provider && known.id === model?.id),
+  isUsingOAuth: () => false,
+  refresh: () => undefined,
+  getError: () => undefined,
+  // A host that runs other people's code does not hand out its keys: ask it for a completion instead.
+  getApiKey: () => resolved(undefined),
+  getApiKeyForProvider: () => resolved(undefined),
+  getApiKeyAndHeaders: () => resolved({ ok: false, error: "This host keeps its API keys; use complete()." }),
+};
+
+// The signal of the agent's current operation; the host says when one begins, ends or is aborted.
+let agent: AbortController | undefined;
+
+export function setAgent(state: string): void {
+  if (state === "start") agent = makeController();
+  else if (state === "abort") agent?.abort();
+  else agent = undefined;
+}
+
+const Controller = (globalThis as any).AbortController;
+export const makeController = (): AbortController | undefined => (Controller === undefined ? undefined : new Controller());
+
+function makeContext(): any {
+  return {
+    get ui() { return ui; },
+    get hasUI() { return environment.hasUI; },
+    get cwd() { return environment.cwd; },
+    get sessionManager() { return sessionManager; },
+    get modelRegistry() { return modelRegistry; },
+    get model() { return session("getModel"); },
+    get signal() { return agent?.signal; },
+    isIdle: () => session("isIdle") !== false,
+    abort: () => sessionAction("abort"),
+    hasPendingMessages: () => session("hasPendingMessages") === true,
+    shutdown: () => sessionAction("shutdown"),
+    getContextUsage: () => session("getContextUsage"),
+    compact(options: any = {}) {
+      const { onComplete, onError, ...rest } = options;
+      then(hostCall("session", { op: "compact", args: [rest] }), (body) => onComplete?.(body.value), (error) => (onError ? onError(error) : report(error, "session.compact")));
+    },
+    getSystemPrompt: () => session("getSystemPrompt") ?? "",
+  };
+}
+
+// Nothing in a context belongs to one call, so all calls share one.
+export const context = makeContext();
+
+export function promptContext(systemPrompt: string): any {
+  const own = makeContext();
+  own.getSystemPrompt = () => systemPrompt;
+  return own;
+}
+
+const cancellable = (value: any): any => value ?? { cancelled: false };
+
+function makeCommandContext(): any {
+  const context = makeContext();
+  context.waitForIdle = async () => void (await sessionAsync("waitForIdle"));
+  context.reload = async () => void (await sessionAsync("reload"));
+  context.navigateTree = async (targetId: string, options?: any) => cancellable(await sessionAsync("navigateTree", targetId, options));
+  // The session is replaced, then the caller's continuation runs with a context of the new one.
+  const replace = (op: string) => async (...args: any[]) => {
+    const options = op === "newSession" ? args[0] : args[1];
+    const { withSession, setup, ...plain } = options ?? {};
+    const sent = op === "newSession" ? [plain] : [args[0], plain];
+    const answer = cancellable(await sessionAsync(op, ...sent));
+    if (!answer.cancelled && typeof setup === "function") await setup(sessionManager);
+    if (!answer.cancelled && typeof withSession === "function") {
+      const next = makeCommandContext();
+      next.sendMessage = async (message: any, how?: any) => void (await sessionAsync("sendMessage", message, how));
+      next.sendUserMessage = async (content: any, how?: any) => void (await sessionAsync("sendUserMessage", content, how));
+      await withSession(next);
+    }
+    return answer;
+  };
+  context.newSession = replace("newSession");
+  context.fork = replace("fork");
+  context.switchSession = replace("switchSession");
+  return context;
+}
+
+export const commandContext = makeCommandContext();

@@ -1,0 +1,26 @@
+// What the host says about this extension's surroundings before it loads it.
+
+import { onInbound } from "./bridge";
+import { defineProperty } from "./primordials";
+
+export const environment = {
+  extension: "",
+  cwd: "/",
+  hasUI: false,
+  colour: false,
+  flags: {} as Record<string, boolean | string>,
+};
+
+function setEnvironment(values: any): void {
+  environment.extension = "" + values.extension;
+  environment.cwd = "" + values.cwd;
+  environment.hasUI = values.hasUI === true;
+  environment.colour = values.colour === true;
+  environment.flags = values.flags;
+  // Compiled code makes `import.meta.url` and `__dirname` from the folder that the extension lies in.
+  defineProperty(globalThis, "__holdfast_root__", {
+    __proto__: null, value: "" + values.root, writable: false, configurable: true, enumerable: false,
+  } as any);
+}
+
+onInbound("environment", (values: any) => setEnvironment(values));

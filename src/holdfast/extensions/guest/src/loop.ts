@@ -1,0 +1,107 @@
+// The guest's half of the event loop (Pi §1A.4.5): callbacks live here, deadlines and order live in the host.
+
+import { onInbound, post, report } from "./bridge";
+import { PrimordialPromise, PrimordialTypeError, apply, defineProperty, hasOwn, table, then } from "./primordials";
+
+interface Timer {
+  callback: (...args: any[]) => void;
+  args: any[];
+  every: number | undefined;
+}
+
+const timers = table<number, Timer>();
+let lastTimer = 0;
+
+// Node's Timeout: an object that counts as its number, and can be told not to keep a process alive.
+class Timeout {
+  #id: number;
+  constructor(id: number) {
+    this.#id = id;
+  }
+  ref() { return this; }
+  unref() { return this; }
+  hasRef() { return timers.has(this.#id); }
+  refresh() {
+    const timer = timers.get(this.#id);
+    if (timer !== undefined) post('["timer",' + (this.#id) + ',' + ((timer as any).ms) + ']');
+    return this;
+  }
+  close() { stop(this.#id); return this; }
+  [Symbol.toPrimitive]() { return this.#id; }
+  static idOf(value: any): number {
+    if (typeof value === "number") return value;
+    if (typeof value === "string") return +value;
+    return value !== null && typeof value === "object" && #id in value ? value.#id : 0;
+  }
+}
+
+function start(callback: any, ms: any, args: any[], repeat: boolean): Timeout {
+  if (typeof callback !== "function") throw new PrimordialTypeError("The callback of a timer must be a function");
+  const delay = clamp(ms);
+  const id = ++lastTimer;
+  timers.set(id, { callback, args, every: repeat ? delay : undefined, ms: delay } as Timer);
+  post('["timer",' + id + ',' + delay + ']');
+  return new Timeout(id);
+}
+
+// As Node: what is no number, below 1 or beyond 31 bits waits one millisecond; fractions are cut.
+function clamp(ms: any): number {
+  const value = +ms;
+  return value >= 1 && value <= 2147483647 ? value - (value % 1) : 1;
+}
+
+function stop(handle: any): void {
+  const id = Timeout.idOf(handle);
+  if (timers.delete(id)) post('["clear",' + id + ']');
+}
+
+onInbound("timer", (payload: number) => {
+  const timer = timers.get(payload);
+  if (timer === undefined) return;
+  if (timer.every === undefined) timers.delete(payload);
+  try {
+    apply(timer.callback, undefined, timer.args);
+  } catch (error) {
+    report(error, "timer");
+  }
+  // An interval is a repeated timeout, armed again after its callback, if that did not clear it.
+  if (timer.every !== undefined && timers.get(payload) === timer) post('["timer",' + payload + ',' + timer.every + ']');
+});
+
+export const setTimeout = (callback: any, ms?: any, ...args: any[]) => start(callback, ms, args, false);
+export const setInterval = (callback: any, ms?: any, ...args: any[]) => start(callback, ms, args, true);
+export const clearTimeout = stop;
+export const clearInterval = stop;
+
+// An immediate is a timer without delay: it runs in its own tick, after what is already due.
+export function setImmediate(callback: any, ...args: any[]): Timeout {
+  if (typeof callback !== "function") throw new PrimordialTypeError("The callback of an immediate must be a function");
+  const id = ++lastTimer;
+  timers.set(id, { callback, args, every: undefined, ms: 0 } as any);
+  post('["timer",' + id + ',0]');
+  return new Timeout(id);
+}
+export const clearImmediate = stop;
+
+const done = PrimordialPromise.resolve();
+export function queueMicrotask(callback: () => void): void {
+  if (typeof callback !== "function") throw new PrimordialTypeError("queueMicrotask needs a function");
+  then(done, () => {
+    try {
+      callback();
+    } catch (error) {
+      report(error, "microtask");
+    }
+  }, () => undefined);
+}
+
+const globals: Record<string, any> = {
+  setTimeout, clearTimeout, setInterval, clearInterval, setImmediate, clearImmediate, queueMicrotask,
+};
+for (const name in globals) {
+  if (hasOwn(globals, name)) {
+    defineProperty(globalThis, name, {
+      __proto__: null, value: globals[name], writable: true, configurable: true, enumerable: true,
+    } as any);
+  }
+}

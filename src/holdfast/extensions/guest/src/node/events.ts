@@ -1,0 +1,172 @@
+// node:events. Listeners are called in order, on a copy; an `error` that nobody hears is thrown.
+
+import { argumentError, defineNode } from "./define";
+
+const captured = Symbol.for("nodejs.rejection");
+const errorMonitor = Symbol("events.errorMonitor");
+
+export class EventEmitter {
+  declare _events: Map<PropertyKey, any[]> | undefined;
+  declare _max: number | undefined;
+  static defaultMaxListeners = 10;
+  static errorMonitor = errorMonitor;
+  static captureRejectionSymbol = captured;
+  static EventEmitter: any;
+  static once: any;
+  static on: any;
+  static getEventListeners: any;
+  static listenerCount: any;
+  static setMaxListeners: any;
+  static addAbortListener: any;
+  #table(): Map<PropertyKey, any[]> {
+    if (!this._events || !Object.prototype.hasOwnProperty.call(this, "_events")) {
+      Object.defineProperty(this, "_events", { value: new Map(), writable: true, configurable: true, enumerable: false });
+    }
+    return this._events!;
+  }
+  static table(emitter: any): Map<PropertyKey, any[]> {
+    if (!Object.prototype.hasOwnProperty.call(emitter, "_events") || !(emitter._events instanceof Map)) {
+      Object.defineProperty(emitter, "_events", { value: new Map(), writable: true, configurable: true, enumerable: false });
+    }
+    return emitter._events;
+  }
+  addListener(name: PropertyKey, listener: any): this { return add(this, name, listener, false); }
+  on(name: PropertyKey, listener: any): this { return add(this, name, listener, false); }
+  prependListener(name: PropertyKey, listener: any): this { return add(this, name, listener, true); }
+  once(name: PropertyKey, listener: any): this { return add(this, name, wrapped(this, name, listener), false); }
+  prependOnceListener(name: PropertyKey, listener: any): this { return add(this, name, wrapped(this, name, listener), true); }
+  removeListener(name: PropertyKey, listener: any): this {
+    const list = tableOf(this).get(name);
+    if (!list) return this;
+    for (let i = list.length - 1; i >= 0; i--) {
+      if (list[i] === listener || list[i].listener === listener) {
+        const rest = list.filter((_, index) => index !== i);
+        if (rest.length) tableOf(this).set(name, rest);
+        else tableOf(this).delete(name);
+        if (tableOf(this).has("removeListener")) this.emit("removeListener", name, listener);
+        break;
+      }
+    }
+    return this;
+  }
+  off(name: PropertyKey, listener: any): this { return this.removeListener(name, listener); }
+  removeAllListeners(name?: PropertyKey): this {
+    if (name === undefined) tableOf(this).clear();
+    else tableOf(this).delete(name);
+    return this;
+  }
+  emit(name: PropertyKey, ...args: any[]): boolean {
+    const list = tableOf(this).get(name);
+    if (name === "error") {
+      for (const listener of tableOf(this).get(errorMonitor) ?? []) listener.apply(this, args);
+      if (!list) {
+        if (args[0] instanceof Error) throw args[0];
+        const error: any = new Error(`Unhandled error. (${args[0] === undefined ? "undefined" : typeof args[0] === "string" ? `'${args[0]}'` : String(args[0])})`);
+        error.code = "ERR_UNHANDLED_ERROR";
+        error.context = args[0];
+        throw error;
+      }
+    }
+    if (!list) return false;
+    for (const listener of [...list]) listener.apply(this, args);
+    return true;
+  }
+  listenerCount(name: PropertyKey, listener?: any): number {
+    const list = tableOf(this).get(name) ?? [];
+    return listener === undefined ? list.length : list.filter((one) => one === listener || one.listener === listener).length;
+  }
+  listeners(name: PropertyKey): any[] { return (tableOf(this).get(name) ?? []).map((one) => one.listener ?? one); }
+  rawListeners(name: PropertyKey): any[] { return [...(tableOf(this).get(name) ?? [])]; }
+  eventNames(): PropertyKey[] { return [...tableOf(this).keys()]; }
+  setMaxListeners(count: number): this { Object.defineProperty(this, "_max", { value: count, writable: true, configurable: true, enumerable: false }); return this; }
+  getMaxListeners(): number { return this._max ?? EventEmitter.defaultMaxListeners; }
+}
+const tableOf = EventEmitter.table;
+delete (EventEmitter as any).table;
+
+function add(emitter: any, name: PropertyKey, listener: any, first: boolean): any {
+  if (typeof listener !== "function") throw argumentError("listener", "of type function", listener);
+  const table = tableOf(emitter);
+  if (table.has("newListener")) emitter.emit("newListener", name, listener.listener ?? listener);
+  const list = table.get(name);
+  table.set(name, list ? (first ? [listener, ...list] : [...list, listener]) : [listener]);
+  return emitter;
+}
+
+function wrapped(emitter: any, name: PropertyKey, listener: any): any {
+  if (typeof listener !== "function") throw argumentError("listener", "of type function", listener);
+  const once = function (this: any, ...args: any[]): any {
+    emitter.removeListener(name, once);
+    return listener.apply(emitter, args);
+  };
+  (once as any).listener = listener;
+  return once;
+}
+
+function abortError(signal: any): any {
+  const error: any = new Error("The operation was aborted");
+  error.name = "AbortError";
+  error.code = "ABORT_ERR";
+  if (signal?.reason !== undefined) error.cause = signal.reason;
+  return error;
+}
+
+function once(emitter: any, name: PropertyKey, options: any = {}): Promise<any[]> {
+  return new Promise((resolve, reject) => {
+    const signal = options?.signal;
+    if (signal?.aborted) return reject(abortError(signal));
+    if (typeof emitter.addEventListener === "function" && typeof emitter.on !== "function") {
+      emitter.addEventListener(name, (event: any) => resolve([event]), { once: true });
+      return;
+    }
+    const failed = (error: any) => { emitter.removeListener(name, done); reject(error); };
+    const done = (...args: any[]) => { emitter.removeListener("error", failed); resolve(args); };
+    emitter.once(name, done);
+    if (name !== "error") emitter.once("error", failed);
+    signal?.addEventListener("abort", () => { emitter.removeListener(name, done); emitter.removeListener("error", failed); reject(abortError(signal)); });
+  });
+}
+
+function on(emitter: any, name: PropertyKey, options: any = {}): any {
+  const queue: any[] = [];
+  const waiting: any[] = [];
+  let failure: any;
+  let ended = false;
+  const push = (...args: any[]) => { const next = waiting.shift(); if (next) next.resolve({ value: args, done: false }); else queue.push(args); };
+  const fail = (error: any) => { const next = waiting.shift(); if (next) next.reject(error); else failure = error; };
+  const stop = () => {
+    emitter.removeListener(name, push);
+    emitter.removeListener("error", fail);
+    ended = true;
+    for (const next of waiting.splice(0)) next.resolve({ value: undefined, done: true });
+  };
+  emitter.on(name, push);
+  if (name !== "error") emitter.on("error", fail);
+  options?.signal?.addEventListener("abort", () => fail(abortError(options.signal)));
+  return {
+    next() {
+      if (queue.length) return Promise.resolve({ value: queue.shift(), done: false });
+      if (failure) { const error = failure; failure = undefined; return Promise.reject(error); }
+      if (ended) return Promise.resolve({ value: undefined, done: true });
+      return new Promise((resolve, reject) => waiting.push({ resolve, reject }));
+    },
+    return() { stop(); return Promise.resolve({ value: undefined, done: true }); },
+    throw(error: any) { stop(); return Promise.reject(error); },
+    [Symbol.asyncIterator]() { return this; },
+  };
+}
+
+Object.assign(EventEmitter, {
+  EventEmitter, once, on,
+  getEventListeners: (emitter: any, name: PropertyKey) => emitter.listeners?.(name) ?? [],
+  listenerCount: (emitter: any, name: PropertyKey) => emitter.listenerCount(name),
+  setMaxListeners: (count: number, ...emitters: any[]) => { for (const one of emitters) one.setMaxListeners?.(count); if (!emitters.length) EventEmitter.defaultMaxListeners = count; },
+  addAbortListener: (signal: any, listener: any) => { signal.addEventListener("abort", listener, { once: true }); return { [Symbol.for("Symbol.dispose")]: () => signal.removeEventListener("abort", listener) }; },
+});
+
+// Old code calls `EventEmitter.call(this)` and inherits by prototype; a class alone cannot be called.
+const callable: any = new Proxy(EventEmitter, { apply: (_target, self) => self });
+export { callable as CallableEventEmitter };
+callable.EventEmitter = callable;
+callable.default = callable;
+defineNode("events", callable);

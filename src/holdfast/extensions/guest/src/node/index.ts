@@ -1,0 +1,14 @@
+// Node's modules and globals, over the bridge.
+
+import "./path";
+import "./events";
+import "./buffer";
+import "./util";
+import "./assert";
+import "./small";
+import "./stream";
+import "./process";
+import "./fs";
+import "./child_process";
+import "./crypto";
+import "./others";

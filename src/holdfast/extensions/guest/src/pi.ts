@@ -1,0 +1,326 @@
+// The `pi` object: pi's ExtensionAPI and the specification's own names, and what the host may ask of an extension.
+
+import { HostError, afterReply, answer, hostCall, onInbound, progress, register, report } from "./bridge";
+import { commandContext, context, makeController, promptContext, session, sessionAction, sessionAsync, setAgent } from "./context";
+import { environment } from "./environment";
+import { EVENTS, OLDER_EVENTS, bus } from "./events";
+import { PrimordialError, PrimordialTypeError, hasOwn, resolved, table, then } from "./primordials";
+import * as check from "./register";
+import { lines, theme, ui } from "./ui";
+
+const handlers = table<string, any[]>();
+const tools = table<string, any>();
+const commands = table<string, any>();
+const shortcuts = table<string, any>();
+const flags = table<string, any>();
+const renderers = table<string, any>();
+const providers = table<string, any>();
+const running = table<number, AbortController>();
+let loading = true;
+
+function settled(action: string): void {
+  if (loading) {
+    throw new PrimordialError(`pi.${action}: Extension runtime not initialized. Action methods cannot be called during extension loading.`);
+  }
+}
+
+// -- the members of ExtensionAPI -------------------------------------------------------------------------------------
+
+export const pi: any = {
+  on(event: string, handler: any): void {
+    check.checkHandler(event, handler);
+    const list = handlers.get(event) ?? [];
+    handlers.set(event, [...list, handler]);
+    register("handler", { event, count: list.length + 1, known: EVENTS.includes(event) || OLDER_EVENTS.includes(event) });
+  },
+  registerTool(tool: any): void {
+    check.checkTool(tool);
+    tools.set(tool.name, tool);
+    register("tool", {
+      name: tool.name, label: tool.label ?? tool.name, description: tool.description, parameters: tool.parameters,
+      promptSnippet: tool.promptSnippet, promptGuidelines: tool.promptGuidelines, executionMode: tool.executionMode,
+      prepares: typeof tool.prepareArguments === "function", rendersCall: typeof tool.renderCall === "function",
+      rendersResult: typeof tool.renderResult === "function",
+    });
+  },
+  registerCommand(name: string, options: any): void {
+    addCommand(`registerCommand(${typeof name === "string" ? JSON.stringify(name) : "?"})`, name, options);
+  },
+  registerShortcut(shortcut: string, options: any): void {
+    check.checkShortcut(shortcut, options);
+    shortcuts.set(shortcut, options);
+    register("shortcut", { shortcut, description: options.description });
+  },
+  registerFlag(name: string, options: any): void {
+    check.checkFlag(name, options);
+    flags.set(name, options);
+    register("flag", { name, type: options.type, default: options.default, description: options.description });
+  },
+  getFlag(name: string): boolean | string | undefined {
+    const flag = flags.get(name);
+    if (flag === undefined) return undefined;
+    return hasOwn(environment.flags, name) ? environment.flags[name] : flag.default;
+  },
+  registerMessageRenderer(customType: string, renderer: any): void {
+    check.checkRenderer(customType, renderer);
+    renderers.set(customType, renderer);
+    register("renderer", { name: customType });
+  },
+  registerProvider(name: string, config: any): void {
+    check.checkProvider(name, config);
+    providers.set(name, config);
+    const { apiKey, streamSimple, oauth, headers, ...plain } = config;
+    register("provider", { ...plain, provider: name, streams: typeof streamSimple === "function", oauth: oauth !== undefined });
+  },
+  unregisterProvider(name: string): void {
+    if (providers.delete(name)) register("unregister_provider", { provider: "" + name });
+  },
+  sendMessage(message: any, options?: any): void {
+    settled("sendMessage");
+    if (message === null || typeof message !== "object" || typeof message.customType !== "string") {
+      throw new PrimordialTypeError("pi.sendMessage needs a message with a customType");
+    }
+    sessionAction("sendMessage", message, options ?? {});
+  },
+  sendUserMessage(content: any, options?: any): void {
+    settled("sendUserMessage");
+    sessionAction("sendUserMessage", content, options ?? {});
+  },
+  appendEntry(customType: string, data?: any): void {
+    settled("appendEntry");
+    session("appendEntry", customType, data);
+  },
+  setSessionName(name: string): void {
+    settled("setSessionName");
+    session("setSessionName", name);
+  },
+  getSessionName(): string | undefined {
+    settled("getSessionName");
+    return session("getSessionName");
+  },
+  setLabel(entryId: string, label?: string): void {
+    settled("setLabel");
+    session("setLabel", entryId, label ?? null);
+  },
+  async exec(command: string, args: string[] = [], options: any = {}): Promise<any> {
+    return exec(command, args, options);
+  },
+  getActiveTools(): string[] {
+    settled("getActiveTools");
+    return session("getActiveTools") ?? [];
+  },
+  getAllTools(): any[] {
+    settled("getAllTools");
+    return session("getAllTools") ?? [];
+  },
+  setActiveTools(names: string[]): void {
+    settled("setActiveTools");
+    session("setActiveTools", names);
+  },
+  getCommands(): any[] {
+    settled("getCommands");
+    return session("getCommands") ?? [];
+  },
+  async setModel(model: any): Promise<boolean> {
+    settled("setModel");
+    return (await sessionAsync("setModel", model)) === true;
+  },
+  getThinkingLevel(): string {
+    settled("getThinkingLevel");
+    return session("getThinkingLevel") ?? "off";
+  },
+  setThinkingLevel(level: string): void {
+    settled("setThinkingLevel");
+    session("setThinkingLevel", level);
+  },
+  events: bus,
+
+  // -- the specification's names (Pi §1A.4.4) --
+
+  registerSlashCommand(spec: any): void {
+    const where = "registerSlashCommand";
+    if (spec === null || typeof spec !== "object") throw new check.RegistrationError(where, "the spec is no object", "Give { name, handler }.");
+    addCommand(where, spec.name, { ...spec, handler: spec.handler ?? spec.execute });
+  },
+  tool: (name: string, input: any = {}, options: any = {}) => hostCall("tool", { name, input }, calling(options)),
+  http: (request: any, options: any = {}) => hostCall("http", typeof request === "string" ? { url: request } : request, calling(options)),
+  fs: fileSystem(),
+  session: {
+    getName: () => sessionAsync("getSessionName"),
+    setName: (name: string) => sessionAsync("setSessionName", name),
+    getEntries: () => sessionAsync("getEntries"),
+    getMessages: () => sessionAsync("getBranch"),
+    getState: () => sessionAsync("getState"),
+    getFile: () => sessionAsync("getSessionFile"),
+    getModel: () => sessionAsync("getModel"),
+    setModel: (model: any) => sessionAsync("setModel", model),
+    appendEntry: (customType: string, data?: any) => sessionAsync("appendEntry", customType, data),
+    sendMessage: (message: any, options?: any) => sessionAsync("sendMessage", message, options ?? {}),
+    setLabel: (entryId: string, label?: string) => sessionAsync("setLabel", entryId, label ?? null),
+  },
+  ui,
+  log(level: any, event?: any, data?: any): void {
+    const entry = level !== null && typeof level === "object" ? level : { level, event, data };
+    then(hostCall("log", { level: entry.level ?? "info", event: entry.event ?? "extension.log", message: entry.message ?? entry.event ?? "", data: entry.data ?? null }), () => undefined, (error) => report(error, "log"));
+  },
+};
+
+function fileSystem(): any {
+  const call = (op: string) => (path: string, ...rest: any[]) => {
+    const [first, second] = rest;
+    const params: any = { op, path };
+    if (op === "write") params.data = first;
+    const options = op === "write" ? second : first;
+    if (options !== undefined) params.options = options;
+    return hostCall("fs", params, calling(options));
+  };
+  return { read: call("read"), list: call("list"), stat: call("stat"), write: call("write"), mkdir: call("mkdir"), delete: call("delete") };
+}
+
+function calling(options: any): any {
+  return { signal: options?.signal, timeoutMs: options?.timeout ?? options?.timeoutMs, onChunk: options?.onChunk };
+}
+
+// pi's contract: always an answer. A program that is missing or may not run is code 1; only a refusal is an error.
+async function exec(command: string, args: string[], options: any): Promise<any> {
+  if (typeof command !== "string" || command === "") throw new PrimordialTypeError("pi.exec needs a command");
+  const params: any = { op: "run", command, args: args.map((value) => "" + value) };
+  if (options?.cwd !== undefined) params.cwd = options.cwd;
+  if (options?.env !== undefined) params.env = options.env;
+  try {
+    const done = await hostCall("exec", params, { signal: options?.signal, timeoutMs: options?.timeout });
+    const code = done.code ?? done.exitCode ?? 0;
+    return { stdout: done.stdout ?? "", stderr: done.stderr ?? "", code, exitCode: code, killed: done.killed === true };
+  } catch (error: any) {
+    if (options?.signal?.aborted || (error instanceof HostError && error.code === "timeout")) {
+      return { stdout: error?.details?.stdout ?? "", stderr: error?.details?.stderr ?? "", code: 1, exitCode: 1, killed: true };
+    }
+    if (error instanceof HostError && error.code === "io") return { stdout: "", stderr: error.message, code: 1, exitCode: 1, killed: false };
+    throw error;
+  }
+}
+
+function addCommand(where: string, name: any, options: any): void {
+  check.checkCommand(where, name, options);
+  commands.set(name, options);
+  register("command", { name, description: options.description, completes: typeof options.getArgumentCompletions === "function" });
+}
+
+// -- what the host asks ------------------------------------------------------------------------------------------------
+
+const found = (known: any, kind: string, name: string): any => {
+  if (known === undefined) throw new PrimordialError(`There is no ${kind} ${name}`);
+  return known;
+};
+
+// A signal for one inbound event; aborted by the host under the event's own id.
+function signalled(id: number, run: (signal: AbortSignal | undefined) => any): any {
+  const controller = makeController();
+  if (controller === undefined) return run(undefined);
+  running.set(id, controller);
+  return run(controller.signal);
+}
+afterReply((id) => void running.delete(id));
+
+onInbound("tool", (payload: any, id: number) => {
+  const tool = found(tools.get(payload.name), "tool", payload.name);
+  return signalled(id, (signal) => tool.execute(payload.callId, payload.params, signal, (partial: any) => progress(id, partial), context));
+});
+
+onInbound("prepare", (payload: any) => found(tools.get(payload.name), "tool", payload.name).prepareArguments(payload.params));
+
+onInbound("command", (payload: any) => {
+  const command = found(commands.get(payload.name), "command", payload.name);
+  return command.handler(payload.args, commandContext);
+});
+
+onInbound("complete", (payload: any) => found(commands.get(payload.name), "command", payload.name).getArgumentCompletions(payload.prefix));
+
+onInbound("shortcut", (payload: any) => {
+  const shortcut = found(shortcuts.get(payload.shortcut), "shortcut", payload.shortcut);
+  return shortcut.handler(context);
+});
+
+// One handler of one event: [what it returned, what it may have changed in place, whether it returned anything].
+onInbound("hook", (payload: any, id: number) => {
+  const event = payload.event;
+  const handler = found((handlers.get(event.type) ?? [])[payload.index], "handler", event.type);
+  const own = event.type === "before_agent_start" ? promptContext(event.systemPrompt ?? "") : context;
+  const outcome = (value: any) => {
+    const changed = event.type === "tool_call" ? event.input : event.type === "context" ? event.messages : null;
+    return [value === undefined ? null : value, changed, value !== undefined];
+  };
+  if (payload.signal) {
+    return signalled(id, async (signal) => {
+      event.signal = signal;
+      return outcome(await handler(event, own));
+    });
+  }
+  const value = handler(event, own);
+  if (value !== null && typeof value === "object" && typeof value.then === "function") return then(resolved(value), outcome, raise);
+  return outcome(value);
+});
+const raise = (error: any): never => {
+  throw error;
+};
+
+onInbound("render", (payload: any) => {
+  const renderer = found(renderers.get(payload.name), "renderer", payload.name);
+  return lines(renderer(payload.message, { expanded: payload.expanded === true }, theme), payload.width);
+});
+
+onInbound("render_tool", (payload: any) => {
+  const tool = found(tools.get(payload.name), "tool", payload.name);
+  const context = { args: payload.args, toolCallId: payload.callId, invalidate: () => undefined, lastComponent: undefined, state: {}, cwd: environment.cwd, executionStarted: true, argsComplete: true, isPartial: false, expanded: payload.expanded === true, showImages: false, isError: payload.isError === true };
+  const component = payload.result === null || payload.result === undefined
+    ? tool.renderCall?.(payload.args, theme, context)
+    : tool.renderResult?.(payload.result, { expanded: context.expanded, isPartial: false }, theme, context);
+  return lines(component, payload.width);
+});
+
+onInbound("provider", (payload: any, id: number) => {
+  const provider = found(providers.get(payload.name), "provider", payload.name);
+  if (typeof provider.streamSimple !== "function") throw new PrimordialError(`The provider ${payload.name} does not stream`);
+  return signalled(id, async (signal) => {
+    const stream = provider.streamSimple(payload.model, payload.context, { ...payload.options, signal });
+    for await (const event of stream) progress(id, event);
+    return typeof stream.result === "function" ? await stream.result() : null;
+  });
+});
+
+onInbound("flag", (payload: any) => void (environment.flags = { ...environment.flags, [payload.name]: payload.value }));
+
+onInbound("agent", (payload: any) => setAgent(payload.state));
+
+onInbound("abort", (payload: any) => {
+  const controller = running.get(payload.id);
+  if (controller !== undefined) controller.abort();
+});
+
+// The host has evaluated the artifact: `module` is the promise of its exports, `id` whom to answer.
+export function begin(id: string, module: Promise<any>): void {
+  const number = +id;
+  then(module, (exports) => {
+    starting = exports;
+    answer("start", number, null);
+  }, (error) => {
+    failed = error;
+    answer("start_failed", number, null);
+  });
+}
+let starting: any;
+let failed: any;
+
+onInbound("start_failed", () => {
+  throw failed;
+});
+
+onInbound("start", async () => {
+  const factory = starting?.default;
+  starting = undefined;
+  if (typeof factory !== "function") {
+    throw new PrimordialTypeError("Extension does not export a valid factory function: its default export must be a function that takes `pi`");
+  }
+  await factory(pi);
+  loading = false;
+});

@@ -1,0 +1,58 @@
+// What the bridge needs of the language, taken before any extension runs: code that overwrites a global or a
+// prototype later changes its own world and not the bridge.
+
+export const apply = Reflect.apply;
+export const ownKeys = Reflect.ownKeys;
+export const defineProperty = Object.defineProperty;
+export const freeze = Object.freeze;
+export const create = Object.create;
+export const isArray = Array.isArray;
+export const jsonParse = JSON.parse;
+export const jsonStringify = JSON.stringify;
+export const dateNow = Date.now;
+export const PrimordialPromise = Promise;
+export const PrimordialError = Error;
+export const PrimordialTypeError = TypeError;
+export const parseHex = parseInt;
+
+const promiseThen = Promise.prototype.then;
+const promiseResolve = Promise.resolve;
+const hasOwnProperty = Object.prototype.hasOwnProperty;
+const objectKeys = Object.keys;
+
+export const then = (promise: Promise<any>, done: (value: any) => any, failed: (error: any) => any): Promise<any> =>
+  apply(promiseThen, promise, [done, failed]);
+export const resolved = (value: any): Promise<any> => apply(promiseResolve, PrimordialPromise, [value]);
+export const hasOwn = (object: object, key: PropertyKey): boolean => apply(hasOwnProperty, object, [key]);
+
+// A dictionary without a prototype: no lookup in it can end in somebody else's property.
+export interface Table<K extends string | number, V> {
+  get(key: K): V | undefined;
+  set(key: K, value: V): void;
+  has(key: K): boolean;
+  delete(key: K): boolean;
+  keys(): string[];
+  clear(): void;
+}
+
+export function table<K extends string | number, V>(): Table<K, V> {
+  let entries: any = { __proto__: null };
+  return freeze({
+    __proto__: null,
+    get: (key: K) => entries[key],
+    set: (key: K, value: V) => void (entries[key] = value),
+    has: (key: K) => entries[key] !== undefined,
+    delete: (key: K) => entries[key] !== undefined && delete entries[key],
+    keys: () => objectKeys(entries),
+    clear: () => void (entries = { __proto__: null }),
+  } as any) as Table<K, V>;
+}
+
+// JSON text of a string: a primitive string has no toJSON that anybody could have planted.
+export const quote = (text: string): string => jsonStringify("" + text) as string;
+
+// JSON text of any value; what JSON cannot carry at the top (undefined, a function) is null.
+export const json = (value: any): string => {
+  const text = jsonStringify(value);
+  return text === undefined ? "null" : text;
+};

@@ -1,0 +1,162 @@
+// ctx.ui: dialogs wait for the host's answer, notices do not. Components are drawn here and shown as lines of text.
+
+import { HostError, hostCall, hostCallSync, report } from "./bridge";
+import { environment } from "./environment";
+import { isArray, resolved, then } from "./primordials";
+import { makeTheme } from "./theme";
+
+const WIDTH = 80;
+
+const notice = (params: any): void => void then(hostCall("ui", params), () => undefined, () => undefined);
+
+// Without anybody to ask, pi answers a dialog with "nothing chosen"; a refusal by policy is an error all the same.
+async function dialog(params: any, options: any, otherwise: any): Promise<any> {
+  try {
+    const answer = (await hostCall("ui", params, { signal: options?.signal, timeoutMs: options?.timeout })).value;
+    return answer === null || answer === undefined ? otherwise : answer;
+  } catch (error) {
+    if (error instanceof HostError && (error.code === "timeout" || (error.code === "denied" && !environment.hasUI))) return otherwise;
+    if (options?.signal?.aborted) return otherwise;
+    throw error;
+  }
+}
+
+export const theme = makeTheme(() => environment.colour);
+
+const tui = (redraw: () => void): any => ({
+  requestRender: redraw,
+  terminal: { columns: WIDTH, rows: 24, write: () => undefined, setTitle: (title: string) => ui.setTitle(title) },
+  setFocus: () => undefined, addChild: () => undefined, removeChild: () => undefined, invalidate: redraw,
+  showOverlay: () => ({ hide: () => undefined, setHidden: () => undefined, isHidden: () => false }),
+  hideOverlay: () => undefined, hasOverlay: () => false, start: () => undefined, stop: () => undefined,
+});
+
+const keybindings: any = {
+  matches: (data: string, action: string) => (KEYS[action] ?? []).includes(data),
+  getKeys: (action: string) => KEYS[action] ?? [],
+  getConfig: () => ({}), getEffectiveConfig: () => ({}),
+};
+const KEYS: Record<string, string[]> = {
+  selectUp: ["\u001b[A"], selectDown: ["\u001b[B"], selectConfirm: ["\r", "\n"], selectCancel: ["\u001b", "\u0003"],
+  "tui.select.up": ["\u001b[A"], "tui.select.down": ["\u001b[B"], "tui.select.confirm": ["\r", "\n"],
+  "tui.select.cancel": ["\u001b", "\u0003"], submit: ["\r", "\n"], "tui.input.submit": ["\r", "\n"],
+};
+
+export function lines(component: any, width = WIDTH): string[] {
+  if (component === null || component === undefined) return [];
+  if (typeof component === "string") return component.split("\n");
+  if (isArray(component)) return component.map((line: any) => "" + line);
+  const found = component.render(width);
+  return isArray(found) ? found.map((line: any) => "" + line) : [];
+}
+
+const draw = (component: any): string[] => {
+  try {
+    return lines(component);
+  } catch (error) {
+    report(error, "render");
+    return [];
+  }
+};
+
+// A component with the keyboard: it is shown as lines; the host answers with keys for it, or with the result itself.
+async function custom(factory: any, options: any): Promise<any> {
+  if (!environment.hasUI) {
+    notice({ op: "custom", lines: [] });
+    return undefined;
+  }
+  let finished = false;
+  let result: any;
+  let wake: () => void = () => undefined;
+  const closed = new Promise<void>((resolve) => (wake = resolve));
+  const done = (value: any) => {
+    if (finished) return;
+    finished = true;
+    result = value;
+    wake();
+  };
+  const component = await factory(tui(() => undefined), theme, keybindings, done);
+  options?.onHandle?.({ hide: () => done(undefined), setHidden: () => undefined, isHidden: () => false, focus: () => undefined });
+  while (!finished) {
+    const request: any = makeSignal();
+    const shown = hostCall("ui", { op: "custom", lines: draw(component), overlay: options?.overlay === true }, { signal: request.signal });
+    const answer: any = await Promise.race([shown.then((body) => body.value, (error) => (finished ? null : Promise.reject(error))), closed]);
+    if (finished) {
+      request.abort();
+      break;
+    }
+    if (answer === null || answer === undefined) {
+      done(undefined);
+    } else if (typeof answer === "object" && isArray(answer.keys)) {
+      for (const key of answer.keys) if (!finished) component?.handleInput?.("" + key);
+    } else {
+      done(answer);
+    }
+  }
+  component?.dispose?.();
+  return result;
+}
+
+function makeSignal(): any {
+  const hooks: (() => void)[] = [];
+  const signal = { aborted: false, reason: undefined, addEventListener: (_: string, hook: () => void) => void hooks.push(hook), removeEventListener: () => undefined };
+  return { signal, abort: () => { signal.aborted = true; for (const hook of hooks) hook(); } };
+}
+
+let editorText = "";
+let editorFactory: any;
+
+export const ui: any = {
+  select: (title: string, options: any[], opts?: any) => dialog({ op: "select", title, options: options.map((o) => (typeof o === "string" ? o : o?.label ?? "" + o)) }, opts, undefined),
+  confirm: (title: string, message?: string, opts?: any) => dialog({ op: "confirm", title, message: message ?? "" }, opts, false),
+  input: (title: string, placeholder?: string, opts?: any) => dialog({ op: "input", title, placeholder: placeholder ?? "" }, opts, undefined),
+  editor: (title: string, prefill?: string, opts?: any) => dialog({ op: "editor", title, text: prefill ?? "" }, opts, undefined),
+  notify: (message: string, type = "info") => notice({ op: "notify", message: "" + message, type }),
+  setStatus: (key: string, text?: string) => notice({ op: "setStatus", key, text: text ?? null }),
+  setWorkingMessage: (message?: string) => notice({ op: "setWorkingMessage", message: message ?? null }),
+  setWorkingVisible: (visible: boolean) => notice({ op: "setWorkingVisible", visible }),
+  setWorkingIndicator: (options?: any) => notice({ op: "setWorkingIndicator", options: options ?? null }),
+  setHiddenThinkingLabel: (label?: string) => notice({ op: "setHiddenThinkingLabel", label: label ?? null }),
+  setWidget: (key: string, content: any, options?: any) => notice({ op: "setWidget", key, lines: built(content), options: options ?? null }),
+  setFooter: (factory: any) => notice({ op: "setFooter", lines: built(factory, footerData) }),
+  setHeader: (factory: any) => notice({ op: "setHeader", lines: built(factory) }),
+  setTitle: (title: string) => notice({ op: "setTitle", title }),
+  pasteToEditor: (text: string) => { editorText += text; notice({ op: "pasteToEditor", text }); },
+  setEditorText: (text: string) => { editorText = text; notice({ op: "setEditorText", text }); },
+  getEditorText: () => {
+    if (!environment.hasUI) return editorText;
+    const value = hostCallSync("ui", { op: "getEditorText" }).value;
+    return typeof value === "string" ? value : editorText;
+  },
+  addAutocompleteProvider: () => notice({ op: "addAutocompleteProvider" }),
+  setEditorComponent: (factory: any) => { editorFactory = factory; notice({ op: "setEditorComponent", set: factory !== undefined }); },
+  getEditorComponent: () => editorFactory,
+  onTerminalInput: () => () => undefined,
+  custom,
+  theme,
+  getAllThemes: () => [{ name: theme.name, path: undefined }],
+  getTheme: (name: string) => (name === theme.name ? theme : undefined),
+  setTheme: (chosen: any) => {
+    const name = typeof chosen === "string" ? chosen : chosen?.name;
+    if (name === theme.name) return { success: true };
+    return { success: false, error: environment.hasUI ? `There is no theme ${name}` : "UI not available" };
+  },
+  getToolsExpanded: () => expanded,
+  setToolsExpanded: (value: boolean) => { expanded = value === true; notice({ op: "setToolsExpanded", expanded }); },
+};
+let expanded = false;
+
+const footerData = { getGitBranch: () => null, getExtensionStatuses: () => new Map(), getAvailableProviderCount: () => 0, onBranchChange: () => () => undefined };
+
+function built(content: any, data?: any): string[] | null {
+  if (content === undefined || content === null) return null;
+  if (typeof content !== "function") return draw(content);
+  try {
+    return draw(content(tui(() => undefined), theme, data));
+  } catch (error) {
+    report(error, "render");
+    return [];
+  }
+}
+
+export { resolved };

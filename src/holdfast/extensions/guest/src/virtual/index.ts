@@ -1,0 +1,2 @@
+// Nothing is defined here yet.
+export {};

@@ -1,0 +1,175 @@
+"""One VM with its event loop: the deterministic unit that is ticked, recorded, replayed and snapshotted.
+
+It is synchronous and belongs to one thread. Whatever it needs from outside it asks its `World`; whatever happens to it
+arrives through `arrive`; whatever it wants comes back as effects.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from holdfast.extensions.effects import Clear, Effect, Failure, Reply, Timer, read_effects
+from holdfast.extensions.engine import snapshot as vm_snapshot
+from holdfast.extensions.engine.image import base_image
+from holdfast.extensions.engine.limits import EngineTrap, GuestError, Limits
+from holdfast.extensions.engine.snapshot import Snapshot
+from holdfast.extensions.engine.vm import MODULE, Vm
+from holdfast.extensions.loop import Kind, Loop, LoopState, Macrotask
+from holdfast.extensions.world import World
+
+
+class Artifact(msgspec.Struct, frozen=True):
+    """A compiled extension: one ES module as text or as this engine's bytecode, and its source map."""
+
+    name: str
+    digest: str
+    text: str = ""
+    bytecode: bytes = b""
+    source_map: str = ""
+
+
+class Frozen(msgspec.Struct, frozen=True):
+    """An isolate as data."""
+
+    vm: Snapshot
+    loop: LoopState
+
+
+class Observer(Protocol):
+    """Sees each step; `trace.Recorder` is one."""
+
+    def arrived(self, task: Macrotask) -> None: ...
+    def started(self, task: Macrotask) -> None: ...
+    def finished(self, jobs: int, outbox: bytes, unhandled: list[bytes]) -> None: ...
+    def trapped(self, trap: EngineTrap) -> None: ...
+
+
+class Isolate:
+    def __init__(
+        self, vm: Vm, roots: dict[str, int], loop: Loop, world: World, observer: Observer | None = None
+    ) -> None:
+        self._vm = vm
+        self._roots = roots
+        self._loop = loop
+        self._world = world
+        self._observer = observer
+        self._artifact: Artifact | None = None
+
+    @classmethod
+    def start(
+        cls, world: World, limits: Limits, observer: Observer | None = None, *, image: Snapshot | None = None
+    ) -> Isolate:
+        """A new isolate with nothing loaded."""
+        image = image or base_image()
+        return cls(vm_snapshot.restore(image, world, limits), image.roots, Loop(), world, observer)
+
+    @classmethod
+    def thaw(cls, frozen: Frozen, world: World, limits: Limits, observer: Observer | None = None) -> Isolate:
+        """The isolate of a snapshot, going on where it was."""
+        vm = vm_snapshot.restore(frozen.vm, world, limits)
+        return cls(vm, frozen.vm.roots, Loop.from_state(frozen.loop, world.now_ms()), world, observer)
+
+    def freeze(self) -> Frozen:
+        """The isolate between two ticks, as data."""
+        return Frozen(vm_snapshot.take(self._vm, self._roots), self._loop.state(self._world.now_ms()))
+
+    def adopt(self, world: World, observer: Observer | None) -> None:
+        """Belong to somebody else from now on, whose time is another."""
+        self._loop = Loop.from_state(self._loop.state(self._world.now_ms()), world.now_ms())
+        self._world = self._vm.host = world
+        self._observer = observer
+
+    def close(self) -> None:
+        self._vm.close()
+
+    @property
+    def memory_bytes(self) -> int:
+        if self._vm.memory.size:
+            self._vm.memory.refresh()
+        return self._vm.memory.size
+
+    # -- the loop ---------------------------------------------------------------------------------------------------
+
+    def load(self, artifact: Artifact, number: int, environment: bytes) -> None:
+        """Queue the loading of an artifact; its reply has `number`."""
+        self._artifact = artifact
+        self.arrive("inbound", number, "load", environment)
+
+    def arrive(self, kind: Kind, number: int, name: str = "", body: bytes = b"null") -> None:
+        task = self._loop.arrive(kind, number, name, body)
+        if self._observer is not None:
+            self._observer.arrived(task)
+
+    def trapped(self, trap: EngineTrap) -> None:
+        if self._observer is not None:
+            self._observer.trapped(trap)
+
+    def runnable(self) -> bool:
+        return self._loop.runnable(self._world.now_ms())
+
+    def deadline(self) -> int | None:
+        return self._loop.deadline()
+
+    def tick(self) -> list[Effect] | None:
+        """One macrotask and all its microtasks (I1, I2); what came of it, or None when nothing was to be run."""
+        task = self._loop.step(self._world.tick_time())
+        if task is None:
+            return None
+        if self._observer is not None:
+            self._observer.started(task)
+        vm = self._vm
+        with vm.running():
+            failed = self._execute(task)
+            vm.check()
+            jobs = vm.run_jobs()
+            outbox = vm.call_for_text(self._roots["collect"])
+            unhandled = vm.unhandled(self._roots["describe"])
+        if self._observer is not None:
+            self._observer.finished(jobs, outbox, unhandled)
+        effects = read_effects(outbox)
+        effects.extend(Failure("unhandled", msgspec.json.decode(text)) for text in unhandled)
+        if failed is not None:
+            effects.append(failed)
+        self._apply(effects)
+        return effects
+
+    def _execute(self, task: Macrotask) -> Effect | None:
+        """Run the macrotask itself; what it throws outside of any handler is a failure of that name."""
+        try:
+            if task.kind == "inbound" and task.name == "load":
+                self._evaluate(task)
+            elif task.kind == "timer":
+                self._vm.call_text(self._roots["deliver"], b'["timer",0,%d]' % task.number)
+            else:
+                name = task.name if task.kind == "inbound" else "result"
+                self._vm.call_text(self._roots["deliver"], b'["%s",%d,%s]' % (name.encode(), task.number, task.body))
+        except GuestError as error:
+            description = msgspec.json.decode(error.description)
+            return Reply(task.number, 0, description) if task.kind == "inbound" else Failure(task.kind, description)
+        return None
+
+    def _evaluate(self, task: Macrotask) -> None:
+        artifact = self._artifact
+        assert artifact is not None, "nothing to load"
+        vm = self._vm
+        vm.call_text(self._roots["deliver"], b'["environment",0,%s]' % task.body)
+        if artifact.bytecode:
+            module = vm.evaluate_bytecode(artifact.bytecode)
+        else:
+            module = vm.evaluate(artifact.text, artifact.name, MODULE)
+        message = vm.new_string(b"%d" % task.number)
+        vm.free(vm.call(self._roots["begin"], message, module))
+        vm.free(message)
+        vm.free(module)
+
+    def _apply(self, effects: list[Effect]) -> None:
+        """Timers are the loop's; their time counts from the end of the tick, so that none fires early."""
+        now = None
+        for effect in effects:
+            if isinstance(effect, Timer):
+                now = self._world.tick_time() if now is None else now
+                self._loop.arm(effect.number, effect.delay_ms, now)
+            elif isinstance(effect, Clear):
+                self._loop.clear(effect.number)

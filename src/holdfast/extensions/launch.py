@@ -1,0 +1,184 @@
+"""The last step before a command runs: give up what it must not have, then become it.
+
+Runs as a program of its own (`python -I -S launch.py SPEC -- COMMAND…`), stdlib only. In order: new process, mount
+and network namespaces where the system allows them, a process id 1 that takes every descendant down with it,
+resource limits, Landlock, exec. `--probe` says what works here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import signal
+import struct
+import sys
+from typing import Any
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
+_MS_REC_PRIVATE = 0x4000 | 0x40000
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_CHILD_SUBREAPER = 1, 38, 36
+_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
+
+# Rights of Landlock, by the version that brought them.
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
+_MAKE = 0b1_1111_1111_0000  # remove and make: bits 4 to 12
+_REFER, _TRUNCATE, _IOCTL = 1 << 13, 1 << 14, 1 << 15
+_FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
+_FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def main(arguments: list[str]) -> int:
+    if arguments == ["--probe"]:
+        print(json.dumps(probe()))  # noqa: T201 - this is the program's answer
+        return 0
+    spec = json.loads(arguments[0])
+    command = arguments[arguments.index("--") + 1 :]
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if not spec.get("namespaces") or not _new_namespaces(network=not spec["network"]):
+        _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        _become(spec, command)
+    return _stand_by(spec, command)
+
+
+def probe() -> dict[str, Any]:
+    """What this system lets an ordinary process give up."""
+    child = os.fork()
+    if child == 0:
+        worked = _new_namespaces(network=True)
+        if worked:
+            inner = os.fork()
+            if inner == 0:
+                os._exit(0)
+            worked = os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1]) == 0
+        os._exit(0 if worked else 1)
+    namespaces = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    return {"landlock": max(0, landlock_version()), "namespaces": namespaces}
+
+
+def _new_namespaces(*, network: bool) -> bool:
+    flags = _NEWNS | _NEWIPC | _NEWPID | (_NEWNET if network else 0)
+    user, group = os.getuid(), os.getgid()
+    if user != 0:
+        flags |= _NEWUSER
+    if _libc.unshare(flags) != 0:
+        return False
+    if user != 0:
+        try:
+            _write("/proc/self/setgroups", "deny")
+            _write("/proc/self/uid_map", f"{user} {user} 1")
+            _write("/proc/self/gid_map", f"{group} {group} 1")
+        except OSError:
+            return False
+    return bool(_libc.mount(None, b"/", None, _MS_REC_PRIVATE, None) == 0)
+
+
+def _stand_by(spec: dict[str, Any], command: list[str]) -> int:
+    """Start process 1 of the new namespace, wait for it, and end as the command ended."""
+    for number in _FORWARDED:
+        signal.signal(number, signal.SIG_IGN)
+    reader, writer = os.pipe()
+    init = os.fork()
+    if init == 0:
+        os.close(reader)
+        _init(spec, command, writer)
+    os.close(writer)
+    os.waitpid(init, 0)
+    report = os.read(reader, 4)
+    code = os.waitstatus_to_exitcode(struct.unpack("i", report)[0]) if len(report) == 4 else -signal.SIGKILL
+    if code >= 0:
+        return code
+    with contextlib.suppress(OSError, ValueError):
+        signal.signal(-code, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.kill(os.getpid(), -code)
+    return 128 - code
+
+
+def _init(spec: dict[str, Any], command: list[str], writer: int) -> None:
+    """Process 1: its end is the end of everything that the command started."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    spec["proc"] = _libc.mount(b"proc", b"/proc", b"proc", 2 | 4 | 8, None) == 0
+    main_child = os.fork()
+    if main_child == 0:
+        os.close(writer)
+        _become(spec, command)
+    while True:
+        ended, status = os.wait()
+        if ended == main_child:
+            os.write(writer, struct.pack("i", status))
+            os._exit(0)
+
+
+def _become(spec: dict[str, Any], command: list[str]) -> None:
+    for number in _FORWARDED:
+        signal.signal(number, signal.SIG_DFL)
+    for name, value in spec.get("limits", {}).items():
+        with contextlib.suppress(OSError, ValueError):
+            limit = getattr(resource, "RLIMIT_" + name)
+            hard = resource.getrlimit(limit)[1]
+            value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(limit, (value, value))
+    _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if spec.get("landlock"):
+        confine(spec["read"] + (["/proc"] if spec.get("proc") else []), spec["write"], network=spec["network"])
+    try:
+        os.chdir(spec["cwd"])
+        os.execvp(command[0], command)  # noqa: S606 - becoming the command is the purpose
+    except OSError as error:
+        os.write(2, f"{command[0]}: {os.strerror(error.errno or 0)}\n".encode())
+        os._exit(126 if error.errno == 13 else 127)
+
+
+def landlock_version() -> int:
+    return int(_libc.syscall(_LANDLOCK_CREATE, None, 0, 1))
+
+
+def confine(read: list[str], write: list[str], *, network: bool) -> None:
+    """Landlock: read and execute beneath `read`, everything beneath `write`, nothing elsewhere."""
+    version = landlock_version()
+    reading = _EXECUTE | _READ_FILE | _READ_DIR
+    everything = reading | _WRITE_FILE | _MAKE
+    for since, right in ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL)):
+        if version >= since:
+            everything |= right
+    tcp = 3 if version >= 4 and not network else 0
+    scoped = 3 if version >= 6 else 0  # no abstract sockets, no signals out of the sandbox
+    fields = struct.pack("QQQ", everything, tcp, scoped)[: 24 if version >= 6 else 16 if version >= 4 else 8]
+    ruleset = _libc.syscall(_LANDLOCK_CREATE, fields, len(fields), 0)
+    if ruleset < 0:
+        os.write(2, b"holdfast: Landlock refused its rules; the command was not run\n")
+        os._exit(126)
+    for paths, rights in ((read, reading), (write, everything)):
+        for path in paths:
+            _allow(ruleset, path, rights)
+    if _libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0) != 0:
+        os.write(2, b"holdfast: Landlock could not be applied; the command was not run\n")
+        os._exit(126)
+    os.close(ruleset)
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return  # what is not there needs no rule
+    if not os.path.isdir(path):  # noqa: PTH112 - pathlib would double this program's start-up
+        rights &= _FILE_RIGHTS
+    _libc.syscall(_LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", rights, descriptor), 0)
+    os.close(descriptor)
+
+
+def _write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,67 @@
+"""Where in an extension's own source an error happened: its stack frames, mapped through the source map (Pi §2A.7)."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from holdfast.extensions.compiler.sourcemap import SourceMap
+
+_FRAME = re.compile(r"^\s*at (?:(?P<function>.*?) \()?(?P<file>[^()]*?):(?P<line>\d+):(?P<column>\d+)\)?$")
+_MAX_LINES, _MAX_FRAMES = 400, 20
+
+
+class Frame(msgspec.Struct, frozen=True):
+    function: str
+    file: str
+    line: int
+    column: int
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+    def __str__(self) -> str:
+        return f"{self.function or '<anonymous>'} ({self.place})"
+
+
+def location(error: dict[str, Any], artifact: str, source_map: str) -> tuple[str | None, list[str]]:
+    """Where a described error happened, and its stack in source positions."""
+    found = frames(str(error.get("stack") or ""), artifact, source_map)
+    return (found[0].place if found else None), [str(frame) for frame in found]
+
+
+def frames(stack: str, artifact: str, source_map: str) -> list[Frame]:
+    """The extension's own frames of a stack, in its own files; the bridge's frames are left out."""
+    found: list[Frame] = []
+    for text in stack.splitlines()[:_MAX_LINES]:
+        match = _FRAME.match(text)
+        if match and match["file"] == artifact and len(found) < _MAX_FRAMES:
+            function, line, column = match["function"] or "", int(match["line"]), int(match["column"])
+            found.append(_mapped(Frame(function, artifact, line, column), source_map))
+    return found
+
+
+def _mapped(frame: Frame, source_map: str) -> Frame:
+    table = _table(source_map) if source_map else None
+    original = table.original(frame.line, frame.column) if table is not None else None
+    if original is None:
+        return frame
+    return Frame(frame.function, original.file, original.line, original.column)
+
+
+@lru_cache(maxsize=16)
+def _table(text: str) -> SourceMap | None:
+    """The decoded map; the compiler's package is imported when an error has to be mapped, and not before."""
+    from holdfast.extensions.compiler.sourcemap import SourceMap
+
+    try:
+        table = SourceMap(text.encode())
+        table.original(1)
+    except (ValueError, KeyError, IndexError, TypeError):
+        return None  # a damaged map only costs precision
+    return table

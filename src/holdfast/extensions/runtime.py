@@ -1,0 +1,458 @@
+"""One extension at run time: loaded, asked, thrown away when its VM traps, and loaded again.
+
+X1  every method answers or raises a Problem; nothing that an extension does raises anything else.
+X2  a trap ends the VM, never the extension: the next call finds it loaded again.
+X3  a load that fails leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.extensions import effects as said
+from holdfast.extensions.arguments import checker, prepare
+from holdfast.extensions.driver import Driver
+from holdfast.extensions.engine.bytecode import compile_module
+from holdfast.extensions.engine.image import image_digest
+from holdfast.extensions.engine.limits import EngineTrap, GuestError, Limits
+from holdfast.extensions.engine.pool import Key, Loaded, Pool
+from holdfast.extensions.isolate import Artifact, Frozen, Isolate
+from holdfast.extensions.problems import thrown_problem
+from holdfast.extensions.protocol import Dispatcher
+from holdfast.extensions.registry import Registrations, Tool
+from holdfast.extensions.trace import FORMAT, Header, Recorder
+from holdfast.extensions.world import RealWorld, World
+from holdfast.kernel.clock import Clock, SystemClock
+from holdfast.kernel.ids import Randomness
+from holdfast.kernel.problems import Problem
+
+_encode = msgspec.json.Encoder().encode
+MAX_TRAPS = 10  # in a row, without one answer between them
+
+Report = Callable[[str, dict[str, Any]], None]
+
+
+class Surroundings(msgspec.Struct, frozen=True, rename={"has_ui": "hasUI"}):
+    """What an extension is told about where it runs."""
+
+    extension: str
+    cwd: str
+    root: str = ""
+    has_ui: bool = False
+    colour: bool = False
+    flags: dict[str, bool | str] = msgspec.field(default_factory=dict)
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """A live extension as data: its VM and loop, what it registered, and the host calls that were under way."""
+
+    artifact: str
+    frozen: Frozen
+    registrations: list[tuple[str, dict[str, Any]]]
+    calls: list[int]
+    last_call: int
+
+
+class ToolOutcome(msgspec.Struct, frozen=True, rename="camel"):
+    """What a tool call gave: pi's result, whether it is an error, and the updates that it streamed.
+
+    `hostcall` is the code of a host call whose refusal or failure the tool did not catch.
+    """
+
+    content: list[Any]
+    details: Any = None
+    is_error: bool = False
+    updates: list[Any] = msgspec.field(default_factory=list)
+    hostcall: str | None = None
+    problem: dict[str, Any] | None = None
+
+
+class HookOutcome(msgspec.Struct, frozen=True):
+    """What one handler did: what it returned (`returned` tells null from nothing), and what it changed in place."""
+
+    value: Any
+    changed: Any
+    returned: bool
+
+
+class Extension:
+    def __init__(
+        self,
+        artifact: Artifact,
+        surroundings: Surroundings,
+        dispatcher: Dispatcher,
+        *,
+        limits: Limits | None = None,
+        deadline: float = 30.0,
+        clock: Clock | None = None,
+        randomness: Randomness | None = None,
+        pool: Pool | None = None,
+        record: Callable[[bytes], None] | None = None,
+        report: Report | None = None,
+        bytecode_cache: Path | None = None,
+    ) -> None:
+        self.name = surroundings.extension
+        self.artifact = artifact
+        self.surroundings = surroundings
+        self.registrations = Registrations(self.name)
+        self.traps = 0
+        self._dispatcher = dispatcher
+        self._limits = limits or Limits()
+        self._deadline = deadline
+        self._clock = clock or SystemClock()
+        self._randomness = randomness
+        self._pool = pool
+        self._record = record
+        self._report = report or (lambda _event, _data: None)
+        self._bytecode_cache = bytecode_cache
+        self._driver: Driver | None = None
+        self._loaded: Loaded | None = None
+        self._specs: list[tuple[str, dict[str, Any]]] = []
+        self._loading: asyncio.Task[None] | None = None
+        self._row = 0
+        self._refused: Problem | None = None
+        self._flags: dict[str, bool | str] = {}
+        self._checkers: dict[str, tuple[Tool, Any]] = {}
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    async def load(self) -> Registrations:
+        """Run the artifact's factory; what it registered, or the Problem that stopped it (X3)."""
+        self._driver = self._new_driver()
+        try:
+            await self._start()
+        except BaseException:
+            await self.close()
+            raise
+        return self.registrations
+
+    def _new_driver(self) -> Driver:
+        return Driver(
+            self.name,
+            self._dispatcher,
+            now_ms=lambda: int(self._clock.monotonic() * 1000),
+            on_registration=self._on_registration,
+            on_failure=self._on_failure,
+            on_trap=self._on_trap,
+        )
+
+    async def close(self) -> None:
+        if self._loading is not None:
+            self._loading.cancel()
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            await driver.close()
+
+    async def _start(self) -> None:
+        """Load into a new VM, or take one in which this very extension was loaded already."""
+        driver = self._running_driver()
+        key, pool = self._key(), self._pool
+        world, recorder = self._world()
+        if pool is not None and recorder is None:
+            warm = pool.ready(key) or await driver.on_thread(lambda: pool.take(key))
+            if warm is not None:
+                isolate, loaded = warm
+                isolate.adopt(world, None)
+                self._restore(loaded)
+                driver.use(isolate)
+                pool.fill()
+                return
+        artifact, isolate = await driver.on_thread(
+            lambda: (self._compiled(), Isolate.start(world, self._limits, recorder))
+        )
+        self.artifact = artifact
+        if recorder is not None:
+            recorder.header(Header(FORMAT, image_digest(), self.artifact.digest, self.name, self._limits))
+        self.registrations = Registrations(self.name)
+        self._specs, self._refused = [], None
+        driver.use(isolate)
+        environment = _encode(self.surroundings)
+        reply = await driver.ask(
+            "load", b"", timeout=self._deadline, before=lambda number: isolate.load(artifact, number, environment)
+        )
+        if not reply.ok:
+            raise thrown_problem(_described(reply.value), self.name, self.artifact)
+        if self._refused is not None:
+            raise self._refused
+        if not world.touched and pool is not None:
+            frozen: Frozen = await driver.run(lambda isolate: isolate.freeze())
+            self._loaded = Loaded(frozen, list(self._specs))
+            pool.keep(key, self._loaded)
+            pool.fill()
+
+    def _restore(self, loaded: Loaded) -> None:
+        self._loaded = loaded
+        self.registrations = Registrations(self.name)
+        for kind, spec in loaded.registrations:
+            self.registrations.add(kind, spec)
+        self._specs = list(loaded.registrations)
+
+    def _compiled(self) -> Artifact:
+        if self.artifact.bytecode:
+            return self.artifact
+        try:
+            data = compile_module(self.artifact.text, self.artifact.name, self._bytecode_cache)
+        except GuestError as error:
+            raise thrown_problem(msgspec.json.decode(error.description), self.name, self.artifact) from error
+        return msgspec.structs.replace(self.artifact, bytecode=data)
+
+    def _key(self) -> Key:
+        return Key(self.artifact.digest, _encode(self.surroundings), image_digest(), self._limits)
+
+    def _world(self) -> tuple[World, Recorder | None]:
+        driver = self._running_driver()
+        real = RealWorld(driver.answer_sync, clock=self._clock, randomness=self._randomness)
+        if self._record is None:
+            return real, None
+        recorder = Recorder(real, self._record)
+        return recorder, recorder
+
+    def _running_driver(self) -> Driver:
+        if self._driver is None:
+            raise Problem("state_conflict", f"{self.name} is not loaded.", fix="Load it first.")
+        return self._driver
+
+    async def _ready(self) -> Driver:
+        """The driver, once the extension is loaded (again)."""
+        if self._loading is not None:
+            await asyncio.shield(self._loading)
+        driver = self._running_driver()
+        if driver.isolate is None:
+            raise Problem(
+                "extension_trapped", f"{self.name} trapped {self.traps} times and stays off.", extension=self.name
+            )
+        return driver
+
+    # -- what it says -----------------------------------------------------------------------------------------------
+
+    def _on_registration(self, effect: said.Registration) -> None:
+        try:
+            self.registrations.add(effect.kind, effect.spec)
+        except Problem as problem:
+            self._refused = problem
+            self._report("registration_refused", {"message": problem.message, **problem.details})
+            return
+        self._specs.append((effect.kind, effect.spec))
+
+    def _on_failure(self, effect: said.Failure) -> None:
+        problem = thrown_problem(effect.error, self.name, self.artifact)
+        self._report("error", {"where": effect.where, "message": problem.message, **problem.details})
+
+    def _on_trap(self, trap: EngineTrap) -> None:
+        """The VM is lost: record it, and load the extension again (X2)."""
+        self.traps += 1
+        self._row += 1
+        self._report("trap", {"kind": trap.kind, "message": str(trap), "count": self.traps})
+        if not self._specs and self._loaded is None:
+            return  # it trapped while loading: whoever loads it hears of it
+        if self._row <= MAX_TRAPS:
+            self._loading = asyncio.get_running_loop().create_task(self._reload())
+
+    async def _reload(self) -> None:
+        try:
+            await self._start()
+            for name, value in self._flags.items():
+                self.set_flag(name, value)
+        except Problem as problem:
+            self._report("reload_failed", {"message": problem.message, **problem.details})
+        finally:
+            self._loading = None
+
+    # -- what it is asked -------------------------------------------------------------------------------------------
+
+    async def _ask(
+        self, name: str, payload: Any, timeout: float | None = None, progress: Callable[[Any], None] | None = None
+    ) -> said.Reply:
+        driver = await self._ready()
+        reply = await driver.ask(
+            name, _encode(payload), timeout=self._deadline if timeout is None else timeout, progress=progress
+        )
+        self._row = 0
+        return reply
+
+    async def _value(self, name: str, payload: Any, timeout: float | None = None) -> Any:
+        reply = await self._ask(name, payload, timeout)
+        if not reply.ok:
+            raise thrown_problem(_described(reply.value), self.name, self.artifact)
+        return reply.value
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Any,
+        *,
+        call_id: str = "call",
+        on_update: Callable[[Any], None] | None = None,
+        timeout: float | None = None,
+    ) -> ToolOutcome:
+        """Validate, convert, execute. A tool that throws has an outcome; a trap, a timeout, no memory is a Problem."""
+        tool = self.registrations.tools.get(name)
+        if tool is None:
+            raise Problem(
+                "not_found",
+                f"{self.name} has no tool {name}.",
+                tools=sorted(self.registrations.tools),
+                fix="Use one of `tools`.",
+            )
+        if tool.prepares:
+            arguments = await self._value("prepare", {"name": name, "params": arguments}, timeout)
+        arguments = prepare(name, tool.parameters, arguments, self._checker(tool))
+        updates: list[Any] = []
+
+        def update(value: Any) -> None:
+            updates.append(value)
+            if on_update is not None:
+                on_update(value)
+
+        reply = await self._ask("tool", {"name": name, "callId": call_id, "params": arguments}, timeout, update)
+        if not reply.ok:
+            return self._failed_tool(_described(reply.value), updates)
+        return _outcome(reply.value, updates)
+
+    def _checker(self, tool: Tool) -> Any:
+        kept = self._checkers.get(tool.name)
+        if kept is None or kept[0] is not tool:
+            kept = self._checkers[tool.name] = (tool, checker(tool.parameters))
+        return kept[1]
+
+    def _failed_tool(self, error: dict[str, Any], updates: list[Any]) -> ToolOutcome:
+        problem = thrown_problem(error, self.name, self.artifact)
+        if problem.key == "extension_memory":
+            raise problem
+        text = str(error.get("message") or error.get("name") or "The tool failed")
+        hostcall = problem.details.get("hostcall")
+        return ToolOutcome([{"type": "text", "text": text}], {}, True, updates, hostcall, problem.as_lafs())
+
+    async def run_command(self, name: str, arguments: str = "", *, timeout: float | None = None) -> Any:
+        """Run a command; what its handler returned."""
+        if name not in self.registrations.commands:
+            known = sorted(self.registrations.commands)
+            raise Problem(
+                "not_found", f"{self.name} has no command {name}.", commands=known, fix="Use one of `commands`."
+            )
+        return await self._value("command", {"name": name, "args": arguments}, timeout)
+
+    async def complete(self, name: str, prefix: str) -> list[Any]:
+        """Completions of a command's argument."""
+        command = self.registrations.commands.get(name)
+        if command is None or not command.completes:
+            return []
+        found = await self._value("complete", {"name": name, "prefix": prefix})
+        return found if isinstance(found, list) else []
+
+    async def hook(
+        self, event: dict[str, Any], index: int, *, timeout: float | None = None, signal: bool = False
+    ) -> HookOutcome:
+        """Run one handler of an event."""
+        value = await self._value("hook", {"event": event, "index": index, "signal": signal}, timeout)
+        if not isinstance(value, list) or len(value) != 3:
+            raise Problem(
+                "extension_failed", f"{self.name} answered an event with something else.", extension=self.name
+            )
+        return HookOutcome(value[0], value[1], bool(value[2]))
+
+    async def press(self, shortcut: str) -> None:
+        if shortcut not in self.registrations.shortcuts:
+            raise Problem("not_found", f"{self.name} has no shortcut {shortcut}.")
+        await self._value("shortcut", {"shortcut": shortcut})
+
+    async def render(self, name: str, message: Any, *, expanded: bool = False, width: int = 80) -> list[str]:
+        """A custom message as lines of text."""
+        body = {"name": name, "message": message, "expanded": expanded, "width": width}
+        return _lines(await self._value("render", body))
+
+    async def render_tool(
+        self, name: str, arguments: Any, result: Any = None, *, expanded: bool = False, width: int = 80
+    ) -> list[str]:
+        """A tool call, or its result, as lines of text."""
+        body = {
+            "name": name,
+            "args": arguments,
+            "result": result,
+            "expanded": expanded,
+            "width": width,
+            "callId": "call",
+        }
+        return _lines(await self._value("render_tool", body))
+
+    async def stream(
+        self,
+        provider: str,
+        model: Any,
+        context: Any,
+        options: Any,
+        on_event: Callable[[Any], None],
+        *,
+        timeout: float | None = None,
+    ) -> Any:
+        """Let a provider that the extension registered answer; each of its events, then its result."""
+        body = {"name": provider, "model": model, "context": context, "options": options}
+        reply = await self._ask("provider", body, timeout, on_event)
+        if not reply.ok:
+            raise thrown_problem(_described(reply.value), self.name, self.artifact)
+        return reply.value
+
+    def set_flag(self, name: str, value: bool | str) -> None:
+        """What `pi.getFlag` answers from now on."""
+        flag = self.registrations.flags.get(name)
+        if flag is None:
+            raise Problem("not_found", f"{self.name} has no flag {name}.", flags=sorted(self.registrations.flags))
+        if isinstance(value, bool) != (flag.type == "boolean"):
+            raise Problem("schema_mismatch", f"The flag {name} is of type {flag.type}.", at=name)
+        self._flags[name] = value
+        self._running_driver().tell("flag", _encode({"name": name, "value": value}))
+
+    def agent(self, state: str) -> None:
+        """The agent's operation begins (`start`), ends (`end`) or is aborted (`abort`): `ctx.signal`."""
+        self._running_driver().tell("agent", _encode({"state": state}))
+
+    def bus(self, channel: str, data: Any) -> None:
+        """Another extension said something on the bus between extensions (`pi.events`)."""
+        self._running_driver().tell("bus", _encode({"channel": channel, "data": data}))
+
+    async def save(self) -> Saved:
+        """The extension as it is now, pending promises and timers included, as data; it goes on."""
+        driver = await self._ready()
+        frozen: Frozen = await driver.run(lambda isolate: isolate.freeze())
+        return Saved(self.artifact.digest, frozen, list(self._specs), driver.calls, driver.last_call)
+
+    async def resume(self, saved: Saved) -> Registrations:
+        """Go on where `saved` was, in this process; host calls that were under way fail with `io` (§3.2)."""
+        if saved.artifact != self.artifact.digest:
+            raise Problem("state_conflict", f"The saved state is of another version of {self.name}.")
+        driver = self._driver = self._new_driver()
+        world, recorder = self._world()
+        isolate = Isolate.thaw(saved.frozen, world, self._limits, recorder)
+        self._restore(Loaded(saved.frozen, saved.registrations))
+        self._loaded = None
+        driver.resume(isolate, saved.calls, saved.last_call)
+        return self.registrations
+
+    async def memory_bytes(self) -> int:
+        size: int = await (await self._ready()).run(lambda isolate: isolate.memory_bytes)
+        return size
+
+
+def _outcome(value: Any, updates: list[Any]) -> ToolOutcome:
+    """A tool answers `{content, details}`; a plain string is taken as text, as the agent would show it."""
+    if isinstance(value, dict) and isinstance(value.get("content"), list):
+        return ToolOutcome(value["content"], value.get("details"), value.get("isError") is True, updates)
+    if isinstance(value, str):
+        return ToolOutcome([{"type": "text", "text": value}], None, False, updates)
+    return ToolOutcome([], value, False, updates)
+
+
+def _described(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {"name": "Error", "message": str(value)}
+
+
+def _lines(value: Any) -> list[str]:
+    return [str(line) for line in value] if isinstance(value, list) else []
+
+
+__all__ = ["Artifact", "Extension", "HookOutcome", "Saved", "Surroundings", "ToolOutcome"]

@@ -1,0 +1,152 @@
+"""How a command of an extension is confined: bubblewrap where it works, else Landlock, else not, and said so.
+
+A sandboxed command sees the system's programs, the folders that were granted, a private temporary folder, no other
+process of the host, and no network unless `http` is granted without a scope (a process cannot be held to hosts).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import posixpath
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+Kind = Literal["bubblewrap", "landlock", "none"]
+
+_LAUNCH = str(Path(__file__).with_name("launch.py"))
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/opt", "/snap")
+# What programs need of /etc: how to link, resolve names and trust certificates. Not who lives here.
+_ETC = tuple(
+    "/etc/" + name
+    for name in (
+        "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "nsswitch.conf", "resolv.conf", "hosts", "host.conf", "gai.conf",
+        "ssl", "pki", "ca-certificates", "ca-certificates.conf", "localtime", "timezone", "alternatives", "gitconfig",
+        "mime.types", "protocols", "services", "inputrc", "terminfo", "profile", "bash.bashrc", "java", "python3",
+    )
+)  # fmt: skip
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
+_LIMITS = {"CORE": 0, "NPROC": 512, "NOFILE": 4096, "FSIZE": 4 << 30}
+_SIGNS = (
+    "permission denied", "eacces", "read-only file system", "erofs", "operation not permitted",
+    "network is unreachable", "could not resolve host", "temporary failure in name resolution", "enetunreach",
+    "name or service not known", "eai_again",
+)  # fmt: skip
+
+
+class Confinement(msgspec.Struct, frozen=True):
+    """What one command may touch."""
+
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    network: bool = False
+
+
+class Sandbox(msgspec.Struct, frozen=True):
+    """The strongest confinement that this system offers."""
+
+    kind: Kind
+    namespaces: bool = False
+    landlock: int = 0
+
+    @classmethod
+    def detect(cls) -> Sandbox:
+        return _detect()
+
+    @property
+    def describes(self) -> str:
+        """One sentence for prompts, `doctor` and evidence."""
+        if self.kind == "bubblewrap":
+            return "Commands run in bubblewrap: granted folders only, own processes, no network unless granted."
+        if self.kind == "landlock":
+            parts = "own processes and network" if self.namespaces else "shared process table; TCP only is blocked"
+            return f"Commands run under Landlock version {self.landlock}: granted folders only, {parts}."
+        return "Commands run UNCONFINED: this system offers neither bubblewrap nor Landlock."
+
+    def wrap(self, command: Sequence[str], cwd: str, limits: Confinement, environ: Mapping[str, str]) -> list[str]:
+        """The command line that runs `command` confined."""
+        programs = _programs(environ.get("PATH", ""))
+        if self.kind == "bubblewrap":
+            return _bubblewrap(command, cwd, limits, programs)
+        spec = {
+            "cwd": cwd,
+            "landlock": self.kind == "landlock",
+            "namespaces": self.namespaces,
+            "network": limits.network,
+            "read": [*_SYSTEM, *_ETC, *programs, *limits.read],
+            "write": [*_DEVICES, *limits.write],
+            "limits": _LIMITS,
+        }
+        return [sys.executable, "-I", "-S", _LAUNCH, json.dumps(spec), "--", *command]
+
+    def explains(self, code: int | None, errors: str, limits: Confinement) -> str | None:
+        """Why a command may have failed in here, and the grant that would change it."""
+        if self.kind == "none" or not code:
+            return None
+        low = errors.lower()
+        if not any(sign in low for sign in _SIGNS):
+            return None
+        wants_network = any(sign in low for sign in _SIGNS[5:])
+        if wants_network and limits.network:
+            return None
+        grant = "--grant http" if wants_network else "--grant write (or write:FOLDER/**)"
+        return f"The {self.kind} sandbox may have refused this. To allow it: {grant}."
+
+
+@functools.cache
+def _detect() -> Sandbox:
+    if sys.platform != "linux":
+        return Sandbox("none")
+    bubblewrap = shutil.which("bwrap")
+    if bubblewrap and _succeeds(_bubblewrap(["true"], "/", Confinement(), [])):
+        return Sandbox("bubblewrap", namespaces=True)
+    try:
+        run = subprocess.run([sys.executable, "-I", "-S", _LAUNCH, "--probe"], capture_output=True, timeout=10)
+        found = json.loads(run.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return Sandbox("none")
+    if found["landlock"] < 1:
+        return Sandbox("none", namespaces=found["namespaces"])
+    return Sandbox("landlock", namespaces=found["namespaces"], landlock=found["landlock"])
+
+
+def _succeeds(command: list[str]) -> bool:
+    try:
+        return subprocess.run(command, capture_output=True, timeout=10).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def _bubblewrap(command: Sequence[str], cwd: str, limits: Confinement, programs: list[str]) -> list[str]:
+    argv = ["bwrap", "--unshare-all", "--die-with-parent", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]  # noqa: S108
+    if limits.network:
+        argv.append("--share-net")
+    for path in (*_SYSTEM, *_ETC, *programs, *limits.read):
+        argv += ["--ro-bind-try", path, path]
+    for path in limits.write:
+        argv += ["--bind-try", path, path]
+    return [*argv, "--chdir", cwd, "--", *command]
+
+
+def _programs(search: str) -> list[str]:
+    """The folders that programs are found in, and the libraries beside them, where the system's do not cover them."""
+    found: list[str] = []
+    for entry in search.split(os.pathsep):
+        if not entry.startswith("/"):
+            continue
+        real = os.path.realpath(entry)
+        if real.startswith(tuple(folder + "/" for folder in _SYSTEM)) or real in ("/", *_SYSTEM):
+            continue
+        found.append(real)
+        if posixpath.basename(real) in ("bin", "sbin"):
+            found += [
+                posixpath.join(posixpath.dirname(real), name) for name in ("lib", "lib64", "libexec", "pyvenv.cfg")
+            ]
+    return found

@@ -1,0 +1,231 @@
+"""A session as extensions see it: a tree of entries with a leaf, kept in memory (pi's session, format 3).
+
+S1  An entry is appended under the leaf and becomes the leaf; entries are never changed.
+S2  Ids are eight hex characters from the injected randomness, unique within the session.
+S3  What waits for an agent (a user message, an abort) is kept in `requests` for whoever runs one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from holdfast.kernel.clock import Clock, SystemClock, iso
+from holdfast.kernel.ids import Ids
+from holdfast.kernel.problems import Problem
+
+VERSION = 3
+Entry = dict[str, Any]
+
+
+class Session:
+    """Answers the `session` connector. `tools` and `commands` list what is registered when they are asked."""
+
+    def __init__(
+        self,
+        cwd: str,
+        *,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        model: Mapping[str, Any] | None = None,
+        tools: Callable[[], Sequence[Mapping[str, Any]]] = list,
+        commands: Callable[[], Sequence[Mapping[str, Any]]] = list,
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._ids = ids or Ids(self._clock)
+        self._cwd = cwd
+        self._tools = tools
+        self._commands = commands
+        self._active: list[str] | None = None
+        self.requests: list[dict[str, Any]] = []
+        self.system_prompt = ""
+        self.model = dict(model) if model else None
+        self.idle = True
+        self.begin()
+
+    def begin(self) -> None:
+        """A new, empty session."""
+        self.id = self._ids.uuid4()
+        self.header = {"type": "session", "version": VERSION, "id": self.id, "timestamp": self._now(), "cwd": self._cwd}
+        self.entries: list[Entry] = []
+        self._by_id: dict[str, Entry] = {}
+        self.leaf: str | None = None
+        self.thinking = "off"
+
+    async def request(self, operation: str, params: Mapping[str, Any]) -> Any:
+        """Perform `operation` with its `args`."""
+        perform = _OPERATIONS.get(operation)
+        if perform is None:
+            raise Problem(
+                "invalid_request", f"There is no session operation {operation[:40]!r}.", known=sorted(_OPERATIONS)
+            )
+        arguments = params.get("args") or []
+        try:
+            return perform(self, *arguments)
+        except TypeError as error:
+            raise Problem("invalid_request", f"{operation} was called with the wrong arguments.") from error
+
+    def append(self, kind: str, **fields: Any) -> str:
+        """Add an entry under the leaf (S1)."""
+        while (id := self._ids.token(4)) in self._by_id:
+            continue
+        entry = {"type": kind, **fields, "id": id, "parentId": self.leaf, "timestamp": self._now()}
+        self.entries.append(entry)
+        self._by_id[id] = entry
+        self.leaf = id
+        return id
+
+    def branch(self, start: str | None = None) -> list[Entry]:
+        """The entries from the root to `start`, or to the leaf."""
+        path: list[Entry] = []
+        current = self._by_id.get(start or self.leaf or "")
+        while current is not None:
+            path.append(current)
+            current = self._by_id.get(current["parentId"] or "")
+        return path[::-1]
+
+    def label_of(self, target: str) -> str | None:
+        labels = [entry for entry in self.entries if entry["type"] == "label" and entry["targetId"] == target]
+        return labels[-1].get("label") if labels else None
+
+    @property
+    def name(self) -> str | None:
+        names = [entry["name"] for entry in self.entries if entry["type"] == "session_info"]
+        return names[-1] if names else None
+
+    def messages(self) -> list[Any]:
+        """What a model would be shown of the branch."""
+        shown: list[Any] = []
+        for entry in self.branch():
+            if entry["type"] == "message":
+                shown.append(entry["message"])
+            elif entry["type"] == "custom_message":
+                fields = ("customType", "content", "display", "details")
+                shown.append({"role": "custom", **{name: entry.get(name) for name in fields}})
+        return shown
+
+    def tree(self) -> list[dict[str, Any]]:
+        nodes: dict[str, dict[str, Any]] = {
+            entry["id"]: {"entry": entry, "children": [], "label": self.label_of(entry["id"])} for entry in self.entries
+        }
+        roots: list[dict[str, Any]] = []
+        for entry in self.entries:
+            parent = nodes.get(entry["parentId"] or "")
+            (parent["children"] if parent else roots).append(nodes[entry["id"]])
+        return roots
+
+    # Operations that change something
+
+    def _append_entry(self, kind: str, data: Any = None) -> str:
+        fields = {} if data is None else {"data": data}
+        return self.append("custom", customType=str(kind), **fields)
+
+    def _set_label(self, target: str, label: str | None = None) -> None:
+        if target not in self._by_id:
+            raise Problem("not_found", f"Entry {target[:40]} not found.")
+        self.append("label", targetId=target, label=label)
+
+    def _send(self, message: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> None:
+        self.append(
+            "custom_message",
+            customType=message.get("customType"),
+            content=message.get("content"),
+            display=message.get("display", True),
+            details=message.get("details"),
+        )
+        if options and options.get("triggerTurn"):
+            self.requests.append({"kind": "turn"})
+
+    def _send_user(self, content: Any, options: Mapping[str, Any] | None = None) -> None:
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        self.append("message", message={"role": "user", "content": parts, "timestamp": self._clock.now_ms()})
+        self.requests.append({"kind": "turn", **({"options": dict(options)} if options else {})})
+
+    def _navigate(self, target: str | None, _options: Any = None) -> dict[str, Any]:
+        if target is not None and target not in self._by_id:
+            raise Problem("not_found", f"Entry {target[:40]} not found.")
+        self.leaf = target
+        return {"cancelled": False}
+
+    def _fork(self, target: str, _options: Any = None) -> dict[str, Any]:
+        entry = self._by_id.get(target)
+        if entry is None:
+            raise Problem("not_found", f"Entry {target[:40]} not found.")
+        self.leaf = entry["parentId"]
+        return {"cancelled": False}
+
+    def _new(self, _options: Any = None) -> dict[str, Any]:
+        self.begin()
+        return {"cancelled": False}
+
+    def _set_model(self, model: Mapping[str, Any]) -> bool:
+        self.model = dict(model)
+        self.append("model_change", provider=model.get("provider"), modelId=model.get("id"))
+        return True
+
+    def _set_thinking(self, level: str) -> None:
+        if level != self.thinking:
+            self.thinking = level
+            self.append("thinking_level_change", thinkingLevel=level)
+
+    def _set_active(self, names: Sequence[str]) -> None:
+        self._active = [str(name) for name in names]
+
+    def _active_tools(self) -> list[str]:
+        return [str(tool["name"]) for tool in self._tools()] if self._active is None else list(self._active)
+
+    def _ask(self, kind: str) -> Callable[..., None]:
+        return lambda *_rest: self.requests.append({"kind": kind})
+
+    def _now(self) -> str:
+        return iso(self._clock.now_ms())
+
+
+_OPERATIONS: dict[str, Callable[..., Any]] = {
+    "appendEntry": Session._append_entry,
+    "sendMessage": Session._send,
+    "sendUserMessage": Session._send_user,
+    "setSessionName": lambda self, name: self.append("session_info", name=str(name).strip()),
+    "getSessionName": lambda self: self.name,
+    "setLabel": Session._set_label,
+    "getLabel": Session.label_of,
+    "getCwd": lambda self: self._cwd,
+    "getSessionDir": lambda _self: None,
+    "getSessionId": lambda self: self.id,
+    "getSessionFile": lambda _self: None,
+    "getHeader": lambda self: self.header,
+    "getLeafId": lambda self: self.leaf,
+    "getLeafEntry": lambda self: self._by_id.get(self.leaf or ""),
+    "getEntry": lambda self, id: self._by_id.get(id),
+    "getChildren": lambda self, id: [entry for entry in self.entries if entry["parentId"] == id],
+    "getEntries": lambda self: self.entries,
+    "getBranch": Session.branch,
+    "getTree": Session.tree,
+    "getState": lambda self: {"id": self.id, "leaf": self.leaf, "entries": len(self.entries), "name": self.name},
+    "buildSessionContext": lambda self: {
+        "messages": self.messages(),
+        "thinkingLevel": self.thinking,
+        "model": self.model and {"provider": self.model.get("provider"), "modelId": self.model.get("id")},
+    },
+    "getModel": lambda self: self.model,
+    "setModel": Session._set_model,
+    "getThinkingLevel": lambda self: self.thinking,
+    "setThinkingLevel": Session._set_thinking,
+    "getActiveTools": Session._active_tools,
+    "setActiveTools": Session._set_active,
+    "getAllTools": lambda self: list(self._tools()),
+    "getCommands": lambda self: list(self._commands()),
+    "getSystemPrompt": lambda self: self.system_prompt,
+    "getContextUsage": lambda _self: None,
+    "isIdle": lambda self: self.idle,
+    "hasPendingMessages": lambda self: any(item["kind"] == "turn" for item in self.requests),
+    "waitForIdle": lambda _self: None,
+    "newSession": Session._new,
+    "navigateTree": Session._navigate,
+    "fork": Session._fork,
+    "switchSession": lambda _self, *_rest: {"cancelled": True},
+    "abort": lambda self: self._ask("abort")(),
+    "shutdown": lambda self: self._ask("shutdown")(),
+    "compact": lambda self, *_rest: self._ask("compact")(),
+    "reload": lambda self: self._ask("reload")(),
+}

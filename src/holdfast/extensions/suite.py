@@ -1,0 +1,316 @@
+"""The extensions of one project, side by side: compiled, resolved, admitted, loaded, asked.
+
+U1  Nothing is executed before its capabilities are resolved and the resolution is in the ledger (Pi §2B.3, §2B.5).
+U2  An extension that cannot be loaded is a Problem of its own; the others load.
+U3  The same tool name twice: the first extension's is the one that is called (rules/pi P10).
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from holdfast.extensions.capabilities import Requirement, resolve
+from holdfast.extensions.compiler import Artifact, build
+from holdfast.extensions.compiler.cache import default_cache
+from holdfast.extensions.compiler.source import sources
+from holdfast.extensions.connectors.compute import ComputeConnector
+from holdfast.extensions.connectors.environment import EnvConnector, Environment
+from holdfast.extensions.connectors.exec import ExecConnector
+from holdfast.extensions.connectors.fs import FsConnector
+from holdfast.extensions.connectors.http import HttpConnector
+from holdfast.extensions.connectors.paths import Roots
+from holdfast.extensions.connectors.small import (
+    EventsConnector,
+    LogConnector,
+    Model,
+    ModelConnector,
+    SessionConnector,
+    UiConnector,
+)
+from holdfast.extensions.connectors.tool import ToolConnector
+from holdfast.extensions.connectors.ui import NoUi, Ui
+from holdfast.extensions.consent import Consent
+from holdfast.extensions.dispatcher import Dispatcher, Subject
+from holdfast.extensions.engine.limits import Limits
+from holdfast.extensions.engine.pool import Pool
+from holdfast.extensions.evidence import Correlation, Event, Evidence, LogFile
+from holdfast.extensions.grants import Grants, checked, granted_folders, policy_of
+from holdfast.extensions.hooks import Hooks
+from holdfast.extensions.isolate import Artifact as Loadable
+from holdfast.extensions.registry import Tool, command_names, tool_owners
+from holdfast.extensions.runtime import Extension, Surroundings, ToolOutcome
+from holdfast.extensions.session import Session
+from holdfast.kernel import config as configuration
+from holdfast.kernel.clock import Clock, SystemClock
+from holdfast.kernel.ids import Ids, Randomness
+from holdfast.kernel.ledger import Ledger
+from holdfast.kernel.policy import Mode, Policy
+from holdfast.kernel.problems import Problem
+from holdfast.kernel.scopes import Scope
+
+
+class Member(msgspec.Struct, frozen=True):
+    """One extension of the suite: where it is, what it was compiled to, and the running thing."""
+
+    path: str
+    artifact: Artifact
+    extension: Extension
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An extension that could not be loaded, and why."""
+
+    path: str
+    problem: Problem
+
+
+class Suite:
+    """`async with Suite(ledger, root=…) as suite: await suite.load(path)`."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        root: Path,
+        config: configuration.Extensions | None = None,
+        mode: Mode | None = None,
+        grants: Iterable[str] = (),
+        consent: Consent | None = None,
+        ui: Ui | None = None,
+        model: Model | None = None,
+        environ: Mapping[str, str] | None = None,
+        deadline: float = 30.0,
+        limits: Limits | None = None,
+        clock: Clock | None = None,
+        randomness: Randomness | None = None,
+        scenario: str = "scn-local",
+        record: Callable[[bytes], None] | None = None,
+        log_file: bool = False,
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._ids = Ids(self._clock, randomness)
+        self._config = config or configuration.Extensions()
+        self._mode = mode
+        self._flags = tuple(grants)
+        self._granted = Grants(ledger, self._clock)
+        self._randomness = randomness
+        self._deadline = deadline
+        self._limits = limits or Limits(memory_mb=self._config.policy.max_memory_mb)
+        self._record = record
+        self._scenario = scenario
+        self.root = root.resolve()
+        self.ui = ui or NoUi()
+        self.members: list[Member] = []
+        self.failures: list[Failure] = []
+        self.session = Session(
+            str(self.root), clock=self._clock, ids=self._ids, tools=self._listed, commands=self._named
+        )
+        self.hooks = Hooks(timeout=min(deadline, 10.0), report=self._handler_failed)
+        self._temp = Path(tempfile.mkdtemp(prefix="holdfast-ext-"))
+        self._log = LogFile(self.session.id, environ=environ) if log_file else None
+        self._evidence = Evidence(ledger, sink=self._log)
+        self._pool = Pool()
+        environment = Environment(environ)
+        files = FsConnector(randomness)
+        programs = ExecConnector(environment=environment, temp=str(self._temp))
+        self.dispatcher = Dispatcher(
+            Policy(clock=self._clock),
+            [
+                files,
+                programs,
+                ToolConnector(files, programs),
+                HttpConnector(),
+                EnvConnector(environment, temp=str(self._temp)),
+                ComputeConnector(),
+                LogConnector(self._said),
+                EventsConnector(self._emitted),
+                UiConnector(self.ui),
+                ModelConnector(model),
+                SessionConnector(self.session),
+            ],
+            self._evidence,
+            consent=consent,
+            grants=self._granted,
+            clock=self._clock,
+        )
+
+    async def __aenter__(self) -> Self:
+        policy = policy_of(self._config, self._clock, mode=self._mode)
+        self.dispatcher.policy = await self._granted.apply(policy)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for member in self.members:
+            await member.extension.close()
+        self.dispatcher.close()
+        self._pool.close()
+        if self._log is not None:
+            self._log.close()
+        shutil.rmtree(self._temp, ignore_errors=True)
+
+    # Loading
+
+    async def load(self, path: Path | str) -> list[Member]:
+        """Load every extension at `path`; the first Problem is raised."""
+        return [await self._load(source.entry, Path(path)) for source in sources(path)]
+
+    async def try_load(self, path: Path | str) -> list[Member]:
+        """As `load`, but what fails is kept in `failures` and the rest is loaded (U2)."""
+        loaded: list[Member] = []
+        try:
+            found = sources(path)
+        except Problem as problem:
+            self.failures.append(Failure(str(path), problem))
+            return loaded
+        for source in found:
+            try:
+                loaded.append(await self._load(source.entry, Path(path)))
+            except Problem as problem:
+                self.failures.append(Failure(str(path), problem))
+        return loaded
+
+    async def _load(self, entry: Path, path: Path) -> Member:
+        artifact = build(entry, cache=default_cache())
+        name = artifact.meta.extension_id
+        if any(member.extension.name == name for member in self.members):
+            raise Problem("already_exists", f"An extension {name} is loaded already.", at=path.name)
+        self.dispatcher.policy = self.dispatcher.policy.allowing(name, *(checked(text) for text in self._flags))
+        correlation = Correlation(name, self._scenario, self.session.id, artifact_id=artifact.meta.hash)
+        methods = self._resolve(artifact, correlation)
+        home = Path(artifact.root or entry.parent)
+        roots = Roots.of(
+            self.root, extension=home, temp=self._temp, extra=granted_folders(self.dispatcher.policy, name)
+        )
+        self.dispatcher.admit(Subject(name, roots, correlation=correlation, methods=methods))
+        extension = Extension(
+            loadable(artifact),
+            Surroundings(name, str(self.root), str(home), has_ui=self.ui.interactive),
+            self.dispatcher,
+            limits=self._limits,
+            deadline=self._deadline,
+            clock=self._clock,
+            randomness=self._randomness,
+            pool=self._pool,
+            record=self._record,
+            report=lambda event, data: self._evidence.write(
+                correlation, Event(f"extension.{event}", data, level="warn")
+            ),
+        )
+        try:
+            await extension.load()
+        except BaseException:
+            self.dispatcher.dismiss(name)
+            raise
+        member = Member(str(path), artifact, extension)
+        self.members.append(member)
+        self.hooks.set([item.extension for item in self.members])
+        self._evidence.write(correlation, Event("extension.ready", {"tools": sorted(extension.registrations.tools)}))
+        return member
+
+    def _resolve(self, artifact: Artifact, correlation: Correlation) -> dict[str, tuple[str, ...]]:
+        """Declared and inferred needs against the user's decisions (U1); the methods the manifest limits it to."""
+        manifest, name, policy = artifact.meta.manifest, artifact.meta.extension_id, self.dispatcher.policy
+        declared = [_requirement(item) for item in manifest.declared()]
+        inferred = [Requirement(capability) for capability in artifact.meta.capabilities_required]
+        rules = policy.subjects.get(name)
+        denied = {
+            grant.capability for grant in (*policy.denials, *(rules.deny if rules else ())) if not grant.scope.patterns
+        }
+        resolution = resolve(declared, inferred, denied=denied, mode=(rules and rules.mode) or policy.mode)
+        evidence = [msgspec.to_builtins(item) for item in artifact.meta.evidence]
+        self._evidence.write(correlation, Event("capability.resolve", resolution.log_data(evidence)))
+        if resolution.verdict == "refused":
+            raise Problem(
+                "capability_denied",
+                f"{name} declares {', '.join(resolution.removed)}, which is denied, and the mode is strict.",
+                extension=name,
+                removed=list(resolution.removed),
+            )
+        return {item.capability: item.methods for item in declared if item.methods}
+
+    # Asking
+
+    def owner(self, tool: str) -> Member:
+        """The extension whose tool a name means (U3)."""
+        owners = tool_owners(member.extension.registrations for member in self.members)
+        for member in self.members:
+            if owners.get(tool) == member.extension.name:
+                return member
+        raise Problem("not_found", f"There is no tool {tool[:80]}.", tools=sorted(owners), fix="Use one of `tools`.")
+
+    def tools(self) -> list[Tool]:
+        """Every tool that can be called by its name."""
+        owners = tool_owners(member.extension.registrations for member in self.members)
+        return [
+            tool
+            for member in self.members
+            for tool in member.extension.registrations.tools.values()
+            if owners[tool.name] == member.extension.name
+        ]
+
+    async def call_tool(self, name: str, arguments: Any, **options: Any) -> ToolOutcome:
+        return await self.owner(name).extension.call_tool(name, arguments, **options)
+
+    async def run_command(self, invocation: str, arguments: str = "") -> Any:
+        names = command_names(member.extension.registrations for member in self.members)
+        if invocation not in names:
+            raise Problem("not_found", f"There is no command {invocation[:80]}.", commands=sorted(names))
+        extension, name = names[invocation]
+        member = next(item for item in self.members if item.extension.name == extension)
+        return await member.extension.run_command(name, arguments)
+
+    async def emit(self, event: Mapping[str, Any]) -> Any:
+        return await self.hooks.emit(dict(event))
+
+    # What extensions say
+
+    def _said(self, extension: str, level: str, event: str, message: str, data: Any) -> None:
+        attributes = {"event": event, "message": message}
+        correlation = Correlation(extension, self._scenario, self.session.id)
+        self._evidence.write(correlation, Event("extension.log", {"data": data}, attributes, level))  # type: ignore[arg-type]
+
+    def _emitted(self, extension: str, channel: str, data: Any) -> None:
+        for member in self.members:
+            if member.extension.name != extension:
+                member.extension.bus(channel, data)
+
+    def _handler_failed(self, extension: str, event: str, problem: Problem) -> None:
+        data = {"event": event, "problem": problem.key, "message": problem.as_pi()["message"]}
+        self._evidence.write(
+            Correlation(extension, self._scenario, self.session.id), Event("event_hook.error", data, level="error")
+        )
+
+    def _listed(self) -> list[dict[str, Any]]:
+        return [
+            {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in self.tools()
+        ]
+
+    def _named(self) -> list[dict[str, Any]]:
+        names = command_names(member.extension.registrations for member in self.members)
+        return [{"name": invocation, "source": "extension"} for invocation in names]
+
+
+def loadable(artifact: Artifact) -> Loadable:
+    """A compiled artifact as the runtime takes it."""
+    meta = artifact.meta
+    return Loadable(
+        name=meta.entry_module,
+        digest=meta.hash,
+        text=artifact.code.decode(),
+        bytecode=artifact.bytecode or b"",
+        source_map=artifact.source_map.decode(),
+    )
+
+
+def _requirement(item: Any) -> Requirement:
+    scope = item.scope
+    limits = (
+        Scope() if scope is None else Scope(tuple(scope.paths or ()), tuple(scope.hosts or ()), tuple(scope.env or ()))
+    )
+    return Requirement(item.capability, tuple(item.methods or ()), limits)

@@ -1,0 +1,229 @@
+"""A run as a file, and the run again from the file (Pi §1A.4.6, §1A.4.7).
+
+A trace is JSON Lines. What came from outside (`arrive`, `now`, `clock`, `random`, `zone`, `sync`) and what came of it
+(`tick`, `out`, `trap`) stand in the order in which they happened. A replay feeds the first kind to a new VM and writes
+a trace of its own; the two are compared byte for byte.
+
+    T1  a replay reads nothing but the trace and the artifact: no clock, no chance, no host.
+    T2  a replay stops at the first line that differs, with both lines in the Problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
+
+import msgspec
+
+from holdfast.extensions.engine.image import image_digest
+from holdfast.extensions.engine.limits import EngineTrap, Limits
+from holdfast.extensions.isolate import Artifact, Isolate
+from holdfast.extensions.loop import Macrotask
+from holdfast.extensions.world import World
+from holdfast.kernel import canonical
+from holdfast.kernel.problems import Problem
+
+FORMAT = "holdfast.trace.v1"
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What a replay must have the same: format, image (engine and prelude), artifact, limits."""
+
+    format: str
+    image: str
+    artifact: str
+    extension: str
+    limits: Limits
+
+
+class Recorder:
+    """A World that writes down everything it is asked, and an Observer that writes down every step."""
+
+    def __init__(self, world: World, write: Callable[[bytes], None]) -> None:
+        self._world = world
+        self._write = write
+
+    @property
+    def touched(self) -> bool:
+        return self._world.touched
+
+    @touched.setter
+    def touched(self, value: bool) -> None:
+        self._world.touched = value
+
+    def header(self, header: Header) -> None:
+        self._line("trace", header)
+
+    def trapped(self, trap: EngineTrap) -> None:
+        self._line("trap", trap.kind, str(trap))
+
+    # -- World ------------------------------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        return self._world.now_ms()
+
+    def tick_time(self) -> int:
+        now = self._world.tick_time()
+        self._line("now", now)
+        return now
+
+    def clock_ns(self, monotonic: bool) -> int:
+        value = self._world.clock_ns(monotonic)
+        self._line("clock", monotonic, value)
+        return value
+
+    def random(self, count: int) -> bytes:
+        data = self._world.random(count)
+        self._line("random", data.hex())
+        return data
+
+    def timezone_offset(self, seconds: int) -> int:
+        offset = self._world.timezone_offset(seconds)
+        self._line("zone", seconds, offset)
+        return offset
+
+    def sync(self, request: bytes) -> bytes:
+        answer = self._world.sync(request)
+        self._line("sync", _text(request), _text(answer))
+        return answer
+
+    # -- Observer ---------------------------------------------------------------------------------------------------
+
+    def arrived(self, task: Macrotask) -> None:
+        self._line("arrive", task.seq, task.kind, task.number, task.name, _text(task.body))
+
+    def started(self, task: Macrotask) -> None:
+        self._line("tick", task.seq, task.kind, task.number)
+
+    def finished(self, jobs: int, outbox: bytes, unhandled: list[bytes]) -> None:
+        self._line("out", jobs, _text(outbox), [_text(item) for item in unhandled])
+
+    def _line(self, *parts: object) -> None:
+        self._write(canonical.encode(parts))
+
+
+def replay(lines: Iterable[bytes], artifact: Artifact) -> list[bytes]:
+    """Run the trace again; the lines of the new run, which are those of the old one, or a Problem (T2)."""
+    script = [line.rstrip(b"\n") for line in lines if line.strip()]
+    player = _Player(script)
+    header = player.read_header(artifact)
+    recorder = Recorder(player, player.compare)
+    recorder.header(header)
+    isolate = Isolate.start(recorder, header.limits, recorder)
+    try:
+        while (kind := player.next_kind()) is not None:
+            if kind == "arrive":
+                _, _, what, number, name, body = player.peek()
+                if name == "load":
+                    isolate.load(artifact, number, body.encode())
+                else:
+                    isolate.arrive(what, number, name, body.encode())
+            elif kind == "now":
+                _tick(isolate, recorder)
+            else:
+                player.diverged("nothing of this kind can stand here")
+    finally:
+        isolate.close()
+    return player.written
+
+
+def _tick(isolate: Isolate, recorder: Recorder) -> None:
+    try:
+        isolate.tick()
+    except EngineTrap as trap:
+        recorder.trapped(trap)
+
+
+class _Player:
+    """A World made of the lines of a trace; it also takes the lines of the replay and compares them (T1, T2)."""
+
+    def __init__(self, script: list[bytes]) -> None:
+        self.touched = False
+        self.written: list[bytes] = []
+        self._script = script
+
+    def read_header(self, artifact: Artifact) -> Header:
+        try:
+            parts = msgspec.json.decode(self._script[0], type=tuple[str, Header]) if self._script else ("", None)
+        except msgspec.MsgspecError as error:
+            raise Problem(
+                "schema_mismatch", "The first line is no header of a trace.", reason=str(error)[:200]
+            ) from error
+        header = parts[1]
+        if parts[0] != "trace" or header is None or header.format != FORMAT:
+            raise Problem("schema_mismatch", "This is not a trace.", fix=f"The first line names the format {FORMAT}.")
+        for name, expected, observed in (
+            ("artifact", header.artifact, artifact.digest),
+            ("image", header.image, image_digest()),
+        ):
+            if expected != observed:
+                raise Problem(
+                    "replay_diverged",
+                    f"The trace was recorded with another {name}.",
+                    expected=expected,
+                    observed=observed,
+                    fix="Replay with the version and the artifact that recorded it.",
+                )
+        return header
+
+    def next_kind(self) -> str | None:
+        if len(self.written) >= len(self._script):
+            return None
+        return str(self.peek()[0])
+
+    def peek(self) -> list[Any]:
+        if len(self.written) >= len(self._script):
+            self.diverged("the replay goes on")
+        try:
+            parts: list[Any] = msgspec.json.decode(self._script[len(self.written)], type=list[Any])
+        except msgspec.MsgspecError:
+            self.diverged("this line is damaged")
+        return parts
+
+    def compare(self, line: bytes) -> None:
+        at = len(self.written)
+        if at >= len(self._script) or self._script[at] != line:
+            self.diverged(line.decode("utf-8", "replace")[:400])
+        self.written.append(line)
+
+    def diverged(self, observed: str) -> NoReturn:
+        at = len(self.written)
+        recorded = (
+            self._script[at].decode("utf-8", "replace")[:400] if at < len(self._script) else "the end of the trace"
+        )
+        raise Problem(
+            "replay_diverged",
+            "The replay did not do what the trace says.",
+            line=at + 1,
+            recorded=recorded,
+            observed=observed,
+        )
+
+    def _expect(self, kind: str) -> list[Any]:
+        parts = self.peek()
+        if parts[0] != kind:
+            self.diverged(f"a line of the kind {kind}")
+        return parts
+
+    def now_ms(self) -> int:
+        return int(self._expect("now")[1])
+
+    def tick_time(self) -> int:
+        return self.now_ms()
+
+    def clock_ns(self, monotonic: bool) -> int:
+        return int(self._expect("clock")[2])
+
+    def random(self, count: int) -> bytes:
+        return bytes.fromhex(self._expect("random")[1])
+
+    def timezone_offset(self, seconds: int) -> int:
+        return int(self._expect("zone")[2])
+
+    def sync(self, request: bytes) -> bytes:
+        return str(self._expect("sync")[2]).encode("utf-8", "surrogatepass")
+
+
+def _text(data: bytes) -> str:
+    """Text that JSON can carry; the guest's own bytes are UTF-8 unless it holds half a surrogate pair."""
+    return data.decode("utf-8", "replace")

@@ -1,0 +1,93 @@
+"""The same sources give the same bytes, wherever they lie."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+
+from holdfast.extensions.compiler import build
+from holdfast.extensions.compiler.artifact import read_artifact
+from holdfast.extensions.compiler.cache import Cache
+from holdfast.kernel import canonical
+
+FILES = {
+    "package.json": '{"name": "same", "version": "1.2.3", "pi": {"extensions": ["./src/index.ts"]}}',
+    "src/index.ts": 'import { Type } from "typebox";\nimport { help } from "./help";\nimport dep from "dep";\n'
+    "// a remark\nexport default (pi) => pi.say(Type.String(), help, dep, import.meta.url);\n",
+    "src/help.ts": 'import * as fs from "node:fs";\nexport const help = () => fs.readFileSync("x.txt");\n',
+    "node_modules/dep/package.json": '{"name": "dep", "version": "1.0.0", "main": "index.js"}',
+    "node_modules/dep/index.js": "module.exports = __dirname;",
+}
+
+
+def _bytes(artifact):
+    return artifact.code, artifact.source_map, canonical.encode(artifact.meta)
+
+
+def test_twice_and_in_two_folders_gives_identical_bytes(extension, tmp_path):
+    first = extension(FILES, "one/deep/down")
+    second = tmp_path / "two"
+    shutil.copytree(first, second)
+    made = {_bytes(build(place)) for place in (first, first, second)}
+    assert len(made) == 1
+
+
+def test_the_same_bytes_with_and_without_what_an_earlier_build_left(extension, tmp_path):
+    root, cache = extension(FILES), Cache(tmp_path / "cache")
+    cold, kept, warm = build(root), build(root, cache=cache), build(root, cache=cache)
+    assert _bytes(cold) == _bytes(kept) == _bytes(warm)
+
+
+def test_a_changed_comment_changes_the_source_hash_and_the_artifact_hash_and_no_code(extension):
+    before = build(extension(FILES, "a")).meta
+    changed = {**FILES, "src/index.ts": FILES["src/index.ts"].replace("// a remark", "// another")}
+    after = build(extension(changed, "b")).meta
+    differing = {name for name in before.__struct_fields__ if getattr(before, name) != getattr(after, name)}
+    assert differing == {"source_hash", "hash"}
+    assert before.code_hash == after.code_hash
+
+
+def test_what_is_written_can_be_read_and_a_changed_byte_is_refused(extension, tmp_path):
+    artifact = build(extension(FILES))
+    artifact.write(tmp_path / "out")
+    assert _bytes(read_artifact(tmp_path / "out")) == _bytes(artifact)
+    code = tmp_path / "out" / "index.js"
+    code.write_bytes(code.read_bytes() + b" ")
+    try:
+        read_artifact(tmp_path / "out")
+    except Exception as problem:
+        assert "do not match its hash" in str(problem)
+    else:
+        raise AssertionError("a changed artifact was accepted")
+
+
+def test_every_field_of_the_artifact_schema_is_there(extension):
+    document = canonical.decode(canonical.encode(build(extension(FILES)).meta))
+    assert document["schema"] == "pi.ext.artifact.v1"
+    assert document["extension_id"] == "same"
+    assert set(document) >= {
+        "schema", "extension_id", "entry_module", "hash", "shim_version", "rewrite_log", "injected_polyfills",
+        "flagged_apis", "forbidden_apis", "capabilities_required",
+    }  # fmt: skip
+    assert {"from", "to", "locations"} == set(document["rewrite_log"][0])
+    assert document["capabilities_required"] == ["read"]
+    assert document["injected_polyfills"][0] == "pi:polyfills/node_globals"
+
+
+def test_a_cached_build_is_found_until_something_it_looked_at_changes(extension, tmp_path, monkeypatch):
+    root, cache = extension(FILES), Cache(tmp_path / "cache")
+    build(root, cache=cache)
+    module = importlib.import_module("holdfast.extensions.compiler.build")
+    calls = []
+    real = module.compile_source
+    monkeypatch.setattr(module, "compile_source", lambda found: calls.append(found) or real(found))
+    build(root, cache=cache)
+    assert calls == []
+    (root / "src" / "help.js").write_text("export const help = 2;")  # another file could now be meant by ./help
+    build(root, cache=cache)
+    assert len(calls) == 1
+    (root / "node_modules/dep/index.js").write_text("module.exports = 7;")
+    build(root, cache=cache)
+    assert len(calls) == 2
+    build(root, cache=cache)
+    assert len(calls) == 2

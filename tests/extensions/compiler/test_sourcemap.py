@@ -1,0 +1,68 @@
+"""Positions: the VLQ code, the map of a bundle, stack traces."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.extensions.compiler import build
+from holdfast.extensions.compiler.artifact import Location
+from holdfast.extensions.compiler.sourcemap import SourceMap, decode_mappings, encode_mappings
+
+_numbers = st.integers(min_value=0, max_value=100_000)
+_segments = st.one_of(
+    st.tuples(_numbers), st.tuples(_numbers, _numbers, _numbers, _numbers), st.tuples(*[_numbers] * 5)
+)
+
+
+@given(st.lists(st.lists(_segments, max_size=6).map(lambda line: sorted(line)), min_size=1, max_size=5))
+def test_mappings_survive_encoding(lines):
+    assert decode_mappings(encode_mappings(lines)) == lines
+
+
+NESTED = {
+    "index.ts": 'import { outer } from "./lib/outer";\nimport dep from "dep";\n'
+    "export default (pi: any) => { dep(() => outer({ value: 3 })); };\n",
+    "lib/outer.ts": "interface Input {\n  value: number;\n}\n\n"
+    "export function outer(input: Input): never {\n  return inner(input.value);\n}\n\n"
+    "function inner(value: number): never {\n    throw new Error(`bad ${value}`);\n}\n",
+    "node_modules/dep/package.json": '{"name": "dep", "version": "1.0.0", "main": "i.js"}',
+    "node_modules/dep/i.js": "module.exports = function call(f) { return __dirname && f(); };",
+}
+
+
+def test_an_error_in_a_nested_module_is_at_its_original_place(extension, run):
+    artifact = build(extension(NESTED))
+    answer = run(artifact)
+    assert answer["error"] == "Error: bad 3"
+    mapped = SourceMap(artifact.source_map)
+    assert mapped.first_frame(answer["stack"]) == Location("lib/outer.ts", 10, 11)
+    stack = mapped.rewrite_stack(answer["stack"])
+    assert "lib/outer.ts:10:11" in stack
+    assert "lib/outer.ts:6:10" in stack
+    assert "node_modules/dep/i.js:1:57" in stack  # the prefix for __dirname does not move it
+    assert mapped.source_line(Location("lib/outer.ts", 10, 11)) == "    throw new Error(`bad ${value}`);"
+
+
+def test_the_map_carries_the_sources_as_they_are_on_disk(extension):
+    root = extension(NESTED)
+    document = json.loads(build(root).source_map)
+    contents = dict(zip(document["sources"], document["sourcesContent"], strict=True))
+    for name in ("index.ts", "lib/outer.ts", "node_modules/dep/i.js"):
+        assert contents[name] == (root / name).read_text()
+
+
+def test_a_map_inline_is_the_same_map(extension):
+    import base64
+
+    artifact = build(extension(NESTED))
+    _, _, encoded = artifact.code_with_inline_map().partition(b"sourceMappingURL=data:application/json;base64,")
+    assert base64.b64decode(encoded) == artifact.source_map
+
+
+def test_frames_of_others_stay_as_they_are(extension):
+    mapped = SourceMap(build(extension(NESTED)).source_map)
+    stack = "Error: x\n    at f (prelude.js:1:5)\n    at native\n    at index.js:999:1"
+    assert mapped.rewrite_stack(stack) == stack

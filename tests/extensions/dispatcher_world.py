@@ -1,0 +1,135 @@
+"""A dispatcher with everything real around it: a project on disk, a ledger, connectors, a policy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from holdfast.extensions.connectors.compute import ComputeConnector
+from holdfast.extensions.connectors.contract import Call
+from holdfast.extensions.connectors.environment import EnvConnector, Environment
+from holdfast.extensions.connectors.exec import ExecConnector
+from holdfast.extensions.connectors.fs import FsConnector
+from holdfast.extensions.connectors.http import HttpConnector
+from holdfast.extensions.connectors.paths import Roots
+from holdfast.extensions.connectors.small import (
+    EventsConnector,
+    LogConnector,
+    ModelConnector,
+    SessionConnector,
+    UiConnector,
+)
+from holdfast.extensions.connectors.tool import ToolConnector
+from holdfast.extensions.dispatcher import Dispatcher, Subject
+from holdfast.extensions.evidence import Correlation, Evidence, stream_of
+from holdfast.extensions.grants import granted_folders, policy_of
+from holdfast.extensions.protocol import HostCall, HostResult
+from holdfast.kernel.clock import SystemClock
+from holdfast.kernel.config import Extensions
+from holdfast.kernel.ledger import Ledger, Record
+
+ENVIRON = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "HOME": "/home/someone",
+    "LANG": "C.UTF-8",
+    "USER": "someone",
+    "OPENAI_API_KEY": "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789",
+    "DATABASE_URL": "postgres://user:hunter2@db/prod",
+    "EDITOR": "vi",
+}
+
+
+class World:
+    """One extension, `ext.test`, in a project folder."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        mode: str = "strict",
+        grants: Iterable[str] = (),
+        environ: dict[str, str] | None = None,
+        resolver: Any = None,
+        ui: Any = None,
+        model: Any = None,
+        session: Any = None,
+        sandbox: Any = None,
+        consent: Any = None,
+        config: Extensions | None = None,
+        clock: Any = None,
+    ) -> None:
+        self.project = folder / "project"
+        self.project.mkdir(exist_ok=True)
+        self.outside = folder / "outside"
+        self.outside.mkdir(exist_ok=True)
+        (self.outside / "secret.txt").write_text("top secret")
+        self.own = folder / "own"
+        self.own.mkdir(exist_ok=True)
+        (self.own / "asset.txt").write_text("asset")
+        self.temp = folder / "temp"
+        self.temp.mkdir(exist_ok=True)
+        self.ledger = Ledger.open(folder / "ledger.db", clock=clock)
+        self.evidence = Evidence(self.ledger)
+        self.clock = clock or SystemClock()
+        policy = policy_of(config or Extensions(), self.clock, mode=mode, flags=grants, subjects=["ext.test"])  # type: ignore[arg-type]
+        roots = Roots.of(self.project, extension=self.own, temp=self.temp, extra=granted_folders(policy, "ext.test"))
+        environment = Environment(ENVIRON if environ is None else environ)
+        fs = FsConnector()
+        self.exec = ExecConnector(environment=environment, temp=str(self.temp), sandbox=sandbox)
+        self.logged: list[Any] = []
+        self.emitted: list[Any] = []
+        connectors = [
+            fs,
+            self.exec,
+            ToolConnector(fs, self.exec),
+            HttpConnector(**({"resolver": resolver} if resolver else {})),
+            EnvConnector(environment, temp=str(self.temp)),
+            ComputeConnector(),
+            LogConnector(lambda *entry: self.logged.append(entry)),
+            EventsConnector(lambda *entry: self.emitted.append(entry)),
+            UiConnector(ui),
+            ModelConnector(model),
+            SessionConnector(session),
+        ]
+        self.dispatcher = Dispatcher(policy, connectors, self.evidence, consent=consent, clock=self.clock)
+        self.dispatcher.admit(Subject("ext.test", roots, correlation=Correlation("ext.test", "scn-1")))
+        self._count = 0
+
+    def request(self, method: str, params: dict[str, Any], **options: Any) -> HostCall:
+        self._count += 1
+        return HostCall(f"host-{self._count}", options.pop("capability", ""), method, params, **options)
+
+    def sync(self, method: str, /, **params: Any) -> HostResult:
+        return self.dispatcher.call_sync(self.request(method, params), "ext.test")
+
+    def ok(self, method: str, /, **params: Any) -> dict[str, Any]:
+        result = self.sync(method, **params)
+        assert not result.is_error, result.error
+        return result.output
+
+    def refused(self, method: str, /, **params: Any) -> Any:
+        result = self.sync(method, **params)
+        assert result.is_error and result.error is not None, result.output
+        assert result.output == {}
+        return result.error
+
+    async def stream(self, method: str, /, **params: Any) -> list[HostResult]:
+        return [result async for result in self.dispatcher.call(self.request(method, params), "ext.test")]
+
+    def streamed(self, method: str, /, **params: Any) -> list[HostResult]:
+        return asyncio.run(self.stream(method, **params))
+
+    def records(self) -> list[Record]:
+        self.evidence.flush()
+        return asyncio.run(self.ledger.read(stream_of("ext.test")))
+
+    def close(self) -> None:
+        self.dispatcher.close()
+        self.ledger.close()
+
+
+def plain_call(roots: Roots) -> Call:
+    """A call that policy does not stop, for a connector alone."""
+    return Call(extension="ext.test", call_id="1", roots=roots, permit=lambda *_: None, granted=lambda *_: True)

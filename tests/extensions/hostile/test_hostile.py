@@ -1,0 +1,114 @@
+"""Each hostile extension ends in the right Problem, leaves evidence, and its neighbour answers all the while."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.extensions.hostile.cases import CASES, LOOPS, Case
+
+from holdfast.extensions.engine.limits import Limits
+from holdfast.extensions.suite import Suite
+from holdfast.kernel import canonical
+from holdfast.kernel.ledger import Ledger
+from holdfast.kernel.problems import Problem
+
+NEIGHBOUR = """
+export default function (pi) {
+  pi.registerTool({ name: 'ping', label: 'p', description: 'p', parameters: { type: 'object', properties: {} },
+    async execute() { return { content: [{ type: 'text', text: 'pong' }] }; } });
+}
+"""
+ENVIRON = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "MY_API_TOKEN": "s3cr3t-value", "LANG": "C.UTF-8"}
+
+
+def project(folder: Path) -> Path:
+    root = folder / "project"
+    (root / "src").mkdir(parents=True)
+    (root / "src" / "a.txt").write_text("mine")
+    (folder / "outside").mkdir()
+    (folder / "outside" / "secret.txt").write_text("TOPSECRET")
+    (root / "leave").symlink_to(folder / "outside")
+    return root
+
+
+class Attack:
+    """A hostile extension beside its neighbour, on a real ledger."""
+
+    def __init__(self, case: Case, folder: Path) -> None:
+        self.case, self.folder = case, folder
+        self.said = ""
+        self.problem: Problem | None = None
+        self.hostcall: str | None = None
+
+    async def run(self) -> list[Any]:
+        root = project(self.folder)
+        for name, code in (("neighbour", NEIGHBOUR), ("hostile", self.case.code)):
+            (self.folder / name).mkdir()
+            (self.folder / name / "index.ts").write_text(code)
+        async with Ledger.open(self.folder / "l.db") as ledger:
+            async with Suite(
+                ledger,
+                root=root,
+                mode=self.case.mode,  # type: ignore[arg-type]
+                grants=self.case.grants,
+                environ=ENVIRON,
+                deadline=1.0,
+                limits=Limits(memory_mb=64, slice_ms=700),
+            ) as suite:
+                await suite.load(self.folder / "neighbour")
+                attack = asyncio.ensure_future(self._attack(suite))
+                for _ in range(10):
+                    await self._ping(suite)
+                if self.case in LOOPS:
+                    assert not attack.done(), "the neighbour answered while the attack was going on"
+                await attack
+                await self._ping(suite)
+            return [record for _, record in await ledger.read_all("ext/", limit=10_000)]
+
+    async def _ping(self, suite: Suite) -> None:
+        outcome = await suite.call_tool("ping", {})
+        assert outcome.content == [{"type": "text", "text": "pong"}]
+
+    async def _attack(self, suite: Suite) -> None:
+        try:
+            await suite.load(self.folder / "hostile")
+            if self.case.do == "tool":
+                outcome = await suite.call_tool("attack", self.case.arguments)
+                self.hostcall = outcome.hostcall
+                self.said = json.dumps(outcome.content) + json.dumps(outcome.details)[:1000]
+            elif self.case.do == "event":
+                event = {"type": "tool_call", "toolName": "bash", "toolCallId": "1", "input": {"command": "ls"}}
+                self.said = canonical.encode(await suite.emit(event)).decode()
+        except Problem as problem:
+            self.problem = problem
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_hostile_extension_ends_well(case: Case, tmp_path: Path) -> None:
+    attack = Attack(case, tmp_path)
+    records = asyncio.run(attack.run())
+    got = f"said {attack.said[:300]!r}, host call {attack.hostcall}, problem {attack.problem and attack.problem.key}"
+    ends = [
+        attack.problem is not None and attack.problem.key in case.problem,
+        case.hostcall is not None and attack.hostcall == case.hostcall,
+        case.text is not None and attack.problem is None and case.text in attack.said,
+    ]
+    assert any(ends), got
+    if case.evidence:
+        assert case.evidence in [record.type for record in records if "hostile" in record.stream], got
+    everything = attack.said + canonical.encode([record.payload for record in records]).decode()
+    if attack.problem is not None:
+        everything += canonical.encode(attack.problem.as_lafs()).decode()
+    for word in case.never:
+        assert word not in everything
+    assert not Path("/tmp/holdfast-hostile-was-here").exists()
+    assert (tmp_path / "project" / "src" / "a.txt").read_text() == "mine"
+
+
+def test_there_are_at_least_sixty() -> None:
+    assert len(CASES) >= 60
+    assert len({case.name for case in CASES}) == len(CASES)

@@ -1,0 +1,206 @@
+"""Running programs through the dispatcher: real ones, confined, bounded, and gone when they must be."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.extensions.dispatcher_world import World
+
+from holdfast.extensions.connectors.process import descendants
+from holdfast.extensions.sandbox import Confinement, Sandbox, _bubblewrap
+
+confined = pytest.mark.skipif(Sandbox.detect().kind == "none", reason="this system offers no sandbox")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path, grants=["exec", "read"])
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path, grants=["exec", "read", "write"])
+    yield world
+    world.close()
+
+
+def sh(world: World, script: str, **options: object) -> dict[str, object]:
+    return world.ok("exec", command=script, shell=True, **options)
+
+
+def test_output_code_and_signal(world: World) -> None:
+    result = sh(world, "echo out; echo err >&2; exit 3")
+    assert (result["stdout"], result["stderr"], result["code"], result["exitCode"]) == ("out\n", "err\n", 3, 3)
+    assert (result["killed"], result["signal"]) == (False, None)
+    assert sh(world, "kill -TERM $$")["signal"] == "SIGTERM"
+    assert world.ok("exec", command="cat", input="from stdin")["stdout"] == "from stdin"
+    assert world.ok("exec", command="printf", args=["%s|", "a b", "$HOME"])["stdout"] == "a b|$HOME|"
+    raw = world.ok("exec", command="printf", args=["\\377"], encoding="base64")["stdout"]
+    assert base64.b64decode(raw["base64"]) == b"\xff"
+
+
+def test_a_missing_program_is_enoent(world: World) -> None:
+    error = world.refused("exec", command="no-such-program-here")
+    assert (error.code, error.details["errno"]) == ("io", "ENOENT")
+    (world.project / "plain").write_text("x")
+    assert world.refused("exec", command="./plain").details["errno"] == "EACCES"
+
+
+def test_working_folder_stays_inside(world: World) -> None:
+    (world.project / "sub").mkdir()
+    assert sh(world, "pwd", cwd="sub")["stdout"] == f"{world.project}/sub\n"
+    assert world.refused("exec", command="pwd", cwd="/etc").code == "denied"
+    assert world.refused("exec", command="pwd", cwd="..").code == "denied"
+    assert world.refused("exec", command="pwd", cwd="gone").details["errno"] == "ENOENT"
+
+
+def test_the_environment_holds_no_secret(world: World) -> None:
+    seen = str(sh(world, "env")["stdout"])
+    assert "PATH=" in seen and "HOME=" in seen
+    assert "sk-proj" not in seen and "hunter2" not in seen and "API_KEY" not in seen
+    assert f"TMPDIR={world.temp}" in seen
+    assert "X=1" in str(sh(world, "env", env={"X": "1", "BAD=NAME": "2"})["stdout"])
+
+
+def test_a_timeout_kills_the_whole_tree(world: World) -> None:
+    before = set(descendants(os.getpid()))
+    result = sh(world, "(sleep 300 & sleep 300) & setsid sleep 300 & echo started; sleep 300", timeout=600)
+    assert result["killed"] is True and result["timed_out"] is True and result["stdout"] == "started\n"
+    deadline = time.monotonic() + 5
+    while set(descendants(os.getpid())) - before and time.monotonic() < deadline:
+        os.sched_yield()
+    assert set(descendants(os.getpid())) <= before
+
+
+def test_the_calls_own_deadline_is_a_timeout(world: World) -> None:
+    call = world.request("exec", {"command": "sleep", "args": ["300"]}, timeout_ms=300)
+    result = world.dispatcher.call_sync(call, "ext.test")
+    assert result.error is not None and result.error.code == "timeout"
+
+
+def test_a_fork_bomb_ends_with_its_deadline(world: World) -> None:
+    before = set(descendants(os.getpid()))
+    bomb = "n=0; while [ $n -lt 60 ]; do (setsid sleep 200 &) ; n=$((n+1)); done; sleep 200"
+    assert sh(world, bomb, timeout=1500)["killed"] is True
+    deadline = time.monotonic() + 5
+    while set(descendants(os.getpid())) - before and time.monotonic() < deadline:
+        os.sched_yield()
+    assert set(descendants(os.getpid())) <= before
+
+
+def test_huge_output_is_cut_and_the_program_stopped(world: World) -> None:
+    result = world.ok("exec", command="yes", max_output_bytes=100_000)
+    assert len(str(result["stdout"])) == 100_000 and result["truncated"] is True and result["killed"] is True
+
+
+def test_a_stream_arrives_in_parts_and_can_be_steered(world: World) -> None:
+    async def main() -> tuple[str, list[int], bool]:
+        text, indexes = "", []
+        params = {"command": "cat", "process": "p1", "stream": True}
+        last = False
+        async for result in world.dispatcher.call(world.request("exec", params), "ext.test"):
+            assert result.chunk is not None
+            indexes.append(result.chunk.index)
+            last = result.chunk.is_last
+            if "pid" in result.output:
+                write = {"op": "write", "process": "p1", "base64": base64.b64encode(b"hello").decode()}
+                await asyncio.to_thread(world.dispatcher.call_sync, world.request("exec", write), "ext.test")
+            if result.output.get("stream") == "stdout":
+                text += base64.b64decode(result.output["base64"]).decode()
+                end = {"op": "write", "process": "p1", "end": True}
+                await asyncio.to_thread(world.dispatcher.call_sync, world.request("exec", end), "ext.test")
+        return text, indexes, last
+
+    text, indexes, last = asyncio.run(asyncio.wait_for(main(), 30))
+    assert text == "hello" and indexes == list(range(len(indexes))) and last
+
+
+def test_a_slow_reader_holds_the_writer_back(world: World) -> None:
+    async def main() -> list[int]:
+        credits = []
+        call = world.request("exec", {"command": "yes", "stream": True})
+        async for result in world.dispatcher.call(call, "ext.test"):
+            assert result.chunk is not None
+            if result.chunk.backpressure is not None:
+                credits.append(result.chunk.backpressure.credits or 0)
+            if result.chunk.index >= 40:
+                world.dispatcher.cancel(call.call_id)
+        return credits
+
+    credits = asyncio.run(asyncio.wait_for(main(), 30))
+    assert min(credits) >= 0 and max(credits) <= 16 and len(credits) <= 80
+
+
+def test_cancel_ends_the_program(world: World) -> None:
+    async def main() -> str:
+        call = world.request("exec", {"command": "sleep", "args": ["300"], "stream": True})
+        async for result in world.dispatcher.call(call, "ext.test"):
+            world.dispatcher.cancel(call.call_id)
+            world.dispatcher.cancel(call.call_id)
+            if result.error is not None:
+                return result.error.details["problem"]
+        return "?"
+
+    assert asyncio.run(asyncio.wait_for(main(), 30)) == "cancelled"
+
+
+def test_kill_reaches_only_ones_own(world: World) -> None:
+    assert world.refused("exec", op="kill", process="somebody-elses").details["errno"] == "ESRCH"
+    assert world.refused("exec", op="kill", process="p", signal="SIGNONE").code in ("invalid_request", "io")
+
+
+@confined
+def test_the_sandbox_hides_what_was_not_granted(world: World) -> None:
+    assert sh(world, "cat /etc/passwd")["code"] != 0
+    assert sh(world, f"cat {world.outside}/secret.txt")["code"] != 0
+    assert "sk-proj" not in str(sh(world, "cat /proc/*/environ")["stdout"])
+    assert sh(world, f"cat /proc/{os.getpid()}/environ")["code"] != 0
+    (world.project / "in.txt").write_text("in")
+    assert sh(world, "cat in.txt")["stdout"] == "in"
+
+
+@confined
+def test_a_denied_write_says_so_and_offers_the_grant(world: World) -> None:
+    result = sh(world, "echo x > new.txt")
+    assert result["code"] != 0 and "--grant write" in str(result["note"])
+    assert not (world.project / "new.txt").exists()
+
+
+@confined
+def test_a_granted_write_works_and_only_there(writer: World) -> None:
+    assert sh(writer, "echo x > new.txt && cat new.txt && echo y > $TMPDIR/t")["code"] == 0
+    assert (writer.project / "new.txt").read_text() == "x\n"
+    assert sh(writer, f"echo x > {writer.outside}/new.txt")["code"] != 0
+    assert not (writer.outside / "new.txt").exists()
+
+
+@confined
+def test_no_network_without_http(world: World) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        script = f"exec 3<>/dev/tcp/127.0.0.1/{port}"
+        assert world.ok("exec", command="bash", args=["-c", script])["code"] != 0
+
+
+def test_bubblewrap_command_line_binds_only_what_is_granted() -> None:
+    argv = _bubblewrap(["ls"], "/p", Confinement(("/p",), ("/t",)), [])
+    assert argv[-4:] == ["--chdir", "/p", "--", "ls"] and "--unshare-all" in argv and "--share-net" not in argv
+    assert argv[argv.index("/t") - 1] == "--bind-try" and "/home" not in argv
+    assert "--share-net" in _bubblewrap(["ls"], "/", Confinement(network=True), [])
+
+
+def test_unconfined_is_said(tmp_path: Path) -> None:
+    world = World(tmp_path, grants=["exec"], sandbox=Sandbox("none"))
+    assert sh(world, "echo hi")["sandbox"] == "none"
+    assert "UNCONFINED" in Sandbox("none").describes
+    world.close()
