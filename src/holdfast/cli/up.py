@@ -49,7 +49,9 @@ async def _serve(
     from holdfast.http.server import until_signalled
 
     options = Options(data=data, sample_seams=sample_seams, allow_egress=allow_egress)
-    async with serve(options, address=address, port=port) as serving:
+    from holdfast.console import mounts
+
+    async with serve(options, address=address, port=port, mounts=mounts) as serving:
         loaded = await load_workflows(serving.host, workflows) if workflows else []
         key = await _first_key(serving.services.keys)
         note = announce(data, serving.url)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     egress: Egress
     clock: Clock
     ids: Ids
+    key_for: Callable[[str], bytes]  # a secret of its own for each purpose
 
 
 @asynccontextmanager
@@ -104,6 +105,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             egress=egress,
             clock=clock,
             ids=ids,
+            key_for=lambda purpose: derive(secret, purpose),
         )
 
 

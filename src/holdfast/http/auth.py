@@ -215,6 +215,16 @@ class Keys:
         key = self._by_hash.get(digest)
         if key is None or not hmac.compare_digest(key.hash, digest):
             raise Problem("unauthenticated", "This API key is not known.", fix="Use a key of this host.")
+        return self._caller(key)
+
+    def caller(self, key_id: str) -> Caller:
+        """The caller behind a key that was shown before: a console session names its key by id (A3, A4)."""
+        key = next((item for item in self._by_hash.values() if item.key_id == key_id), None)
+        if key is None:
+            raise Problem("unauthenticated", "This API key is not known.", fix="Use a key of this host.")
+        return self._caller(key)
+
+    def _caller(self, key: ApiKey) -> Caller:
         if key.revoked_ms is not None:
             raise Problem("key_revoked", "This API key was revoked.", fix="Use another key.")
         if key.expires_ms is not None and key.expires_ms <= self._clock.now_ms():

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from starlette.types import ASGIApp
 
 from holdfast.host import Host, Options, open_host
 from holdfast.http.app import App, build_app
@@ -24,6 +25,10 @@ from holdfast.kernel.problems import Problem
 DRAIN_SECONDS = 10.0
 
 
+# Other applications that are served beside the operations, by path prefix.
+Mounts = Callable[[Host, Services], Mapping[str, ASGIApp]]
+
+
 class Serving(msgspec.Struct, frozen=True):
     """A host that can be reached at `url`."""
 
@@ -35,7 +40,12 @@ class Serving(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def serve(
-    options: Options, *, address: str = "127.0.0.1", port: int = 0, rates: Rates | None = None
+    options: Options,
+    *,
+    address: str = "127.0.0.1",
+    port: int = 0,
+    rates: Rates | None = None,
+    mounts: Mounts | None = None,
 ) -> AsyncIterator[Serving]:
     """Open the data folder and serve it; leaving the block drains: no new work, streams end, nodes reach a record."""
     bound = listen(address, port)
@@ -43,7 +53,7 @@ async def serve(
         opening = msgspec.structs.replace(options, projections=(*options.projections, KeyTable()))
         async with open_host(opening) as host:
             services = await _services(host, options, rates)
-            app = build_app(services)
+            app = build_app(services, mounts=mounts(host, services) if mounts else None)
             async with serving(app, bound):
                 try:
                     yield Serving(url_of(bound), host, services, app)

@@ -1,0 +1,158 @@
+"""The console's routes: who may enter, which page answers, what a failure looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from importlib import resources
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from holdfast import __version__
+from holdfast.console import inbox, ledger, overview, runs
+from holdfast.console.parts import Parts
+from holdfast.console.render import SECURITY_HEADERS, Templates, go
+from holdfast.console.session import COOKIE, LIFETIME_MS, Session, Sessions
+from holdfast.host import Host
+from holdfast.http.services import Services
+from holdfast.kernel.problems import Problem
+
+Page = Callable[[Request, Parts], Awaitable[Response]]
+_FORM_LIMIT = 64 * 1024
+_STATIC = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
+
+PAGES: tuple[tuple[str, str, Page], ...] = (
+    ("GET", "/", overview.show),
+    ("GET", "/runs", runs.listing),
+    ("POST", "/runs", runs.start),
+    ("GET", "/runs/{run_id}", runs.show),
+    ("GET", "/runs/{run_id}/live", runs.live),
+    ("POST", "/runs/{run_id}/cancel", runs.cancel),
+    ("POST", "/runs/{run_id}/fork", runs.fork),
+    ("GET", "/inbox", inbox.show),
+    ("POST", "/inbox/{run_id}/{node_id}", inbox.answer),
+    ("GET", "/ledger", ledger.show),
+    ("POST", "/ledger/verify", ledger.verify),
+    ("GET", "/ledger/{stream:path}", ledger.stream),
+)
+
+
+# "/" stands for itself alone: everything else at the root belongs to the contracts.
+PREFIXES = ("/", "/runs", "/inbox", "/ledger", "/login", "/logout", "/static")
+
+
+def mounts(host: Host, services: Services) -> dict[str, ASGIApp]:
+    """The console, under every path that is its own."""
+    parts = Parts(
+        ledger=host.ledger, runs=host.runs, keys=services.keys, clock=host.clock, templates=Templates(), facts=_facts()
+    )
+    app = console(parts, host.key_for("console"))
+
+    async def whole_path(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, "root_path": ""}, receive, send)
+
+    return dict.fromkeys(PREFIXES, whole_path)
+
+
+def _facts() -> dict[str, str]:
+    return {"version": f"holdfast {__version__}"}
+
+
+def console(parts: Parts, secret: bytes) -> ASGIApp:
+    """The console over a host's parts; `secret` signs its cookies."""
+    sessions = Sessions(parts.keys, secret, parts.clock)
+    templates = parts.templates
+    routes = [
+        Route("/login", _login_page(templates), methods=["GET"]),
+        Route("/login", _login(templates, sessions), methods=["POST"]),
+        Route("/logout", _logout(sessions), methods=["POST"]),
+        Route("/static/{name}", _static, methods=["GET"]),
+        *(Route(path, _guarded(page, parts, sessions), methods=[method]) for method, path, page in PAGES),
+    ]
+    return Starlette(routes=routes)
+
+
+def _guarded(page: Page, parts: Parts, sessions: Sessions) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        session = sessions.read(request.cookies)
+        if session is None:
+            return go("/login")
+        request.scope["holdfast.session"] = session
+        try:
+            if request.method == "POST":
+                await check_form(request, session)
+            return await page(request, parts)
+        except Problem as problem:
+            return _failure(request, parts.templates, problem)
+        except Exception as error:  # noqa: BLE001 - the outermost boundary of a page
+            return _failure(request, parts.templates, Problem.unexpected(error))
+
+    return endpoint
+
+
+async def check_form(request: Request, session: Session) -> None:
+    """Read the form within its limit and compare its token (C3)."""
+    length = request.headers.get("content-length", "0")
+    if not length.isdigit() or int(length) > _FORM_LIMIT:
+        raise Problem("payload_too_large", "The form is too large.", limit=_FORM_LIMIT)
+    form = await request.form(max_files=0, max_fields=50)
+    request.scope["holdfast.form"] = {key: value for key, value in form.items() if isinstance(value, str)}
+    session.check(request.scope["holdfast.form"].get("csrf"))
+
+
+def _failure(request: Request, templates: Templates, problem: Problem) -> Response:
+    return templates.page(request, "problem.html", problem.row.http, error=problem.as_lafs(), row=problem.row)
+
+
+def _login_page(templates: Templates) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        return templates.page(request, "login.html", message=None)
+
+    return endpoint
+
+
+def _login(templates: Templates, sessions: Sessions) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        form = await request.form(max_files=0, max_fields=5)
+        key = form.get("key")
+        try:
+            cookie = sessions.sign_in(key if isinstance(key, str) else "")
+        except Problem as problem:
+            return templates.page(request, "login.html", problem.row.http, message=problem.message)
+        response = go("/")
+        secure = request.url.scheme == "https"
+        response.set_cookie(
+            COOKIE, cookie, max_age=LIFETIME_MS // 1000, httponly=True, samesite="strict", secure=secure, path="/"
+        )
+        return response
+
+    return endpoint
+
+
+def _logout(sessions: Sessions) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        session = sessions.read(request.cookies)
+        if session is not None:
+            form = await request.form(max_files=0, max_fields=5)
+            token = form.get("csrf")
+            try:
+                session.check(token if isinstance(token, str) else None)
+            except Problem:
+                return go("/")
+        response = go("/login")
+        response.delete_cookie(COOKIE, path="/")
+        return response
+
+    return endpoint
+
+
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in _STATIC:
+        return Response(status_code=404, headers=SECURITY_HEADERS)
+    data = resources.files(__package__).joinpath("static", name).read_bytes()
+    headers = {**SECURITY_HEADERS, "Cache-Control": "max-age=3600"}
+    return Response(data, media_type=_STATIC[name], headers=headers)

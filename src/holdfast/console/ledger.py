@@ -1,0 +1,51 @@
+"""The ledger: its streams, their records, and whether it holds."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdfast.console.parts import Parts, operator_of
+from holdfast.kernel.problems import Problem
+
+_PAGE = 100
+
+
+async def show(request: Request, parts: Parts) -> Response:
+    operator_of(request)
+    return await _listing(request, parts)
+
+
+async def verify(request: Request, parts: Parts) -> Response:
+    """Check every chain now, and show what was found."""
+    operator_of(request)
+    return await _listing(request, parts, verification=await parts.ledger.verify())
+
+
+async def stream(request: Request, parts: Parts) -> Response:
+    operator_of(request)
+    name = request.path_params["stream"]
+    start = request.query_params.get("start", "0")
+    if not start.isdigit():
+        raise Problem("out_of_range", "`start` is a sequence.", at="start")
+    records = await parts.ledger.read(name, int(start), _PAGE)
+    head = await parts.ledger.head(name)
+    if head.seq < 0:
+        raise Problem("not_found", "There is no such stream.")
+    return parts.templates.page(
+        request, "stream.html", name=name, records=records, head=head, start=int(start), page_size=_PAGE
+    )
+
+
+async def _listing(request: Request, parts: Parts, verification: object = None) -> Response:
+    prefix = request.query_params.get("prefix", "")
+    streams = await parts.ledger.streams(prefix, request.query_params.get("after", ""), _PAGE)
+    return parts.templates.page(
+        request,
+        "ledger.html",
+        streams=streams,
+        prefix=prefix,
+        more=list(streams)[-1] if len(streams) == _PAGE else None,
+        records=await parts.ledger.position(),
+        verification=verification,
+    )

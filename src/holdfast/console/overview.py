@@ -1,0 +1,36 @@
+"""The first page: what runs, what waits for a person, whether the ledger is well."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdfast.console.inbox import open_questions
+from holdfast.console.parts import OPERATOR_TENANT, Parts, caller_of
+from holdfast.runs.types import RunFilter
+
+_GROUPS = {
+    "running": ["pending", "running", "cancelling"],
+    "waiting": ["paused", "waiting-approval", "waiting-input", "waiting-external"],
+    "completed": ["completed"],
+    "failed": ["failed"],
+}
+
+
+async def show(request: Request, parts: Parts) -> Response:
+    caller = caller_of(request, "runs:read")
+    recent = await parts.runs.list_runs(RunFilter(), caller.tenant, limit=200)
+    counts = {name: sum(run.status in states for run in recent.runs) for name, states in _GROUPS.items()}
+    questions = await open_questions(parts, caller)
+    return parts.templates.page(
+        request,
+        "overview.html",
+        counts=counts,
+        more=recent.next_cursor is not None,
+        runs=recent.runs[:8],
+        questions=questions[:5],
+        waiting=len(questions),
+        workflows=await parts.runs.list_workflows(caller.tenant),
+        records=await parts.ledger.position() if caller.tenant == OPERATOR_TENANT else None,
+        facts=parts.facts,
+    )

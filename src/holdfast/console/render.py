@@ -1,0 +1,87 @@
+"""Pages from templates, and the headers that keep them harmless."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Any
+
+import jinja2
+import msgspec
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from holdfast.kernel.clock import iso, parse_iso
+
+# Nothing from elsewhere, nothing inline, no frame, no form to another place.
+SECURITY_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+_STATES = {
+    "completed": "good",
+    "failed": "bad",
+    "cancelled": "off",
+    "cancelling": "off",
+    "running": "busy",
+    "pending": "busy",
+    "paused": "wait",
+}
+
+
+class Templates:
+    """The console's templates. Everything is escaped; a template that asks for a missing value fails."""
+
+    def __init__(self) -> None:
+        self._environment = jinja2.Environment(
+            loader=jinja2.FunctionLoader(_source),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.filters.update(pretty=pretty, state=state, clock=clock_time, day=day_time)
+
+    def text(self, template: str, /, **values: Any) -> str:
+        return self._environment.get_template(template).render(**values)
+
+    def page(self, request: Request, template: str, /, http: int = 200, **values: Any) -> Response:
+        session = request.scope.get("holdfast.session")
+        body = self.text(template, session=session, path=request.url.path, **values)
+        return HTMLResponse(body, http, headers=SECURITY_HEADERS)
+
+
+def go(path: str) -> Response:
+    """Where the browser goes after a form: a path of ours, so never another site."""
+    return RedirectResponse(path, 303, headers=SECURITY_HEADERS)
+
+
+def pretty(value: Any) -> str:
+    """A value as indented JSON; long ones are cut, and say so."""
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    return text if len(text) <= 20_000 else text[:20_000] + f"\n… {len(text) - 20_000} more characters"
+
+
+def state(status: str) -> str:
+    """The look of a status: good, bad, off, busy or wait."""
+    return _STATES.get(status, "wait")
+
+
+def clock_time(value: int | str) -> str:
+    """The time of day, to the millisecond."""
+    return iso(value if isinstance(value, int) else parse_iso(value))[11:23]
+
+
+def day_time(value: int | str) -> str:
+    """Date and time, to the second, in UTC."""
+    return iso(value if isinstance(value, int) else parse_iso(value))[:19].replace("T", " ")
+
+
+def _source(name: str) -> str:
+    return resources.files(__package__).joinpath("templates", name).read_text("utf-8")

@@ -1,0 +1,95 @@
+"""The console from outside a browser: who gets in, whose forms count, what the headers say."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+import pytest
+
+from holdfast.console.app import PAGES
+from tests.console.conftest import KEY
+
+
+@pytest.fixture
+def client(host: str) -> httpx.Client:
+    return httpx.Client(base_url=host, trust_env=False)
+
+
+def signed_in(client: httpx.Client) -> str:
+    """Sign in; the CSRF token of the session."""
+    assert client.post("/login", data={"key": KEY}).status_code == 303
+    found = re.search(r'name="csrf" value="([^"]+)"', client.get("/").text)
+    assert found
+    return found[1]
+
+
+@pytest.mark.parametrize(("method", "path"), [(method, path) for method, path, _ in PAGES])
+def test_without_a_session_every_page_leads_to_the_door(client: httpx.Client, method: str, path: str) -> None:
+    with client:
+        answer = client.request(method, re.sub(r"\{[^}]*\}", "x", path))
+        assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+
+
+@pytest.mark.parametrize("key", ["", "wrong-key-wrong-key", "x" * 10_000, "a\nb", KEY[:-1]])
+def test_a_wrong_key_does_not_open(client: httpx.Client, key: str) -> None:
+    with client:
+        answer = client.post("/login", data={"key": key})
+        assert answer.status_code == 401
+        assert "set-cookie" not in answer.headers
+        assert key not in answer.text or key == ""
+
+
+def test_the_cookie_is_locked_down_and_holds_no_key(client: httpx.Client) -> None:
+    with client:
+        cookie = client.post("/login", data={"key": KEY}).headers["set-cookie"]
+        assert "HttpOnly" in cookie and "SameSite=strict" in cookie
+        assert KEY not in cookie
+
+
+def test_a_forged_cookie_is_no_session(client: httpx.Client) -> None:
+    with client:
+        signed_in(client)
+        body, signature = client.cookies["holdfast"].split(".")
+        for forged in (f"{body}.{signature[:-2]}xx", f"e30.{signature}", f"{body}.", ".", "x", f"{signature}.{body}"):
+            with httpx.Client(base_url=client.base_url, cookies={"holdfast": forged}, trust_env=False) as other:
+                assert other.get("/").headers["location"] == "/login", forged
+
+
+@pytest.mark.parametrize(("method", "path"), [(method, path) for method, path, _ in PAGES if method == "POST"])
+@pytest.mark.parametrize("token", [None, "", "forged"])
+def test_a_form_without_its_token_does_nothing(client: httpx.Client, method: str, path: str, token: str | None) -> None:
+    with client:
+        signed_in(client)
+        data = {} if token is None else {"csrf": token}
+        answer = client.request(method, re.sub(r"\{[^}]*\}", "x", path), data=data)
+        assert answer.status_code == 403
+
+
+def test_every_answer_carries_the_headers_that_keep_it_harmless(client: httpx.Client) -> None:
+    with client:
+        signed_in(client)
+        for path in ("/", "/runs", "/inbox", "/ledger", "/login", "/static/live.js", "/runs/none"):
+            headers = client.get(path).headers
+            assert "default-src 'none'" in headers["content-security-policy"], path
+            assert headers["x-content-type-options"] == "nosniff"
+            assert headers["referrer-policy"] == "no-referrer"
+
+
+def test_bad_input_gets_a_page_with_the_problem(client: httpx.Client) -> None:
+    with client:
+        token = signed_in(client)
+        for path, status in (
+            ("/runs/none", 404),
+            ("/runs?cursor=forged", 400),
+            ("/runs?status=<script>", 200),
+            ("/ledger/none", 404),
+            ("/ledger/run%2Fx?start=-1", 400),
+            ("/static/..%2Fapp.py", 404),
+        ):
+            answer = client.get(path)
+            assert answer.status_code == status, (path, answer.status_code)
+            assert "<script>" not in answer.text.replace('<script src="/static/live.js" defer></script>', "")
+        broken = client.post("/runs", data={"csrf": token, "workflow": "review", "inputs": "{"})
+        assert (broken.status_code, "What to do" in broken.text) == (400, True)
+        assert client.post("/runs", data={"csrf": token, "inputs": "x" * 100_000}).status_code == 413
