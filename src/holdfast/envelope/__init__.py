@@ -4,6 +4,7 @@ from holdfast.envelope.build import encode, error_of, failure, success
 from holdfast.envelope.disclosure import project, select_field, select_fields
 from holdfast.envelope.flags import OutputChoice, resolve
 from holdfast.envelope.types import MEDIA_TYPE, SCHEMA_URL, Envelope, Error, Meta, Mvi, Page, Warning
+from holdfast.envelope.validate import decode, parse
 
 __all__ = [
     "MEDIA_TYPE",
@@ -15,9 +16,11 @@ __all__ = [
     "OutputChoice",
     "Page",
     "Warning",
+    "decode",
     "encode",
     "error_of",
     "failure",
+    "parse",
     "project",
     "resolve",
     "select_field",

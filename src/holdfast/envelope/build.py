@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from holdfast.envelope.deprecations import level_of
 from holdfast.envelope.types import (
     SCHEMA_URL,
     SCHEMA_VERSION,
@@ -49,7 +50,7 @@ def success(
     session_id: str | None = None,
     context_version: int = 0,
     strict: bool = True,
-    mvi: Mvi = "standard",
+    mvi: Mvi | bool = "standard",
     extensions: Mapping[str, Any] | None = None,
 ) -> Envelope:
     """The answer of an operation that did what was asked."""
@@ -78,7 +79,7 @@ def failure(
     session_id: str | None = None,
     context_version: int = 0,
     strict: bool = True,
-    mvi: Mvi = "standard",
+    mvi: Mvi | bool = "standard",
     extensions: Mapping[str, Any] | None = None,
 ) -> Envelope:
     """The answer of an operation that failed; what it got done so far may stand in `result`."""
@@ -127,7 +128,7 @@ def _meta(
     session_id: str | None,
     context_version: int,
     strict: bool,
-    mvi: Mvi,
+    mvi: Mvi | bool,
 ) -> Meta:
     _within("operation", operation, 1, 128)
     if request_id is None:
@@ -142,6 +143,7 @@ def _meta(
         )
     from holdfast.kernel.clock import iso
 
+    level, deprecated = level_of(mvi)
     return Meta(
         spec_version=SPEC_VERSION,
         schema_version=SCHEMA_VERSION,
@@ -150,10 +152,10 @@ def _meta(
         request_id=request_id,
         transport=transport,
         strict=strict,
-        mvi=mvi,
+        mvi=level,
         context_version=context_version,
         session_id=UNSET if session_id is None else session_id,
-        warnings=list(warnings) if warnings else UNSET,
+        warnings=[*warnings, *deprecated] or UNSET,
     )
 
 

@@ -20,6 +20,7 @@ _META: dict[str, frozenset[str]] = {
     "minimal": frozenset(("requestId", "contextVersion", "sessionId", "warnings")),
     "standard": frozenset(("requestId", "contextVersion", "sessionId", "warnings", "timestamp", "operation", "mvi")),
 }
+MINIMAL_ERROR = ("code", "agentAction", "retryAfterMs", "details", "escalationRequired")
 _ABSENT = object()
 
 
@@ -81,17 +82,8 @@ def _needless(key: str, value: Any, success: bool) -> bool:
 
 
 def _minimal_error(error: Mapping[str, Any]) -> dict[str, Any]:
-    """R34: the code, and what an agent needs to act on it."""
-    shown: dict[str, Any] = {"code": error["code"]}
-    if "agentAction" in error:
-        shown["agentAction"] = error["agentAction"]
-    if error.get("retryAfterMs") is not None:
-        shown["retryAfterMs"] = error["retryAfterMs"]
-    if error.get("details"):
-        shown["details"] = error["details"]
-    if "escalationRequired" in error:
-        shown["escalationRequired"] = error["escalationRequired"]
-    return shown
+    """R34: the code, and what an agent needs to act on it; an empty member says nothing."""
+    return {name: error[name] for name in MINIMAL_ERROR if error.get(name) not in (None, {})}
 
 
 def _pick(item: Any, wanted: frozenset[str]) -> Any:

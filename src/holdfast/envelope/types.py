@@ -23,15 +23,20 @@ Mvi = Literal["minimal", "standard", "full", "custom"]
 PageMode = Literal["offset", "cursor", "none"]
 Result: TypeAlias = dict[str, Any] | list[Any] | None
 
-# `$` alone would let Python's engine accept a trailing newline, which ECMA 262 (JSON Schema's dialect) does not.
-SemVer = Annotated[str, msgspec.Meta(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$(?!\n)")]
+# Patterns and formats are written into the schema from here and checked by `validate.check`: there the usual values
+# need no regular expression. `$` alone would let Python's engine accept a trailing newline, which ECMA 262
+# (JSON Schema's dialect) does not.
+SEMVER: Final = r"^[0-9]+\.[0-9]+\.[0-9]+$(?!\n)"
+CODE: Final = r"^E_[A-Z0-9]+_[A-Z0-9_]+$(?!\n)"
+
+SemVer = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": SEMVER})]
 Timestamp = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 Uri = Annotated[str, msgspec.Meta(extra_json_schema={"format": "uri"})]
 Count = Annotated[int, msgspec.Meta(ge=0)]
-Code = Annotated[str, msgspec.Meta(pattern=r"^E_[A-Z0-9]+_[A-Z0-9_]+$(?!\n)")]
+Code = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": CODE})]
 
 
-class Warning(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+class Warning(msgspec.Struct, frozen=True, gc=False, rename="camel", kw_only=True):
     """Something the caller should know although the operation went on; deprecations say what replaces them (R44)."""
 
     code: str
@@ -41,7 +46,7 @@ class Warning(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, k
     remove_by: str | UnsetType = UNSET
 
 
-class Meta(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+class Meta(msgspec.Struct, frozen=True, gc=False, rename="camel", forbid_unknown_fields=True, kw_only=True):
     """`_meta`: closed, so that an agent can rely on every member (R12, D3)."""
 
     spec_version: SemVer
@@ -57,7 +62,7 @@ class Meta(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     warnings: list[Warning] | UnsetType = UNSET
 
 
-class Error(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class Error(msgspec.Struct, frozen=True, gc=False, rename="camel", kw_only=True):
     """`error`: what went wrong and what an agent should do about it (R18 to R24)."""
 
     code: Code
@@ -72,7 +77,7 @@ class Error(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     doc_url: Uri | UnsetType = UNSET
 
 
-class Page(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+class Page(msgspec.Struct, frozen=True, gc=False, rename="camel", forbid_unknown_fields=True, kw_only=True):
     """`page`: which part of a list this is (R38); `pages.py` builds the three modes."""
 
     mode: PageMode
@@ -83,7 +88,7 @@ class Page(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     total: Count | UnsetType | None = UNSET
 
 
-class Envelope(msgspec.Struct, frozen=True, kw_only=True):
+class Envelope(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One discrete, synchronous answer (R1); what happened, and what an agent may do next."""
 
     schema: Literal["https://lafs.dev/schemas/v1/envelope.schema.json"] = msgspec.field(name="$schema")

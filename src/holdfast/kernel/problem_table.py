@@ -644,6 +644,14 @@ _CONTEXT = (
         "Use a field that `details.known` lists.",
     ),
     _row(
+        "tool_failed",
+        _INTERNAL,
+        "A tool reported an error and said no more than its words",
+        "Read the message; nothing else is known about the cause.",
+        http=502,
+        grpc="UNKNOWN",
+    ),
+    _row(
         "mvi_budget_exceeded",
         "E_MVI_BUDGET_EXCEEDED",
         "The answer does not fit the budget",

@@ -1,0 +1,41 @@
+"""What the rules' tests share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.envelope import (
+    Envelope,
+)
+from holdfast.envelope.validate import decode
+from holdfast.kernel.problems import Problem
+
+KEY = b"0123456789abcdef"
+
+
+def holdfast(folder: Path, *words: str, stdin: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "holdfast.cli.main", *words],
+        cwd=folder,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "XDG_CONFIG_HOME": str(folder), **environ},
+    )
+
+
+def changed(envelope: Envelope, **members: Any) -> bytes:
+    return msgspec.json.encode({**msgspec.to_builtins(envelope), **members})
+
+
+def refused(data: bytes) -> Problem:
+    with pytest.raises(Problem) as caught:
+        decode(data)
+    return caught.value

@@ -1,0 +1,129 @@
+"""What our validator accepts is what the contract's schema accepts (V1), and our generated schemas agree with both.
+
+`jsonschema` judges everything but the formats, which it does not check without further packages; `jsonschema-rs`
+judges those too, and follows ECMA 262 for patterns.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jsonschema
+import jsonschema_rs
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from holdfast.envelope import encode, project
+from holdfast.envelope.formats import is_date_time, is_uri
+from holdfast.envelope.schemas import envelope_schema, projected_schema, schemas
+from holdfast.envelope.types import Envelope
+from holdfast.envelope.validate import decode
+from holdfast.kernel.problems import Problem
+from tests.contracts.lafs.mutations import TIMES, URIS, documents
+from tests.contracts.lafs.schema import envelope_schemas, published
+from tests.envelope.strategies import envelopes
+
+FAST = [jsonschema_rs.validator_for(schema, validate_formats=True) for schema in envelope_schemas()]
+SLOW = [jsonschema.Draft7Validator(schema) for schema in envelope_schemas()]
+OWN = jsonschema_rs.validator_for(envelope_schema(), validate_formats=True)
+LEVELS = {level: jsonschema_rs.validator_for(projected_schema(level)) for level in ("minimal", "standard", "full")}
+
+
+def accepted(document: Any) -> bool:
+    try:
+        decode(msgspec.json.encode(document))
+    except Problem as problem:
+        assert problem.key in ("schema_mismatch", "invalid_json"), problem.message
+        return False
+    return True
+
+
+def formats_hold(document: Any) -> bool:
+    meta = document.get("_meta")
+    time = meta.get("timestamp") if isinstance(meta, dict) else None
+    error = document.get("error")
+    uri = error.get("docUrl") if isinstance(error, dict) else None
+    return (not isinstance(time, str) or is_date_time(time)) and (not isinstance(uri, str) or is_uri(uri))
+
+
+@given(documents())
+@settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+def test_v1_our_validator_and_the_contracts_schema_say_the_same(document: dict[str, Any]) -> None:
+    ours = accepted(document)
+    for fast in FAST:
+        assert ours == fast.is_valid(document), list(fast.iter_errors(document))
+    assert ours == OWN.is_valid(document)
+
+
+@given(documents())
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+def test_v1_the_reference_validator_says_the_same_but_for_formats(document: dict[str, Any]) -> None:
+    for slow in SLOW:
+        assert accepted(document) == (slow.is_valid(document) and formats_hold(document))
+
+
+@pytest.mark.sweep
+@given(documents())
+@settings(max_examples=30_000, deadline=None, suppress_health_check=list(HealthCheck))
+def test_v1_at_length(document: dict[str, Any]) -> None:
+    assert len({accepted(document), OWN.is_valid(document), *(fast.is_valid(document) for fast in FAST)}) == 1
+
+
+@pytest.mark.parametrize("text", TIMES)
+def test_moments_are_judged_as_a_format_validator_does(text: str) -> None:
+    judge = jsonschema_rs.validator_for({"type": "string", "format": "date-time"}, validate_formats=True)
+    assert is_date_time(text) == judge.is_valid(text)
+
+
+@pytest.mark.parametrize("text", URIS)
+def test_addresses_are_judged_as_a_format_validator_does(text: str) -> None:
+    judge = jsonschema_rs.validator_for({"type": "string", "format": "uri"}, validate_formats=True)
+    assert is_uri(text) == judge.is_valid(text)
+
+
+@given(
+    st.from_regex(re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,3})?Z"), fullmatch=True)
+)
+@settings(max_examples=400, deadline=None)
+def test_random_moments_are_judged_alike(text: str) -> None:
+    judge = jsonschema_rs.validator_for({"type": "string", "format": "date-time"}, validate_formats=True)
+    assert is_date_time(text) == judge.is_valid(text)
+
+
+@given(envelopes())
+@settings(max_examples=300, deadline=None)
+def test_whatever_is_built_validates_and_comes_back_as_it_was(envelope: Envelope) -> None:
+    data = encode(envelope)
+    assert decode(data) == envelope
+    document = msgspec.json.decode(data)
+    for fast in FAST:
+        assert fast.is_valid(document)
+
+
+@given(envelopes(), st.sampled_from(["minimal", "standard", "full"]))
+@settings(max_examples=300, deadline=None)
+def test_p3_a_projection_is_valid_for_its_level(envelope: Envelope, level: Any) -> None:
+    shown = project(envelope, level)
+    assert LEVELS[level].is_valid(msgspec.json.decode(msgspec.json.encode(shown)))
+    if level == "full":
+        assert FAST[0].is_valid(shown)
+    again = project({"$schema": "x", **shown} if level == "full" else shown, level)
+    assert {**again, "$schema": 0} == {**shown, "$schema": 0}
+
+
+def test_the_generated_schemas_are_schemas() -> None:
+    for schema in schemas().values():
+        jsonschema.Draft7Validator.check_schema(schema)
+
+
+def test_the_context_ledger_schema_agrees_with_the_contracts() -> None:
+    contract = published("context-ledger.schema.json")
+    ours = schemas()["context-ledger"]
+    needed = {"ledgerId", "version", "createdAt", "updatedAt", "entries", "checksum", "maxEntries"}
+    assert set(ours["required"]) == needed and ours["additionalProperties"] is False
+    if contract is not None:
+        assert set(contract["required"]) == set(ours["required"])
+        assert set(contract["properties"]) == set(ours["properties"])
