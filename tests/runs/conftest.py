@@ -38,7 +38,8 @@ def host(tmp_path: Path, clock: ManualClock) -> Host:
         randomness = SeededRandomness(made)
         ids = Ids(clock, randomness)
         async with Ledger.open(tmp_path / "ledger.db", projections=projections(), clock=clock, ids=ids) as ledger:
-            options.setdefault("sample_seams", True)
+            # Far apart, so that hours of waiting are few jumps of the clock.
+            options = {"sample_seams": True, "sweep_seconds": 30.0, "lease_seconds": 3600.0, **options}
             runs = Runs(ledger, clock=clock, ids=ids, randomness=randomness, secret=b"s" * 32, **options)
             async with runs:
                 yield runs

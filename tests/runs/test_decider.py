@@ -94,7 +94,13 @@ def brings(link: dict[str, Any], ended: dict[str, Any]) -> str | None:
 def verdict(rule: str, brought: list[str | None]) -> str | None:
     every = None not in brought
     if rule == "all_success":
-        return "start" if all(b == "success" for b in brought) else "skip" if {"failed", "skipped"} & set(brought) else None
+        return (
+            "start"
+            if all(b == "success" for b in brought)
+            else "skip"
+            if {"failed", "skipped"} & set(brought)
+            else None
+        )
     if rule == "any_success":
         return "start" if "success" in brought else "skip" if every else None
     if rule == "all_complete":

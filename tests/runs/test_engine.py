@@ -231,7 +231,9 @@ async def test_a_restart_goes_on_where_the_log_ends(host: Host) -> None:
         await ctx.effect("two", lambda: calls.append("two"))
         return {"calls": len(calls)}
 
-    document = workflow("w", [node("a", "test.two"), node("b", "core.delay", config={"delayMs": 5000})], [edge("a", "b")])
+    document = workflow(
+        "w", [node("a", "test.two"), node("b", "core.delay", config={"delayMs": 5000})], [edge("a", "b")]
+    )
     async with host(nodes=types) as runs:
         run_id = await start(runs, document)
         await waiting(runs, run_id, "holdfast.effect.recorded")

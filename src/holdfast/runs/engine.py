@@ -32,9 +32,6 @@ from holdfast.runs.state import Event, RunState, new_state
 from holdfast.runs.types import Limits
 from holdfast.runs.workflows import Ref, Stored, Workflows
 
-LEASE_MS = 30_000
-BEAT_S = 10.0
-SWEEP_S = 1.0
 AHEAD_MS = 60_000
 _KEEP_IDLE = 2000
 _KEEP_ENDED = 512
@@ -65,6 +62,8 @@ class Engine:
         randomness: Randomness,
         limits: Limits,
         instance: str,
+        lease_seconds: float = 30.0,
+        sweep_seconds: float = 1.0,
     ) -> None:
         self.ledger = ledger
         self.workflows = workflows
@@ -75,6 +74,9 @@ class Engine:
         self.randomness = randomness
         self.limits = limits
         self.instance = instance
+        self._lease_ms = round(lease_seconds * 1000)
+        self._beat_s = lease_seconds / 3
+        self._sweep_s = sweep_seconds
         self.draining = False
         self.started = False
         self._epoch = 0
@@ -128,13 +130,13 @@ class Engine:
 
     async def _beating(self) -> None:
         while True:
-            await asyncio.sleep(BEAT_S)
+            await asyncio.sleep(self._beat_s)
             with contextlib.suppress(Problem):
                 await self._beat_once("engine.beat")
 
     async def _beat_once(self, type: str) -> None:
         """Say that this instance lives. If the place is taken, a newer incarnation has our name: stop (G1)."""
-        until = self.clock.now_ms() + LEASE_MS
+        until = self.clock.now_ms() + self._lease_ms
         draft = Draft(type, {"epoch": self._epoch, "until": until})
         try:
             records = await self.ledger.append(ENGINES + self.instance, [draft], self._beat)
@@ -148,7 +150,7 @@ class Engine:
 
     async def _sweeping(self) -> None:
         while True:
-            await asyncio.sleep(SWEEP_S)
+            await asyncio.sleep(self._sweep_s)
             with contextlib.suppress(Problem):
                 await self._sweep()
 
@@ -195,6 +197,9 @@ class Engine:
         if state.ended is not None:
             self._remember(state)
             return state
+        known = self._actors.get(run_id)
+        if known is not None and not known.lost:
+            return known
         actor = self._actors[run_id] = RunActor(self, state)
         if self.started:
             actor.resume()
@@ -244,14 +249,10 @@ class Engine:
         """A new run: on disk, and under way, when this returns."""
         if self.draining or len(self._actors) >= self.limits.max_active_runs:
             raise Problem("unavailable", "The engine takes no new runs now.", retry_after_ms=1000, retryAfter=1)
-        actor = RunActor(self, self.blank(run_id, stored))
-        self._actors[run_id] = actor
-        event.private = {**(event.private or {}), "workflow": [stored.ref.stream, stored.ref.seq]}
-        try:
-            await actor.post(lambda state: Outcome([event], appends=list(extra)))
-        except Problem:
-            self._actors.pop(run_id, None)
-            raise
+        if run_id in self._actors or run_id in self._finished or run_id in self._loading:
+            raise Problem("ledger_conflict", f"The run {run_id} exists already.", runId=run_id)
+        actor = self._actors[run_id] = RunActor(self, self.blank(run_id, stored))
+        await actor.post(lambda state: Outcome([event], appends=list(extra)))
         return actor.state
 
     async def new_child(
@@ -335,7 +336,7 @@ class Engine:
         return Event("run.started", payload, None, private)
 
     def lease_event(self, state: RunState) -> Event:
-        expires = iso(self.clock.now_ms() + LEASE_MS)
+        expires = iso(self.clock.now_ms() + self._lease_ms)
         lease = f"{self.instance}:{self._epoch}"
         payload = {"leaseId": lease, "host": "cloud", "instanceId": self.instance, "expiresAt": expires}
         return Event("lease.acquired", payload)
@@ -357,8 +358,16 @@ class Engine:
 
     async def state(self, run_id: str) -> RunState:
         """The state as the log has it."""
-        found = await self.find(run_id)
-        return found if isinstance(found, RunState) else await found.settled()
+        for attempt in range(4):
+            found = await self.find(run_id)
+            if isinstance(found, RunState):
+                return found
+            try:
+                return await found.settled()
+            except Problem:  # what was on its way did not reach the log: read again what is there
+                if attempt == 3:
+                    raise
+        raise AssertionError("unreachable")
 
     # What actors report
 

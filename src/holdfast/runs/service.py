@@ -83,6 +83,8 @@ class Runs:
         limits: Limits | None = None,
         instance: str = "host",
         sample_seams: bool = False,
+        lease_seconds: float = 30.0,
+        sweep_seconds: float = 1.0,
     ) -> None:
         """`secret` signs interrupt tokens; `instance` names this engine: a restart under the same name takes its
         runs back at once, another instance only when the lease has run out."""
@@ -103,6 +105,8 @@ class Runs:
             randomness=randomness,
             limits=self._limits,
             instance=instance,
+            lease_seconds=lease_seconds,
+            sweep_seconds=sweep_seconds,
         )
 
     async def __aenter__(self) -> Self:

@@ -1,0 +1,134 @@
+"""Our own shape of each event's payload, and the contract's where it is at hand."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+from holdfast.runs.types import RunEvent
+
+ROOT = Path(__file__).parents[2]
+CONTRACT = ROOT.parent / "shared" / "reference" / "openwop"
+
+# What each event must carry: name -> types. Everything else is optional.
+REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "run.started": {"workflowId": str, "inputs": dict},
+    "run.completed": {"outputs": dict, "durationMs": int},
+    "run.failed": {"error": dict, "durationMs": int},
+    "run.cancelled": {"durationMs": int},
+    "run.paused": {},
+    "run.resumed": {},
+    "node.started": {"nodeId": str, "typeId": str, "attempt": int},
+    "node.completed": {"nodeId": str, "outputs": dict, "durationMs": int},
+    "node.failed": {"nodeId": str, "error": dict},
+    "node.skipped": {"nodeId": str, "reason": str},
+    "node.cancelled": {"nodeId": str, "reason": str},
+    "node.retried": {"nodeId": str, "attempt": int, "delayMs": int, "lastError": dict},
+    "node.suspended": {"nodeId": str, "interruptId": str, "kind": str, "key": str},
+    "node.resumed": {"nodeId": str, "interruptId": str},
+    "node.dispatched": {"childRunId": str, "childWorkflowId": str},
+    "interrupt.requested": {"kind": str, "key": str, "data": object},
+    "interrupt.resolved": {"nodeId": str, "interruptId": str, "kind": str},
+    "approval.requested": {"nodeId": str, "artifactId": str, "artifactType": str, "actions": list},
+    "approval.received": {"nodeId": str, "action": str},
+    "approval.granted": {"gateId": str, "principal": str},
+    "approval.rejected": {"gateId": str, "principal": str},
+    "clarification.requested": {"nodeId": str, "questions": list},
+    "clarification.resolved": {"nodeId": str, "answers": dict},
+    "conversation.opened": {"conversationId": str, "initialTurn": dict},
+    "conversation.exchanged": {"conversationId": str, "turnIndex": int, "turn": dict},
+    "conversation.closed": {"conversationId": str, "turnIndex": int, "finalTurn": dict},
+    "channel.written": {"channel": str, "value": object, "reducer": str, "writtenAt": str},
+    "variable.changed": {"name": str, "next": object},
+    "artifact.created": {"artifactId": str, "artifactType": str},
+    "output.chunk": {"nodeId": str, "runId": str, "chunk": str, "isLast": bool},
+    "log.appended": {"level": str, "message": str},
+    "workflow.loopback-limit": {"nodeId": str, "iterations": int},
+    "cap.breached": {"kind": str, "limit": int, "observed": int},
+    "lease.acquired": {"leaseId": str, "host": str},
+    "replay.diverged": {"sourceRunId": str, "atSequence": int},
+    "provider.usage": {"provider": str, "model": str, "inputTokens": int, "outputTokens": int},
+    "agent.reasoned": {"agentId": str, "reasoning": str},
+    "agent.reasoning.delta": {"agentId": str, "delta": str, "sequence": int},
+    "agent.toolCalled": {"agentId": str, "toolName": str, "callId": str},
+    "agent.toolReturned": {"agentId": str, "toolName": str, "callId": str},
+    "agent.handoff": {"fromAgentId": str, "toAgentId": str},
+    "agent.decided": {"agentId": str, "decision": object},
+    "runOrchestrator.decided": {"agentId": str, "decision": dict},
+    "envelope.retry.attempted": {"nodeId": str, "attempt": int, "reason": str},
+    "envelope.retry.exhausted": {"nodeId": str, "totalAttempts": int, "finalReason": str},
+    "envelope.refusal": {"nodeId": str, "provider": str, "model": str},
+    "envelope.truncated": {"nodeId": str, "provider": str, "model": str, "stopReason": str},
+    "envelope.recovery.applied": {"nodeId": str, "path": str},
+    "holdfast.timer.set": {"nodeId": str, "key": str, "dueAt": int},
+    "holdfast.timer.fired": {"nodeId": str, "key": str},
+    "holdfast.effect.recorded": {"nodeId": str, "key": str, "invocationId": str},
+    "holdfast.loop.taken": {"edgeId": str, "iteration": int},
+    "holdfast.signal.received": {"name": str},
+    "holdfast.approval.asked": {"nodeId": str, "interruptId": str},
+    "holdfast.run.forked": {"sourceRunId": str, "fromSeq": int},
+}
+# Where the contract's files disagree with each other: channel-written-payload knows no `message` reducer, the
+# workflow definition does.
+_KNOWN_CONFLICT = "message"
+
+
+def check_events(events: list[RunEvent]) -> None:
+    """Each event validates against our shape and, when the contract's schemas are there, against those."""
+    assert [event.sequence for event in events] == list(range(len(events)))
+    for event in events:
+        shape = REQUIRED[event.type]
+        for name, kind in shape.items():
+            assert name in event.payload, (event.type, name, event.payload)
+            assert isinstance(event.payload[name], kind), (event.type, name, event.payload[name])
+        if "error" in shape:
+            assert event.payload["error"]["code"] and event.payload["error"]["message"]
+        if event.type.startswith(("node.", "approval.", "clarification.")):
+            assert event.node_id
+        validator = _contract(event.type)
+        if validator is not None and event.payload.get("reducer") != _KNOWN_CONFLICT:
+            validator.validate(event.payload)
+
+
+@cache
+def _contract(event_type: str) -> Any:
+    if not (CONTRACT / "schemas").is_dir() or event_type.startswith("holdfast."):
+        return None
+    name = re.sub(r"[.-]([a-zA-Z])", lambda m: m.group(1).upper(), event_type)
+    name = {"leaseAcquired": "leaseLifecycle"}.get(name, name)
+    schemas = _schemas()
+    root = next(
+        item
+        for item in schemas.values()
+        if item["title"].startswith("RunEventPayload") or "runStarted" in item.get("$defs", {})
+    )
+    assert name in root["$defs"], f"the contract has no {name}"
+    from referencing import Registry, Resource
+
+    registry: Any = Registry().with_resources([(uri, Resource.from_contents(item)) for uri, item in schemas.items()])
+    return jsonschema.Draft202012Validator({"$ref": f"{root['$id']}#/$defs/{name}"}, registry=registry)
+
+
+@cache
+def _schemas() -> dict[str, Any]:
+    found = {}
+    for file in (CONTRACT / "schemas").glob("*.schema.json"):
+        schema = json.loads(file.read_text())
+        found[schema["$id"]] = schema
+    return found
+
+
+def snapshot_schema() -> Any:
+    """The contract's schema of a snapshot, or None."""
+    if not (CONTRACT / "schemas").is_dir():
+        return None
+    from referencing import Registry, Resource
+
+    registry: Any = Registry().with_resources([(uri, Resource.from_contents(i)) for uri, i in _schemas().items()])
+    uri = next(uri for uri in _schemas() if uri.endswith("run-snapshot.schema.json"))
+    return jsonschema.Draft202012Validator({"$ref": uri}, registry=registry)

@@ -1,0 +1,319 @@
+"""The contract's workflow fixtures: each runs as its description asks, or is listed with what it waits for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from holdfast.runs.service import Runs
+from holdfast.runs.types import CreateRun, RunSnapshot
+from tests.runs.conftest import Host
+from tests.runs.documents import finish, waiting
+from tests.runs.events import CONTRACT, check_events
+
+FIXTURES = CONTRACT / "fixtures"
+needs_contract = pytest.mark.skipif(not FIXTURES.is_dir(), reason="the contract's fixtures are not at hand")
+
+# What a fixture waits for, by its id.
+WAITS = {
+    "conformance-a2a-task-roundtrip": "core.a2a.invoke (A2A peers)",
+    "conformance-agent-channel-dispatch": "agents.deployment (channels resolve to versions)",
+    "conformance-agent-memory-cross-tenant": "memory",
+    "conformance-agent-memory-redaction": "memory and secrets",
+    "conformance-agent-memory-roundtrip": "memory",
+    "conformance-agent-memory-ttl": "memory",
+    "conformance-agent-pack-export": "packs",
+    "conformance-agent-pack-handoff-schema-validation": "agents.manifestRuntime",
+    "conformance-agent-pack-install": "packs",
+    "conformance-agent-pack-provenance": "packs",
+    "conformance-dispatch-loop": "a model that decides (no plan in the fixture)",
+    "conformance-envelope-nl-to-format-engaged": "the mock-ai program seam",
+    "conformance-envelope-recovery-applied": "the mock-ai program seam",
+    "conformance-envelope-refusal": "the mock-ai program seam",
+    "conformance-envelope-retry-attempted": "the mock-ai program seam",
+    "conformance-envelope-retry-exhausted": "the mock-ai program seam",
+    "conformance-envelope-truncated": "the mock-ai program seam",
+    "conformance-envelope-truncation-cap-exhaustion": "the mock-ai program seam",
+    "conformance-mcp-tool-roundtrip": "an MCP tool source",
+    "conformance-model-capability-insufficient": "model capabilities",
+    "conformance-phase4-nondet-tool": "the mock-ai program seam",
+    "conformance-phase4-replay-divergence": "the mock-ai program seam",
+    "conformance-prompt-all-four-kinds": "prompt templates",
+    "conformance-prompt-end-to-end": "prompt templates",
+    "conformance-stream-text": "a model caller with the stream-text mock",
+    "conformance-wasm-pack-memory-cap-breach": "WASM node packs",
+    "conformance-wasm-pack-roundtrip": "WASM node packs",
+    "openwop-smoke-byok-roundtrip": "secrets",
+    "openwop-smoke-cost-emit": "conformance.cost.emit (telemetry attributes)",
+}
+INPUTS: dict[str, dict[str, Any]] = {
+    "conformance-delay": {"delayMs": 50},
+    "conformance-identity": {"payload": {"a": [1, {"b": None}]}},
+    "conformance-idempotent": {"nonce": "n-1"},
+}
+
+
+def documents() -> list[dict[str, Any]]:
+    return [json.loads(file.read_text()) for file in sorted(FIXTURES.glob("*.json"))] if FIXTURES.is_dir() else []
+
+
+async def load(runs: Runs) -> None:
+    for document in documents():
+        if runs.check_workflow(document).valid:
+            await runs.put_workflow(document, tenant=None)
+
+
+async def ran(runs: Runs, name: str, **fields: Any) -> str:
+    request = CreateRun(workflow_id=name, inputs=INPUTS.get(name, {}), **fields)
+    return (await runs.create_run(request, "acme", "alice", trusted=True)).run_id
+
+
+async def answer(runs: Runs, run_id: str, value: Any, principal: str = "ann") -> None:
+    asked = (await runs.interrupts(run_id, "acme"))[0]
+    await runs.resolve_by_token(asked.token, {"resumeValue": value}, principal)
+
+
+async def kinds(runs: Runs, run_id: str) -> list[str]:
+    events = await runs.events(run_id, "acme")
+    check_events(events)
+    return [event.type for event in events]
+
+
+async def child_of(runs: Runs, run_id: str, index: int = 0) -> RunSnapshot:
+    told = [event.payload for event in await runs.events(run_id, "acme") if event.type == "node.dispatched"]
+    ids = list(dict.fromkeys(item["childRunId"] for item in told))
+    return await runs.get_run(ids[index], "acme")
+
+
+# What a fixture's description asks for; a fixture that is not here completes.
+
+
+async def approval(runs: Runs, run_id: str) -> None:
+    assert (await runs.get_run(run_id, "acme")).status == "waiting-approval"
+    await answer(runs, run_id, {"action": "accept"})
+    assert (await finish(runs, run_id)).status == "completed"
+
+
+async def auth_required(runs: Runs, run_id: str) -> None:
+    await runs.resolve_by_node(run_id, "gate", "acme", {"resumeValue": {"action": "accept"}}, "ann")
+    assert (await finish(runs, run_id)).status == "completed"
+
+
+async def cancellable(runs: Runs, run_id: str) -> None:
+    assert (await runs.cancel(run_id, "acme")).status == "cancelled"
+    assert (await finish(runs, run_id)).status == "cancelled"
+
+
+async def cap_breach(runs: Runs, run_id: str) -> None:
+    run_id = await ran(runs, "conformance-cap-breach", configurable={"recursionLimit": 3})
+    run = await finish(runs, run_id)
+    assert run.error is not None and run.error.code == "recursion_limit_exceeded"
+    assert "cap.breached" in await kinds(runs, run_id)
+
+
+async def missing(runs: Runs, run_id: str) -> None:
+    run = await finish(runs, run_id)
+    assert run.error is not None and run.error.code == "capability_not_provided"
+
+
+async def channel_ttl(runs: Runs, run_id: str) -> None:
+    assert (await finish(runs, run_id)).channels == {"events": ["d"]}
+
+
+async def clarification(runs: Runs, run_id: str) -> None:
+    assert (await runs.get_run(run_id, "acme")).status == "waiting-input"
+    await answer(runs, run_id, {"answers": {"q1": "blue"}})
+    assert (await finish(runs, run_id)).outputs == {"answers": {"q1": "blue"}}
+
+
+async def conversation(runs: Runs, run_id: str) -> None:
+    assert (await finish(runs, run_id)).status == "completed"
+    seen = await kinds(runs, run_id)
+    assert "conversation.opened" in seen and "conversation.closed" in seen
+    assert not any(kind.startswith("clarification.") for kind in seen)
+
+
+async def negotiated(runs: Runs, run_id: str) -> None:
+    assert (await runs.get_run(run_id, "acme")).status == "waiting-input"
+    await answer(runs, run_id, {"text": "hello"})
+    await conversation(runs, run_id)
+
+
+async def fails(runs: Runs, run_id: str) -> None:
+    run = await finish(runs, run_id)
+    assert run.status == "failed"
+    assert run.error is not None and run.error.code and run.error.message
+
+
+async def echoes(runs: Runs, run_id: str) -> None:
+    assert (await finish(runs, run_id)).outputs == {"payload": INPUTS["conformance-identity"]["payload"]}
+
+
+async def external(runs: Runs, run_id: str) -> None:
+    assert (await runs.get_run(run_id, "acme")).status == "waiting-external"
+    await answer(runs, run_id, {"orderId": "fixture-order-1", "status": "completed"})
+    assert (await finish(runs, run_id)).status == "completed"
+
+
+async def cascade(runs: Runs, run_id: str) -> None:
+    await waiting(runs, run_id, "node.dispatched")
+    child = await child_of(runs, run_id)
+    await runs.cancel(run_id, "acme")
+    assert (await finish(runs, child.run_id)).status == "cancelled"
+    last = (await runs.events(child.run_id, "acme"))[-1]
+    assert last.payload["reason"] == "parent-cancelled"
+
+
+async def quorum(runs: Runs, run_id: str) -> None:
+    for voter in ("a", "b", "c"):
+        assert (await runs.get_run(run_id, "acme")).status == "waiting-approval"
+        await answer(runs, run_id, {"action": "accept"}, voter)
+    assert (await finish(runs, run_id)).status == "completed"
+
+
+async def low_confidence(runs: Runs, run_id: str) -> None:
+    await waiting(runs, run_id, "node.suspended")
+    assert (await runs.interrupts(run_id, "acme"))[0].kind == "low-confidence"
+    assert "runOrchestrator.decided" not in await kinds(runs, run_id)
+    assert (await runs.get_run(run_id, "acme")).status == "waiting-approval"
+
+
+async def messages(runs: Runs, run_id: str) -> None:
+    found = (await finish(runs, run_id)).channels["messages"]
+    assert [item["messageId"] for item in found] == ["m-1"]
+
+
+async def agent(runs: Runs, run_id: str) -> None:
+    run = await finish(runs, run_id)
+    assert run.agent is not None and run.agent["agentId"] == "core.conformance.identity-agent"
+
+
+async def reasoning(runs: Runs, run_id: str) -> None:
+    assert (await finish(runs, run_id)).status == "completed"
+    told = [kind for kind in await kinds(runs, run_id) if kind.startswith("agent.")]
+    assert told == ["agent.reasoned", "agent.toolCalled", "agent.toolReturned", "agent.handoff", "agent.decided"]
+
+
+async def streamed(runs: Runs, run_id: str) -> None:
+    assert (await finish(runs, run_id)).status == "completed"
+    told = [kind for kind in await kinds(runs, run_id) if kind.startswith("agent.")]
+    assert told == ["agent.reasoning.delta"] * 3 + ["agent.reasoned"]
+
+
+async def duration(runs: Runs, run_id: str) -> None:
+    run_id = await ran(runs, "conformance-run-duration-breach", configurable={"runTimeoutMs": 1000})
+    run = await finish(runs, run_id)
+    assert run.error is not None and run.error.code == "run_timeout"
+
+
+async def mapped_in(runs: Runs, run_id: str) -> None:
+    assert (await finish(runs, run_id)).status == "completed"
+    assert (await child_of(runs, run_id)).inputs == {"childGreeting": "Alice"}
+
+
+async def mapped_nothing(runs: Runs, run_id: str) -> None:
+    assert (await finish(runs, run_id)).status == "completed"
+    assert (await child_of(runs, run_id)).inputs == {}
+
+
+async def mapped_out(runs: Runs, run_id: str) -> None:
+    assert (await finish(runs, run_id)).variables["parentResult"] in ("done", "handoff-complete")
+
+
+async def handed_on(runs: Runs, run_id: str) -> None:
+    assert (await finish(runs, run_id)).status == "completed"
+    assert (await child_of(runs, run_id, 1)).inputs == {"input": "hello"}
+
+
+async def overridden(runs: Runs, run_id: str) -> None:
+    assert (await finish(runs, run_id)).status == "completed"
+    assert (await child_of(runs, run_id, 0)).inputs == {"input": "default-x-value"}
+    assert (await child_of(runs, run_id, 1)).inputs == {"input": "shared-value"}
+
+
+async def sub_out(runs: Runs, run_id: str) -> None:
+    assert (await finish(runs, run_id)).variables["childOutcome"] == "child-completed"
+
+
+async def sub_in(runs: Runs, run_id: str) -> None:
+    assert (await finish(runs, run_id)).status == "completed"
+    assert (await child_of(runs, run_id)).variables["receivedPrdId"] == "prd-1"
+
+
+async def sub_unset(runs: Runs, run_id: str) -> None:
+    assert (await finish(runs, run_id)).status == "completed"
+    assert (await child_of(runs, run_id)).variables["receivedPrdId"] == "baked-in"
+
+
+async def sub_held(runs: Runs, run_id: str) -> None:
+    await waiting(runs, run_id, "node.dispatched")
+    child = await child_of(runs, run_id)
+    await answer(runs, child.run_id, {"action": "accept"})
+    assert (await finish(runs, run_id)).status == "completed"
+    assert (await child_of(runs, run_id)).variables["receivedPrdId"] == "seeded-id"
+
+
+ASKED: dict[str, Any] = {
+    "conformance-agent-identity": agent,
+    "conformance-agent-low-confidence": low_confidence,
+    "conformance-agent-reasoning": reasoning,
+    "conformance-agent-reasoning-streaming": streamed,
+    "conformance-approval": approval,
+    "conformance-cancellable": cancellable,
+    "conformance-cap-breach": cap_breach,
+    "conformance-capability-missing": missing,
+    "conformance-channel-ttl": channel_ttl,
+    "conformance-clarification": clarification,
+    "conformance-conversation-capability-negotiation": negotiated,
+    "conformance-conversation-lifecycle": conversation,
+    "conformance-conversation-replay": conversation,
+    "conformance-conversation-vs-clarification": conversation,
+    "conformance-dispatch-cancellable-child": cancellable,
+    "conformance-dispatch-cross-worker-handoff": handed_on,
+    "conformance-dispatch-deterministic-fail-child": fails,
+    "conformance-dispatch-input-mapping": mapped_in,
+    "conformance-dispatch-input-mapping-no-default": mapped_nothing,
+    "conformance-dispatch-output-mapping": mapped_out,
+    "conformance-dispatch-per-worker-override": overridden,
+    "conformance-failure": fails,
+    "conformance-identity": echoes,
+    "conformance-interrupt-auth-required": auth_required,
+    "conformance-interrupt-external-event": external,
+    "conformance-interrupt-parent-child-cancel": cascade,
+    "conformance-interrupt-parent-child-cancel-child": approval,
+    "conformance-interrupt-quorum": quorum,
+    "conformance-message-reducer": messages,
+    "conformance-multi-agent-confidence-escalation": low_confidence,
+    "conformance-multi-agent-handoff": mapped_out,
+    "conformance-orchestrator-low-confidence": low_confidence,
+    "conformance-run-duration-breach": duration,
+    "conformance-subworkflow-input-mapping": sub_in,
+    "conformance-subworkflow-input-mapping-no-default": sub_unset,
+    "conformance-subworkflow-mid-run-mutation": sub_held,
+    "conformance-subworkflow-mid-run-mutation-child": approval,
+    "conformance-subworkflow-parent": sub_out,
+}
+
+
+@needs_contract
+def test_every_fixture_runs_or_says_what_it_waits_for() -> None:
+    names = {document["id"] for document in documents()}
+    assert len(names) == 82
+    assert names >= WAITS.keys() | ASKED.keys()
+    assert not WAITS.keys() & ASKED.keys()
+
+
+@needs_contract
+@pytest.mark.parametrize("name", [d["id"] for d in documents() if d["id"] not in WAITS] or ["none"])
+async def test_fixture(host: Host, name: str) -> None:
+    async with host() as runs:
+        await load(runs)
+        run_id = await ran(runs, name)
+        asked = ASKED.get(name)
+        if asked is not None:
+            await asked(runs, run_id)
+        else:
+            assert (await finish(runs, run_id)).status == "completed"
+        check_events(await runs.events(run_id, "acme"))

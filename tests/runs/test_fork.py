@@ -1,0 +1,188 @@
+"""Forks: replay reproduces, branch goes its own way (K1-K4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.kernel.problems import Problem
+from holdfast.runs.diff import essence
+from holdfast.runs.nodes.core import standard_registry
+from holdfast.runs.nodes.registry import NodeError, NodeRegistry
+from holdfast.runs.service import Runs
+from holdfast.runs.types import ForkRequest, RunEvent
+from tests.runs.conftest import Host
+from tests.runs.documents import edge, finish, node, start, waiting, when, workflow
+
+
+def registry(calls: list[str]) -> NodeRegistry:
+    types = standard_registry(sample_seams=True, custom=False)
+
+    @types.node("test.flaky")
+    async def flaky(ctx: Any) -> dict[str, Any]:
+        async def work() -> dict[str, Any]:
+            calls.append(ctx.node_id)
+            if ctx.attempt == 1:
+                raise NodeError("busy", "not yet")
+            return {"n": len(calls)}
+
+        found = await ctx.effect("work", work)
+        ctx.log("info", "worked", n=found["n"])
+        return found
+
+    @types.node("test.square")
+    async def square(ctx: Any) -> dict[str, Any]:
+        calls.append("square")
+        return {"v": ctx.inputs["item"] ** 2}
+
+    return types
+
+
+def everything() -> dict[str, Any]:
+    """Delay, approval, retry, sub-workflow, effect, map, loop, branch, channel, failure that is taken up."""
+    retry = {"maxAttempts": 3, "initialDelayMs": 10, "jitter": 0.5}
+    return workflow(
+        "everything",
+        [
+            node("begin", "core.transform", config={"assign": {"n": "variables.n + 1"}}),
+            node("wait", "core.delay", config={"delayMs": 500}),
+            node("gate", "core.approvalGate"),
+            node("flaky", "test.flaky", settings={"retry": retry}),
+            node("sub", "core.subWorkflow", config={"workflowId": "child", "outputMapping": {"got": "made"}}),
+            node("map", "core.map", config={"items": "[1, 2, 3]", "concurrency": 1, "node": {"typeId": "test.square"}}),
+            node("write", "core.channelWrite", config={"channelName": "log", "expression": "variables.n"}),
+            node("bad", "core.fail", config={"code": "meant"}),
+            node("rescue", "core.noop"),
+            node("never", "core.noop"),
+        ],
+        [
+            edge("begin", "begin2", id="back", label="loopback", condition=when("variables.n < 3")),
+            edge("begin", "wait"),
+            edge("wait", "gate"),
+            edge("gate", "flaky"),
+            edge("gate", "never", condition=when("output.action == 'reject'")),
+            edge("flaky", "sub"),
+            edge("sub", "map"),
+            edge("map", "write"),
+            edge("write", "bad"),
+            edge("bad", "rescue", triggerRule="all_complete"),
+        ],
+        variables=[{"name": "n", "type": "number", "defaultValue": 0}],
+        channels={"log": {"reducer": "append"}},
+    )
+
+
+def child() -> dict[str, Any]:
+    return workflow("child", [node("t", "core.transform", config={"assign": {"made": "42"}})])
+
+
+async def make(runs: Runs) -> str:
+    document = everything()
+    document["edges"][0]["targetNodeId"] = "begin"
+    await runs.put_workflow(child(), tenant=None)
+    run_id = await start(runs, document)
+    await waiting(runs, run_id, "approval.requested")
+    await runs.resolve_by_node(run_id, "gate", "acme", {"resumeValue": {"action": "accept"}}, "ann")
+    assert (await finish(runs, run_id)).status == "completed"
+    return run_id
+
+
+def same(a: list[RunEvent], b: list[RunEvent]) -> None:
+    assert [essence(event) for event in a] == [essence(event) for event in b]
+
+
+async def test_k3_a_replay_from_every_sequence_reproduces_the_rest(host: Host) -> None:
+    calls: list[str] = []
+    async with host(nodes=registry(calls)) as runs:
+        run_id = await make(runs)
+        events = await runs.events(run_id, "acme")
+        done = list(calls)
+        for seq in range(len(events)):
+            forked = await runs.fork(run_id, "acme", ForkRequest(mode="replay", from_seq=seq))
+            assert forked.status == "completed"
+            again = await runs.events(forked.run_id, "acme")
+            same(events, again)
+            assert [e.event_id for e in again[:seq]] == [e.event_id for e in events[:seq]], "K1"
+            assert [e.timestamp for e in again[:seq]] == [e.timestamp for e in events[:seq]], "K1"
+            assert not {e.event_id for e in again[seq:]} & {e.event_id for e in events}
+            assert {e.run_id for e in again} == {forked.run_id}
+        assert calls == done, "K3: no effect was performed again"
+        assert (await runs.diff(run_id, forked.run_id, "acme")).event_diffs == []
+
+
+async def test_k2_a_branch_from_every_sequence_comes_to_an_end(host: Host) -> None:
+    calls: list[str] = []
+    async with host(nodes=registry(calls)) as runs:
+        run_id = await make(runs)
+        events = await runs.events(run_id, "acme")
+        for seq in range(len(events)):
+            forked = await runs.fork(run_id, "acme", ForkRequest(mode="branch", from_seq=seq))
+            if await runs.interrupts(forked.run_id, "acme") or not any(
+                e.type == "interrupt.resolved" for e in events[:seq]
+            ):
+                await waiting(runs, forked.run_id, "approval.requested", "interrupt.requested", "node.suspended")
+                await runs.resolve_by_node(forked.run_id, "gate", "acme", {"resumeValue": {"action": "accept"}}, "bob")
+            run = await finish(runs, forked.run_id)
+            assert run.status == "completed", (seq, events[seq].type, run.error)
+            assert run.variables["n"] == 3
+            assert run.variables["got"] == 42
+            same(events[:seq], (await runs.events(forked.run_id, "acme"))[:seq])
+
+
+async def test_a_branch_with_an_overlay_goes_another_way(host: Host) -> None:
+    async with host() as runs:
+        document = workflow(
+            "w",
+            [node("a"), node("big"), node("small")],
+            [
+                edge("a", "big", condition=when("variables.n > 10")),
+                edge("a", "small", condition=when("variables.n <= 10")),
+            ],
+            variables=[{"name": "n", "type": "number", "defaultValue": 1}],
+        )
+        run_id = await start(runs, document)
+        request = ForkRequest(mode="branch", from_seq=1, run_options_overlay={"variables": {"n": 11}})
+        forked = await runs.fork(run_id, "acme", request)
+        run = await finish(runs, forked.run_id)
+        assert run.node_states["big"]["status"] == "completed"
+        assert run.source_run_id == run_id
+        difference = await runs.diff(run_id, forked.run_id, "acme")
+        assert difference.diverged_at_seq is not None
+        assert difference.state_diff["variables"] == {"a": {"n": 1}, "b": {"n": 11}}
+
+
+async def test_k4_a_replay_reports_code_that_does_something_else_now(host: Host) -> None:
+    types, answer = standard_registry(custom=False), {"v": 1}
+
+    @types.node("test.drift")
+    async def drift(ctx: Any) -> dict[str, Any]:
+        return dict(answer)
+
+    async with host(nodes=types) as runs:
+        run_id = await start(runs, workflow("w", [node("a", "test.drift"), node("b")], [edge("a", "b")]))
+        await finish(runs, run_id)
+        answer["v"] = 2
+        forked = await runs.fork(run_id, "acme", ForkRequest(mode="replay"))
+        events = await runs.events(forked.run_id, "acme")
+        told = [event.payload for event in events if event.type == "replay.diverged"]
+        assert [(item["atSequence"], item["divergenceKind"]) for item in told] == [(2, "output")]
+        assert forked.status == "completed", "informational: the run continues"
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"mode": "branch"}, 400),
+        ({"mode": "replay", "from_seq": -1}, 400),
+        ({"mode": "replay", "from_seq": 99}, 422),
+        ({"mode": "replay", "run_options_overlay": {"inputs": {}}}, 400),
+        ({"mode": "branch", "from_seq": 0, "run_options_overlay": {"nodes": {}}}, 400),
+    ],
+)
+async def test_a_fork_that_makes_no_sense_is_refused(host: Host, body: dict[str, Any], status: int) -> None:
+    async with host() as runs:
+        run_id = await start(runs, workflow("w", [node("a")]))
+        with pytest.raises(Problem) as refused:
+            await runs.fork(run_id, "acme", ForkRequest(**body))
+        assert refused.value.row.http == status
