@@ -127,6 +127,38 @@ def test_a_snapshot_is_untouched_by_what_its_vm_does_later(vm: Vm) -> None:
     again.close()
 
 
+@pytest.mark.parametrize("mapped", [True, False])
+def test_mapped_or_copied_a_restored_vm_is_the_same(vm: Vm, mapped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from holdfast.extensions.engine import mapping
+
+    if not mapped:
+        monkeypatch.setattr(mapping, "available", lambda: False)
+    _text(vm, "globalThis.kept = 'here'")
+    image = snapshot.take(vm, {})
+    first, second = (snapshot.restore(image, StillWorld(), Limits(memory_mb=32)) for _ in range(2))
+    assert snapshot.take(first, {}).blocks == image.blocks
+    assert _text(first, "kept += '!'") == "here!"
+    assert _text(second, "kept") == "here", "what one writes the other does not see"
+    for restored in (first, second):
+        restored.close()
+
+
+def test_the_file_of_an_image_goes_with_it() -> None:
+    import gc
+
+    from holdfast.extensions.engine import mapping
+
+    vm = snapshot.restore(base_image(), StillWorld(), Limits(memory_mb=32))
+    before = len(mapping._files)
+    image = snapshot.take(vm, {})
+    snapshot.restore(image, StillWorld(), Limits(memory_mb=32)).close()
+    assert len(mapping._files) == before + mapping.available()
+    del image
+    gc.collect()
+    assert len(mapping._files) == before
+    vm.close()
+
+
 def test_a_restored_vm_has_no_bytes_of_the_instance_below(vm: Vm) -> None:
     image = base_image()
     taken = snapshot.take(snapshot.restore(image, StillWorld(), Limits(memory_mb=32)), image.roots)

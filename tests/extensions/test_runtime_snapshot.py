@@ -20,6 +20,7 @@ from holdfast.extensions.engine.pool import Pool
 from holdfast.extensions.isolate import Frozen, Isolate
 from holdfast.extensions.protocol import HostCall
 from holdfast.extensions.runtime import Saved
+from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.problems import Problem
 
 PROGRAM = """
@@ -41,6 +42,12 @@ export default (pi) => {
   add("said", async () => JSON.stringify(said));
 };
 """
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """A clock that gives a busy machine time to do what is due before it jumps on."""
+    return ManualClock(threshold=0.15)
 
 
 def _ask(isolate: Isolate, number: int, name: str) -> str:
@@ -154,7 +161,7 @@ async def test_p1_an_extension_that_asked_the_world_is_not_kept(ask: str) -> Non
     pool.close()
 
 
-async def test_timers_of_a_warm_instance_wait_their_full_time() -> None:
+async def test_timers_of_a_warm_instance_wait_their_full_time(clock: ManualClock) -> None:
     pool = Pool()
     source = """let fired = 0; export default (pi) => { setInterval(() => { fired++ }, 1000);
       pi.registerCommand("fired", { handler: async () => fired }) }"""
@@ -235,7 +242,7 @@ async def test_a_recorded_extension_replays() -> None:
     }
 
 
-async def test_a_saved_extension_goes_on_elsewhere_and_hears_of_its_interrupted_calls() -> None:
+async def test_a_saved_extension_goes_on_elsewhere_and_hears_of_its_interrupted_calls(clock: ManualClock) -> None:
     async def never(call: HostCall) -> dict[str, object]:
         await asyncio.sleep(1e6)
         return {}

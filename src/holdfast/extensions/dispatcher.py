@@ -125,6 +125,7 @@ class Dispatcher:
             decision = await self._questions.settle(self, flight.subject.id, self._decide(flight))
             self._enter(flight, decision, stream)
             work = self._work(connector, flight)
+            work.add_done_callback(_heard)
             if stream is not None:
                 work.add_done_callback(lambda _: stream.finish())
                 async for part in stream.parts(work, self._patience(flight)):
@@ -451,6 +452,12 @@ def _own_thread(loop: asyncio.AbstractEventLoop, connector: Any, flight: _Flight
 
     threading.Thread(target=work, name="holdfast-connector-long", daemon=True).start()
     return future
+
+
+def _heard(work: asyncio.Future[Any]) -> None:
+    """An end that comes after the call was given up is nobody's surprise."""
+    if not work.cancelled():
+        work.exception()
 
 
 def _cancel_task(loop: asyncio.AbstractEventLoop, task: asyncio.Future[Any]) -> None:

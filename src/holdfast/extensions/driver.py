@@ -25,6 +25,9 @@ from holdfast.extensions.protocol import Dispatcher, HostCall, HostResult
 from holdfast.kernel.problems import Problem
 
 _BATCH_SECONDS = 0.05  # then the event loop hears what happened, even if there is more to run
+MAX_CALLS = 1_024  # host calls of one extension under way at the same time
+SYNC_SECONDS = 60.0  # a synchronous host call that nobody gave a limit, made while nobody waits
+_SATURATED = 20  # batches in a row that ran to their limit: from then on the extension gets half of a thread
 _encode = msgspec.json.Encoder().encode
 
 Arrival = tuple[Kind, int, str, bytes]
@@ -81,6 +84,9 @@ class Driver:
         self._last_call = 0
         self._last_sync = 0
         self._busy = False
+        self._saturated = 0
+        self._expires: float | None = None
+        self._sync_call: str | None = None
         self._deadline_ms: int | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._closed = False
@@ -189,6 +195,9 @@ class Driver:
         if self._closed:
             return
         self._closed = True
+        waiting = self._sync_call
+        if waiting is not None:
+            self._dispatcher.cancel(waiting)
         self._silence(Problem("cancelled", f"{self._name} was closed."))
         isolate, self._isolate = self._isolate, None
         if isolate is not None:
@@ -206,6 +215,7 @@ class Driver:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
+        self._expires = min((w.expires for w in self._waiters.values() if w.expires is not None), default=None)
         arrivals, self._inbox = self._inbox, []
         isolate, generation = self._isolate, self.generation
         self._owner.submit(lambda: _run(isolate, arrivals), lambda batch: self._finish(batch, generation))
@@ -232,7 +242,10 @@ class Driver:
             self._lost(batch.trap)
             return
         self._deadline_ms = batch.deadline_ms
-        if self._inbox or batch.more:
+        self._saturated = self._saturated + 1 if batch.more else 0
+        if self._saturated > _SATURATED:
+            self._alarm = self._loop.call_later(_BATCH_SECONDS, self._kick)
+        elif self._inbox or batch.more:
             self._kick()
         else:
             self._rest()
@@ -297,6 +310,10 @@ class Driver:
         if effect.number <= self._last_call:  # the bridge counts up; anybody else's number is a forgery
             raise EngineTrap("engine", f"the call id {effect.number} was used before")
         self._last_call = effect.number
+        if len(self._calls) >= MAX_CALLS:
+            refused = f"More than {MAX_CALLS} host calls are under way; wait for some of them."
+            self._arrive_result(effect.number, HostResult.failed(self.call_id(effect.number), "denied", refused), True)
+            return
         call = HostCall(self.call_id(effect.number), effect.capability, effect.method, effect.params, effect.timeout_ms)
         self._calls[effect.number] = self._loop.create_task(self._perform(effect.number, call, self.generation))
 
@@ -331,13 +348,19 @@ class Driver:
         await future
 
     def answer_sync(self, request: bytes) -> bytes:
-        """A synchronous host call, on the owner thread, which waits."""
+        """A synchronous host call, on the owner thread, which waits, but no longer than whoever asked the extension."""
         asked = said.read_sync(request)
         if asked.number <= self._last_sync:
             raise EngineTrap("engine", f"the call id {asked.number} was used before")
         self._last_sync = asked.number
-        call = HostCall(self.call_id(asked.number), asked.capability, asked.method, asked.params, asked.timeout_ms)
+        limit = SYNC_SECONDS if self._expires is None else max(0.001, self._expires - self._loop.time())
+        timeout_ms = min(int(limit * 1000), asked.timeout_ms if asked.timeout_ms is not None else 2**53)
+        call = HostCall(self.call_id(asked.number), asked.capability, asked.method, asked.params, timeout_ms)
+        self._sync_call = call.call_id
+        if self._closed:
+            raise EngineTrap("engine", "the extension was closed")
         result = self._dispatcher.call_sync(call, self._name)
+        self._sync_call = None
         return _encode([0, _error(result)] if result.is_error else [1, result.output])
 
     # -- the end of a VM --------------------------------------------------------------------------------------------

@@ -3,10 +3,12 @@
 H1  extensions are asked in the order in which they were loaded, and handlers in the order of their registration.
 H2  a handler that throws, hangs or traps is recorded, and the others are asked all the same.
 H3  `tool_call` fails closed: if a handler cannot answer, the tool does not run (P10).
+    H4  an extension has one time limit for all its handlers of an event.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
@@ -73,10 +75,12 @@ class Hooks:
         name = str(event.get("type"))
         fold = fold_for(event)
         signal = name in _SIGNALLED
+        now = asyncio.get_running_loop().time
         for listener in list(self._listeners):
+            until = now() + self._timeout
             for index in range(listener.registrations.handlers.get(name, 0)):
                 try:
-                    outcome = await listener.hook(fold.event(), index, timeout=self._timeout, signal=signal)
+                    outcome = await listener.hook(fold.event(), index, timeout=max(0.001, until - now()), signal=signal)
                     if fold.take(listener.name, outcome):
                         return fold.result()
                 except (Problem, ValueError) as error:

@@ -132,8 +132,17 @@ class Isolate:
         effects.extend(Failure("unhandled", msgspec.json.decode(text)) for text in unhandled)
         if failed is not None:
             effects.append(failed)
+        effects = [self._named(effect) for effect in effects]
         self._apply(effects)
         return effects
+
+    def _named(self, effect: Effect) -> Effect:
+        """Without memory even for an error object, the engine throws null: say what it was."""
+        if not isinstance(effect, Reply) or effect.ok or not isinstance(effect.value, dict):
+            return effect
+        if effect.value.get("message") != "null" or self.memory_bytes < self._vm.limits.memory_bytes * 3 // 4:
+            return effect
+        return Reply(effect.number, 0, {"name": "InternalError", "message": "out of memory", "stack": ""})
 
     def _execute(self, task: Macrotask) -> Effect | None:
         """Run the macrotask itself; what it throws outside of any handler is a failure of that name."""

@@ -15,6 +15,7 @@ import msgspec
 from holdfast.kernel.problems import Problem
 
 MAX_REGISTRATIONS = 1_000
+MAX_HANDLERS = 100  # of one event
 
 
 class Tool(msgspec.Struct, frozen=True, rename="camel"):
@@ -100,6 +101,12 @@ class Registrations:
             self._keep(self.providers, self._read(spec, Provider), "provider")
         elif kind == "handler":
             handler = self._read(spec, Handler)
+            if handler.count > MAX_HANDLERS or len(self.handlers) >= MAX_REGISTRATIONS:
+                raise Problem(
+                    "registration_invalid",
+                    f"The extension registers more than {MAX_HANDLERS} handlers of {handler.event[:64]}.",
+                    extension=self.extension,
+                )
             self.handlers[handler.event] = handler.count
         else:
             raise Problem("registration_invalid", f"Nothing can be registered as {kind!r}.", extension=self.extension)
@@ -120,6 +127,11 @@ class Registrations:
                 extension=self.extension,
             )
         kept[getattr(item, key)] = item
+
+    def key(self, kind: str, spec: dict[str, Any]) -> tuple[str, str]:
+        """Which registration this is: a later one of the same key replaces it."""
+        name = next((spec[k] for k in ("provider", "event", "shortcut", "name") if k in spec), "")
+        return kind, str(name)
 
     def inspect(self) -> dict[str, Any]:
         """What `ext inspect` shows of it."""

@@ -32,6 +32,7 @@ from holdfast.kernel.ids import Randomness
 from holdfast.kernel.problems import Problem
 
 _encode = msgspec.json.Encoder().encode
+MAX_UPDATES = 10_000  # of one call are kept; the listener hears all
 MAX_TRAPS = 10  # in a row, without one answer between them
 
 Report = Callable[[str, dict[str, Any]], None]
@@ -112,7 +113,7 @@ class Extension:
         self._bytecode_cache = bytecode_cache
         self._driver: Driver | None = None
         self._loaded: Loaded | None = None
-        self._specs: list[tuple[str, dict[str, Any]]] = []
+        self._specs: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {}
         self._loading: asyncio.Task[None] | None = None
         self._row = 0
         self._refused: Problem | None = None
@@ -169,7 +170,7 @@ class Extension:
         if recorder is not None:
             recorder.header(Header(FORMAT, image_digest(), self.artifact.digest, self.name, self._limits))
         self.registrations = Registrations(self.name)
-        self._specs, self._refused = [], None
+        self._specs, self._refused = {}, None
         driver.use(isolate)
         environment = _encode(self.surroundings)
         reply = await driver.ask(
@@ -181,7 +182,7 @@ class Extension:
             raise self._refused
         if not world.touched and pool is not None:
             frozen: Frozen = await driver.run(lambda isolate: isolate.freeze())
-            self._loaded = Loaded(frozen, list(self._specs))
+            self._loaded = Loaded(frozen, list(self._specs.values()))
             pool.keep(key, self._loaded)
             pool.fill()
 
@@ -190,7 +191,7 @@ class Extension:
         self.registrations = Registrations(self.name)
         for kind, spec in loaded.registrations:
             self.registrations.add(kind, spec)
-        self._specs = list(loaded.registrations)
+        self._specs = {self.registrations.key(kind, spec): (kind, spec) for kind, spec in loaded.registrations}
 
     def _compiled(self) -> Artifact:
         if self.artifact.bytecode:
@@ -237,7 +238,7 @@ class Extension:
             self._refused = problem
             self._report("registration_refused", {"message": problem.message, **problem.details})
             return
-        self._specs.append((effect.kind, effect.spec))
+        self._specs[self.registrations.key(effect.kind, effect.spec)] = (effect.kind, effect.spec)
 
     def _on_failure(self, effect: said.Failure) -> None:
         problem = thrown_problem(effect.error, self.name, self.artifact)
@@ -305,7 +306,8 @@ class Extension:
         updates: list[Any] = []
 
         def update(value: Any) -> None:
-            updates.append(value)
+            if len(updates) < MAX_UPDATES:
+                updates.append(value)
             if on_update is not None:
                 on_update(value)
 
@@ -419,7 +421,7 @@ class Extension:
         """The extension as it is now, pending promises and timers included, as data; it goes on."""
         driver = await self._ready()
         frozen: Frozen = await driver.run(lambda isolate: isolate.freeze())
-        return Saved(self.artifact.digest, frozen, list(self._specs), driver.calls, driver.last_call)
+        return Saved(self.artifact.digest, frozen, list(self._specs.values()), driver.calls, driver.last_call)
 
     async def resume(self, saved: Saved) -> Registrations:
         """Go on where `saved` was, in this process; host calls that were under way fail with `io` (§3.2)."""

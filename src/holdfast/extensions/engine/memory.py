@@ -24,8 +24,8 @@ class Memory:
         """Look at the memory again: it may have grown."""
         self.size: int = ffi.wasmtime_memory_data_size(self._context, ctypes.byref(self._memory))
         pointer = ffi.wasmtime_memory_data(self._context, ctypes.byref(self._memory))
-        self._base: int = ctypes.cast(pointer, ctypes.c_void_p).value or 0
-        self._bytes = memoryview((ctypes.c_ubyte * self.size).from_address(self._base)).cast("B")
+        self.base: int = ctypes.cast(pointer, ctypes.c_void_p).value or 0
+        self._bytes = memoryview((ctypes.c_ubyte * self.size).from_address(self.base)).cast("B")
         self._words = self._bytes.cast("I")
 
     def release(self) -> None:

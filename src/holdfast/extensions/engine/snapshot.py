@@ -8,6 +8,7 @@ from functools import lru_cache
 import msgspec
 
 from holdfast.extensions.engine.limits import Limits
+from holdfast.extensions.engine.mapping import map_image
 from holdfast.extensions.engine.native import native
 from holdfast.extensions.engine.vm import Host, Vm
 from holdfast.kernel.problems import Problem
@@ -15,7 +16,7 @@ from holdfast.kernel.problems import Problem
 _MAGIC = b"holdfast-vm-1\n"
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class Snapshot(msgspec.Struct, frozen=True, weakref=True):
     """`roots` are handles of values that the owner needs again: they keep their addresses."""
 
     engine: str
@@ -64,10 +65,11 @@ def restore(snapshot: Snapshot, host: Host, limits: Limits) -> Vm:
         raise Problem(
             "extension_memory", "The snapshot needs more memory than this VM may have.", limit_mb=limits.memory_mb
         ) from error
-    for address, length in _initial():
-        vm.memory.clear(address, length)
-    for address, data in snapshot.blocks:
-        vm.memory.write(address, data)
+    if not map_image(snapshot, vm.memory):
+        for address, length in _initial():
+            vm.memory.clear(address, length)
+        for address, data in snapshot.blocks:
+            vm.memory.write(address, data)
     vm.set_pointers(*snapshot.pointers)
     vm.scratch, vm.undefined = snapshot.scratch, snapshot.undefined
     vm.apply_limits()

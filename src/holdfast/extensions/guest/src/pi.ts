@@ -4,7 +4,7 @@ import { HostError, afterReply, answer, hostCall, onInbound, progress, register,
 import { commandContext, context, makeController, promptContext, session, sessionAction, sessionAsync, setAgent } from "./context";
 import { environment } from "./environment";
 import { EVENTS, OLDER_EVENTS, bus } from "./events";
-import { PrimordialError, PrimordialTypeError, hasOwn, resolved, table, then } from "./primordials";
+import { PrimordialError, PrimordialTypeError, append, hasOwn, resolved, table, then } from "./primordials";
 import * as check from "./register";
 import { lines, theme, ui } from "./ui";
 
@@ -29,9 +29,9 @@ function settled(action: string): void {
 export const pi: any = {
   on(event: string, handler: any): void {
     check.checkHandler(event, handler);
-    const list = handlers.get(event) ?? [];
-    handlers.set(event, [...list, handler]);
-    register("handler", { event, count: list.length + 1, known: EVENTS.includes(event) || OLDER_EVENTS.includes(event) });
+    let list = handlers.get(event);
+    if (list === undefined) handlers.set(event, (list = []));
+    register("handler", { event, count: append(list, handler), known: EVENTS.includes(event) || OLDER_EVENTS.includes(event) });
   },
   registerTool(tool: any): void {
     check.checkTool(tool);

@@ -56,3 +56,10 @@ export const json = (value: any): string => {
   const text = jsonStringify(value);
   return text === undefined ? "null" : text;
 };
+
+// Adds to an array without asking its prototype: neither `push` nor a setter on an index.
+export function append<T>(list: T[], value: T): number {
+  const at = list.length;
+  defineProperty(list, at, { __proto__: null, value, writable: true, configurable: true, enumerable: true } as any);
+  return at + 1;
+}

@@ -246,7 +246,7 @@ export class DateTimeFormat {
       list.forEach(([type, text], index) => { if (index) put("literal", ":"); put(type, text); });
       if (o.fractionalSecondDigits) { put("literal", "."); put("fractionalSecond", String(m.ms).padStart(3, "0").slice(0, o.fractionalSecondDigits)); }
       if (o.hour && twelve) {
-        put("literal", /^en-(GB|AU|NZ|IE|IN)/i.test(this.#locale) ? " " : "\u202f");
+        put("literal", /^en-(GB|AU|NZ|IE|IN)/i.test(this.#locale) ? " " : " ");
         put("dayPeriod", /^en-(GB|AU|NZ|IE|IN)/i.test(this.#locale) ? (m.hour < 12 ? "am" : "pm") : m.hour < 12 ? "AM" : "PM");
       }
     }

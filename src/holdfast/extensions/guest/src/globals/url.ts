@@ -348,7 +348,13 @@ export class URL {
     return text + (p.host === null && Array.isArray(p.path) && p.path.length > 1 && p.path[0] === "" ? "/." : "") + this.pathname + (p.query === null ? "" : "?" + p.query) + (p.fragment === null ? "" : "#" + p.fragment);
   }
   set href(value: string) { this.#parts = parse(String(value)); this.#refresh(); }
-  get origin(): string { return isSpecial(this.#parts.scheme) && this.#parts.scheme !== "file:" ? this.#parts.scheme + "//" + this.host : "null"; }
+  get origin(): string {
+    if (this.#parts.scheme === "blob:") {
+      const inner = URL.parse(this.pathname);
+      return inner && /^https?:$/.test(inner.protocol) ? inner.origin : "null";
+    }
+    return isSpecial(this.#parts.scheme) && this.#parts.scheme !== "file:" ? this.#parts.scheme + "//" + this.host : "null";
+  }
   get protocol(): string { return this.#parts.scheme; }
   set protocol(value: string) {
     const scheme = String(value).replace(/:.*$/, "").toLowerCase() + ":";

@@ -190,7 +190,7 @@ function collected(command: string, args: string[], options: any, shown: string,
     const stderr = read("stderr");
     if (!done) return;
     if (!failure && code === 0 && signal === null) return done(null, stdout, stderr);
-    const error: any = failure ?? new Error(`Command failed: ${shown}${stderr ? `\n${stderr}` : ""}`);
+    const error: any = failure ?? new Error(`Command failed: ${shown}\n${stderr}`);
     if (!failure) Object.assign(error, { code: code ?? null, killed: child.killed || timedOut, signal });
     if (error.cmd === undefined) error.cmd = shown;
     error.stdout ??= stdout;

@@ -3,7 +3,8 @@
 import { defineModule } from "../modules";
 
 export function defineNode(name: string, members: Record<string, any>): any {
-  const namespace: any = typeof members === "function" ? members : { ...members };
+  // A live object (process, a class) is its own namespace; a list of members becomes one.
+  const namespace: any = typeof members === "object" && Object.getPrototypeOf(members) === Object.prototype ? { ...members } : members;
   Object.defineProperty(namespace, "default", { value: namespace, configurable: true, writable: true, enumerable: false });
   defineModule(`pi:node/${name}`, namespace);
   return namespace;

@@ -23,6 +23,8 @@ export interface Operation { params: any; syscall: string; path?: string; dest?:
 export function failure(error: any, op: Operation): any {
   if (!(error instanceof HostError)) return error;
   const code = error.details?.errno ?? (error.code === "denied" ? "EACCES" : error.code === "timeout" ? "ETIMEDOUT" : error.code === "invalid_request" ? "EINVAL" : "EIO");
+  if (code === "EISDIR" && op.params.op === "read") return systemError(code, "read", undefined, undefined, error);
+  if (code === "ENOENT" && (op.syscall === "rm" || op.syscall === "realpath")) return systemError(code, "lstat", op.path, undefined, error);
   return systemError(code, op.syscall, op.path, op.dest, error);
 }
 
@@ -97,9 +99,9 @@ export const operations = {
   readFile(path: any, options: any): Operation {
     const name = pathOf(path);
     const encoding = encodingIn(options);
-    if (encoding) encodingOf(encoding);
-    if (encoding && encodingOf(encoding) === "utf8") return { params: { op: "read", path: name, encoding: "utf8" }, syscall: "open", path: name, then: (output) => output.text };
-    return { params: { op: "read", path: name }, syscall: "open", path: name, then: (output) => { const bytes = Buffer.from(base64Decode(output.base64).slice().buffer); return encoding ? bytes.toString(encoding) : bytes; } };
+    if (encoding && encoding !== "buffer" && !Buffer.isEncoding(encoding)) throw Object.assign(new TypeError(`The argument 'encoding' is invalid encoding. Received '${encoding}'`), { code: "ERR_INVALID_ARG_VALUE" });
+    if (encoding && encoding !== "buffer" && encodingOf(encoding) === "utf8") return { params: { op: "read", path: name, encoding: "utf8" }, syscall: "open", path: name, then: (output) => output.text };
+    return { params: { op: "read", path: name }, syscall: "open", path: name, then: (output) => { const bytes = Buffer.from(base64Decode(output.base64).slice().buffer); return encoding && encoding !== "buffer" ? bytes.toString(encoding) : bytes; } };
   },
   writeFile(path: any, data: any, options: any, flag = "w"): Operation {
     const name = pathOf(path);

@@ -88,7 +88,7 @@ function writeDone(state: Opened, position: number | null, count: number): numbe
 // -- synchronous ----------------------------------------------------------------------------------------------------------
 
 const sync: any = {
-  readFileSync: (path: any, options?: any) => (typeof path === "number" ? readDescriptor(path, options) : performSync(op.readFile(path, options))),
+  readFileSync: (path: any, options?: any) => (Number.isInteger(path) ? readDescriptor(path, options) : performSync(op.readFile(path, options))),
   writeFileSync: (path: any, data: any, options?: any) => (typeof path === "number" ? void sync.writeSync(path, data) : performSync(op.writeFile(path, text(data), options))),
   appendFileSync: (path: any, data: any, options?: any) => (typeof path === "number" ? void sync.writeSync(path, data) : performSync(op.writeFile(path, text(data), options, "a"))),
   existsSync: (path: any) => { try { performSync(op.access(path)); return true; } catch { return false; } },

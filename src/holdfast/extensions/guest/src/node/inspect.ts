@@ -11,7 +11,7 @@ const COLORS: Record<string, [number, number]> = {
 
 interface Context {
   depth: number; colors: boolean; compact: any; breakLength: number; showHidden: boolean; maxArrayLength: number; maxStringLength: number;
-  sorted: any; getters: boolean; seen: any[]; level: number; indent: number; circular: Map<any, number>; customInspect: boolean; numericSeparator: boolean; given: any;
+  sorted: any; getters: boolean; seen: any[]; level: number; current: number; indent: number; circular: Map<any, number>; customInspect: boolean; numericSeparator: boolean; given: any;
 }
 
 export const defaults = { depth: 2, colors: false, compact: 3, breakLength: 80, showHidden: false, maxArrayLength: 100, maxStringLength: 10000, sorted: false, getters: false, customInspect: true, numericSeparator: false };
@@ -20,7 +20,7 @@ export function inspect(value: any, options: any = {}, depth?: any, colors?: any
   if (typeof options === "boolean") options = { showHidden: options, ...(depth !== undefined ? { depth } : {}), ...(colors !== undefined ? { colors } : {}) };
   const o: any = { ...defaults, ...options };
   const limit = (given: any) => (given === null ? Infinity : given);
-  const context: Context = { ...o, depth: limit(o.depth), maxArrayLength: limit(o.maxArrayLength), maxStringLength: limit(o.maxStringLength), seen: [], level: 0, indent: 0, circular: new Map(), given: options };
+  const context: Context = { ...o, depth: limit(o.depth), maxArrayLength: limit(o.maxArrayLength), maxStringLength: limit(o.maxStringLength), seen: [], level: 0, current: 0, indent: 0, circular: new Map(), given: options };
   return show(value, context, true);
 }
 (inspect as any).custom = custom;
@@ -51,7 +51,7 @@ function primitive(value: any, c: Context, top: boolean): string {
         text = text.slice(0, c.maxStringLength);
         tail = `... ${left} more character${left > 1 ? "s" : ""}`;
       }
-      if (!top && c.compact !== true && text.length > 16 && text.length > c.breakLength - c.indent - 4) {
+      if (c.compact !== true && text.length > 16 && text.length > c.breakLength - c.indent - 4) {
         return text.split(/(?<=\n)/).map((line) => paint(quoted(line), "string", c)).join(` +\n${" ".repeat(c.indent + 2)}`) + tail;
       }
       return paint(quoted(text), "string", c) + tail;
@@ -131,7 +131,7 @@ function complex(value: any, c: Context): string {
     if (typed.length === 0 && keys.length === 0) return `${prefix}[]`;
     items = () => limited([...typed], c, (item) => show(item, c));
   } else if (typeof value === "function") {
-    const kind = /^class\b/.test(Function.prototype.toString.call(value)) ? "class" : value.constructor?.name ?? "Function";
+    const kind = Object.getOwnPropertyDescriptor(value, "prototype")?.writable === false && value.constructor?.name === "Function" ? "class" : value.constructor?.name ?? "Function";
     const base = kind === "class" ? `[class ${value.name || "(anonymous)"}${Object.getPrototypeOf(value)?.name ? ` extends ${Object.getPrototypeOf(value).name}` : ""}]` : `[${kind}${value.name ? `: ${value.name}` : " (anonymous)"}]`;
     if (keys.length === 0) return paint(base, "special", c);
     prefix = base + " ";
@@ -174,6 +174,7 @@ function complex(value: any, c: Context): string {
   }
   if (c.level > c.depth) return paint(`[${list ? "Array" : (prefix.replace(/ $/, "") || constructor || "Object")}]`, "special", c);
   c.seen.push(value);
+  c.current = c.level;
   c.level++;
   const before = c.indent;
   c.indent += 2;
@@ -191,7 +192,7 @@ function complex(value: any, c: Context): string {
 }
 
 function keysOf(value: any, c: Context): PropertyKey[] {
-  const names: PropertyKey[] = c.showHidden ? Object.getOwnPropertyNames(value).filter((name) => !(Array.isArray(value) && name === "length")) : Object.keys(value);
+  const names: PropertyKey[] = c.showHidden ? Object.getOwnPropertyNames(value) : Object.keys(value);
   const symbols = Object.getOwnPropertySymbols(value).filter((one) => c.showHidden || Object.prototype.propertyIsEnumerable.call(value, one));
   const all = [...names, ...symbols];
   if (ArrayBuffer.isView(value) || Array.isArray(value)) return all.filter((key) => typeof key === "symbol" || !/^(0|[1-9]\d*)$/.test(String(key)));
@@ -248,10 +249,11 @@ function layout(output: string[], prefix: string, open: string, close: string, c
   if (c.compact !== true && typeof c.compact === "number" && c.compact >= 1) {
     const entries = output.length;
     if (list && entries > 6) output = grouped(output, c, value);
-    if (c.level >= 0 && deepest(output, c) <= c.compact && entries === output.length) {
-      const total = output.reduce((sum, text) => sum + text.length + 1, 0) + output.length + start.length + close.length;
-      const fits = total + c.indent <= c.breakLength && !output.join("").includes("\n") && total <= 80 - 4 + 8;
-      if (fits && lineFits(output, start, c)) return `${start} ${output.join(", ")} ${close}`.replace(/^(\S*)\s+$/, "$1");
+    // One line holds at most three inner levels, and stays within the length that is asked for.
+    if (c.current - c.level < c.compact && entries === output.length) {
+      let total = output.length * 2 + c.indent + open.length + prefix.trimEnd().length + 10;
+      for (const text of output) total += c.colors ? width(text) : text.length;
+      if (total <= c.breakLength && !prefix.includes("\n") && !output.some((text) => text.includes("\n"))) return `${start} ${output.join(", ")} ${close}`;
     }
   } else if (c.compact === true) {
     const one = `${start} ${output.join(", ")} ${close}`;
@@ -259,35 +261,6 @@ function layout(output: string[], prefix: string, open: string, close: string, c
   }
   const pad = `\n${" ".repeat(c.indent)}`;
   return `${start}${pad}  ${output.join(`,${pad}  `)}${pad}${close}`;
-}
-
-// Node puts an object on one line when it holds at most three inner levels and the line stays within breakLength.
-function lineFits(output: string[], start: string, c: Context): boolean {
-  let total = output.length + start.length;
-  if (total + output.length > c.breakLength) return false;
-  for (const text of output) {
-    total += c.colors ? width(text) : text.length;
-    if (total > c.breakLength) return false;
-  }
-  return true;
-}
-
-function deepest(output: string[], _c: Context): number {
-  let most = 0;
-  for (const text of output) {
-    let level = 0;
-    let here = 0;
-    let quote = "";
-    for (let i = 0; i < text.length; i++) {
-      const one = text[i];
-      if (quote) { if (one === "\\") i++; else if (one === quote) quote = ""; continue; }
-      if (one === "'" || one === '"' || one === "`") quote = one;
-      else if (one === "{" || one === "[") here = Math.max(here, ++level);
-      else if (one === "}" || one === "]") level--;
-    }
-    most = Math.max(most, here + 1);
-  }
-  return most;
 }
 
 // More than six short entries of a list stand in columns.
@@ -308,7 +281,8 @@ function grouped(output: string[], c: Context, value: any): string[] {
   const actual = most + 2;
   if (actual * 3 + c.indent >= c.breakLength || !(total / actual > 5 || most <= 6) || output.some((text) => text.includes("\n"))) return output;
   const bias = Math.sqrt(actual - total / output.length);
-  const columns = Math.min(Math.round(Math.sqrt(2.5 * Math.max(bias - 3 - 0, 1) * length) / Math.max(bias - 3 - 0, 1)), Math.floor((c.breakLength - c.indent) / actual), c.compact * 4, 15);
+  const room = Math.max(actual - 3 - bias, 1);
+  const columns = Math.min(Math.round(Math.sqrt(2.5 * room * length) / room), Math.floor((c.breakLength - c.indent) / actual), c.compact * 4, 15);
   if (columns <= 1) return output;
   const result: string[] = [];
   const widths: number[] = [];

@@ -203,7 +203,7 @@ class ClientRequest extends Writable {
   #control = new (globalThis as any).AbortController();
   #timeout = 0;
   constructor(url: string, options: any, done: any) {
-    super({ write: (chunk: any, _encoding: any, next: any) => { this.#parts.push(chunk); next(); }, final: (next: any) => { this.#send(); next(); } });
+    super({ autoDestroy: false, write: (chunk: any, _encoding: any, next: any) => { this.#parts.push(chunk); next(); }, final: (next: any) => { this.#send(); next(); } });
     const parsed = new URL(url);
     this.#url = url;
     this.method = String(options.method ?? "GET").toUpperCase();

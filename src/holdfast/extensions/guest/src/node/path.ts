@@ -53,7 +53,8 @@ export function dirname(path: string): string {
   if (bare === "") return "/";
   const at = bare.lastIndexOf("/");
   if (at < 0) return ".";
-  return bare.slice(0, at).replace(/\/+$/, "") || (path.startsWith("//") && !path.startsWith("///") && at === 1 ? "//" : "/");
+  if (at === 0) return "/";
+  return at === 1 && bare[0] === "/" ? "//" : bare.slice(0, at);
 }
 
 export function basename(path: string, suffix?: string): string {
