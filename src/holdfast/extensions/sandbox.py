@@ -58,7 +58,13 @@ class Sandbox(msgspec.Struct, frozen=True):
 
     @classmethod
     def detect(cls) -> Sandbox:
-        return _detect()
+        """The strongest one."""
+        return _offered()[0]
+
+    @classmethod
+    def offered(cls) -> tuple[Sandbox, ...]:
+        """All that work here, strongest first; the last is none."""
+        return _offered()
 
     @property
     def describes(self) -> str:
@@ -101,20 +107,20 @@ class Sandbox(msgspec.Struct, frozen=True):
 
 
 @functools.cache
-def _detect() -> Sandbox:
+def _offered() -> tuple[Sandbox, ...]:
     if sys.platform != "linux":
-        return Sandbox("none")
-    bubblewrap = shutil.which("bwrap")
-    if bubblewrap and _succeeds(_bubblewrap(["true"], "/", Confinement(), [])):
-        return Sandbox("bubblewrap", namespaces=True)
+        return (Sandbox("none"),)
+    found: list[Sandbox] = []
+    if shutil.which("bwrap") and _succeeds(_bubblewrap(["true"], "/", Confinement(), [])):
+        found.append(Sandbox("bubblewrap", namespaces=True))
     try:
         run = subprocess.run([sys.executable, "-I", "-S", _LAUNCH, "--probe"], capture_output=True, timeout=10)
-        found = json.loads(run.stdout)
+        probed = json.loads(run.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired):
-        return Sandbox("none")
-    if found["landlock"] < 1:
-        return Sandbox("none", namespaces=found["namespaces"])
-    return Sandbox("landlock", namespaces=found["namespaces"], landlock=found["landlock"])
+        probed = {"landlock": 0, "namespaces": False}
+    if probed["landlock"] >= 1:
+        found.append(Sandbox("landlock", namespaces=probed["namespaces"], landlock=probed["landlock"]))
+    return (*found, Sandbox("none", namespaces=probed["namespaces"]))
 
 
 def _succeeds(command: list[str]) -> bool:

@@ -248,14 +248,14 @@ export function createReadStream(path: any, options: any = {}): any {
   const given = typeof options === "string" ? { encoding: options } : options ?? {};
   let at = given.start ?? 0;
   const end = given.end ?? Infinity;
-  let announced = false;
+  // A file that cannot be opened is an error even when nobody reads.
+  const ready = perform({ ...op.access(name, constants.R_OK), syscall: "open" });
   const stream: any = new Readable({
     encoding: given.encoding, highWaterMark: given.highWaterMark ?? 65536, signal: given.signal,
     read(this: any, size: number) {
       const count = Math.min(size, end - at + 1);
       if (count <= 0) { this.push(null); return; }
-      perform({ ...op.readAt(name, at, count), syscall: announced ? "read" : "open" }).then((bytes: Uint8Array) => {
-        if (!announced) { announced = true; stream.emit("open", 0); stream.emit("ready"); }
+      ready.then(() => perform(op.readAt(name, at, count))).then((bytes: Uint8Array) => {
         at += bytes.length;
         stream.bytesRead += bytes.length;
         this.push(bytes.length ? Buffer.from(bytes) : null);
@@ -264,6 +264,7 @@ export function createReadStream(path: any, options: any = {}): any {
   });
   stream.path = name;
   stream.bytesRead = 0;
+  ready.then(() => { stream.emit("open", 0); stream.emit("ready"); }, (error: any) => stream.destroy(error));
   stream.close = (done?: any) => { stream.destroy(); if (done) stream.once("close", done); };
   return stream;
 }
