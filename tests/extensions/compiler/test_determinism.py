@@ -71,7 +71,16 @@ def test_every_field_of_the_artifact_schema_is_there(extension):
     }  # fmt: skip
     assert {"from", "to", "locations"} == set(document["rewrite_log"][0])
     assert document["capabilities_required"] == ["read"]
-    assert document["injected_polyfills"][0] == "pi:polyfills/node_globals"
+    assert document["injected_polyfills"] == ["pi:polyfills/node_globals"]
+
+
+def test_polyfills_come_first_in_one_order_and_only_those_that_are_needed(extension):
+    text = "export default () => [new WebAssembly.Memory({}), fetch('https://a.example/')];"
+    artifact = build(extension({"index.ts": text}))
+    names = ("pi:polyfills/node_globals", "pi:polyfills/fetch", "pi:polyfills/webassembly")
+    assert artifact.meta.injected_polyfills == names
+    first = artifact.code.split(b"\n", 1)[0].decode()
+    assert first == "".join(f'globalThis.__holdfast_modules__("{name}");' for name in names)
 
 
 def test_a_cached_build_is_found_until_something_it_looked_at_changes(extension, tmp_path, monkeypatch):

@@ -6,7 +6,6 @@ import hashlib
 import re
 from pathlib import Path
 
-from holdfast.extensions.compiler import rewrite
 from holdfast.extensions.compiler.artifact import (
     COMPILER_VERSION,
     ENGINE_VERSION,
@@ -75,7 +74,7 @@ def compile_source(found: Source) -> tuple[Artifact, list[str]]:
         manifest=found.manifest,
         verdict=verdict.verdict,
         rewrite_log=_rewrites(bundled),
-        injected_polyfills=rewrite.POLYFILLS,
+        injected_polyfills=bundled.polyfills,
         flagged_apis=verdict.flagged,
         forbidden_apis=verdict.forbidden,
         capabilities_required=tuple(sorted(declared | set(inferred.capabilities))),

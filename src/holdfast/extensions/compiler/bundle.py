@@ -60,6 +60,7 @@ class Bundle(msgspec.Struct, frozen=True):
 
     code: bytes
     source_map: dict[str, Any]
+    polyfills: tuple[str, ...]
     inputs: tuple[Input, ...]
     imports: tuple[Import, ...]
     warnings: tuple[str, ...]
@@ -86,9 +87,11 @@ def bundle(source: Source) -> Bundle:
         msgspec.structs.replace(item, bytes_in_output=sizes.get(item.name, 0))
         for item in sorted(session.inputs.values(), key=lambda item: item.name)
     )
+    polyfills = rewrite.polyfills(item.contents for item in inputs)
     return Bundle(
-        code=files[".js"],
+        code=_prelude(polyfills) + files[".js"],
         source_map=_tidy(source_map, session),
+        polyfills=polyfills,
         inputs=inputs,
         imports=tuple(sorted(set(session.imports), key=lambda i: (i.specifier, i.importer, i.kind))),
         warnings=tuple(_sentence(source, item) for item in answer["warnings"]),
@@ -206,9 +209,8 @@ class _Session:
         return {"path": _package_file(provided), "namespace": modules.PACKAGE, "sideEffects": False}
 
     def _load_entry(self, ask: dict[str, Any]) -> dict[str, Any]:
-        lines = [f"import {json.dumps(name)};" for name in rewrite.POLYFILLS]
-        lines.append(f"export {{default}} from {json.dumps('./' + self.source.entry_name)};")
-        return {"contents": "\n".join(lines).encode(), "loader": "js", "resolveDir": str(self.source.root)}
+        line = f"export {{default}} from {json.dumps('./' + self.source.entry_name)};"
+        return {"contents": line.encode(), "loader": "js", "resolveDir": str(self.source.root)}
 
     def _load_package(self, ask: dict[str, Any]) -> dict[str, Any]:
         return {"contents": assets.asset(ask["path"]).read_bytes(), "loader": "js"}
@@ -244,6 +246,11 @@ class _Session:
         return Path(os.path.relpath(path, self.source.root)).as_posix() if path.startswith("/") else path
 
 
+def _prelude(polyfills: tuple[str, ...]) -> bytes:
+    """The line that has the globals of Node in place before anything else runs (Pi §2A.3)."""
+    return "".join(f"{modules.REGISTRY}({json.dumps(name)});" for name in polyfills).encode() + b"\n"
+
+
 def _package_file(provided: str) -> str:
     """The file of a provided package that its own `exports` names for this subpath."""
     name, _, sub = provided.partition("/")
@@ -262,7 +269,13 @@ def _tidy(source_map: dict[str, Any], session: _Session) -> dict[str, Any]:
         by_name[name].contents.decode("utf-8", "replace") if name in by_name else text
         for name, text in zip(source_map["sources"], source_map["sourcesContent"], strict=True)
     ]
-    tidy = {**source_map, "file": "index.js", "sourcesContent": contents}
+    # The prelude is a line of its own in front: every mapping moves down by one line and nowhere else.
+    tidy = {
+        **source_map,
+        "file": "index.js",
+        "sourcesContent": contents,
+        "mappings": ";" + source_map["mappings"],
+    }
     if session.prefixes:
         from holdfast.extensions.compiler.sourcemap import shift_first_lines
 

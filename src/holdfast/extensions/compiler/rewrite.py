@@ -5,6 +5,9 @@ A rewrite depends on the specifier alone, never on who imports it (Pi §2A.1).
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 # Node builtins whose name in the sandbox follows from the name in Node: `/` becomes `_`.
 NODE_BUILTINS = frozenset(
     """
@@ -41,10 +44,21 @@ _PI_PACKAGES = frozenset({"pi-agent-core", "pi-ai", "pi-coding-agent", "pi-tui"}
 # Packages that every extension may import without bringing them: bundled from the real source.
 PROVIDED_PACKAGES = {"typebox": "typebox", "@sinclair/typebox": "typebox"}
 
-POLYFILLS = ("pi:polyfills/node_globals", "pi:polyfills/fetch", "pi:polyfills/webassembly")
+# Injected in this order; the second column says which words of the sources call for it, None that all do.
+POLYFILLS: tuple[tuple[str, re.Pattern[bytes] | None], ...] = (
+    ("pi:polyfills/node_globals", None),
+    ("pi:polyfills/fetch", re.compile(rb"\b(?:fetch|Headers|Request|Response|FormData)\b")),
+    ("pi:polyfills/webassembly", re.compile(rb"\bWebAssembly\b")),
+)
 
 # Import schemes that would load code from elsewhere (Pi §1A.4.3).
 NETWORK_SCHEMES = ("http:", "https:", "ftp:", "ws:", "wss:", "data:", "blob:", "//")
+
+
+def polyfills(sources: Iterable[bytes]) -> tuple[str, ...]:
+    """Which polyfills an extension needs (Pi §2A.3), always in the same order."""
+    texts = list(sources)
+    return tuple(name for name, words in POLYFILLS if words is None or any(words.search(text) for text in texts))
 
 
 def node_builtin(specifier: str) -> str | None:

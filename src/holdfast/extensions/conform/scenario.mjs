@@ -1,7 +1,6 @@
 // One scenario in the real runtime: its loader, its runner, with doubles for the session and the person.
 // Input (stdin): {package, cwd, home, entry, scenario}. Output: one JSON document. Nothing here knows any extension.
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
+import { existsSync, readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 
 const chunks = [];
@@ -17,9 +16,9 @@ const { loadExtensions } = await core("core/extensions/loader.js");
 const { ExtensionRunner } = await core("core/extensions/runner.js");
 const { createEventBus } = await core("core/event-bus.js");
 const themes = await core("modes/interactive/theme/theme.js");
-const require = createRequire(pathToFileURL(`${asked.package}/dist/index.js`));
 const scope = JSON.parse(readFileSync(`${asked.package}/package.json`)).name.split("/")[0];
-const ai = await import(pathToFileURL(require.resolve(`${scope}/pi-ai`)).href);
+const nested = `${asked.package}/node_modules/${scope}/pi-ai/dist/index.js`;
+const ai = await import(pathToFileURL(existsSync(nested) ? nested : `${asked.package}/../pi-ai/dist/index.js`).href);
 themes.initTheme("dark");
 
 const WIDTH = 80;

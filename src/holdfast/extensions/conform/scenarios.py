@@ -22,6 +22,7 @@ from holdfast.extensions.conform.differential import Difference, differing, norm
 from holdfast.extensions.conform.doubles import Models, Network, Person, SessionDouble
 from holdfast.extensions.conform.host import Host, Place
 from holdfast.extensions.conform.node import node_for, run_node
+from holdfast.extensions.conform.oracle import Oracle
 from holdfast.extensions.hooks import Hooks
 from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
@@ -29,6 +30,7 @@ from holdfast.kernel.problems import Problem
 _SCRIPT = Path(__file__).with_name("scenario.mjs")
 _ANSI = re.compile(r"\x1b\[[0-9;:?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b_[^\x07\x1b]*(?:\x07|\x1b\\)")
 _SETTLE = 0.03
+PROBES = "probe"
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -80,12 +82,8 @@ def read_scenarios(folder: Path) -> list[Scenario]:
 
 async def compare_scenario(corpus: Corpus, scenario: Scenario) -> ScenarioResult:
     """Run one scenario on both sides."""
-    package = next((item for item in corpus.lock().packages if item.group == scenario.group), None)
-    if package is None:
-        raise Problem("not_found", f"The corpus has no group {scenario.group}.", at=scenario.scenario)
-    entry = corpus.home(package) / scenario.extension
-    oracle = corpus.oracle(package.oracle)
-    theirs = await asyncio.to_thread(_real, oracle.folder, oracle.node, entry, scenario)
+    entry, oracle = _place(corpus, scenario)
+    theirs = await asyncio.to_thread(real_answer, corpus, oracle, entry, scenario)
     if "failed" in theirs:
         return ScenarioResult(scenario.scenario, scenario.extension, "no_oracle", str(theirs["failed"]))
     try:
@@ -102,6 +100,16 @@ async def compare_scenario(corpus: Corpus, scenario: Scenario) -> ScenarioResult
     return ScenarioResult(scenario.scenario, scenario.extension, outcome, scenario.why, differences)
 
 
+def _place(corpus: Corpus, scenario: Scenario) -> tuple[Path, Oracle]:
+    """The entry of a scenario and its oracle; a probe is an extension of this project's own."""
+    if scenario.group == PROBES:
+        return corpus.folder / "probes" / scenario.extension, corpus.oracle(next(iter(corpus.lock().oracles)))
+    package = next((item for item in corpus.lock().packages if item.group == scenario.group), None)
+    if package is None:
+        raise Problem("not_found", f"The corpus has no group {scenario.group}.", at=scenario.scenario)
+    return corpus.home(package) / scenario.extension, corpus.oracle(package.oracle)
+
+
 def _prepare(scenario: Scenario, place: Place) -> None:
     """Files, home and programs; a program is a shell script in front of the path."""
     for folder, files in ((place.project, scenario.files), (place.home, scenario.home)):
@@ -113,6 +121,19 @@ def _prepare(scenario: Scenario, place: Place) -> None:
         path = place.programs / name
         path.write_text("#!/bin/sh\n" + text)
         path.chmod(0o755)
+
+
+def real_answer(corpus: Corpus, oracle: Oracle, entry: Path, scenario: Scenario) -> dict[str, Any]:
+    """What the real runtime does; kept, because neither it nor the scenario changes."""
+    parts = [scenario, _SCRIPT.read_text(), str(oracle.folder.relative_to(corpus.cache)), entry.read_text()]
+    kept = corpus.cache / "real" / f"{canonical.digest(parts).removeprefix('sha256:')}.json"
+    if kept.is_file():
+        known: dict[str, Any] = canonical.decode(kept.read_bytes())
+        return known
+    answer = _real(oracle.folder, oracle.node, entry, scenario)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_bytes(canonical.encode(answer))
+    return answer
 
 
 def _real(folder: Path, node: tuple[int, ...], entry: Path, scenario: Scenario) -> dict[str, Any]:

@@ -9,3 +9,8 @@ import "./fetch";
 import "./clone";
 import "./performance";
 import "./intl";
+import { defineModule } from "../modules";
+
+// The globals are part of the prelude, so asking for them again changes nothing (Pi §2A.3).
+defineModule("pi:polyfills/node_globals", {});
+defineModule("pi:polyfills/fetch", {});
