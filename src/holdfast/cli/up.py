@@ -44,15 +44,15 @@ def up(
 async def _serve(
     data: Path, address: str, port: int, workflows: Path | None, sample_seams: bool, allow_egress: tuple[str, ...]
 ) -> None:
-    from holdfast.host import Options
-    from holdfast.http.hosting import announce, load_workflows, serve
+    from holdfast.host import Options, load_workflows
+    from holdfast.http.hosting import announce, serve
     from holdfast.http.server import until_signalled
 
     options = Options(data=data, sample_seams=sample_seams, allow_egress=allow_egress)
     from holdfast.console import mounts
 
     async with serve(options, address=address, port=port, mounts=mounts) as serving:
-        loaded = await load_workflows(serving.host, workflows) if workflows else []
+        loaded = await load_workflows(serving.host.runs, workflows) if workflows else []
         key = await _first_key(serving.services.keys)
         note = announce(data, serving.url)
 

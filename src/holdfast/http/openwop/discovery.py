@@ -47,7 +47,9 @@ async def capabilities(services: Services, operations: Set[str]) -> dict[str, An
     }
     found["extensions"] = {"holdfast": {"nodeTypes": sorted(nodes), **_streams(operations)}}
     _add_wired(found, operations, nodes)
-    found.update(services.capabilities())
+    more = dict(services.capabilities())
+    found["extensions"]["holdfast"].update(more.pop("holdfast", {}))
+    found.update(more)
     return found
 
 
