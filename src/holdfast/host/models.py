@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,13 @@ from holdfast.runs.ports import Caller, ModelDelta, ModelRequest
 class HostModels:
     """Models by specification; the same specification is the same model."""
 
-    def __init__(self, settings: Models, *, clock: Clock, folder: Path) -> None:
+    def __init__(
+        self, settings: Models, *, clock: Clock, folder: Path, own: Mapping[str, OpenModel] | None = None
+    ) -> None:
         self._settings = settings
         self._clock = clock
         self._folder = folder
-        self._open: dict[str, OpenModel] = {}
+        self._open: dict[str, OpenModel] = dict(own or {})
 
     @property
     def default(self) -> OpenModel:
@@ -33,10 +35,6 @@ class HostModels:
         if spec not in self._open:
             self._open[spec] = models.open(spec, clock=self._clock, folder=self._folder)
         return self._open[spec]
-
-    def add(self, spec: str, model: OpenModel) -> None:
-        """A model object of the caller's under a name of its own."""
-        self._open[spec] = model
 
     async def close(self) -> None:
         for model in self._open.values():

@@ -24,6 +24,7 @@ from holdfast.kernel.config import Config
 from holdfast.kernel.ids import Ids, Randomness, SystemRandomness
 from holdfast.kernel.ledger import Ledger, Projection
 from holdfast.kernel.problems import Problem
+from holdfast.models import OpenModel
 from holdfast.relay import Relay
 from holdfast.runs import service
 from holdfast.runs.idempotency import Idempotency
@@ -43,6 +44,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     `root` is the project folder. `data`, when given, is used in place of `config.data.dir`. `allow_egress` names
     `host:port` pairs that calls out may reach though they are private. `consent` asks a person at the terminal.
+    `models` are model objects by the name that the configuration may use for them.
     """
 
     config: Config = Config()
@@ -56,6 +58,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     randomness: Randomness | None = None
     projections: tuple[Projection, ...] = ()
     consent: Consent | None = None
+    models: dict[str, OpenModel] = {}
 
     @property
     def folder(self) -> Path:
@@ -120,7 +123,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         )
         egress = Egress(options.allow_egress)
         stack.push_async_callback(egress.close)
-        models = HostModels(config.models, clock=clock, folder=root)
+        models = HostModels(config.models, clock=clock, folder=root, own=options.models)
         stack.push_async_callback(models.close)
         relay = Relay(
             ledger, secret=derive(secret, "relay"), model=models.default, clock=clock, ids=ids, randomness=randomness
