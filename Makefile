@@ -1,5 +1,5 @@
 # Two commands matter: `make run` and `make test`. Each sets up what it needs, once.
-.PHONY: run test sweep check bench docs corpus lock clean setup
+.PHONY: help run test sweep check bench docs corpus lock clean setup
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 

@@ -59,6 +59,10 @@ async def crash(_parameters: dict[str, Any]) -> Any:
     raise RuntimeError("secret /home/somebody/file")
 
 
+async def wait_long(_parameters: dict[str, Any]) -> Any:
+    await asyncio.Event().wait()
+
+
 async def half(_parameters: dict[str, Any]) -> Any:
     return Reply(result={"done": 3}, problem=Problem("upstream_failed", "The fourth part failed."))
 
@@ -74,6 +78,7 @@ def operations() -> Operations:
         ("locked", be_unknown, False),
         ("crash", crash, False),
         ("half", half, False),
+        ("slow", wait_long, False),
     ):
         made.add(Operation(name=name, function=function, description=f"The operation {name}.", read_only=read_only))
     return made

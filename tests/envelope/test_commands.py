@@ -82,5 +82,9 @@ def test_conform_reads_lines_of_any_length(folder: Path) -> None:
 def test_conform_takes_a_known_tier_and_either_lines_or_files(folder: Path) -> None:
     assert holdfast(folder, "envelope", "conform", "good.json", "--tier", "best").returncode == 2
     assert holdfast(folder, "envelope", "conform", "good.json", "--ndjson").returncode == 2
+    alone = result_of(holdfast(folder, "envelope", "conform", "--flags"))
+    assert alone["ok"] is True and alone["checks"][0]["name"] == "json_protocol_default"
+    both = result_of(holdfast(folder, "envelope", "conform", "good.json", "--flags", "--tier", "core"))
+    assert len(both["checks"]) == 6
     human = holdfast(folder, "--human", "envelope", "conform", "broken.json")
     assert "FAIL  envelope_schema_valid" in human.stdout and human.returncode == 2

@@ -28,7 +28,7 @@ def test_g2_a_cursor_opens_to_what_was_sealed(position: Any) -> None:
 
 
 @given(st.integers(), st.data())
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 def test_g2_any_change_to_a_cursor_is_refused(position: int, data: st.DataObject) -> None:
     cursor = CURSORS.seal({"after": position})
     place = data.draw(st.integers(0, len(cursor)))

@@ -22,7 +22,7 @@ from tests.envelope.strategies import envelopes
 
 
 @given(envelopes())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_parsing_gives_the_result_or_raises_the_problem(envelope: Envelope) -> None:
     try:
         result = parse(encode(envelope))
@@ -59,7 +59,7 @@ def test_a_foreign_code_is_kept_or_refused_as_asked(clock: ManualClock, ids: Ids
 
 
 @given(envelopes())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_every_envelope_can_be_explained(envelope: Envelope) -> None:
     told = explain(envelope)
     assert told.sentences and told.next

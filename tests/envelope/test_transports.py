@@ -7,20 +7,24 @@ from typing import Any
 
 import grpc.aio
 import httpx
+import jsonschema_rs
 import msgspec
 import pytest
 from a2a.client import ClientConfig, create_client
 from a2a.client.client import ClientCallContext
 from a2a.helpers.proto_helpers import new_data_part, new_message
-from a2a.types.a2a_pb2 import Role, SendMessageRequest, TaskState
+from a2a.types.a2a_pb2 import CancelTaskRequest, GetTaskRequest, Role, SendMessageRequest, TaskState
+from a2a.utils.errors import A2AError
 from google.rpc import error_details_pb2, status_pb2
 from mcp import Client
+from starlette.applications import Starlette
 
 from holdfast.envelope import encode
 from holdfast.envelope.conformance import conform
 from holdfast.envelope.transports import grpc_messages as messages
 from holdfast.envelope.transports.a2a_agent import EXTENSION, envelope_in, negotiate
 from holdfast.envelope.transports.a2a_tasks import NEXT, advance, is_terminal
+from holdfast.envelope.transports.discovery import legacy_route
 from holdfast.envelope.transports.grpc_service import DETAILS_KEY, call
 from holdfast.envelope.transports.http import negotiate as negotiate_media
 from holdfast.envelope.transports.mcp_server import from_tool_result, mcp_server
@@ -29,6 +33,7 @@ from holdfast.envelope.validate import decode
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.ids import Ids
 from holdfast.kernel.problems import Problem
+from tests.contracts.lafs.schema import published
 from tests.envelope import serving
 
 FAILURES = [
@@ -272,6 +277,77 @@ def test_a2a_who_must_authenticate_may_come_back() -> None:
     assert events[-1].status_update.status.state == TaskState.TASK_STATE_AUTH_REQUIRED
 
 
+class Agent:
+    """The SDK's client, for several messages to one agent."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    async def send(self, name: str, parameters: dict[str, Any] | None = None, **message: Any) -> list[Any]:
+        return [event async for event in self.stream(name, parameters, **message)]
+
+    def stream(self, name: str, parameters: dict[str, Any] | None = None, **message: Any) -> Any:
+        references = message.pop("reference_task_ids", [])
+        part = new_data_part({"operation": name, "parameters": parameters or {}})
+        sent = new_message([part], role=Role.ROLE_USER, **message)
+        sent.reference_task_ids.extend(references)
+        context = ClientCallContext(service_parameters={"A2A-Extensions": EXTENSION})
+        return self.client.send_message(SendMessageRequest(message=sent), context=context)
+
+
+def with_agent(talk: Any) -> None:
+    async def run(url: str) -> None:
+        async with httpx.AsyncClient(timeout=30) as http:
+            await talk(Agent(await create_client(url, ClientConfig(streaming=True, httpx_client=http))))
+
+    with serving.served(lambda url: serving.app(f"{url}/a2a")) as url:
+        asyncio.run(run(url))
+
+
+def test_a2a_a_task_that_needs_credentials_goes_on_and_then_ends_for_good() -> None:
+    async def talk(agent: Agent) -> None:
+        first = await agent.send("locked")
+        task = first[0].task
+        again = await agent.send("book.get", {"id": "b1"}, task_id=task.id, context_id=task.context_id)
+        assert again[-1].status_update.status.state == TaskState.TASK_STATE_COMPLETED
+        with pytest.raises(A2AError):
+            await agent.send("book.get", {"id": "b1"}, task_id=task.id, context_id=task.context_id)
+
+    with_agent(talk)
+
+
+def test_k2_a_referenced_task_must_be_of_the_same_context() -> None:
+    async def talk(agent: Agent) -> None:
+        done = (await agent.send("book.get", {"id": "b1"}))[0].task
+        near = await agent.send("book.get", {"id": "b2"}, context_id=done.context_id, reference_task_ids=[done.id])
+        assert near[-1].status_update.status.state == TaskState.TASK_STATE_COMPLETED
+        for reference in (done.id, "no-such-task"):
+            far = await agent.send("book.get", {"id": "b2"}, reference_task_ids=[reference])
+            assert far[-1].status_update.status.state == TaskState.TASK_STATE_REJECTED
+            error = failed_envelope(far).error
+            assert isinstance(error, Error) and error.code == "E_NOT_FOUND_RESOURCE"
+
+    with_agent(talk)
+
+
+def test_a2a_a_working_task_can_be_canceled() -> None:
+    async def talk(agent: Agent) -> None:
+        task_id = ""
+        async for event in agent.stream("slow"):
+            if event.HasField("task"):
+                task_id = event.task.id
+            if event.HasField("status_update"):
+                state = event.status_update.status.state
+                if state == TaskState.TASK_STATE_WORKING:
+                    canceled = await agent.client.cancel_task(CancelTaskRequest(id=task_id))
+                    assert canceled.status.state == TaskState.TASK_STATE_CANCELED
+                    break
+        stored = await agent.client.get_task(GetTaskRequest(id=task_id))
+        assert stored.status.state == TaskState.TASK_STATE_CANCELED
+
+    with_agent(talk)
+
+
 def test_a2a_a_message_without_an_operation_is_rejected() -> None:
     async def talk(url: str) -> list[Any]:
         async with httpx.AsyncClient() as http:
@@ -301,6 +377,27 @@ def test_a2a_the_card_has_an_etag_and_is_not_sent_twice() -> None:
 
     with serving.served(lambda url: serving.app(f"{url}/a2a")) as url:
         asyncio.run(talk(url))
+
+
+async def test_the_older_discovery_document_points_to_the_card() -> None:
+    route = legacy_route(
+        serving.operations(), name="books", version="1.0.0", deprecated_s=1_767_225_600, sunset_s=1_798_761_600
+    )
+    transport = httpx.ASGITransport(Starlette(routes=[route]))
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        answer = await client.get("/.well-known/lafs.json")
+        assert answer.headers["deprecation"] == "@1767225600"
+        assert answer.headers["sunset"] == "Fri, 01 Jan 2027 00:00:00 GMT"
+        assert answer.headers["link"] == '</.well-known/agent-card.json>; rel="successor-version"'
+        document = answer.json()
+        assert "book.get" in document["capabilities"][0]["operations"]
+        contract = published("discovery.schema.json")
+        if contract is not None:
+            assert jsonschema_rs.validator_for(contract).is_valid(document)
+        again = await client.get("/.well-known/lafs.json", headers={"If-None-Match": answer.headers["etag"]})
+        assert again.status_code == 304
+    with pytest.raises(Problem):
+        legacy_route(serving.operations(), name="n", version="1.0.0", deprecated_s=2, sunset_s=1)
 
 
 def test_a2a_a_required_extension_must_be_activated() -> None:

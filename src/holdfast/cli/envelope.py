@@ -60,6 +60,7 @@ def validate(
 def conform(
     files: Files = None,
     tier: Annotated[str, typer.Option(help="core, standard or complete.")] = "complete",
+    flags: Annotated[bool, typer.Option("--flags", help="Check this program's output flags too, or alone.")] = False,
     ndjson: Annotated[
         bool, typer.Option("--ndjson", help="Read one envelope per line from stdin; print one result per line.")
     ] = False,
@@ -74,7 +75,10 @@ def conform(
         if not _conform_lines(sys.stdin.buffer, sys.stdout.buffer, chosen):
             raise typer.Exit(2)
         return None
-    reports = [(name, conformance.conform(_read(name), chosen)) for name in files or ["-"]]
+    names = files or ([] if flags else ["-"])
+    reports = [(name, conformance.conform(_read(name), chosen)) for name in names]
+    if flags:
+        reports.append(("flags", msgspec.structs.replace(conformance.conform_flags(), tier=chosen)))
     report = reports[0][1] if len(reports) == 1 else _together(reports, chosen)
     return Answer(report, human=lambda console: _show_report(console, report), problem=_not_conformant(report))
 

@@ -74,23 +74,19 @@ async def shape(
     if ask.fields:
         envelope = select_fields(envelope, ask.fields)
     if ask.budget is not None:
-        envelope = fit(envelope, ask.budget, level=_level(ask), strategy=ask.strategy, cursor_at=cursor_at)
+        envelope = fit(envelope, ask.budget, level=ask.mvi, strategy=ask.strategy, cursor_at=cursor_at)
     return envelope
 
 
 def show(envelope: Envelope, ask: Ask) -> dict[str, Any]:
-    """Project a shaped envelope to the level that was asked for; without any wish it is sent whole."""
-    if ask.mvi is None and not ask.fields and ask.budget is None:
+    """Project a shaped envelope to the level that was asked for; without a level it is sent whole."""
+    if ask.mvi is None:
         whole: dict[str, Any] = msgspec.to_builtins(envelope)
         return whole
-    shown = project(envelope, _level(ask))
+    shown = project(envelope, ask.mvi)
     if ask.fields and "mvi" in shown["_meta"]:  # R36: that fields were picked is told at a lower level too
         shown["_meta"]["mvi"] = "custom"
     return shown
-
-
-def _level(ask: Ask) -> Mvi:
-    return ask.mvi or ("custom" if ask.fields else "full")
 
 
 def _names(parameters: Mapping[str, Any], name: str, *, dotted: bool) -> tuple[str, ...]:

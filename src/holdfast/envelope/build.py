@@ -34,7 +34,8 @@ if TYPE_CHECKING:  # the clock's module brings asyncio: the command line pays fo
     from holdfast.kernel.clock import Clock
     from holdfast.kernel.ids import Ids
 
-_encoder = msgspec.json.Encoder()
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
 
 
 def success(
@@ -115,7 +116,7 @@ def error_of(problem: Problem) -> Error:
 
 def encode(envelope: Envelope) -> bytes:
     """The envelope as JSON, members in the contract's order."""
-    return _encoder.encode(envelope)
+    return _encode(envelope)
 
 
 def _meta(
@@ -172,23 +173,11 @@ def _within(name: str, text: str, least: int, most: int) -> None:
 
 
 def _plain(value: object) -> Result:
-    """`value` as plain JSON: an object, an array or null (R12)."""
+    """`value` as a reader will get it: an object, an array or null (R12, B3)."""
     if value is None:
         return None
-    try:
-        plain = msgspec.to_builtins(value, str_keys=True)
-        _encoder.encode(plain)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise Problem(
-            "invalid_json",
-            "The result cannot be written as JSON.",
-            at="$.result",
-            reason="nested too deeply, or a cycle" if isinstance(error, RecursionError) else str(error)[:200],
-            fix="Use objects with string keys, arrays, valid Unicode strings, numbers, booleans and null.",
-        ) from error
-    if isinstance(plain, list | tuple):
-        return list(plain)
-    if isinstance(plain, dict):
+    plain = _as_json(value, "$.result")
+    if isinstance(plain, (dict, list)):
         return plain
     raise Problem(
         "schema_mismatch",
@@ -196,6 +185,20 @@ def _plain(value: object) -> Result:
         at="$.result",
         fix="Wrap the value in an object, with a name that says what it is.",
     )
+
+
+def _as_json(value: object, at: str) -> Any:
+    """Written and read again: plain values that nobody else holds."""
+    try:
+        return _decode(_encode(value))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise Problem(
+            "invalid_json",
+            "This value cannot be written as JSON.",
+            at=at,
+            reason="nested too deeply, or a cycle" if isinstance(error, RecursionError) else str(error)[:200],
+            fix="Use objects with string keys, arrays, valid Unicode strings, numbers, booleans and null.",
+        ) from error
 
 
 def _extensions(extensions: Mapping[str, Any] | None) -> dict[str, Any] | UnsetType:
@@ -210,5 +213,5 @@ def _extensions(extensions: Mapping[str, Any] | None) -> dict[str, Any] | UnsetT
                 at="$._extensions",
                 fix="Name it x-<vendor>-<what>.",
             )
-    plain: dict[str, Any] = msgspec.to_builtins(extensions, str_keys=True)
+    plain: dict[str, Any] = _as_json(dict(extensions), "$._extensions")
     return plain

@@ -1,6 +1,6 @@
 """Making an envelope fit its budget (R38 to R41, D3, D10).
 
-- F1  What comes back is within the budget, in the form in which it is sent (`level`), and is a valid envelope.
+- F1  What comes back is a valid envelope within the budget, in the form in which it is sent: whole, or at `level`.
 - F2  An answer that fits comes back unchanged.
 - F3  A page loses whole items and says so in `limit` and `hasMore`; its items are never cut open.
 - F4  What was left out is said: a warning in `_meta`, the figures in `_extensions` (D3). Their room is reserved first.
@@ -27,6 +27,7 @@ EXTENSION = "x-holdfast-budget"
 TRUNCATED = "E_MVI_BUDGET_TRUNCATED"
 _WIDEST = 99_999_999  # reserves the digits of any count that a value within the size limits can have
 _NAMES_TOKENS, _NAMES_BYTES = 60, 300  # at most so much of the room is kept for naming what was cut
+_MAX_LEVELS = 100  # what is cut stays within what any reader of envelopes accepts
 _replace = msgspec.structs.replace
 _encode = msgspec.json.Encoder().encode
 
@@ -35,16 +36,23 @@ class Fitting(msgspec.Struct, frozen=True):
     """How to fit: to which budget, as seen at which level, cutting how."""
 
     budget: Budget
-    level: Mvi = "full"
+    level: Mvi | None = None
     strategy: Strategy = "hybrid"
     family: Family = "default"
+
+    def shown(self, envelope: Envelope) -> dict[str, Any]:
+        """The form in which it is sent: projected to the level, or whole."""
+        if self.level is not None:
+            return project(envelope, self.level)
+        whole: dict[str, Any] = msgspec.to_builtins(envelope)
+        return whole
 
 
 def fit(
     envelope: Envelope,
     budget: Budget,
     *,
-    level: Mvi = "full",
+    level: Mvi | None = None,
     strategy: Strategy = "hybrid",
     family: Family = "default",
     cursor_at: Callable[[int], str] | None = None,
@@ -52,7 +60,7 @@ def fit(
     """`envelope` within `budget`. `cursor_at(n)` gives the cursor behind the n-th item, for pages by cursor."""
     how = Fitting(budget, level, strategy, family)
     estimator = Estimator(RATIOS[family])
-    whole = cost(project(envelope, level), estimator)
+    whole = cost(how.shown(envelope), estimator)
     if within(whole, budget):
         return envelope
     if isinstance(envelope.page, Page) and envelope.page.mode != "none" and count_items(envelope.result):
@@ -63,11 +71,11 @@ def fit(
 def _truncated(envelope: Envelope, how: Fitting, estimator: Estimator, whole: Cost) -> Envelope:
     bare = _marked(_emptied(envelope), how, _WIDEST, [], _WIDEST)
     trees = [("result", envelope.result)]
-    base = cost(project(bare, how.level), estimator)
+    base = cost(how.shown(bare), estimator)
     if not within(base, how.budget) and isinstance(bare.error, Error) and bare.error.details:
         trees.insert(0, ("details", bare.error.details))
         bare = _replace(bare, error=_replace(bare.error, details={}))
-        base = cost(project(bare, how.level), estimator)
+        base = cost(how.shown(bare), estimator)
     if not within(base, how.budget):
         raise exceeded(whole, how.budget)
     room = _room(how.budget, base)
@@ -137,12 +145,12 @@ def _shorter_page(
         smaller = _replace(envelope, result=part, page=shorter)
         return _marked(smaller, how, len(items) - count, [f"$.result{f'.{name}' if name else ''}[{count}:]"], _WIDEST)
 
-    count = _items_that_fit(items, _room(how.budget, cost(project(with_items(0), how.level), estimator)), estimator)
+    count = _items_that_fit(items, _room(how.budget, cost(how.shown(with_items(0)), estimator)), estimator)
     if how.budget.max_items is not None:
         count = min(count, how.budget.max_items)
     while count > 0:
         candidate = with_items(count)
-        if within(cost(project(candidate, how.level), estimator), how.budget):
+        if within(cost(how.shown(candidate), estimator), how.budget):
             return _with_estimate(candidate, how, estimator, whole)
         count -= 1  # the digits of the counts, or a longer cursor, took the room of one
     raise exceeded(whole, how.budget)
@@ -205,7 +213,7 @@ def _affordable(paths: list[str], room: Room, estimator: Estimator) -> list[str]
 def _with_estimate(envelope: Envelope, how: Fitting, estimator: Estimator, whole: Cost) -> Envelope:
     """Write the estimate into the notice: a number whose own digits are part of what it counts."""
     assert isinstance(envelope.extensions, dict)
-    final = cost(project(envelope, how.level), estimator)
+    final = cost(how.shown(envelope), estimator)
     if not within(final, how.budget):
         raise exceeded(whole, how.budget)
     estimated = None
@@ -221,5 +229,5 @@ def _room(budget: Budget, base: Cost) -> Room:
     return Room(
         infinite if budget.max_tokens is None else budget.max_tokens - base.tokens,
         infinite if budget.max_bytes is None else budget.max_bytes - base.bytes,
-        10**6 if budget.max_tokens is None else MAX_DEPTH,
+        _MAX_LEVELS if budget.max_tokens is None else MAX_DEPTH,
     )

@@ -46,7 +46,6 @@ _INTEGERS = (
 _KNOWN_URLS = frozenset(row["docUrl"] for row in lafs_registry())
 _SEMVER = re.compile(SEMVER)
 _CODE = re.compile(CODE)
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _CLOSE = bytes.maketrans(b"{}", b"[]")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
@@ -173,12 +172,16 @@ def _with_whole_floats(data: bytes, error: msgspec.ValidationError) -> Envelope:
     """JSON Schema counts 1.0 among the integers; typed decoding does not. Everything else was refused rightly."""
     if "got `float`" not in str(error):
         raise _mismatch(error) from error
-    plain: dict[str, Any] = msgspec.json.decode(data)
+    try:
+        plain = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as broken:  # typed decoding stopped before that place
+        raise _not_json(broken) from broken
+    if not isinstance(plain, dict):
+        raise _mismatch(error) from error
     for parent, name in _INTEGERS:
         holder = plain.get(parent)
-        value = holder.get(name) if isinstance(holder, dict) else None
-        if isinstance(value, float) and value.is_integer():
-            holder[name] = int(value)  # type: ignore[index]
+        if isinstance(holder, dict) and isinstance(holder.get(name), float) and holder[name].is_integer():
+            holder[name] = int(holder[name])
     try:
         return msgspec.convert(plain, Envelope)
     except msgspec.ValidationError as still:
@@ -186,10 +189,13 @@ def _with_whole_floats(data: bytes, error: msgspec.ValidationError) -> Envelope:
 
 
 def _quotes(text: bytes) -> int:
-    """How many quotes delimit strings. A run of backslashes pairs up from its start, as a parser reads it."""
-    if b"\\" in text:
-        text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
-    return text.count(b'"')
+    """How many quotes delimit strings."""
+    return (_without_escapes(text) if b"\\" in text else text).count(b'"')
+
+
+def _without_escapes(text: bytes) -> bytes:
+    """`text` without escaped backslashes and quotes; a run of backslashes pairs up from its start."""
+    return text.replace(b"\\\\", b"").replace(b'\\"', b"")
 
 
 def _check_members(data: bytes, strict: bool) -> None:
@@ -240,7 +246,8 @@ def _check_size(data: bytes, limit: int) -> None:
 
 def _check_depth(data: bytes) -> None:
     """Refuse nesting beyond MAX_DEPTH without a loop over the bytes: each round takes the innermost pairs away."""
-    brackets = _STRING.sub(b"", data).translate(_CLOSE, _NOT_BRACKETS)
+    outside_strings = b"".join(_without_escapes(data).split(b'"')[::2])
+    brackets = outside_strings.translate(_CLOSE, _NOT_BRACKETS)
     for _ in range(MAX_DEPTH):
         if b"[" * (MAX_DEPTH + 1) in brackets:
             break

@@ -135,14 +135,14 @@ class Policy:
         for grant in rules.deny:
             if grant.denies(request, now):
                 return _decision(
-                    "deny", "subject-deny", request, f"{_who(request)} was denied {_what(request)}.", grant
+                    "deny", "subject-deny", request, f"{request.subject} was denied {_what(request)}.", grant
                 )
         for grant in self.denials:
             if grant.denies(request, now):
                 return _decision("deny", "global-deny", request, f"{_what(request)} is denied to everybody.", grant)
         for grant in rules.allow:
             if grant.covers(request, now):
-                reason = f"{_who(request)} was granted {_what(request)}."
+                reason = f"{request.subject} was granted {_what(request)}."
                 return _decision(grant.effect, "subject-allow", request, reason, grant)
         for grant in self.defaults:
             if grant.covers(request, now):
@@ -151,7 +151,7 @@ class Policy:
         return self._by_mode(request, rules.mode or self.mode, _near_miss(request, rules.allow, now))
 
     def _by_mode(self, request: Request, mode: Mode, near: str) -> Decision:
-        who, what = _who(request), _what(request)
+        who, what = request.subject, _what(request)
         if request.by_name_only:
             reason = f"{what} is only available to a grant that names it, and {who} has none."
             return _decision("deny", "by-name-only", request, reason)
@@ -216,10 +216,6 @@ def _near_miss(request: Request, grants: Sequence[Grant], now_ms: int) -> str:
                 return f" A grant covers only {', '.join(grant.methods)}."
             return f" A grant covers only {', '.join(grant.scope.patterns)}."
     return ""
-
-
-def _who(request: Request) -> str:
-    return request.subject
 
 
 def _what(request: Request) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -126,7 +127,7 @@ def match_path(pattern: str, path: str) -> bool:
     parts = [] if path in (".", "/") else path.strip("/").split("/")
     if wanted == ["."]:
         return not parts
-    return _match_segments(wanted, parts)
+    return _glob(wanted, parts, "**", _match_segment)
 
 
 def match_host(pattern: str, host: str) -> bool:
@@ -144,35 +145,21 @@ def match_env(pattern: str, name: str) -> bool:
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
-def _match_segments(wanted: list[str], parts: list[str]) -> bool:
-    """Wildcard matching with one resume point: after a later star, an earlier one never needs to be tried again."""
-    position = index = 0
-    resume, mark = -1, 0
-    while index < len(parts):
-        if position < len(wanted) and wanted[position] == "**":
-            resume, mark = position, index
-            position += 1
-        elif position < len(wanted) and _match_segment(wanted[position], parts[index]):
-            position += 1
-            index += 1
-        elif resume >= 0:
-            mark += 1
-            position, index = resume + 1, mark
-        else:
-            return False
-    return all(part == "**" for part in wanted[position:])
-
-
 def _match_segment(pattern: str, text: str) -> bool:
     if "*" not in pattern and "?" not in pattern:
         return pattern == text
+    return _glob(pattern, text, "*", lambda wanted, letter: wanted in ("?", letter))
+
+
+def _glob(pattern: Sequence[str], items: Sequence[str], star: str, same: Callable[[str, str], bool]) -> bool:
+    """Wildcard matching with one resume point: after a later star, an earlier one never needs to be tried again."""
     position = index = 0
     resume, mark = -1, 0
-    while index < len(text):
-        if position < len(pattern) and pattern[position] == "*":
+    while index < len(items):
+        if position < len(pattern) and pattern[position] == star:
             resume, mark = position, index
             position += 1
-        elif position < len(pattern) and pattern[position] in ("?", text[index]):
+        elif position < len(pattern) and same(pattern[position], items[index]):
             position += 1
             index += 1
         elif resume >= 0:
@@ -180,7 +167,7 @@ def _match_segment(pattern: str, text: str) -> bool:
             position, index = resume + 1, mark
         else:
             return False
-    return all(character == "*" for character in pattern[position:])
+    return all(part == star for part in pattern[position:])
 
 
 def _split_port(host: str) -> tuple[str, str | None]:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import copy
+from random import Random
 from typing import Any
 
 import msgspec
 from hypothesis import strategies as st
 
+from holdfast.envelope import Warning, failure, success
+from holdfast.envelope.pages import cursor_page, no_page, offset_page
+from holdfast.kernel.clock import ManualClock
+from holdfast.kernel.ids import Ids, SeededRandomness
+from holdfast.kernel.problems import Problem
 from tests.envelope.strategies import envelopes, scalars, trees
 
 TIMES = [
@@ -51,17 +57,18 @@ URIS = [
     "",
     ":x",
 ]
-VALUES = st.one_of(
-    scalars,
-    trees(5),
-    st.sampled_from([0, 1, -1, 1.0, 0.5, 1000, 1001, 1e3, -0.0, True, False, None, "", "x" * 129, "x" * 1025]),
-    st.sampled_from(["x" * 257, "x" * 513, "x" * 2049, "1.2.3", "1.2", "v1.2.3", "1.2.3.4", "01.002.3"]),
-    st.sampled_from(["E_A_B", "E_a_b", "E_A", "E__A_B", "E_A_", "E_1_2", "XE_A_B", "E_A_B_C9"]),
-    st.sampled_from(TIMES + URIS),
-    st.sampled_from(["cursor", "offset", "none", "minimal", "custom", "cli", "AUTH", "stop", "retry"]),
-    st.just({}),
-    st.just([]),
-)
+TELLING: list[Any] = [
+    *(0, 1, -1, 1.0, 0.5, 1000, 1001, 1e3, -0.0, 2**70, True, False, None, "", {}, [], {"a": 1}, [1], [{}]),
+    *("ab", "abc", "x" * 128, "x" * 129, "x" * 256, "x" * 257, "x" * 512, "x" * 513, "x" * 1024, "x" * 1025),
+    *("x" * 2048, "x" * 2049, "é" * 128, "😀" * 129, "1.2.3", "1.2", "v1.2.3", "1.2.3.4", "01.002.3"),
+    *("E_A_B", "E_a_b", "E_A", "E__A_B", "E_A_", "E_1_2", "XE_A_B", "E_A_B_C9"),
+    *("cursor", "offset", "none", "minimal", "standard", "full", "custom", "cli", "http", "AUTH", "stop", "retry"),
+    *({"mode": "none"}, {"mode": "cursor", "nextCursor": None, "hasMore": False}, {"code": "c", "message": "m"}),
+    *([{"code": "c", "message": "m", "more": 1}], [{"code": "c"}], [{"code": 1, "message": "m"}]),
+    *TIMES,
+    *URIS,
+]
+VALUES = st.one_of(scalars, trees(5), st.sampled_from(TELLING))
 NAMES = [
     *("$schema", "_meta", "success", "result", "error", "page", "_extensions", "extra", "__proto__"),
     *("specVersion", "schemaVersion", "timestamp", "operation", "requestId", "transport", "strict", "mvi"),
@@ -69,6 +76,39 @@ NAMES = [
     *("details", "agentAction", "escalationRequired", "suggestedAction", "docUrl", "mode", "limit", "offset"),
     *("nextCursor", "hasMore", "total", "deprecated", "removeBy"),
 ]
+
+
+def bases() -> list[dict[str, Any]]:
+    """A few envelopes of every shape."""
+    clock = ManualClock()
+    common: dict[str, Any] = {"clock": clock, "ids": Ids(clock, SeededRandomness(1))}
+    warned = [Warning(code="W", message="m", deprecated="d", replacement="r", remove_by="2.0.0")]
+    busy = Problem("rate_limited", "Busy.", retry_after_ms=5, at="$.x")
+    made = [
+        success("op", {"a": 1}, **common),
+        success("op", [1], strict=False, session_id="s", warnings=warned, **common),
+        success("op", None, page=offset_page(limit=5, offset=0, has_more=True, total=9), **common),
+        success("op", None, page=cursor_page(next_cursor="c"), extensions={"x-a": 1}, **common),
+        success("op", None, page=no_page(), strict=False, **common),
+        failure(busy, "op", **common),
+        failure(busy, "op", result={"done": 1}, strict=False, warnings=warned, **common),
+    ]
+    return [msgspec.to_builtins(envelope) for envelope in made]
+
+
+def mutated(seed: int) -> dict[str, Any]:
+    """The envelope of a seed, with none to four changes: fast, for thousands."""
+    random = Random(seed)
+    plain = copy.deepcopy(random.choice(BASES))
+    for _ in range(random.randint(0, 4)):
+        holder = random.choice(holders(plain))
+        if not holder or random.random() < 0.2:
+            holder[random.choice(NAMES)] = copy.deepcopy(random.choice(TELLING))
+        elif random.random() < 0.3:
+            holder.pop(random.choice(sorted(holder)))
+        else:
+            holder[random.choice(sorted(holder))] = copy.deepcopy(random.choice(TELLING))
+    return plain
 
 
 @st.composite
@@ -96,3 +136,6 @@ def holders(plain: dict[str, Any]) -> list[dict[str, Any]]:
     if isinstance(warnings, list):
         found += [item for item in warnings if isinstance(item, dict)]
     return found
+
+
+BASES = bases()

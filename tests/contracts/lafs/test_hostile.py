@@ -85,6 +85,8 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "a lone surrogate": (lambda: written(result={"a": "HERE"}).replace(b"HERE", b"\\ud800"), "invalid_json"),
     "a number beyond all bounds": (lambda: written(result={"a": 1}).replace(b":1}", b":1e999}"), "schema_mismatch"),
     "a quarter of a gigabyte": (lambda: b" " * (256 << 20), "payload_too_large"),
+    "a bare number": (lambda: b"1.5", "schema_mismatch"),
+    "a bare list of numbers": (lambda: b"[1.5]", "schema_mismatch"),
     "nothing": (lambda: b"", "invalid_json"),
 }
 

@@ -11,11 +11,13 @@ import msgspec
 import pytest
 
 from holdfast.envelope.conformance import conform
-from holdfast.envelope.context import ContextStore, read_query
+from holdfast.envelope.context import ContextStore, Follower, read_query
 from holdfast.envelope.context import project as project_context
 from holdfast.envelope.context.store import chain
 from holdfast.envelope.context.types import Entry
 from holdfast.envelope.pages import no_page, offset_page
+from holdfast.envelope.types import Envelope
+from holdfast.envelope.validate import decode
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.ids import Ids
 from holdfast.kernel.ledger import Ledger
@@ -280,3 +282,36 @@ async def test_r31_a_context_is_not_seen_by_others_nor_after_its_time(
         clock.advance(10)
         late = await get_context(store, key, clock, ids, {})
         assert late["error"]["code"] == "E_CONTEXT_EXPIRED"
+
+
+async def test_r31_a_follower_starts_with_the_whole_and_then_asks_for_what_changed(
+    tmp_path: Path, clock: ManualClock, ids: Ids
+) -> None:
+    ledger, store, key = await opened(tmp_path, clock, ids, max_entries=20)
+    asked: list[str] = []
+
+    async def fetch(parameters: dict[str, str]) -> Envelope:
+        asked.append(parameters["mode"])
+        if parameters["mode"] == "delta":
+            parameters = {**parameters, "limit": "2"}
+        return decode(msgspec.json.encode(await get_context(store, key, clock, ids, parameters)))
+
+    async def step(version: int) -> Any:
+        return (await store.mutate(key, "s", {"update": {"state.n": version}}, owner="ann", version=version)).context
+
+    async with ledger:
+        follower = Follower(fetch)
+        assert (await follower.current()).version == 0 and asked == ["full"]
+        assert (await follower.current()).version == 0 and asked == ["full", "summary"]
+        for version in range(5):
+            expected = await step(version)
+        asked.clear()
+        assert await follower.current() == expected and asked == ["summary", "delta", "delta", "delta"]
+        await store.fail(key, "s", Problem("timeout", "Slow."), owner="ann")
+        expected = await step(5)
+        asked.clear()
+        assert await follower.current() == expected and asked == ["summary", "delta", "full"]  # W2
+        for version in range(6, 40):
+            expected = await step(version)
+        asked.clear()
+        assert await follower.current() == expected and asked == ["summary", "delta", "full"]  # compacted

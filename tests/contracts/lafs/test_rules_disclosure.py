@@ -148,7 +148,7 @@ def test_r39_any_limit_that_is_passed_is_a_violation(ok: Envelope, clock: Manual
     whole = cost(project(listed, "full"))
     for budget in (Budget(max_tokens=600), Budget(max_bytes=1500), Budget(max_items=4), Budget(10**6, 10**6, 4)):
         assert not within(whole, budget)
-        assert within(cost(project(fit(listed, budget), "full")), budget)
+        assert within(cost(msgspec.to_builtins(fit(listed, budget))), budget)
     assert fit(listed, Budget(10**6, 10**6, 200)) is listed
     kept = fit(listed, Budget(max_items=4)).result
     assert kept == [{"id": n} for n in range(4)]
@@ -169,7 +169,7 @@ def test_r40_truncation_keeps_what_matters_and_says_what_it_cut(strategy: Any, c
     assert {"id", "name", "code"} <= set(fitted.result) and fitted.result != thing
     notice = fitted.extensions[EXTENSION]  # D3
     assert notice["method"] == strategy and notice["budget"] == {"maxTokens": 330}
-    assert notice["estimated"] == cost(project(fitted, "full")).tokens <= 330
+    assert notice["estimated"] == cost(msgspec.to_builtins(fitted)).tokens <= 330
     assert notice["paths"] and all(path.startswith("$.result") for path in notice["paths"])
     assert [warning.code for warning in fitted.meta.warnings or []] == [TRUNCATED]
     assert conform(encode(fitted)).ok
@@ -213,7 +213,7 @@ def plain_estimate(value: Any, ratio: float, depth: int = 0) -> float:
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_r42_the_estimate_is_the_rules_sum(data: st.DataObject) -> None:
     from tests.envelope.strategies import trees
 

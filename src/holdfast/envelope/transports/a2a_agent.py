@@ -7,14 +7,13 @@ plain result when it did not.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extensions
 from a2a.helpers.proto_helpers import get_data_parts, new_data_part, new_task_from_user_message, new_text_part
-from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.agent_execution import AgentExecutor, RequestContext, SimpleRequestContextBuilder
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.request_handlers.response_helpers import agent_card_to_dict
@@ -32,7 +31,6 @@ from a2a.types.a2a_pb2 import (
     Task,
     TaskState,
 )
-from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -40,6 +38,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.types import Message as AsgiMessage
 
 from holdfast.envelope.transports.a2a_tasks import NEXT, State, advance, check_references, is_terminal
+from holdfast.envelope.transports.discovery import CARD_PATH, document_route
 from holdfast.envelope.transports.grpc_messages import whole_numbers
 from holdfast.envelope.transports.operations import Operations, Said
 from holdfast.envelope.types import MEDIA_TYPE, SCHEMA_URL, Envelope
@@ -48,7 +47,6 @@ from holdfast.kernel.problems import Problem
 
 EXTENSION: Final = "https://lafs.dev/extensions/envelope/v1"
 EXTENSION_REQUIRED: Final = -32008
-MAX_AGE_S: Final = 3600
 _STATES: Final[dict[State, TaskState]] = {state: getattr(TaskState, f"TASK_STATE_{state}") for state in NEXT}
 
 
@@ -115,25 +113,13 @@ def agent_routes(operations: Operations, card: AgentCard, *, rpc_url: str = "/a2
     """The card at its well-known path, and the JSON-RPC endpoint with its streaming."""
     store = InMemoryTaskStore()
     handler = DefaultRequestHandler(
-        agent_executor=OperationExecutor(operations, card), task_store=store, agent_card=card
+        agent_executor=OperationExecutor(operations, card),
+        task_store=store,
+        agent_card=card,
+        request_context_builder=SimpleRequestContextBuilder(should_populate_referred_tasks=True, task_store=store),
     )
     rpc = create_jsonrpc_routes(handler, rpc_url)
-    return [card_route(card), *(_negotiating(route, card) for route in rpc)]
-
-
-def card_route(card: AgentCard) -> Route:
-    """GET and HEAD with an ETag, 304 when it is known already, 405 for anything else."""
-    body = msgspec.json.encode(agent_card_to_dict(card))
-    etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-    headers = {"ETag": etag, "Cache-Control": f"public, max-age={MAX_AGE_S}"}
-
-    async def endpoint(request: Request) -> Response:
-        known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
-        if etag in known or "*" in known:
-            return Response(status_code=304, headers=headers)
-        return Response(body, headers=headers, media_type="application/json")
-
-    return Route(AGENT_CARD_WELL_KNOWN_PATH, endpoint, methods=["GET", "HEAD"])
+    return [document_route(CARD_PATH, agent_card_to_dict(card)), *(_negotiating(route, card) for route in rpc)]
 
 
 class OperationExecutor(AgentExecutor):
