@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from functools import cache
 from pathlib import Path
@@ -13,7 +14,7 @@ import jsonschema
 from holdfast.runs.types import RunEvent
 
 ROOT = Path(__file__).parents[2]
-CONTRACT = ROOT.parent / "shared" / "reference" / "openwop"
+CONTRACT = Path(os.environ.get("HOLDFAST_REFERENCE", ROOT.parent / "shared" / "reference")) / "openwop"
 
 # What each event must carry: name -> types. Everything else is optional.
 REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
@@ -52,6 +53,7 @@ REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
     "cap.breached": {"kind": str, "limit": int, "observed": int},
     "lease.acquired": {"leaseId": str, "host": str},
     "replay.diverged": {"sourceRunId": str, "atSequence": int},
+    "version.pinned": {"changeId": str, "version": int},
     "provider.usage": {"provider": str, "model": str, "inputTokens": int, "outputTokens": int},
     "agent.reasoned": {"agentId": str, "reasoning": str},
     "agent.reasoning.delta": {"agentId": str, "delta": str, "sequence": int},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -67,7 +68,7 @@ async def test_retries_back_off_and_stop_at_a_code_that_cannot_be_retried(host: 
         document = workflow("w", [node("a", "test.flaky", settings={"retry": retry})])
         run = await finish(runs, await start(runs, document))
         assert run.outputs == {"attempt": 4}
-        waits = [round((b - a) / 1000) for a, b in zip(times, times[1:], strict=False)]
+        waits = [round((b - a) / 1000) for a, b in itertools.pairwise(times)]
         assert waits == [1, 2, 4]
         times.clear()
         other = workflow("v", [node("a", "test.flaky", settings={"retry": {**retry, "nonRetryable": ["busy"]}})])
@@ -287,9 +288,13 @@ async def test_signals_wake_a_waiting_node_and_are_kept_for_a_later_one(host: Ho
 async def test_queries_read_the_state_by_expression(host: Host) -> None:
     async with host() as runs:
         document = workflow(
-            "w", [node("t", "core.transform", config={"assign": {"total": "inputs.n + 1"}}), node("g", "core.approvalGate")],
+            "w",
+            [
+                node("t", "core.transform", config={"assign": {"total": "inputs.n + 1"}}),
+                node("g", "core.approvalGate"),
+            ],
             [edge("t", "g")],
-        )  # fmt: skip
+        )
         run_id = await start(runs, document, {"n": 4})
         assert await runs.query(run_id, "acme", "variables.total * 2") == 10
         assert await runs.query(run_id, "acme", "status") == "waiting-approval"
@@ -429,3 +434,136 @@ async def test_poll_waits_for_the_next_event_and_says_when_it_is_over(host: Host
         assert rest.is_complete
         assert rest.events[-1].type == "run.completed"
         assert (await runs.poll(run_id, "acme", rest.events[-1].sequence, 30)).is_complete
+
+
+async def test_a_child_that_failed_is_tried_again_as_a_new_one(host: Host) -> None:
+    types, tries = registry(), []
+
+    @types.node("test.second")
+    async def second(ctx: Any) -> dict[str, Any]:
+        tries.append(ctx.run_id)
+        if len(tries) == 1:
+            raise NodeError("first", "the first one fails")
+        return {}
+
+    async with host(nodes=types) as runs:
+        await runs.put_workflow(workflow("child", [node("n", "test.second")]), tenant=None)
+        settings = {"retry": {"maxAttempts": 2, "initialDelayMs": 10}}
+        document = workflow("w", [node("s", "core.subWorkflow", config={"workflowId": "child"}, settings=settings)])
+        run = await finish(runs, await start(runs, document))
+        assert run.status == "completed"
+        assert len(set(tries)) == 2
+
+
+async def test_a_question_of_an_attempt_that_timed_out_is_withdrawn(host: Host) -> None:
+    async with host() as runs:
+        settings = {"timeoutMs": 1000, "retry": {"maxAttempts": 2, "initialDelayMs": 10}}
+        run_id = await start(runs, workflow("w", [node("g", "core.approvalGate", settings=settings)]))
+        old = (await runs.interrupts(run_id, "acme"))[0]
+        await waiting(runs, run_id, "node.retried")
+        await asyncio.sleep(0.5)
+        fresh = await runs.interrupts(run_id, "acme")
+        assert [item.interrupt_id == old.interrupt_id for item in fresh] == [False]
+        with pytest.raises(Problem) as refused:
+            await runs.resolve_by_token(old.token, {"resumeValue": {"action": "accept"}})
+        assert refused.value.row.http == 422
+        await runs.resolve_by_token(fresh[0].token, {"resumeValue": {"action": "accept"}})
+        assert (await finish(runs, run_id)).status == "completed"
+
+
+async def test_a_fault_of_ours_is_told_and_leaves_the_other_runs_alone(host: Host, monkeypatch: Any) -> None:
+    from holdfast.runs import decider
+
+    async with host() as runs:
+        broken = await start(runs, workflow("w", [node("g", "core.approvalGate")]))
+        real = decider.decide
+
+        def decide(state: Any, *arguments: Any) -> Any:
+            if state.run_id == broken and state.answers:
+                raise ZeroDivisionError
+            return real(state, *arguments)
+
+        monkeypatch.setattr(decider, "decide", decide)
+        with pytest.raises(Problem) as refused:
+            await runs.resolve_by_node(broken, "g", "acme", {"resumeValue": {"action": "accept"}}, "ann")
+        assert refused.value.key == "internal"
+        assert (await runs.get_run(broken, "acme")).status == "waiting-approval", "nothing of it reached the log"
+        assert (await finish(runs, await start(runs, workflow("v", [node("a")])))).status == "completed"
+
+
+async def test_s1_s2_s3_many_followers_and_a_slow_one_get_everything(host: Host) -> None:
+    async with host() as runs:
+        run_id = await start(runs, workflow("w", [node("x", "core.waitForEvent", config={"event": "end"})]))
+
+        async def follow(pause: float) -> list[int]:
+            seen = []
+            async for event in runs.follow(run_id, "acme"):
+                seen.append(event.sequence)
+                if pause and event.sequence % 500 == 0:
+                    await asyncio.sleep(pause)
+            return seen
+
+        followers = [asyncio.create_task(follow(5.0 if index == 0 else 0)) for index in range(20)]
+        await asyncio.sleep(1)
+        for _ in range(30):
+            await asyncio.gather(*(runs.signal(run_id, "acme", "tick") for _ in range(100)))
+        await runs.signal(run_id, "acme", "end")
+        results = await asyncio.gather(*followers)
+        count = len(await runs.events(run_id, "acme"))
+        assert count > 3000
+        assert all(seen == list(range(count)) for seen in results)
+        assert runs._feeds._hubs == {}
+
+
+async def test_a_follower_that_goes_away_leaves_nothing_behind(host: Host) -> None:
+    async with host() as runs:
+        run_id = await start(runs, workflow("w", [node("g", "core.approvalGate")]))
+        stream = runs.follow(run_id, "acme", 99)
+        task = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(1)
+        assert runs._feeds._hubs
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await stream.aclose()
+        assert runs._feeds._hubs == {}
+
+
+async def test_a_version_is_pinned_for_the_life_of_the_run(host: Host) -> None:
+    types, latest, seen = registry(), [1], []
+
+    @types.node("test.changed")
+    async def changed(ctx: Any) -> dict[str, Any]:
+        seen.append(ctx.version("new-tax", latest[0]))
+        ctx.log("info", "once")
+        await ctx.interrupt("custom", {"customKind": "x"})
+        seen.append(ctx.version("new-tax", latest[0]))
+        ctx.log("info", "after")
+        return {}
+
+    async with host(nodes=types) as runs:
+        run_id = await start(runs, workflow("w", [node("a", "test.changed")]))
+        await waiting(runs, run_id, "interrupt.requested")
+        latest[0] = 2
+        await runs.resolve_by_node(run_id, "a", "acme", {"resumeValue": 1})
+        await finish(runs, run_id)
+        assert set(seen) == {1}
+        events = await runs.events(run_id, "acme")
+        assert [e.payload["message"] for e in events if e.type == "log.appended"] == ["once", "after"]
+        assert [e.type for e in events].count("version.pinned") == 1
+
+
+async def test_clarifications_are_limited(host: Host) -> None:
+    async with host() as runs:
+        document = workflow(
+            "w",
+            [node("ask", "core.clarificationGate", config={"questions": [{"id": "q", "question": "?"}]})],
+            [edge("ask", "ask", label="loopback", condition=when("output.answers.q == 'again'"))],
+            settings={"maxLoopbackIterations": 50},
+        )
+        run_id = await start(runs, document)
+        for _ in range(runs.limits.clarification_rounds):
+            await runs.resolve_by_node(run_id, "ask", "acme", {"resumeValue": {"answers": {"q": "again"}}})
+        run = await finish(runs, run_id)
+        assert run.error is not None and run.error.code == "clarification_limit_exceeded"
+        breach = next(event for event in await runs.events(run_id, "acme") if event.type == "cap.breached")
+        assert breach.payload["kind"] == "clarification"

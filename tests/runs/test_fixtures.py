@@ -250,6 +250,7 @@ async def sub_unset(runs: Runs, run_id: str) -> None:
 async def sub_held(runs: Runs, run_id: str) -> None:
     await waiting(runs, run_id, "node.dispatched")
     child = await child_of(runs, run_id)
+    await waiting(runs, child.run_id, "approval.requested")
     await answer(runs, child.run_id, {"action": "accept"})
     assert (await finish(runs, run_id)).status == "completed"
     assert (await child_of(runs, run_id)).variables["receivedPrdId"] == "seeded-id"

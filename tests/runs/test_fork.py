@@ -186,3 +186,59 @@ async def test_a_fork_that_makes_no_sense_is_refused(host: Host, body: dict[str,
         with pytest.raises(Problem) as refused:
             await runs.fork(run_id, "acme", ForkRequest(**body))
         assert refused.value.row.http == status
+
+
+@pytest.mark.sweep
+async def test_fifty_finished_runs_replay_from_every_sequence(host: Host) -> None:
+    """Random graphs with failures, retries, loops, gates and children: a fork is its source but for ids and times."""
+    import random
+
+    calls: list[str] = []
+    async with host(nodes=registry(calls)) as runs:
+        await runs.put_workflow(child(), tenant=None)
+        for seed in range(50):
+            run_id = await start(runs, _random(random.Random(seed), seed))
+            await _through(runs, run_id)
+            events = await runs.events(run_id, "acme")
+            done = list(calls)
+            for seq in range(len(events)):
+                forked = await runs.fork(run_id, "acme", ForkRequest(mode="replay", from_seq=seq))
+                same(events, await runs.events(forked.run_id, "acme"))
+            assert calls == done
+
+
+KINDS: list[tuple[str, dict[str, Any]]] = [
+    ("core.noop", {}),
+    ("core.transform", {"assign": {"n": "variables.n + 1"}, "outputs": {"v": "variables.n"}}),
+    ("core.delay", {"delayMs": 20}),
+    ("core.approvalGate", {}),
+    ("core.fail", {"code": "meant"}),
+    ("core.subWorkflow", {"workflowId": "child"}),
+    ("core.map", {"items": "[1, 2]", "node": {"typeId": "test.square"}}),
+    ("core.channelWrite", {"channelName": "log", "value": 1, "reducer": "append"}),
+    ("test.flaky", {}),
+]
+
+
+def _random(chance: Any, seed: int) -> dict[str, Any]:
+    count = chance.randint(2, 7)
+    nodes, links = [], []
+    for index in range(count):
+        kind, config = chance.choice(KINDS)
+        settings = {"retry": {"maxAttempts": 2, "initialDelayMs": 5, "jitter": 0.3}}
+        nodes.append(node(f"n{index}", kind, config=config, settings=settings))
+        rule = chance.choice(["all_success", "any_success", "all_complete", "none_failed", "any_failed"])
+        sources = [source for source in range(index) if chance.random() < 0.5]
+        links.extend(edge(f"n{source}", f"n{index}", triggerRule=rule) for source in sources)
+    if chance.random() < 0.5:
+        links.append(edge("n0", "n0", id="back", label="loopback", condition=when("variables.n < 2 && output.v > 0")))
+    return workflow(f"random-{seed}", nodes, links, variables=[{"name": "n", "type": "number", "defaultValue": 0}])
+
+
+async def _through(runs: Runs, run_id: str) -> None:
+    import asyncio
+
+    while (await runs.get_run(run_id, "acme")).status not in ("completed", "failed", "cancelled"):
+        for asked in await runs.interrupts(run_id, "acme"):
+            await runs.resolve_by_token(asked.token, {"resumeValue": {"action": "accept"}}, "ann")
+        await asyncio.sleep(0.05)

@@ -43,9 +43,11 @@ class _Batch:
 
 
 class RunActor:
-    def __init__(self, engine: Engine, state: RunState) -> None:
+    def __init__(self, engine: Engine, state: RunState, owner: str | None = None) -> None:
         self.engine = engine
         self.state = state
+        self.owner = owner or engine.instance
+        self.owned = self.owner == engine.instance
         self.lost = False
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self._inbox: list[tuple[Make, asyncio.Future[Any] | None]] = []
@@ -55,6 +57,7 @@ class RunActor:
         self._standing: dict[str, Any] | None = None
         self._ended: dict[str, asyncio.Queue[str]] = {}
         self._committing = False
+        self._batch = _Batch()
 
     # What an execution needs
 
@@ -75,7 +78,7 @@ class RunActor:
         return self._ended.setdefault(node_id, asyncio.Queue())
 
     async def new_child(self, execution: Execution, key: str, workflow_id: str, inputs: Any, **options: Any) -> Make:
-        return await self.engine.new_child(self, execution, key, workflow_id, inputs, **options)
+        return await self.engine.family.new_child(self, execution, key, workflow_id, inputs, **options)
 
     # Commands
 
@@ -120,13 +123,15 @@ class RunActor:
                 if batch is None:
                     break
                 await self._commit(batch)
+        except Exception as error:  # noqa: BLE001 - a fault of ours must not leave callers waiting
+            self._let_go(Problem.unexpected(error))
         finally:
             self._driver = None
         if not self.lost:
             self._rest()
 
     def _collect(self) -> _Batch | None:
-        batch = _Batch()
+        batch = self._batch = _Batch()
         inbox, self._inbox = self._inbox, []
         for make, future in inbox:
             self._do(batch, make, future)
@@ -155,7 +160,7 @@ class RunActor:
 
     def _progress(self, batch: _Batch) -> None:
         """Decide and run instant nodes until nothing follows, or the batch is full (A4)."""
-        now = self.now()
+        now = self.now() if self.owned else 0  # time is the owner's
         chance = self.engine.randomness.uniform
         while len(batch.events) < _BATCH:
             events = decider.decide(self.state, now, chance)
@@ -192,7 +197,9 @@ class RunActor:
 
     async def _commit(self, batch: _Batch) -> None:
         first, last = batch.events[0] if batch.events else None, len(batch.events) - 1
-        standing = standing_of(self.state, self.engine.instance)
+        standing = standing_of(self.state, self.owner)
+        if not self.owned:
+            standing["b"] = 1  # so that the owner looks at what we appended
         changed = standing if standing != self._standing else None
         drafts = [to_draft(event, changed if i == last else None) for i, event in enumerate(batch.events)]
         appends = list(batch.appends)
@@ -202,7 +209,7 @@ class RunActor:
         try:
             await self.engine.ledger.commit(*appends)
         except Problem as problem:
-            self._let_go(problem, batch)
+            self._let_go(problem)
             return
         finally:
             self._committing = False
@@ -212,7 +219,7 @@ class RunActor:
         self._answer(batch)
         if self.state.ended is not None:
             self.engine.on_ended(self)
-        elif not self.engine.draining:
+        elif self.owned and not self.engine.draining:
             self._start_tasks()
 
     def _answer(self, batch: _Batch) -> None:
@@ -222,11 +229,11 @@ class RunActor:
         for after in batch.after:
             after()
 
-    def _let_go(self, problem: Problem, batch: _Batch | None = None) -> None:
+    def _let_go(self, problem: Problem) -> None:
         """The log is not ours to write, or cannot be written: forget this state and what hangs on it (A2)."""
         self.lost = True
         self._stop_tasks()
-        waiting = [future for future, _ in batch.waiters] if batch else []
+        waiting = [future for future, _ in self._batch.waiters]
         waiting.extend(future for _, future in self._inbox)
         self._inbox.clear()
         for future in waiting:
@@ -250,7 +257,7 @@ class RunActor:
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None
-        due = self.state.next_wake()
+        due = self.state.next_wake() if self.owned else None
         if due is not None:
             seconds = min(max((due - self.engine.clock.now_ms()) / 1000, 0.001), 3600.0)
             self._wake = asyncio.get_running_loop().call_later(seconds, self.poke)

@@ -6,6 +6,7 @@
 - D4  When nothing is active and nothing can start, the run ends: every run ends.
 - D5  A loopback is taken at most its limit's times, then the run fails (W11).
 - D6  A call looks only at what changed since the last: cost does not grow with the log.
+- D7  What follows depends on the state alone, not on the way it was reached: a fork decides as its source did.
 """
 
 from __future__ import annotations
@@ -63,27 +64,22 @@ def rule_verdict(plan: PlanNode, node: NodeState) -> Verdict:
 
 
 def _ready(state: RunState, now: int) -> list[Event]:
-    if not state.dirty:
-        return []
-    names = dict.fromkeys(state.dirty)
-    state.dirty = []  # what is not decided now becomes dirty again when another edge settles
-    events: list[Event] = []
-    executions = state.executions
-    for name in names:
+    """The first node in the document's order that can be decided (D7)."""
+    while state.dirty:
+        _, name = heapq.heappop(state.dirty)  # what is not decided now is touched again when an edge settles
         node, plan = state.nodes[name], state.plan.nodes[name]
         if node.status != "idle":
             continue
         verdict = "start" if name in state.forced else rule_verdict(plan, node)
         if verdict == "start" and plan.doc.disabled:
-            events.append(_node_event("node.skipped", name, reason="disabled"))
-        elif verdict == "start":
-            executions += 1
-            if executions > state.execution_limit:
-                return [*events, *_too_many_executions(state, now, name, executions)]
-            events.extend(start_node(state, name))
-        elif verdict == "skip":
-            events.append(_node_event("node.skipped", name, reason=f"{plan.rule} cannot hold"))
-    return events or _ready(state, now)
+            return [_node_event("node.skipped", name, reason="disabled")]
+        if verdict == "start":
+            if state.executions >= state.execution_limit:
+                return _too_many_executions(state, now, name, state.executions + 1)
+            return start_node(state, name)
+        if verdict == "skip":
+            return [_node_event("node.skipped", name, reason=f"{plan.rule} cannot hold")]
+    return []
 
 
 def start_node(state: RunState, name: str) -> list[Event]:

@@ -20,11 +20,11 @@ from holdfast.kernel.clock import Clock, iso
 from holdfast.kernel.ids import Ids, Randomness
 from holdfast.kernel.ledger import Append, Draft, Ledger
 from holdfast.kernel.problems import Problem
-from holdfast.runs import decider
 from holdfast.runs.actor import Make, RunActor
-from holdfast.runs.evolve import evolve, fold
-from holdfast.runs.execution import Execution, Outcome
-from holdfast.runs.log import FORK, PRIVATE, standing_of, stream_of, to_draft, to_event
+from holdfast.runs.evolve import fold
+from holdfast.runs.execution import Outcome
+from holdfast.runs.family import Family
+from holdfast.runs.log import FORK, PRIVATE, stream_of, to_event
 from holdfast.runs.nodes.registry import NodeRegistry
 from holdfast.runs.ports import HttpConnector, ModelCaller, ToolSource
 from holdfast.runs.projection import ENGINES
@@ -36,6 +36,7 @@ AHEAD_MS = 60_000
 _KEEP_IDLE = 2000
 _KEEP_ENDED = 512
 _PAGE = 500
+_FAULTS = 3
 
 
 class Ports(msgspec.Struct, frozen=True):
@@ -86,6 +87,8 @@ class Engine:
         self._finished: OrderedDict[str, RunState] = OrderedDict()
         self._loading: dict[str, asyncio.Task[RunActor | RunState]] = {}
         self._background: set[asyncio.Task[None]] = set()
+        self._faults: dict[str, int] = {}
+        self.family = Family(self)
 
     # Life
 
@@ -96,7 +99,6 @@ class Engine:
         self._beat = head.seq
         await self._beat_once("engine.started")
         self.started = True
-        await self._sweep()
         self.spawn(self._beating())
         self.spawn(self._sweeping())
 
@@ -149,10 +151,11 @@ class Engine:
     # Finding work
 
     async def _sweeping(self) -> None:
+        """At once, and then for ever: what has work is taken up, one run after the other, while others run."""
         while True:
-            await asyncio.sleep(self._sweep_s)
             with contextlib.suppress(Problem):
                 await self._sweep()
+            await asyncio.sleep(self._sweep_s)
 
     async def _sweep(self) -> None:
         """Load what has something to do and is not in memory (G3)."""
@@ -168,10 +171,24 @@ class Engine:
         )
         for (run_id,) in rows:
             actor = self._actors.get(run_id)
+            if self._faults.get(run_id, 0) >= _FAULTS:
+                continue  # a run that our own code cannot carry must not keep the others from running
             if actor is None:
                 await self._take_up(run_id)
-            elif actor.idle and actor.state.children:
-                self.spawn(self._reconcile(actor))
+            elif actor.idle:
+                self.spawn(self._look_again(actor))
+
+    async def _look_again(self, actor: RunActor) -> None:
+        """A run that rests here is marked busy: a child has ended, or another instance has appended to it."""
+        run_id = actor.state.run_id
+        head = await self.ledger.head(stream_of(run_id))
+        if actor.idle and head.seq > actor.state.seq:
+            actor.close()
+            if self._actors.get(run_id) is actor:
+                del self._actors[run_id]
+            await self._take_up(run_id)
+        elif actor.state.children:
+            await self.family.reconcile(actor)
 
     async def _take_up(self, run_id: str) -> None:
         found = await self.find(run_id)
@@ -197,15 +214,28 @@ class Engine:
         if state.ended is not None:
             self._remember(state)
             return state
+        owner = await self._owner(run_id)
         known = self._actors.get(run_id)
         if known is not None and not known.lost:
             return known
-        actor = self._actors[run_id] = RunActor(self, state)
+        actor = RunActor(self, state, owner)
+        if not actor.owned:
+            return actor  # not kept: its owner appends without asking us
+        self._actors[run_id] = actor
         if self.started:
             actor.resume()
             if state.children or state.parent:
-                self.spawn(self._reconcile(actor))
+                self.spawn(self.family.reconcile(actor))
         return actor
+
+    async def _owner(self, run_id: str) -> str:
+        """Who executes the run: the instance that has it, as long as its beat is heard; otherwise this one (G2)."""
+        rows = await self.ledger.query(
+            "SELECT r.instance FROM runs r JOIN engines e ON e.instance = r.instance "
+            "WHERE r.run_id = ? AND e.until >= ?",
+            (run_id, self.clock.now_ms()),
+        )
+        return str(rows[0][0]) if rows else self.instance
 
     async def read_state(self, run_id: str, until: int | None = None) -> RunState:
         """Fold a run's log, the whole of it or up to a sequence."""
@@ -255,60 +285,7 @@ class Engine:
         await actor.post(lambda state: Outcome([event], appends=list(extra)))
         return actor.state
 
-    async def new_child(
-        self,
-        parent: RunActor,
-        execution: Execution,
-        key: str,
-        workflow_id: str,
-        inputs: dict[str, Any],
-        *,
-        cause: str,
-        wait: bool,
-        propagate: bool,
-        detached: bool = False,
-    ) -> Make:
-        """The command that starts a child in the append that says so (G4)."""
-        state = parent.state
-        stored = await self.workflows.latest(workflow_id, execution.tenant)
-        depth = (state.parent or {}).get("depth", 0) + 1
-        if depth > 16:
-            raise Problem("recursion_limit_exceeded", "Workflows call each other more than 16 deep.", limit=16)
-        child_id = self.ids.new("run")
-        link = {"runId": state.run_id, "nodeId": execution.node_id, "cause": cause, "depth": depth}
-        if not propagate:
-            link["propagate"] = False
-        if detached:
-            link["detached"] = True
-        event = self.started_event(
-            stored,
-            inputs,
-            owner=state.started.get("owner"),
-            scopeId=state.started.get("scopeId"),
-            configurable={k: v for k, v in state.configurable.items() if k in ("mockProvider", "model", "ai")},
-            parent=link,
-        )
-
-        def make(state: RunState) -> Outcome:
-            if f"child:{key}" in execution._node.memo:
-                return Outcome(execution.take())
-            payload = {"childRunId": child_id, "childWorkflowId": workflow_id}
-            private = {"key": key, "detached": True} if detached else {"key": key, "wait": wait}
-            told = Event("node.dispatched", payload, execution.node_id, private)
-            child = self.blank(child_id, stored)
-            event.id, event.ts, event.seq = self.ids.new(), parent.now(), 0
-            evolve(child, event)
-            append = Append(stream_of(child_id), [to_draft(event, standing_of(child, self.instance))], -1)
-            return Outcome(
-                [*execution.take(), told],
-                child_id,
-                [append, *execution.take_appends()],
-                lambda: self._adopt(child),
-            )
-
-        return make
-
-    def _adopt(self, child: RunState) -> None:
+    def adopt(self, child: RunState) -> None:
         actor = self._actors[child.run_id] = RunActor(self, child)
         actor.poke()
 
@@ -401,73 +378,24 @@ class Engine:
         if not self.started:
             return
         if state.parent is not None and not state.parent.get("detached"):
-            self.spawn(self._tell_parent(state))
+            self.spawn(self.family.tell_parent(state))
         for child in list(state.children):
-            self.spawn(self._parent_ended(child, state))
+            self.spawn(self.family.parent_ended(child, state))
 
     def on_lost(self, actor: RunActor, problem: Problem) -> None:
-        if self._actors.get(actor.state.run_id) is actor:
-            del self._actors[actor.state.run_id]
+        run_id = actor.state.run_id
+        if problem.key == "internal":
+            self._faults[run_id] = self._faults.get(run_id, 0) + 1
+        if self._actors.get(run_id) is actor:
+            del self._actors[run_id]
 
     def _remember(self, state: RunState) -> None:
         self._finished[state.run_id] = state
         if len(self._finished) > _KEEP_ENDED:
             self._finished.popitem(last=False)
 
-    # Parents and children
-
-    async def _tell_parent(self, child: RunState) -> None:
-        assert child.parent is not None
-        await self.command(child.parent["runId"], lambda state: self._child_ended(state, child))
-
-    def _child_ended(self, state: RunState, child: RunState) -> Outcome:
-        known = state.children.get(child.run_id)
-        if known is None or state.ended is not None:
-            return Outcome([])
-        name, key = known
-        payload = {
-            "childRunId": child.run_id,
-            "childWorkflowId": child.plan.workflow.id,
-            "childStatus": child.status,
-        }
-        result = {
-            "runId": child.run_id,
-            "status": child.status,
-            "outputs": child.outputs or {},
-            "variables": child.variables,
-            "error": child.error,
-        }
-        actor = self._actors.get(state.run_id)
-        if actor is not None:
-            actor.restate()  # the child's end has marked this run busy
-
-        def wake() -> None:
-            if actor is not None and name in actor.tasks:
-                actor.ended_children(name).put_nowait(key)
-
-        return Outcome([Event("node.dispatched", payload, name, {"key": key, "result": result})], after=wake)
-
-    async def _parent_ended(self, child_id: str, parent: RunState) -> None:
-        await self.command(child_id, lambda state: self._cancel_orphan(state, parent))
-
-    def _cancel_orphan(self, state: RunState, parent: RunState) -> Outcome:
-        if state.ended is not None or state.parent is None or state.parent.get("propagate") is False:
-            return Outcome([])
-        reason = "parent-cancelled" if parent.ended == "cancelled" else "parent-ended"
-        now = self.clock.now_ms()
-        return Outcome(decider.cancel_run(state, now, reason, None, parent.run_id))
-
-    async def _reconcile(self, actor: RunActor) -> None:
-        """After a restart: hear of children that ended, and of a parent that is gone (G4)."""
-        state = actor.state
-        for child_id in list(state.children):
-            child = await self.find(child_id)
-            if isinstance(child, RunState):
-                await self.command(state.run_id, lambda now, child=child: self._child_ended(now, child))  # type: ignore[misc]
-        if state.parent is not None and not state.parent.get("detached"):
-            parent = await self.find(state.parent["runId"])
-            if isinstance(parent, RunState):
-                await self._parent_ended(state.run_id, parent)
+    def actor(self, run_id: str) -> RunActor | None:
+        return self._actors.get(run_id)
 
     @property
     def loaded(self) -> int:

@@ -30,7 +30,8 @@ def evolve(state: RunState, event: Event) -> None:
     state.seq = event.seq
     state.ts = max(state.ts, event.ts)
     if event.private is not None and (mark := event.private.get("emit")) is not None and event.node is not None:
-        state.nodes[event.node].memo[f"emit:{mark}"] = True
+        said = _private(event, "next", event.payload.get("next")) if event.type == "variable.changed" else True
+        state.nodes[event.node].memo[f"emit:{mark}"] = said
     handler = _HANDLERS.get(event.type)
     if handler is not None:
         handler(state, event)
@@ -74,7 +75,8 @@ def _run_started(state: RunState, event: Event) -> None:
     }
     state.variables.update(state.inputs)
     _apply_limits(state)
-    state.dirty = list(state.plan.roots)
+    for name in state.plan.roots:
+        _touch(state, name)
 
 
 def _apply_limits(state: RunState) -> None:
@@ -127,7 +129,7 @@ def _forked(state: RunState, event: Event) -> None:
             _move(state, name, "running")
     state.children.clear()
     for asked in state.interrupts.values():
-        if asked.status == "open" and asked.data.get("requiredApprovals", 1) <= 1:
+        if asked.status == "open" and asked.kind == "approval" and asked.data.get("requiredApprovals", 1) <= 1:
             asked.votes.clear()  # the vote was cut off from what it did
 
 
@@ -179,6 +181,7 @@ def _node_failed(state: RunState, event: Event) -> None:
     node.ended_ms = event.ts
     node.error = event.payload["error"]
     state.forced.discard(name)
+    _withdraw(state, node)
     taken_up = False
     scope = state.scope({"error": node.error}, "failed")
     for edge in state.plan.nodes[name].outgoing:
@@ -198,7 +201,9 @@ def _node_skipped(state: RunState, event: Event) -> None:
 
 
 def _node_cancelled(state: RunState, event: Event) -> None:
-    _move(state, event.payload["nodeId"], "cancelled").ended_ms = event.ts
+    node = _move(state, event.payload["nodeId"], "cancelled")
+    node.ended_ms = event.ts
+    _withdraw(state, node)
 
 
 def _node_retried(state: RunState, event: Event) -> None:
@@ -206,7 +211,19 @@ def _node_retried(state: RunState, event: Event) -> None:
     node = _move(state, name, "retrying", ("retry", due))
     node.error = event.payload.get("lastError")
     node.timeout_at = None
+    _withdraw(state, node)
+    for key in [key for key in node.memo if key.startswith("ended:") and node.memo[key]["status"] != "completed"]:
+        del node.memo[key]  # a child that failed is tried again as a new one
+        node.memo.pop(f"child:{key[6:]}", None)
     heapq.heappush(state.timers, (due, "retry", name))
+
+
+def _withdraw(state: RunState, node: NodeState) -> None:
+    """An attempt that ended while it asked: its question is no longer open."""
+    asked = state.interrupts.get(node.interrupt or "")
+    if asked is not None and asked.status == "open":
+        asked.status = "cancelled"
+    node.interrupt = None
 
 
 def _settle(state: RunState, edge: PlanEdge, outcome: str) -> None:
@@ -215,7 +232,12 @@ def _settle(state: RunState, edge: PlanEdge, outcome: str) -> None:
     target = state.nodes[edge.target]
     _count(target, outcome)
     if target.status == "idle":
-        state.dirty.append(edge.target)
+        _touch(state, edge.target)
+
+
+def _touch(state: RunState, name: str) -> None:
+    """Have a node looked at again: in the document's order, so that what follows depends on the state alone."""
+    heapq.heappush(state.dirty, (state.plan.nodes[name].index, name))
 
 
 def _count(node: NodeState, outcome: str) -> None:
@@ -250,7 +272,8 @@ def _loop_taken(state: RunState, event: Event) -> None:
             if edge.id in state.edges:
                 _count(state.nodes[name], state.edges[edge.id])
     state.forced.add(loop.target)
-    state.dirty.extend(reset)
+    for name in reset:
+        _touch(state, name)
 
 
 # Waiting

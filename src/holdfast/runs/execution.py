@@ -23,9 +23,11 @@ from holdfast.runs.expressions import compile_expression
 from holdfast.runs.plan import passes
 from holdfast.runs.ports import Caller, HttpConnector, ModelCaller, ToolSource
 from holdfast.runs.state import MASK, Event, RunState
+from holdfast.runs.types import Limits
 
 if TYPE_CHECKING:
     from holdfast.runs.actor import RunActor
+    from holdfast.runs.nodes.registry import NodeContext
 
 T = TypeVar("T")
 # What is said inside an effect is counted apart: when the effect is on record, it is not said again.
@@ -80,7 +82,7 @@ class Execution:
         self._emits: dict[str, int] = {}
         self._waits = 0
         self._writes: dict[str, Any] = {}
-        self._channels: dict[str, list[Any]] = {}
+        self._pins: dict[str, int] = {}
         self.events: list[Event] = []
         self.appends: list[Append] = []
         self.run_id = state.run_id
@@ -121,6 +123,10 @@ class Execution:
     def decision(self) -> dict[str, Any] | None:
         """The supervisor's last decision."""
         return self._state.decision
+
+    @property
+    def limits(self) -> Limits:
+        return self._state.limits
 
     @property
     def now_ms(self) -> int:
@@ -167,13 +173,14 @@ class Execution:
 
     # What it can say
 
-    def _record(self, type: str, payload: dict[str, Any], private: dict[str, Any] | None = None) -> None:
-        """Keep an event for the log, unless an earlier execution put it there (X1)."""
+    def _record(self, type: str, payload: dict[str, Any], private: dict[str, Any] | None = None) -> str:
+        """Keep an event for the log, unless an earlier execution put it there (X1). Its mark in the log."""
         scope = self._prefix + _SCOPE.get()
         count = self._emits[scope] = self._emits.get(scope, 0) + 1
         mark = f"{scope}{count}"
         if f"emit:{mark}" not in self._node.memo:
             self.events.append(Event(type, payload, self.node_id, {**(private or {}), "emit": mark}))
+        return mark
 
     def emit(self, type: str, payload: dict[str, Any]) -> None:
         if not type.startswith(EMITTED) and not _VENDOR.fullmatch(type):
@@ -184,15 +191,26 @@ class Execution:
         payload: dict[str, Any] = {"level": level, "message": message, "nodeId": self.node_id}
         self._record("log.appended", {**payload, "fields": plain(fields)} if fields else payload)
 
+    def version(self, change_id: str, latest: int) -> int:
+        """The version of a piece of node code that this run began with: `latest` the first time, then ever the same."""
+        known = {**self._pins, **self._state.pins}.get(change_id)
+        if known is not None:
+            return known
+        payload = {"changeId": change_id, "version": latest, "nodeId": self.node_id}
+        self.events.append(Event("version.pinned", payload, self.node_id))
+        self._pins[change_id] = latest
+        return latest
+
     def set_variable(self, name: str, value: Any) -> None:
         value = plain(value)
         before = self.variables.get(name)
-        self._writes[name] = value
         payload: dict[str, Any] = {"name": name, "nodeId": self.node_id}
         if name in self._state.plan.sensitive:
-            self._record("variable.changed", {**payload, "previous": MASK, "next": MASK}, {"next": value})
+            mark = self._record("variable.changed", {**payload, "previous": MASK, "next": MASK}, {"next": value})
         else:
-            self._record("variable.changed", {**payload, "previous": before, "next": value})
+            mark = self._record("variable.changed", {**payload, "previous": before, "next": value})
+        # What an earlier execution wrote stands: computing it again may have read its own write.
+        self._writes[name] = self._node.memo.get(f"emit:{mark}", value)
 
     def write_channel(self, name: str, value: Any, **options: Any) -> None:
         declared = self._state.plan.workflow.channels.get(name)
@@ -366,3 +384,8 @@ def _wired(port: T | None, name: str) -> T:
     if port is None:
         raise Problem("capability_not_provided", f"This host has no {name}.", requiredCapability=name)
     return port
+
+
+def as_context(execution: Execution) -> NodeContext:
+    """An execution is what node code is promised."""
+    return execution

@@ -34,6 +34,7 @@ class PlanEdge(msgspec.Struct, frozen=True, eq=False):
 class PlanNode(msgspec.Struct, frozen=True, eq=False):
     """A node with its neighbours. `rule` is the trigger rule over all its incoming edges (W10)."""
 
+    index: int
     doc: Node
     rule: TriggerRule
     incoming: list[PlanEdge]
@@ -150,9 +151,10 @@ def compile_plan(workflow: Workflow) -> Plan:
             _edge(edge, frozenset(body), frozenset(after - body), _continues if implicit else None, implicit)
         )
     nodes = {}
-    for node in workflow.nodes:
+    for index, node in enumerate(workflow.nodes):
         settings = read_settings(node)
         nodes[node.id] = PlanNode(
+            index,
             node,
             rules.get(node.id, "all_success"),
             incoming[node.id],

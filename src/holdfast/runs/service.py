@@ -21,6 +21,7 @@ from holdfast.runs.diff import diff_runs
 from holdfast.runs.engine import Engine, Ports
 from holdfast.runs.execution import Outcome
 from holdfast.runs.expressions import compile_expression
+from holdfast.runs.feeds import Feeds
 from holdfast.runs.interrupts import Claims
 from holdfast.runs.log import ENGINE_VERSION, stream_of, to_wire
 from holdfast.runs.nodes.core import standard_registry
@@ -95,6 +96,7 @@ class Runs:
         self._limits = limits or Limits()
         self._registry = nodes or standard_registry(sample_seams=sample_seams)
         self._workflows = Workflows(ledger, self._registry)
+        self._feeds = Feeds(ledger)
         self._engine = Engine(
             ledger,
             self._workflows,
@@ -128,6 +130,7 @@ class Runs:
 
     async def close(self) -> None:
         """Stop at once; what was running goes on at the next start."""
+        self._feeds.close()
         await self._engine.close()
 
     def load(self) -> Load:
@@ -247,14 +250,8 @@ class Runs:
     async def follow(self, run_id: str, tenant: str, from_sequence: int = 0) -> AsyncIterator[RunEvent]:
         """Events from `from_sequence` on, live; ends after the terminal event. `not_found` at the first step."""
         await self._own(run_id, tenant)
-        head = await self._ledger.head(stream_of(run_id))
-        last = await self._ledger.read(stream_of(run_id), head.seq, 1)
-        if last and last[0].type in TERMINAL_EVENTS and from_sequence > head.seq:
-            return
-        async for record in self._ledger.follow(stream_of(run_id), max(0, from_sequence)):
-            yield to_wire(record)
-            if record.type in TERMINAL_EVENTS:
-                return
+        async for event in self._feeds.follow(run_id, max(0, from_sequence)):
+            yield event
 
     async def poll(self, run_id: str, tenant: str, last_sequence: int = -1, timeout: float = 30.0) -> EventPage:
         """Events after `last_sequence` (exclusive, W8), waiting up to `timeout` seconds for the first one."""

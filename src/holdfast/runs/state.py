@@ -102,7 +102,7 @@ class RunState(msgspec.Struct):
     channels: dict[str, channels.ChannelState] = {}
     active: dict[str, None] = {}
     counts: dict[str, int] = {}
-    dirty: list[str] = []
+    dirty: list[tuple[int, str]] = []
     forced: set[str] = set()
     loops: list[str] = []
     iterations: dict[str, int] = {}

@@ -16,7 +16,6 @@ from holdfast.runs.nodes.registry import NodeError, NodeType
 from holdfast.runs.ports import ModelDelta, ModelRequest
 
 _FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n?```\s*\Z", re.DOTALL)
-_ATTEMPTS = 3
 _GROWTH = 2
 
 
@@ -29,7 +28,7 @@ async def call_prompt(ctx: Execution) -> dict[str, Any]:
 
 
 async def structured_output(ctx: Execution) -> dict[str, Any]:
-    """Ask until the answer fits `outputSchema`, at most three times."""
+    """Ask until the answer fits `outputSchema`, at most as often as the host's `schemaRounds`."""
     schema = ctx.config.get("outputSchema") or {"type": "object"}
     return {"result": await ask_structured(ctx, _messages(ctx), schema, "call")}
 
@@ -40,7 +39,8 @@ async def ask_structured(
     """An answer that fits `schema`; what is wrong with a try is told to the model with the next."""
     request = _request(ctx, messages, schema)
     budget, reason, detail = request.max_tokens, "unknown", ""
-    for attempt in range(1, _ATTEMPTS + 1):
+    rounds = max(1, ctx.limits.schema_rounds)
+    for attempt in range(1, rounds + 1):
         if attempt > 1:
             retried = {"nodeId": ctx.node_id, "attempt": attempt, "reason": reason, "previousError": detail}
             ctx.emit("envelope.retry.attempted", retried)
@@ -68,10 +68,10 @@ async def ask_structured(
         }
         said = {"role": "assistant", "content": answer["text"]}
         request = msgspec.structs.replace(request, messages=[*messages, said, told])
-    exhausted = {"nodeId": ctx.node_id, "totalAttempts": _ATTEMPTS, "finalReason": reason, "finalError": detail}
+    exhausted = {"nodeId": ctx.node_id, "totalAttempts": rounds, "finalReason": reason, "finalError": detail}
     ctx.emit("envelope.retry.exhausted", exhausted)
     code = "envelope_truncated" if reason == "truncation" else "envelope_payload_invalid"
-    raise NodeError(code, f"No answer fitted after {_ATTEMPTS} tries: {detail}", retryable=False)
+    raise NodeError(code, f"No answer fitted after {rounds} tries: {detail}", retryable=False)
 
 
 def parse_lenient(text: str) -> tuple[Any, str | None]:

@@ -18,17 +18,6 @@ async def noop(ctx: Execution) -> dict[str, Any]:
 
 async def identity(ctx: Execution) -> dict[str, Any]:
     """Give the inputs back as outputs."""
-    if ctx.config.get("emitDuplicateMessageId"):
-        message = {
-            "messageId": "m-1",
-            "from": ctx.node_id,
-            "content": "once",
-            "ts": 0,
-            "role": "system",
-            "turnIndex": 0,
-        }
-        ctx.write_channel("messages", message, reducer="message")
-        ctx.write_channel("messages", message, reducer="message")
     return dict(ctx.inputs)
 
 

@@ -43,11 +43,28 @@ def _reason(ctx: Execution, agent: str, reasoning: Any) -> None:
     ctx.emit("agent.reasoned", {"agentId": agent, "reasoning": text, "verbosity": "summary"})
 
 
+async def identity(ctx: Execution) -> dict[str, Any]:
+    """`core.identity`, and for the message reducer's fixture one message said twice."""
+    if ctx.config.get("emitDuplicateMessageId"):
+        message = {
+            "messageId": "m-1",
+            "from": ctx.node_id,
+            "content": "once",
+            "role": "system",
+            "turnIndex": 0,
+            "ts": 0,
+        }
+        for _ in range(2):
+            ctx.write_channel("messages", message, reducer="message")
+    return dict(ctx.inputs)
+
+
 async def never(ctx: Execution) -> dict[str, Any]:
     raise NodeError("capability_not_provided", "This node is never executed.", retryable=False)
 
 
 TYPES = [
+    NodeType(type_id="core.identity", execute=identity, inline=True, summary="Outputs its inputs."),
     NodeType(
         type_id="core.conformance.mock-agent", execute=mock_agent, inline=True, summary="Plays an agent (sample seams)."
     ),

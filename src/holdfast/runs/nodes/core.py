@@ -9,10 +9,11 @@ from holdfast.runs.nodes.registry import NodeRegistry, custom_types
 
 def standard_registry(*, sample_seams: bool = False, custom: bool = True) -> NodeRegistry:
     """A registry with every core type, what `@node` declared, and, for tests of the contract, its sample types."""
-    registry = NodeRegistry([*basic.TYPES, *gates.TYPES, *children.TYPES, *ai.TYPES, *outside.TYPES])
+    types = {item.type_id: item for group in (basic, gates, children, ai, outside) for item in group.TYPES}
+    if sample_seams:
+        types.update({item.type_id: item for item in conformance.TYPES})
+    registry = NodeRegistry(list(types.values()))
     registry.add(map_type(registry))
-    for item in conformance.TYPES if sample_seams else []:
-        registry.add(item)
     for item in custom_types() if custom else []:
         registry.add(item)
     return registry

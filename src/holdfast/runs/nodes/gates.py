@@ -65,6 +65,10 @@ def _decision(value: dict[str, Any]) -> dict[str, Any]:
 
 async def clarification_gate(ctx: Execution) -> dict[str, Any]:
     """Ask questions; the answers are an object by question id."""
+    limit = ctx.limits.clarification_rounds
+    if ctx.iteration >= limit:
+        ctx.emit("cap.breached", {"kind": "clarification", "limit": limit, "observed": ctx.iteration + 1})
+        raise NodeError("clarification_limit_exceeded", f"Asked more than {limit} times.", retryable=False)
     data: dict[str, Any] = {"questions": ctx.config["questions"]}
     if "contextType" in ctx.config:
         data["contextType"] = ctx.config["contextType"]
@@ -168,7 +172,9 @@ def _check_interrupt(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
     kinds = ("approval", "clarification", "external-event", "custom", "conversation.exchange", "low-confidence")
     if config.get("kind", "custom") not in kinds:
         yield ".kind", f"A kind is one of {', '.join(kinds)}."
-    if config.get("kind") == "external-event" and not isinstance((config.get("data") or {}).get("eventType"), str):
+    if not isinstance(config.get("data") or {}, dict):
+        yield ".data", "An object is expected."
+    elif config.get("kind") == "external-event" and not isinstance((config.get("data") or {}).get("eventType"), str):
         yield ".data.eventType", "An external event needs `eventType`."
 
 

@@ -1,0 +1,140 @@
+"""Parents and children: a child starts in the append that says so, and each hears of the other's end (G4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.kernel.ledger import Append
+from holdfast.kernel.problems import Problem
+from holdfast.runs import decider
+from holdfast.runs.actor import Make, RunActor
+from holdfast.runs.evolve import evolve
+from holdfast.runs.execution import Execution, Outcome
+from holdfast.runs.log import standing_of, stream_of, to_draft
+from holdfast.runs.state import Event, RunState
+
+if TYPE_CHECKING:
+    from holdfast.runs.engine import Engine
+
+MAX_DEPTH = 16
+
+
+class Family:
+    """The family ties of one engine's runs."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def new_child(
+        self,
+        parent: RunActor,
+        execution: Execution,
+        key: str,
+        workflow_id: str,
+        inputs: dict[str, Any],
+        *,
+        cause: str,
+        wait: bool,
+        propagate: bool,
+        detached: bool = False,
+    ) -> Make:
+        """The command that starts a child in the append that says so (G4)."""
+        engine = self._engine
+        state = parent.state
+        stored = await engine.workflows.latest(workflow_id, execution.tenant)
+        depth = (state.parent or {}).get("depth", 0) + 1
+        if depth > MAX_DEPTH:
+            raise Problem(
+                "recursion_limit_exceeded", f"Workflows call each other more than {MAX_DEPTH} deep.", limit=MAX_DEPTH
+            )
+        child_id = engine.ids.new("run")
+        link = {"runId": state.run_id, "nodeId": execution.node_id, "cause": cause, "depth": depth}
+        if not propagate:
+            link["propagate"] = False
+        if detached:
+            link["detached"] = True
+        event = engine.started_event(
+            stored,
+            inputs,
+            owner=state.started.get("owner"),
+            scopeId=state.started.get("scopeId"),
+            configurable={k: v for k, v in state.configurable.items() if k in ("mockProvider", "model", "ai")},
+            parent=link,
+        )
+
+        def make(state: RunState) -> Outcome:
+            if f"child:{key}" in execution._node.memo:
+                return Outcome(execution.take())
+            payload = {"childRunId": child_id, "childWorkflowId": workflow_id}
+            private = {"key": key, "detached": True} if detached else {"key": key, "wait": wait}
+            told = Event("node.dispatched", payload, execution.node_id, private)
+            child = engine.blank(child_id, stored)
+            event.id, event.ts, event.seq = engine.ids.new(), parent.now(), 0
+            evolve(child, event)
+            append = Append(stream_of(child_id), [to_draft(event, standing_of(child, engine.instance))], -1)
+            return Outcome(
+                [*execution.take(), told],
+                child_id,
+                [append, *execution.take_appends()],
+                lambda: engine.adopt(child),
+            )
+
+        return make
+
+    async def tell_parent(self, child: RunState) -> None:
+        engine = self._engine
+        assert child.parent is not None
+        await engine.command(child.parent["runId"], lambda state: self._child_ended(state, child))
+
+    def _child_ended(self, state: RunState, child: RunState) -> Outcome:
+        engine = self._engine
+        known = state.children.get(child.run_id)
+        if known is None or state.ended is not None:
+            return Outcome([])
+        name, key = known
+        payload = {
+            "childRunId": child.run_id,
+            "childWorkflowId": child.plan.workflow.id,
+            "childStatus": child.status,
+        }
+        result = {
+            "runId": child.run_id,
+            "status": child.status,
+            "outputs": child.outputs or {},
+            "variables": child.variables,
+            "error": child.error,
+        }
+        actor = engine.actor(state.run_id)
+        if actor is not None:
+            actor.restate()  # the child's end has marked this run busy
+
+        def wake() -> None:
+            if actor is not None and name in actor.tasks:
+                actor.ended_children(name).put_nowait(key)
+
+        return Outcome([Event("node.dispatched", payload, name, {"key": key, "result": result})], after=wake)
+
+    async def parent_ended(self, child_id: str, parent: RunState) -> None:
+        engine = self._engine
+        await engine.command(child_id, lambda state: self._cancel_orphan(state, parent))
+
+    def _cancel_orphan(self, state: RunState, parent: RunState) -> Outcome:
+        engine = self._engine
+        if state.ended is not None or state.parent is None or state.parent.get("propagate") is False:
+            return Outcome([])
+        reason = "parent-cancelled" if parent.ended == "cancelled" else "parent-ended"
+        now = engine.clock.now_ms()
+        return Outcome(decider.cancel_run(state, now, reason, None, parent.run_id))
+
+    async def reconcile(self, actor: RunActor) -> None:
+        """After a restart: hear of children that ended, and of a parent that is gone (G4)."""
+        engine = self._engine
+        state = actor.state
+        for child_id in list(state.children):
+            child = await engine.find(child_id)
+            if isinstance(child, RunState):
+                await engine.command(state.run_id, lambda now, child=child: self._child_ended(now, child))  # type: ignore[misc]
+        if state.parent is not None and not state.parent.get("detached"):
+            parent = await engine.find(state.parent["runId"])
+            if isinstance(parent, RunState):
+                await self.parent_ended(state.run_id, parent)

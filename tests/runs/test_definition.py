@@ -1,0 +1,138 @@
+"""Definitions: every mistake has its place, and what is valid is kept in revisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast.kernel.problems import Problem
+from holdfast.runs.check import check_workflow
+from holdfast.runs.nodes.core import standard_registry
+from tests.runs.conftest import Host
+from tests.runs.documents import edge, node, when, workflow
+
+
+def base() -> dict[str, Any]:
+    return workflow(
+        "w",
+        [node("a"), node("b"), node("c")],
+        [edge("a", "b"), edge("b", "c", condition=when("output.x > 1"))],
+        variables=[{"name": "n", "type": "number", "defaultValue": 1}],
+        channels={"log": {"reducer": "append", "ttlMs": 5}},
+    )
+
+
+Change = Callable[[dict[str, Any]], Any]
+
+
+def at(path: str, value: Any) -> Change:
+    """A change of one field, by its path."""
+
+    def change(document: dict[str, Any]) -> None:
+        *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")]
+        target: Any = document
+        for part in parents:
+            target = target[part]
+        target[last] = value
+
+    return change
+
+
+X = "$.nodes[1].inputs.x"
+MISTAKES: list[tuple[Change, str, str]] = [
+    (lambda d: d.pop("settings"), "$", "settings"),
+    (lambda d: d.update(colour="red"), "$", "colour"),
+    (at("id", "Not Good"), "$.id", "matching"),
+    (at("nodes", []), "$.nodes", "length"),
+    (at("nodes.1.id", "a"), "$.nodes[1].id", "twice"),
+    (at("nodes.1.typeId", "core.nothing"), "$.nodes[1].typeId", "no node type"),
+    (at("nodes.1.inputs", {"x": {"type": "magic"}}), "$.nodes[1].inputs[...].type", "magic"),
+    (at("nodes.1.inputs", {"x": {"type": "variable", "variableName": "m"}}), X + ".variableName", "'m'"),
+    (at("nodes.1.inputs", {"x": {"type": "connection", "nodeId": "z", "outputKey": "o"}}), X + ".nodeId", "'z'"),
+    (at("nodes.1.inputs", {"x": {"type": "expression", "expression": "1 +"}}), X + ".expression", "missing"),
+    (at("nodes.1.settings", {"retry": {"maxAttempts": 0}}), "$.nodes[1].settings.retry.maxAttempts", ">= 1"),
+    (at("nodes.1.settings", {"retry": {"tries": 3}}), "$.nodes[1].settings.retry", "tries"),
+    (at("nodes.1.typeId", "core.subWorkflow"), "$.nodes[1].config.workflowId", "missing"),
+    (at("edges.0.targetNodeId", "zz"), "$.edges[0].targetNodeId", "'zz'"),
+    (at("edges.1.condition", when("output.x >")), "$.edges[1].condition", "missing"),
+    (at("edges.1.condition", {"type": "regex", "left": "x", "right": "("}), "$.edges[1].condition", "pattern"),
+    (at("edges.1.condition", {"type": "equals", "right": 1}), "$.edges[1].condition", "left"),
+    (lambda d: d["edges"].append(edge("c", "a")), "$.edges[2]", "cycle"),
+    (lambda d: d["edges"].append(edge("c", "a", label="loopback")), "$.edges[2].condition", "needs a condition"),
+    (lambda d: d["edges"].append(edge("a", "c", label="loopback", condition=when("1"))), "$.edges[2].label", "closes"),
+    (lambda d: d["edges"].extend([edge("a", "c", triggerRule="any_failed", id="x"),
+                                  edge("b", "c", triggerRule="all_complete", id="y")]),
+     "$.edges[3].triggerRule", "any_failed"),
+    (at("variables.0.defaultValue", "one"), "$.variables[0].defaultValue", "number"),
+    (at("channels.log.reducer", "sum"), "$.channels.log.reducer", "sum"),
+    (at("channels.log.ttlMs", 0), "$.channels[...].ttlMs", ">= 1"),
+    (lambda d: d.update(configurableSchema={"type": "nonsense"}), "$.configurableSchema", "JSON Schema"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "where", "word"), MISTAKES)
+def test_a_mistake_is_named_with_its_place(change: Change, where: str, word: str) -> None:
+    document = base()
+    change(document)
+    _, found = check_workflow(document, standard_registry(custom=False))
+    assert not found.valid
+    assert any(item["at"] == where and word in item["message"] for item in found.errors), found.errors
+
+
+def test_all_mistakes_are_named_at_once() -> None:
+    document = base()
+    document["nodes"][0]["typeId"] = "core.nothing"
+    document["edges"][0]["targetNodeId"] = "zz"
+    document["variables"][0]["defaultValue"] = "one"
+    _, found = check_workflow(document, standard_registry(custom=False))
+    assert len(found.errors) == 3
+
+
+def test_warnings_for_what_is_probably_not_meant() -> None:
+    document = workflow("w", [node("a", disabled=True), node("b"), node("alone")], [edge("a", "b")])
+    _, found = check_workflow(document, standard_registry(custom=False))
+    assert found.valid
+    assert [item["at"] for item in found.warnings] == ["$.nodes[1]", "$.nodes[2]"]
+
+
+@pytest.mark.parametrize("hostile", [None, 1, "x", [], {}, {"nodes": "x"}, {"id": {}}])
+def test_what_is_no_document_is_refused_with_a_place(hostile: Any) -> None:
+    workflow_, found = check_workflow(hostile, standard_registry(custom=False))
+    assert workflow_ is None
+    assert found.errors[0]["at"].startswith("$")
+
+
+async def test_revisions_count_changes_and_old_ones_stay(host: Host) -> None:
+    async with host() as runs:
+        first = await runs.put_workflow(base(), tenant="acme", principal="ann", workflow_id="w")
+        again = await runs.put_workflow(base(), tenant="acme")
+        assert (first.revision, first.created, again.revision, again.created) == (1, True, 1, False)
+        changed = {**base(), "version": "2.0.0"}
+        assert (await runs.put_workflow(changed, tenant="acme")).revision == 2
+        assert (await runs.get_workflow("w", "acme"))["version"] == "2.0.0"
+        assert (await runs.get_workflow("w", "acme", 1))["version"] == "1.0.0"
+        assert [item.workflow_id for item in await runs.list_workflows("acme")] == ["w"]
+        assert await runs.list_workflows("other") == []
+        with pytest.raises(Problem) as refused:
+            await runs.get_workflow("w", "other")
+        assert refused.value.row.http == 404
+        with pytest.raises(Problem) as refused:
+            await runs.put_workflow({**base(), "nodes": []}, tenant="acme")
+        assert refused.value.details["errors"]
+        with pytest.raises(Problem):
+            await runs.put_workflow(base(), tenant="acme", workflow_id="other")
+
+
+async def test_a_run_keeps_the_revision_it_was_started_with(host: Host) -> None:
+    from tests.runs.documents import finish, start
+
+    async with host() as runs:
+        document = workflow("w", [node("g", "core.approvalGate"), node("old")], [edge("g", "old")])
+        run_id = await start(runs, document)
+        other = workflow("w", [node("g", "core.approvalGate"), node("new")], [edge("g", "new")])
+        await runs.put_workflow(other, tenant=None)
+    async with host() as runs:
+        await runs.resolve_by_node(run_id, "g", "acme", {"resumeValue": {"action": "accept"}}, "ann")
+        assert set((await finish(runs, run_id)).node_states) == {"g", "old"}
