@@ -87,6 +87,9 @@ async def test_e1_addresses_inside_are_refused_at_registration_and_at_sending(ur
         "https://user:pw@example.com/",
         "http://example.com/",
         "https://a:99999/",
+        "https://ï.com/",
+        "https://a b/",
+        "https://a/\n",
     ],
 )
 async def test_e4_only_https_addresses_with_a_host(url: str) -> None:

@@ -188,6 +188,8 @@ async def test_the_longest_path_wins(tmp_path: Path, clock: ManualClock, ids: Id
         ("howMany=1&howMany=2", 400),
         ("flag=true", 200),
         ("flag=maybe", 400),
+        ("flag=null", 400),
+        ("howMany=null", 400),
         ("names=a,b&names=c", 200),
     ],
 )

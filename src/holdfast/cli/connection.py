@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from holdfast.cli.notes import announced
 from holdfast.kernel import config
 from holdfast.kernel.problem_table import TABLE
 from holdfast.kernel.problems import Problem
@@ -129,8 +130,6 @@ def _unreachable(http: httpx.AsyncClient, error: Exception) -> Problem:
 async def connected(url: str | None, key: str | None, data: Path | None) -> AsyncIterator[Connection]:
     """A connection to the host that the options and the environment mean."""
     import httpx
-
-    from holdfast.http.hosting import announced
 
     folder = Path(data or config.load().config.data.dir)
     address = url or (os.environ.get("HOLDFAST_URL") if data is None else None) or announced(folder)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.cli.notes import announce
 from holdfast.cli.output import Answer, answers, say
 from holdfast.kernel import config
 
@@ -45,7 +46,7 @@ async def _serve(
     data: Path, address: str, port: int, workflows: Path | None, sample_seams: bool, allow_egress: tuple[str, ...]
 ) -> None:
     from holdfast.host import Options, load_workflows
-    from holdfast.http.hosting import announce, serve
+    from holdfast.http.hosting import serve
     from holdfast.http.server import until_signalled
 
     options = Options(data=data, sample_seams=sample_seams, allow_egress=allow_egress)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import socket
 from collections.abc import Collection
 from urllib.parse import urlsplit
@@ -26,6 +27,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _FORBIDDEN_HEADERS = frozenset(
     {"host", "connection", "upgrade", "transfer-encoding", "content-length", "te", "trailer"}
 )
+_PLAIN = re.compile(r"[!#-;=?-Z\[\]_a-z~]+")  # what a URI may be made of (RFC 3986)
 _BLOCKED_NAMES = frozenset({"localhost", "metadata", "metadata.google.internal"})
 
 
@@ -133,7 +135,8 @@ def _split(url: str) -> tuple[str, int, str]:
         port = parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError as error:
         raise Problem("schema_mismatch", "The address is malformed.", at="$.url") from error
-    if parts.scheme not in ("http", "https") or not host or parts.username is not None or len(url) > 2048:
+    plain = len(url) <= 2048 and _PLAIN.fullmatch(url) is not None
+    if not plain or parts.scheme not in ("http", "https") or not host or parts.username is not None:
         raise Problem(
             "schema_mismatch", "The address must be an http(s) URL with a host and no credentials.", at="$.url"
         )

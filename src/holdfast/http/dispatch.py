@@ -174,6 +174,8 @@ def read_query(request: Request, kind: type[Query]) -> Any:
             continue
         if _is_list(field.type):
             values.setdefault(name, []).extend(item for item in value.split(",") if item)
+        elif value.lower() == "null" and field.type is not str:  # the word would pass for an absent value
+            raise Problem("schema_mismatch", f"The parameter {name} cannot be null.", at=name)
         elif name in values:
             raise Problem("schema_mismatch", f"The parameter {name} is given twice.", at=name)
         else:

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any
 
 import msgspec
 from starlette.types import ASGIApp
@@ -81,23 +77,3 @@ async def _services(host: Host, options: Options, rates: Rates | None) -> Servic
         sample_seams=options.sample_seams,
         capabilities=host.capabilities,
     )
-
-
-# Where a running host is found
-
-
-def announce(data: Path, url: str) -> Path:
-    """Leave a note in the data folder, so that commands find the host that has it open."""
-    path = data / "host.json"
-    path.write_text(json.dumps({"url": url, "pid": os.getpid()}))
-    return path
-
-
-def announced(data: Path) -> str | None:
-    """The address of the host that has this folder open, if one has."""
-    try:
-        note: Mapping[str, Any] = json.loads((data / "host.json").read_text())
-        os.kill(int(note["pid"]), 0)
-        return str(note["url"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

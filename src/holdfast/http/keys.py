@@ -13,12 +13,13 @@ from holdfast.http.services import Services
 from holdfast.kernel.clock import iso, parse_iso
 from holdfast.kernel.problems import Problem
 
-Name = Annotated[str, Meta(min_length=1, max_length=128)]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}$")]
+Scope = Annotated[str, Meta(extra_json_schema={"enum": list(SCOPES)})]
 
 
 class NewKey(Body, frozen=True):
     name: Name
-    scopes: list[str] = field(default_factory=lambda: list(SCOPES))
+    scopes: list[Scope] = field(default_factory=lambda: list(SCOPES))
     principal: Name | None = None
     workspace: Name | None = None
     expires_at: str | None = None

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from holdfast.http.operations import Operation
 from holdfast.kernel.problems import Problem
 
 _PARAMETER = re.compile(r"\{([A-Za-z]+)\}")
 # What an id may look like; anything else names nothing here.
-_ID = re.compile(r"[A-Za-z0-9._:@~-]{1,128}")
+ID_PATTERN = r"[A-Za-z0-9._:@~-]{1,128}"
+_ID = re.compile(ID_PATTERN)
 _FREE = frozenset({"token", "nodeId", "artifactId", "name", "filePath"})
-_MAX_FREE = 4096
+_MAX_FREE = 1024
 
 
 class Routes:
@@ -57,6 +59,13 @@ def _compile(path: str) -> re.Pattern[str]:
     return re.compile(
         "".join(f"(?P<{part}>[^/]+?)" if index % 2 else re.escape(part) for index, part in enumerate(parts)), re.DOTALL
     )
+
+
+def parameter_schema(name: str) -> dict[str, Any]:
+    """What a path parameter may be, as JSON Schema."""
+    if name in _FREE:
+        return {"type": "string", "minLength": 1, "maxLength": _MAX_FREE}
+    return {"type": "string", "pattern": f"^{ID_PATTERN}$"}
 
 
 def _checked(parameters: dict[str, str]) -> dict[str, str]:

@@ -16,14 +16,15 @@ import contextlib
 import hashlib
 import logging
 import sqlite3
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from typing import Any, Literal, Protocol
 
 import msgspec
 
 from holdfast.kernel import canonical
-from holdfast.kernel.clock import Clock, iso
-from holdfast.kernel.ids import Ids
+from holdfast.kernel.clock import Clock, ManualClock, iso
+from holdfast.kernel.ids import Ids, SeededRandomness
 from holdfast.kernel.ledger import Draft, Ledger, Record
 from holdfast.kernel.problems import Problem
 from holdfast.runs import cron
@@ -187,6 +188,7 @@ class Schedules:
         self._clock = clock
         self._ids = ids
         self._states: dict[str, _State] = {}
+        self._writing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._wake = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
         self._waiting: dict[str, asyncio.Task[None]] = {}
@@ -281,10 +283,11 @@ class Schedules:
         )
 
     async def _record(self, state: _State, type: str, payload: dict[str, Any]) -> None:
-        """Write one step of a schedule; a second writer of the same step is refused by the ledger (T1)."""
+        """Write one step of a schedule; another process that writes it too is refused by the ledger (T1)."""
         stream = f"schedule/{state.schedule_id}"
-        (record,) = await self._ledger.append(stream, [Draft(type, payload)], expect=state.seq)
-        state.take(record)
+        async with self._writing[state.schedule_id]:
+            (record,) = await self._ledger.append(stream, [Draft(type, payload)], expect=state.seq)
+            state.take(record)
         self._wake.set()
 
     # What the clock does
@@ -360,7 +363,7 @@ class Schedules:
 
     async def _begin(self, state: _State, at: int) -> str:
         """The run of a moment, made if it is not there (T1)."""
-        run_id = "run_" + hashlib.sha256(f"schedule\0{state.schedule_id}\0{at}".encode()).hexdigest()[:26]
+        run_id = _run_id(state.schedule_id, at)
         spec = state.spec
         request = CreateRun(
             workflow_id=spec.workflow_id,
@@ -402,3 +405,9 @@ class Schedules:
                 await self._fire(state, state.queued_ms)
         except Problem as problem:  # it stays in the queue; the next look at the schedule takes it up again
             _log.warning("schedule %s waits: %s", state.schedule_id, problem.message)
+
+
+def _run_id(schedule_id: str, at: int) -> str:
+    """The id of a moment's run: always the same, and in its place in time among the others."""
+    seed = hashlib.sha256(f"{schedule_id}\0{at}".encode()).digest()
+    return Ids(ManualClock(at), SeededRandomness(seed)).new("run")

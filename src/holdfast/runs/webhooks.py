@@ -44,7 +44,8 @@ _DUE = """
         FROM webhook_outbox WHERE state = 'due' AND due_ms <= ?
     ) WHERE place <= ? ORDER BY due_ms, run_id, sequence
 """
-_TYPE = re.compile(r"[a-z][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)+")
+EVENT_TYPE = r"^[a-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)+$"
+_TYPE = re.compile(EVENT_TYPE)
 _log = logging.getLogger("holdfast.webhooks")
 
 
@@ -83,7 +84,7 @@ class Registered(Wire, frozen=True):
     webhook_id: str
     secret: str
     secret_fingerprint: str
-    signature_algorithm: str = msgspec.field(default=SIGNATURE_ALGORITHM)
+    signature_algorithm: str
 
 
 class Delivery(Wire, frozen=True):
@@ -178,7 +179,7 @@ class Webhooks:
         self._wanted.update(types)
         self._wake.set()
         secret = self._secret(webhook_id, 1)
-        return Registered(webhook_id=webhook_id, secret=secret, secret_fingerprint=fingerprint(secret))
+        return _registered(webhook_id, secret)
 
     async def subscriptions(self, tenant: str) -> list[Webhook]:
         rows = await self._ledger.query(
@@ -199,7 +200,7 @@ class Webhooks:
         version = int(doc["secretVersion"]) + 1
         await self._ledger.append(f"webhook/{webhook_id}", [Draft("webhook.rotated", {"secretVersion": version})])
         secret = self._secret(webhook_id, version)
-        return Registered(webhook_id=webhook_id, secret=secret, secret_fingerprint=fingerprint(secret))
+        return _registered(webhook_id, secret)
 
     async def deliveries(self, webhook_id: str, tenant: str, limit: int = 100) -> list[Delivery]:
         """What is not delivered yet, dead letters first."""
@@ -420,6 +421,15 @@ class Webhooks:
         while True:
             yield
             await asyncio.sleep(0.01)
+
+
+def _registered(webhook_id: str, secret: str) -> Registered:
+    return Registered(
+        webhook_id=webhook_id,
+        secret=secret,
+        secret_fingerprint=fingerprint(secret),
+        signature_algorithm=SIGNATURE_ALGORITHM,
+    )
 
 
 def fingerprint(secret: str) -> str:

@@ -138,7 +138,11 @@ class LocalHost:
 
     def start(self, *options: str) -> str:
         command = [sys.executable, "-m", "holdfast.cli.main", "up", "--port", "0", "--data", str(self.folder), "--json"]
-        environment = {**os.environ, "PYTHONPATH": "src", "HOLDFAST_API_KEY": self.keys["full"]}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(Path(__file__).parents[3] / "src"),
+            "HOLDFAST_API_KEY": self.keys["full"],
+        }
         self.process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, env=environment)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

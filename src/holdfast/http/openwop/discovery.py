@@ -8,6 +8,7 @@ from typing import Any
 import holdfast
 from holdfast.http.openwop.sse import MODES
 from holdfast.http.services import Services
+from holdfast.runs.ports import HttpRequest
 from holdfast.runs.webhooks import SIGNATURE_ALGORITHM
 
 PROTOCOL_VERSION = "1.11.0"
@@ -19,7 +20,8 @@ _INTERRUPTS = {
 
 
 async def capabilities(services: Services, operations: Set[str]) -> dict[str, Any]:
-    """Every family stands at the root (RFC 0073); a family that is not wired is absent."""
+    """Every family stands at the root (RFC 0073); one that is not wired, or not wholly as the contract means it, is
+    absent: webhooks are retried, but they are no trigger subscriptions, so they are not `durable`."""
     nodes = set(services.runs.node_types)
     limits = services.runs.limits
     envelopes = sorted(envelope for node, envelope in _INTERRUPTS.items() if node in nodes)
@@ -38,14 +40,10 @@ async def capabilities(services: Services, operations: Set[str]) -> dict[str, An
         "implementation": {"name": "holdfast", "version": holdfast.__version__},
         "eventLogSchemaVersion": 1,
         "supportedTransports": ["rest"],
-        "auth": {"profiles": ["openwop-auth-api-key"]},
         "fixtures": await _fixtures(services),
-        "production": {
-            "supported": True,
-            "backpressure": {"supported": True, "inflightCap": services.load.most("requests"), "retryAfterSeconds": 1},
-        },
     }
-    found["extensions"] = {"holdfast": {"nodeTypes": sorted(nodes), **_streams(operations)}}
+    own = {"nodeTypes": sorted(nodes), "requestsAtOnce": services.load.most("requests"), **_streams(operations)}
+    found["extensions"] = {"holdfast": own}
     _add_wired(found, operations, nodes)
     more = dict(services.capabilities())
     found["extensions"]["holdfast"].update(more.pop("holdfast", {}))
@@ -74,9 +72,15 @@ def _add_wired(found: dict[str, Any], operations: Set[str], nodes: Set[str]) -> 
     if "runs.debug-bundle" in operations:
         found["debugBundle"] = {"supported": True, "redactionModes": ["mask"]}
     if "webhooks.register" in operations:
-        found["webhooks"] = {"supported": True, "signatureAlgorithms": [SIGNATURE_ALGORITHM], "durable": True}
-    if "webhooks.deliveries" in operations:
-        found["deadLetter"] = {"supported": True}
+        found["webhooks"] = {"supported": True, "signatureAlgorithms": [SIGNATURE_ALGORITHM]}
+    if "core.http" in nodes:
+        bounds = HttpRequest(method="GET", url="")
+        found["httpClient"] = {
+            "supported": True,
+            "ssrfGuard": True,
+            "maxResponseBodyBytes": bounds.max_response_bytes,
+            "requestTimeoutMs": bounds.timeout_ms,
+        }
     if "schedules.create" in operations:
         found["scheduling"] = {"supported": True, "cron": True}
     if "core.conversationGate" in nodes:

@@ -11,6 +11,7 @@ import msgspec
 import holdfast
 from holdfast.http.answers import Contract
 from holdfast.http.operations import Operation
+from holdfast.http.routing import parameter_schema
 from holdfast.kernel.problem_table import TABLE
 
 _REF = "#/components/schemas/{name}"
@@ -103,7 +104,7 @@ def _described(operation: Operation, known: Mapping[str, Any]) -> dict[str, Any]
 
 def _path(operation: Operation) -> list[dict[str, Any]]:
     return [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1, "maxLength": 4096}}
+        {"name": name, "in": "path", "required": True, "schema": parameter_schema(name)}
         for name in _PARAMETER.findall(operation.path)
     ]
 
@@ -167,6 +168,8 @@ def _content(contract: Contract, schema: Any) -> dict[str, Any]:
 def problem_keys(operation: Operation) -> list[str]:
     """Everything an operation can refuse with: its own problems, and those of the way to it."""
     keys = [*operation.problems, "rate_limited", "unavailable"]
+    if "{" in operation.path:
+        keys.append("not_found")
     if operation.auth == "key":
         keys += ["unauthenticated", "key_expired", "key_revoked", "permission_denied"]
     if operation.body is not None:

@@ -89,6 +89,8 @@ def operations(services: Services) -> list[Operation]:
     async def create(call: Call) -> Response:
         caller, body, headers = call.caller, call.body, call.request.headers
         caller.require_tenant(body.tenant_id)
+        if body.mode not in (None, "eval"):
+            raise Problem("schema_mismatch", f"There is no mode {body.mode[:40]!r}.", at="$.mode", known=["eval"])
         if body.callback_url is not None:
             services.webhooks.check_callback(body.callback_url)
         reserved = f"run_{call.reserved}" if call.reserved else None

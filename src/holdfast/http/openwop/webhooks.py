@@ -9,15 +9,18 @@ from starlette.responses import Response
 
 from holdfast.http.operations import Body, Call, Operation, Query, Result
 from holdfast.http.services import Services
-from holdfast.runs.webhooks import Delivery, Registered, Webhook
+from holdfast.runs.webhooks import EVENT_TYPE, Delivery, Registered, Webhook
 
 _PATH = "/v1/webhooks/{webhookId}"
 Url = Annotated[str, Meta(min_length=8, max_length=2048, extra_json_schema={"format": "uri", "pattern": "^https?://"})]
 
 
+EventType = Annotated[str, Meta(max_length=128, pattern=EVENT_TYPE)]
+
+
 class Register(Body, frozen=True):
     url: Url
-    events: Annotated[list[str], Meta(min_length=1, max_length=128)]
+    events: Annotated[list[EventType], Meta(min_length=1, max_length=128)]
     tenant_id: str | None = None
     tags: Annotated[list[str], Meta(max_length=100)] = field(default_factory=list)
 

@@ -1,0 +1,200 @@
+"""A host as a process: started, killed, drained (real processes, real signals)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.contracts.openwop.conftest import Api, LocalHost
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[LocalHost]:
+    made = LocalHost(tmp_path / "data")
+    yield made
+    if made.process is not None and made.process.poll() is None:
+        made.stop()
+
+
+def up(data: Path, *options: str, **environment: str) -> subprocess.Popen[bytes]:
+    known = {name: value for name, value in os.environ.items() if name != "HOLDFAST_API_KEY"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "holdfast.cli.main", "up", "--port", "0", "--data", str(data), "--json", *options],
+        env={**known, "PYTHONPATH": str(Path(__file__).parents[2] / "src"), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def first_line(process: subprocess.Popen[bytes]) -> dict[str, Any]:
+    assert process.stdout is not None
+    found: dict[str, Any] = json.loads(process.stdout.readline())
+    return found
+
+
+def finish(process: subprocess.Popen[bytes]) -> int:
+    process.terminate()
+    process.communicate(timeout=30)
+    return process.returncode
+
+
+def test_a_new_host_shows_its_first_key_once(tmp_path: Path) -> None:
+    process = up(tmp_path)
+    try:
+        said = first_line(process)["result"]
+        key = said["key"]
+        answer = httpx.get(f"{said['url']}/v1/runs", headers={"Authorization": f"Bearer {key}"}, trust_env=False)
+        assert answer.status_code == 200
+    finally:
+        assert finish(process) == 0
+    process = up(tmp_path)
+    try:
+        said = first_line(process)["result"]
+        assert said["key"] is None
+        answer = httpx.get(f"{said['url']}/v1/runs", headers={"Authorization": f"Bearer {key}"}, trust_env=False)
+        assert answer.status_code == 200
+    finally:
+        assert finish(process) == 0
+
+
+def test_the_environment_sets_the_first_key_and_a_folder_its_workflows(tmp_path: Path) -> None:
+    from tests.contracts.openwop.documents import DOCUMENTS
+
+    folder = tmp_path / "workflows"
+    folder.mkdir()
+    (folder / "noop.json").write_text(json.dumps(DOCUMENTS["noop"]))
+    process = up(tmp_path / "data", "--workflows", str(folder), HOLDFAST_API_KEY="a-key-from-the-environment")
+    try:
+        said = first_line(process)["result"]
+        assert said["key"] == "a-key-from-the-environment" and said["workflows"] == ["suite-noop"]
+        api = Api(said["url"], {"full": said["key"]})
+        answer = api.post("/v1/runs", {"workflowId": "suite-noop"})
+        assert answer.status_code == 201
+        assert api.get("/v1/host/sample/test/runs/__probe__/events").status_code == 404  # no seams without the flag
+        api.close()
+    finally:
+        assert finish(process) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "words"),
+    [
+        (["--port", "99999"], {}, "--port"),
+        (["--workflows", "nowhere"], {}, "nowhere"),
+        ([], {"HOLDFAST_API_KEY": "short"}, "16 to 256"),
+    ],
+)
+def test_a_host_that_cannot_start_says_why(
+    tmp_path: Path, options: list[str], environment: dict[str, str], words: str
+) -> None:
+    process = up(tmp_path, *options, **environment)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode not in (0, None)
+    document = json.loads(said)
+    assert document["success"] is False and words in said.decode()
+
+
+def test_a_workflow_that_does_not_hold_is_named(tmp_path: Path) -> None:
+    (tmp_path / "broken.json").write_text('{"id": "x"}')
+    process = up(tmp_path / "data", "--workflows", str(tmp_path))
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "broken.json" in json.loads(said)["error"]["message"]
+
+
+def test_sigterm_drains_streams_end_and_work_goes_on_after_the_restart(host: LocalHost) -> None:
+    api = Api(host.start(), host.keys)
+    run_id = api.start("approval")
+    api.wait(run_id, "waiting-approval")
+    seen: list[str] = []
+    reading = threading.Event()
+
+    def read() -> None:
+        with api.http.stream("GET", f"/v1/runs/{run_id}/events") as answer:
+            for line in answer.iter_lines():
+                seen.append(line)
+                reading.set()
+
+    polled: list[int] = []
+
+    def poll() -> None:
+        last = api.events(run_id)[-1]["sequence"]
+        polled.append(api.get(f"/v1/runs/{run_id}/events/poll?timeout=60&lastSequence={last}").status_code)
+
+    threads = [threading.Thread(target=read), threading.Thread(target=poll)]
+    for thread in threads:
+        thread.start()
+    assert reading.wait(20)
+    assert host.stop() == 0
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    assert polled in ([503], [200])
+    api.close()
+    api = Api(host.start(), host.keys)
+    answer = api.post(f"/v1/runs/{run_id}/interrupts/gate", {"resumeValue": {"action": "accept"}})
+    assert answer.status_code == 200
+    assert api.wait(run_id)["status"] == "completed"
+    api.close()
+
+
+def test_k4_a_killed_host_does_not_start_a_keyed_run_twice(host: LocalHost) -> None:
+    """SIGKILL while keyed requests are under way; after the restart each key has at most one run, and one answer."""
+    api = Api(host.start(), host.keys)
+    name = api.workflow("noop")
+    tag = uuid.uuid4().hex
+    keys = [uuid.uuid4().hex for _ in range(40)]
+    answered: dict[str, str] = {}
+
+    def send(key: str) -> None:
+        body = {"workflowId": name, "tags": [tag], "metadata": {"key": key}}
+        try:
+            answer = httpx.post(
+                f"{host.url}/v1/runs",
+                json=body,
+                headers={"Authorization": f"Bearer {host.keys['full']}", "Idempotency-Key": key},
+                trust_env=False,
+                timeout=10,
+            )
+            answered[key] = answer.json()["runId"]
+        except httpx.HTTPError:
+            pass
+
+    threads = [threading.Thread(target=send, args=(key,)) for key in keys]
+    for index, thread in enumerate(threads):
+        thread.start()
+        if index == 20:
+            assert host.process is not None
+            host.process.send_signal(signal.SIGKILL)
+    for thread in threads:
+        thread.join()
+    assert host.process is not None and host.process.stdout is not None
+    host.process.wait(10)
+    host.process.stdout.close()
+    api.close()
+
+    api = Api(host.start(), host.keys)
+    for key in keys:
+        body = {"workflowId": name, "tags": [tag], "metadata": {"key": key}}
+        answer = api.post("/v1/runs", body, headers={"Idempotency-Key": key})
+        if answer.status_code == 409:  # its lease is another boot's and has not run out: nothing is done twice
+            assert answer.json()["error"] == "idempotency_in_flight"
+            continue
+        assert answer.status_code == 201
+        if key in answered:
+            assert answer.json()["runId"] == answered[key]
+    runs = api.get("/v1/runs", params={"tag": tag, "limit": 200}).json()["runs"]
+    used = [api.run(run["runId"])["metadata"]["key"] for run in runs]
+    assert len(used) == len(set(used))
+    api.close()
