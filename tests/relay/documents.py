@@ -81,7 +81,8 @@ def log(rng: random.Random) -> str:
         clock = f"{stamp // 3_600_000 % 24:02d}:{stamp // 60_000 % 60:02d}:{stamp // 1000 % 60:02d}.{stamp % 1000:03d}"
         level = rng.choice(["INFO", "WARN", "ERROR"])
         lines.append(
-            f"2026-03-0{rng.randint(1, 9)}T{clock}Z {level} [{rng.choice(WORDS)}] {_sentence(rng)} id={rng.getrandbits(48):x}"
+            f"2026-03-0{rng.randint(1, 9)}T{clock}Z {level} [{rng.choice(WORDS)}] {_sentence(rng)} "
+            f"id={rng.getrandbits(48):x}"
         )
     return "\n".join(lines)
 

@@ -21,10 +21,11 @@ from .documents import KINDS
 _RULE = re.compile(r"[\s\-=_*#|:+~·•]*\Z")
 lines = st.sampled_from(
     [
-        "", "", "# Title", "---", "====", "```", "~~~py", "| a | b |", "|---|---|", "- item one", "  more of it", "1. first",
-        "key: value", "name = x", "{", "}", '{"a": [1, 2]}', "[x](y) link", "A sentence. Another one! Dr. Who? Yes.",
-        "2026-01-01T10:00:00 INFO up", "a,b,c", "1,2,3", "def f(x):", "    return x", "你好。世界！", "🚢🚢", "…", "\t", "word",
-        "x" * 1500, "{" * 5, 'a "quoted', "\x00\x07", "e\u0301",
+        "", "", "# Title", "---", "====", "```", "~~~py", "| a | b |", "|---|---|", "- item one", "  more of it",
+        "1. first", "key: value", "name = x", "{", "}", '{"a": [1, 2]}', "[x](y) link",
+        "A sentence. Another one! Dr. Who? Yes.",
+        "2026-01-01T10:00:00 INFO up", "a,b,c", "1,2,3", "def f(x):", "    return x", "你好。世界！", "🚢🚢",
+        "…", "\t", "word", "x" * 1500, "{" * 5, 'a "quoted', "\x00\x07", "e\u0301",
     ]
 )  # fmt: skip
 

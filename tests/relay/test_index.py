@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.ledger import Ledger
-from holdfast.relay.index import _COMMON, B, K1, Index
+from holdfast.relay.index import _COMMON, K1, B, Index
 from holdfast.relay.rank import Terms, neighbours, rank
 from holdfast.relay.words import stem, words
 

@@ -7,13 +7,13 @@ import json
 import random
 
 import pytest
-from .documents import KINDS, windows
 
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.ledger import Ledger
 from holdfast.relay.continuation import join
 
 from .conftest import Pieces, make_relay
+from .documents import KINDS, windows
 
 DOCUMENTS = 23  # for each of nine kinds: 207 in all
 
@@ -64,7 +64,7 @@ async def test_dispatch_equals_the_stream(kind: str, ledger: Ledger, clock: Manu
 
 
 async def test_repetitive_text_the_longest_echo_goes_and_the_report_says_so(ledger: Ledger, clock: ManualClock) -> None:
-    """A table of equal rows and `aaaa…`: any number of rows may be the echo; C12 takes the most, and says `ambiguous`."""
+    """A table of equal rows and `aaaa…`: any number of rows may be the echo; C12 takes the most and says so."""
     row = "| buoy | 12 | north |\n"
     for text, period in ((row * 60, len(row)), ("a" * 1200, 1), ("-" * 1300 + "\n", 1)):
         pieces = [text[:500], text[300:]]  # two hundred characters are repeated, if one knew which

@@ -81,6 +81,8 @@ async def test_the_events_of_a_stream(ledger: Ledger, clock: ManualClock) -> Non
     events = [event async for event in session.stream("", "x")]
     kinds = [event.event_type for event in events if event.event_type != "token"]
     assert kinds == ["extraction", "window_complete", "continuation", "extraction", "window_complete", "done"]
+    recorded = [event["event_type"] for event in await session.audit()]
+    assert recorded.count("crp.dispatch.continuation") == 1
     assert "".join(event.data for event in events if event.event_type == "token") == events[-1].data.output
     assert sum(event.data["facts_extracted"] for event in events if event.event_type == "extraction") == 2
 

@@ -260,6 +260,7 @@ async def test_1001_the_last_window_gets_what_is_left(ledger: Ledger, clock: Man
         await session.dispatch("", "x")
     assert code(caught) == 1001
     assert [params.max_tokens for params in model.params] == [50, 50, 20]
+    assert "crp.dispatch.budget_warning" in [record.type for record in await ledger.read(session.stream_name)]
     status = await session.session_status()
     assert status.remaining_budget is not None
     assert status.remaining_budget.output_tokens_remaining == 0

@@ -70,6 +70,15 @@ def test_the_schemas_are_schemas_and_complete() -> None:
     assert named | {"cost-estimate", "crp-error", "persisted-state-header"} <= set(TYPES)
 
 
+def test_schema_export_has_them_all_and_the_description() -> None:
+    from holdfast.http.crp.schemas import schemas as exported
+
+    found = exported()
+    assert set(TYPES) < set(found)
+    assert found["openapi"]["openapi"] == "3.1.0"
+    assert "/sessions/{sessionId}/dispatch/stream" in found["openapi"]["paths"]
+
+
 def test_ours_require_what_the_contract_requires() -> None:
     if not REFERENCE.is_dir():
         pytest.skip("the contract's schemas are not here")

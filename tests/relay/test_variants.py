@@ -14,7 +14,10 @@ from holdfast.relay.tools import SPECS, Toolbox, openai_tools
 
 from .conftest import Calling, Endless, Pieces, make_relay
 
-TEXT = "# Port\n\n## Basins\n\nThe north basin holds 12 boats. It is 9 m deep.\n\n## People\n\nAnna Keller repaired the pump in March.\n"
+TEXT = (
+    "# Port\n\n## Basins\n\nThe north basin holds 12 boats. It is 9 m deep.\n\n"
+    "## People\n\nAnna Keller repaired the pump in March.\n"
+)
 
 
 def test_the_tools_are_in_openai_form() -> None:
@@ -51,7 +54,7 @@ async def test_each_tool_answers(ledger: Ledger, clock: ManualClock) -> None:
     assert "error" in call("crp_retrieve_context")
     assert "error" in call("crp_retrieve_context", query="x", limit=0)
     assert "error" in json.loads(box.call(ToolCall("c", "crp_retrieve_context", {}, malformed="{oops")))
-    assert [item["tool"] for item in box.trace][0] == "crp_retrieve_context"
+    assert box.trace[0]["tool"] == "crp_retrieve_context"
 
 
 async def test_tools_the_model_pulls_and_then_answers(ledger: Ledger, clock: ManualClock) -> None:

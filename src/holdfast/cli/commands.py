@@ -17,6 +17,7 @@ GROUPS: dict[str, Entry] = {
     "ext": Entry("holdfast.cli.ext", "Try, check, build and grant extensions."),
     "key": Entry("holdfast.cli.key", "API keys: make, list, revoke."),
     "ledger": Entry("holdfast.cli.ledger", "Read, follow, verify and move the ledger."),
+    "relay": Entry("holdfast.cli.relay", "Ask a model past its window: facts in, output of any length out."),
     "run": Entry("holdfast.cli.run", "Runs: start, watch, answer, cancel, fork, compare."),
     "schema": Entry("holdfast.cli.schema", "The JSON Schemas of every contract, generated from the types."),
     "workflow": Entry("holdfast.cli.workflow", "Workflows: check, store, draw."),

@@ -21,7 +21,7 @@ SOURCES = {
     "lafs": "holdfast.envelope.schemas",
     "pi": "holdfast.extensions.schemas",
     "openwop": "holdfast.runs.schemas",
-    "crp": "holdfast.relay.schemas",
+    "crp": "holdfast.http.crp.schemas",
 }
 
 

@@ -125,6 +125,9 @@ class Run:
             summary = self._summary(built, turn)
             again = bool(calls) and self._run_tools(turn, calls)
             report = self._finish(built, turn, stop, resumed) if stop is not None and not again else None
+            if report is None and not again:
+                reason = {"dispatch_id": self.state.id, "after": built.window_id, "reason": turn.finish or "limit"}
+                self.session.stage(Draft("crp.dispatch.continuation", reason))
             await self.session.flush()
             yield StreamEvent(
                 "extraction", {"window_id": built.window_id, "facts_extracted": len(new_facts), "fact_ids": new_facts}
@@ -156,7 +159,11 @@ class Run:
         if room < 0:  # the continuation must fit: the reserve gives way
             reserve, room = max(1, reserve + room), 0
         fixed = plan.system + plan.task + extra_tokens
-        max_tokens, room = self._within_caps(fixed, reserve, room)
+        max_tokens, allowed = self._within_caps(fixed, reserve, room)
+        if max_tokens < reserve or allowed < room:
+            left = {"dispatch_id": state.id, "max_tokens": max_tokens, "envelope_tokens": allowed}
+            session.stage(Draft("crp.dispatch.budget_warning", left))
+        room = allowed
         first = self._first
         if first is None or self.reground or first.packed.tokens > room:
             query = f"{state.query}\n{state.output[-2000:]}" if self.reground else state.query
@@ -434,7 +441,7 @@ class Run:
                 tool_calls=state.tool_calls,
                 resumed=resumed,
             ),
-            groundedness=quality.groundedness(state.output, warm.index, state.envelope_facts),
+            groundedness=quality.groundedness(state.output, warm.index, warm.facts, state.envelope_facts),
             fact_ids=tuple(fact.id for fact in made),
         )
         session.stage(

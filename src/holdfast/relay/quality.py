@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.relay.extract import units
+from holdfast.relay.facts import Fact
 from holdfast.relay.index import Index
 from holdfast.relay.types import CostEstimate, Groundedness, Pricing, Support, Tier
 from holdfast.relay.words import STOP, words
 
-_SUPPORTED_FROM = 0.6
+_STATEMENT_SHARE = 0.6
+_FACT_SHARE = 0.8
 _SUPPORTERS = 5
 _SENTENCES_REPORTED = 2000
 
@@ -21,10 +23,11 @@ def tier(windows: int) -> Tier:
     return "A" if windows <= 10 else "B" if windows <= 100 else "C" if windows <= 1000 else "D"
 
 
-def groundedness(output: str, index: Index, envelope: Sequence[int]) -> Groundedness:
-    """The share of the output's statements whose content words stand, to 60 % or more, in one fact of the envelope.
+def groundedness(output: str, index: Index, facts: Sequence[Fact], envelope: Sequence[int]) -> Groundedness:
+    """The share of the output's statements that a fact of the envelope supports.
 
-    A statement with a number counts as supported only by a fact that holds the same number.
+    A fact supports a statement when it holds 60 % of the statement's content words, or when 80 % of its own (three or
+    more) stand in the statement; and in either case every number of the statement.
     """
     numbers = sorted(envelope)
     holders: dict[str, list[int]] = {}
@@ -40,21 +43,33 @@ def groundedness(output: str, index: Index, envelope: Sequence[int]) -> Grounded
         for word in content:
             if word not in holders:
                 holders[word] = index.holders(word, numbers) if numbers else []
-        ids = _supporters(content, holders)
+        ids = _supporters(content, holders, facts)
         supported += 1 if ids else 0
         if len(support) < _SENTENCES_REPORTED:
             support.append(Support(unit.start, unit.end, ids))
     return Groundedness(supported / sentences if sentences else None, sentences, supported, tuple(support))
 
 
-def _supporters(content: set[str], holders: dict[str, list[int]]) -> tuple[str, ...]:
+def _supporters(content: set[str], holders: dict[str, list[int]], facts: Sequence[Fact]) -> tuple[str, ...]:
     shared: dict[int, int] = {}
     for word in content:
         for number in holders[word]:
             shared[number] = shared.get(number, 0) + 1
-    good = [(-count, number) for number, count in shared.items() if count >= _SUPPORTED_FROM * len(content)]
     figures = [holders[word] for word in content if word[0].isdigit()]
-    return tuple(f"f{number}" for _, number in sorted(good) if all(number in held for held in figures))[:_SUPPORTERS]
+    good = [
+        (-count, number)
+        for number, count in shared.items()
+        if (count >= _STATEMENT_SHARE * len(content) or _stands_in(facts[number], count))
+        and all(number in held for held in figures)
+    ]
+    return tuple(f"f{number}" for _, number in sorted(good)[:_SUPPORTERS])
+
+
+def _stands_in(fact: Fact, shared: int) -> bool:
+    """Whether nearly all of the fact was said."""
+    if shared < 3:
+        return False
+    return shared >= _FACT_SHARE * len({word for word in words(fact.text) if word not in STOP})
 
 
 def cost(input_tokens: int, output_tokens: int, pricing: Pricing | None) -> float | None:

@@ -16,7 +16,7 @@ from holdfast.relay.facts import QUARANTINE_FACTOR, Fact
 from holdfast.relay.warm import INGEST, Warm
 from holdfast.relay.words import STOP, words
 
-CANDIDATES = 300
+CANDIDATES = 200
 _QUERY_TERMS = 48
 _RECENCY_FLOOR = 0.5
 _GRAPH_SHARE = 0.3
@@ -69,6 +69,7 @@ def rank(warm: Warm, text: str, *, limit: int = CANDIDATES, terms: Terms = ALL_T
         return []
     best = found[0][1] or 1.0
     relevance = {number: score / best for number, score in found}
+    _verbatim(warm, text, relevance)
     lent = _lent(warm, found[:_LENDERS], relevance) if terms.graph else {}
     ranked = []
     ages = _Ages(warm.windows) if terms.recency else None
@@ -101,6 +102,17 @@ class _Ages(dict[int, float]):
     def __missing__(self, window: int) -> float:
         value = self[window] = max(_RECENCY_FLOOR, math.exp(-0.1 * max(0, self._now - window)))
         return value
+
+
+def _verbatim(warm: Warm, text: str, relevance: dict[int, float]) -> None:
+    """A fact that holds the whole query, word for word, is what was asked for."""
+    phrase = text.strip().lower()
+    if len(phrase) < 3:
+        return
+    for number in relevance:
+        own = warm.facts[number].text
+        if len(own) >= len(phrase) and phrase in own.lower():
+            relevance[number] += 1.0
 
 
 def trust(warm: Warm, fact: Fact) -> float:

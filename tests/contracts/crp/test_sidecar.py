@@ -42,7 +42,9 @@ class Checked:
         operation = self.document["paths"][template][method.lower()]
         self.seen.add(operation["operationId"])
         described = operation["responses"].get(str(answer.status_code))
-        assert described is not None, f"{method} {template} answered {answer.status_code}, which is not described: {answer.text[:300]}"
+        assert described is not None, (
+            f"{method} {template} answered {answer.status_code}, which is not described: {answer.text[:300]}"
+        )
         schema = described.get("content", {}).get("application/json", {}).get("schema")
         if schema is not None:
             whole = {**schema, "components": self.document["components"]}
@@ -270,12 +272,19 @@ def test_json_rpc_maps_the_operations(sidecar: Sidecar) -> None:
     session = rpc(sidecar, "crp.init", app_id="x", role="ADMIN").json()["result"]["session_id"]
     assert rpc(sidecar, "crp.ingest", session_id=session, text=TEXT).json()["result"]["facts_extracted"] == 4
     assert rpc(sidecar, "crp.dispatch", session_id=session, **ASK).json()["result"]["output"] == "An answer."
-    assert "12 boats" in rpc(sidecar, "crp.previewEnvelope", session_id=session, **ASK).json()["result"]["envelope_text"]
+    assert (
+        "12 boats" in rpc(sidecar, "crp.previewEnvelope", session_id=session, **ASK).json()["result"]["envelope_text"]
+    )
     assert rpc(sidecar, "crp.estimateSession", session_id=session, **ASK).json()["result"]["confidence"] == "medium"
-    assert rpc(sidecar, "crp.configure", session_id=session, max_continuations=3).json()["result"]["max_continuations"] == 3
+    assert (
+        rpc(sidecar, "crp.configure", session_id=session, max_continuations=3).json()["result"]["max_continuations"]
+        == 3
+    )
     assert rpc(sidecar, "crp.sessionStatus", session_id=session).json()["result"]["windows_completed"] == 1
     assert rpc(sidecar, "crp.sessionStatus", None, session_id=session).status_code == 204
-    calls = [{"jsonrpc": "2.0", "id": n, "method": "crp.sessionStatus", "params": {"session_id": session}} for n in (1, 2)]
+    calls = [
+        {"jsonrpc": "2.0", "id": n, "method": "crp.sessionStatus", "params": {"session_id": session}} for n in (1, 2)
+    ]
     assert [item["id"] for item in sidecar.client.post("/rpc", json=calls).json()] == [1, 2]
     assert rpc(sidecar, "crp.close", session_id=session).json()["result"]["closed"] is True
     error = rpc(sidecar, "crp.sessionStatus", session_id=session).json()["error"]
@@ -308,11 +317,18 @@ def test_json_rpc_streams_notifications(sidecar: Sidecar) -> None:
         ("POST", "/sessions", {"json": {"app_id": "x", "role": "KING"}}, 400),
         ("POST", "/sessions", {"json": {"app_id": "x", "config": {"session_timeout": 1}}}, 400),
         ("POST", "/sessions", {"json": {"app_id": "x", "surprise": 1}}, 400),
-        ("POST", "/sessions", {"content": b"a=b", "headers": {"Content-Type": "application/x-www-form-urlencoded"}}, 415),
+        (
+            "POST",
+            "/sessions",
+            {"content": b"a=b", "headers": {"Content-Type": "application/x-www-form-urlencoded"}},
+            415,
+        ),
         ("POST", "/rpc", {"json": []}, 400),
     ],
 )
-def test_bad_requests_get_a_crp_error(sidecar: Sidecar, method: str, path: str, options: dict[str, Any], status: int) -> None:
+def test_bad_requests_get_a_crp_error(
+    sidecar: Sidecar, method: str, path: str, options: dict[str, Any], status: int
+) -> None:
     answer = sidecar.client.request(method, path, **options)
     assert answer.status_code == status
     assert set(answer.json()) == {"code", "message", "details"}

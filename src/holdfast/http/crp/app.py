@@ -94,7 +94,7 @@ class _App:
         if operation.body is not None:
             if not data and not operation.body_optional:
                 raise Problem("invalid_json", "The request has no body.", at="$", fix="Send one JSON document.")
-            arguments.append(parse_json(request, data, operation.body, BODY_LIMIT) if data else None)
+            arguments.append(_read(request, data, operation.body) if data else None)
         if operation.query is not None:
             arguments.append(_query(request, operation.query))
         if operation.body is SessionConfig:
@@ -133,6 +133,24 @@ class _App:
                 "Without a token only this machine is answered.",
                 fix="Start the sidecar with a token.",
             )
+
+
+def _read(request: Request, data: bytes, type: Any) -> Any:
+    """The body as a `type`. JSON has one kind of number: `5.0` is read where `5` is meant."""
+    try:
+        return parse_json(request, data, type, BODY_LIMIT)
+    except Problem as problem:
+        if problem.key != "schema_mismatch" or "got `float`" not in problem.message:
+            raise
+    return parse_json(request, msgspec.json.encode(_whole(msgspec.json.decode(data))), type, BODY_LIMIT)
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    return {key: _whole(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _refused(request: Request, problem: Problem) -> Response:

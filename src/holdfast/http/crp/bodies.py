@@ -22,11 +22,23 @@ from holdfast.relay.types import (
 
 Moment = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 Text = Annotated[str, msgspec.Meta(max_length=50_000_000)]
-ToolDefinition = Annotated[dict[str, Any], msgspec.Meta(description="A tool in OpenAI's function form.")]
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A field that nobody knows is a mistake, and is told."""
+
+
+class ToolFunction(msgspec.Struct, frozen=True):
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    description: str = ""
+    parameters: dict[str, Any] = {}
+
+
+class ToolDefinition(msgspec.Struct, frozen=True):
+    """A tool in OpenAI's function form."""
+
+    function: ToolFunction
+    type: Literal["function"] = "function"
 
 
 class CreateSession(Request, frozen=True):
@@ -84,7 +96,9 @@ class ProviderRequest(Request, frozen=True):
     provider_type: Literal["openai", "anthropic", "ollama", "local"]
     model: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] | None = None
     api_key: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)] | None = None
-    base_url: Annotated[str, msgspec.Meta(max_length=2048, pattern="^https?://[^\\s/@]+")] | None = None
+    base_url: (
+        Annotated[str, msgspec.Meta(max_length=2048, pattern="^https?://[A-Za-z0-9.:\\[\\]-]+(/[!-~]*)?$")] | None
+    ) = None
     priority: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 10
 
 
@@ -279,6 +293,9 @@ class RpcRequest(msgspec.Struct, frozen=True):
     method: str
     params: dict[str, Any] = {}
     id: str | int | msgspec.UnsetType | None = msgspec.UNSET
+
+
+RpcBatch = Annotated[list[RpcRequest], msgspec.Meta(min_length=1, max_length=100)]
 
 
 class RpcAnswer(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -311,7 +311,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "The same operations as JSON-RPC 2.0",
         "Admin",
         answers={200: b.RpcAnswer | list[b.RpcAnswer], 204: None},
-        body=b.RpcRequest | list[b.RpcRequest],
+        body=b.RpcRequest | b.RpcBatch,
     ),
     _of(
         "getOpenapi",

@@ -17,8 +17,6 @@ from holdfast.kernel.problems import Problem
 from holdfast.relay import Session, SessionConfig
 from holdfast.relay.replies import told
 
-_BATCH = 100
-
 # Method: the service's method, the type of its parameters, whether they come as a query type.
 METHODS: dict[str, tuple[str, Any]] = {
     "crp.init": ("create", b.CreateSession),
@@ -53,8 +51,6 @@ async def answer_all(
             return await _stream(service, request, data, calls)
         found = await _answer(service, request, data, calls)
         return answer(request, found, contract="crp") if found is not None else Response(status_code=204)
-    if not calls or len(calls) > _BATCH:
-        raise Problem("invalid_request", f"A batch holds 1 to {_BATCH} calls.", at="$")
     answers = [found for call in calls if (found := await _answer(service, request, data, call)) is not None]
     return answer(request, answers, contract="crp") if answers else Response(status_code=204)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from holdfast.http.crp.bodies import ToolDefinition
 from holdfast.kernel.clock import iso
-from holdfast.kernel.problems import Problem
 from holdfast.models.protocol import ToolCall, ToolSpec
 from holdfast.relay import QualityReport, Session, SessionHandle, SessionStatus, StreamEvent
 from holdfast.relay.types import ExtractionResult, SecurityFlags
@@ -91,19 +91,8 @@ def carried(text: str) -> str:
     return text
 
 
-def tools(given: list[dict[str, Any]]) -> list[ToolSpec]:
-    """Tool definitions in OpenAI's function form as specs."""
-    specs = []
-    for place, item in enumerate(given):
-        function = item.get("function") if item.get("type", "function") == "function" else None
-        name = function.get("name") if isinstance(function, dict) else None
-        parameters = function.get("parameters", {"type": "object"}) if isinstance(function, dict) else None
-        if not isinstance(name, str) or not name or len(name) > 64 or not isinstance(parameters, dict):
-            raise Problem(
-                "invalid_request",
-                "A tool is not in OpenAI's function form.",
-                at=f"$.tools[{place}]",
-                fix='Write {"type": "function", "function": {"name": …, "description": …, "parameters": {…}}}.',
-            )
-        specs.append(ToolSpec(name, str(function.get("description", "")), parameters))  # type: ignore[union-attr]
-    return specs
+def tools(given: list[ToolDefinition]) -> list[ToolSpec]:
+    return [
+        ToolSpec(item.function.name, item.function.description, item.function.parameters or {"type": "object"})
+        for item in given
+    ]

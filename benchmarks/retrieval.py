@@ -1,0 +1,181 @@
+"""Retrieval beside plain BM25 on a question set with labelled evidence; made from a seed, the same on every machine.
+
+Forty made-up machines have one document each with the same headings, so that every question has 39 near misses. Each
+question is labelled with the one sentence, item or row that answers it:
+
+- `direct`      the answer names the machine and uses the question's words
+- `inflected`   as direct, but in another form of the word (repair, repaired)
+- `heading`     the answer stands under the machine's heading and does not name it
+- `pronoun`     in a diary of all machines: the answer begins with `It` behind the sentence that names the machine
+- `paraphrase`  the answer stands under the machine's heading and shares no other word with the question
+- `table`       the answer is a row; what its columns mean stands in the table's head
+- `identifier`  the answer holds a fault code that the question names
+- `newest`      twelve windows said the same of the machine with another figure; the last one counts
+- `unseen`      twelve notes on the machine are alike; eight were shown three times already, the next ones were not
+
+Plain BM25 (k1 1.2, b 0.75) ranks the same facts by the lower-cased words of their own text.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Callable
+
+from holdfast.relay.facts import GENESIS, batches
+from holdfast.relay.rank import ALL_TERMS, Terms, rank
+from holdfast.relay.warm import Warm
+
+Row = tuple[str, str, str]
+Question = tuple[str, str, int]  # kind, text, number of the fact that answers it
+CUTS = (5, 10, 25)
+KINDS = ("direct", "inflected", "heading", "pronoun", "paraphrase", "table", "identifier", "newest", "unseen")
+
+_FIRST = (
+    "Amber Birch Cedar Delta Ember Flint Grove Heron Indigo Jasper Kestrel Lunar Maple Nimbus Ocean Pearl Quartz "
+    "Raven Slate Topaz"
+)
+_SECOND = "Pump Press"
+_OILS = ("castor oil", "silicone grease", "graphite paste", "mineral oil", "lithium soap")
+_PLACES = ("Turku", "Gdansk", "Bergen", "Aarhus", "Riga", "Ghent", "Porto", "Malmo")
+_PEOPLE = ("Anna Keller", "Jonas Lind", "Mara Costa", "Ewa Nowak", "Tom Berger")
+_COLOURS = ("red", "blue", "green", "grey", "brown")
+_PARTS = ("valve", "rotor", "bearing", "filter", "gasket", "sensor")
+
+
+def build(seed: int = 7) -> tuple[Warm, list[Question]]:
+    """The facts of the forty documents and of twelve windows, and the questions."""
+    rng = random.Random(seed)
+    warm = Warm()
+    wanted: list[tuple[str, str, str, str]] = []  # kind, question, source, text of the answer
+    machines = [f"{first} {second}" for first in _FIRST.split() for second in _SECOND.split()]
+    for name in machines:
+        text, asked = _document(name, rng)
+        _take(warm, text, f"ingest:{name}", 0)
+        wanted += [(kind, question, f"ingest:{name}", answer) for kind, question, answer in asked]
+    wrapped = {
+        name: f"It was wrapped in {rng.choice(_COLOURS)} foil number {n} for the journey."
+        for n, name in enumerate(machines)
+    }
+    diary = [f"On day {n} the crew moved the {name} into the hall. {wrapped[name]}" for n, name in enumerate(machines)]
+    _take(warm, "\n\n".join(diary), "ingest:diary", 0)
+    wanted += [("pronoun", f"What foil was the {name} wrapped in?", "ingest:diary", wrapped[name]) for name in machines]
+    for window in range(1, 13):
+        lines = [
+            f"The dealer quoted {rng.randint(200, 9000)} crowns for the {name} after a long talk." for name in machines
+        ]
+        _take(warm, "\n\n".join(lines), f"window:{window}", window)
+        if window == 12:
+            wanted += [
+                ("newest", f"How many crowns has the dealer quoted for the {name}?", "window:12", line)
+                for name, line in zip(machines, lines, strict=True)
+            ]
+    for name in machines:
+        notes = [f"Inspection note about the {name}: the {rng.choice(_PARTS)} shows mark {n}." for n in range(12)]
+        first = len(warm.facts)
+        _take(warm, "\n\n".join(notes), f"ingest:notes on {name}", 12)
+        for fact in warm.facts[first : first + 8]:
+            fact.shown = 3
+        wanted.append(
+            ("unseen", f"What do inspection notes say about the {name}?", f"ingest:notes on {name}", notes[8])
+        )
+    warm.windows = 13
+    places = {(fact.source, fact.text): fact.number for fact in warm.facts}
+    return warm, [(kind, question, places[source, answer]) for kind, question, source, answer in wanted]
+
+
+def _take(warm: Warm, text: str, source: str, window: int) -> None:
+    for batch in batches(text, source, window=window, first=len(warm.facts), key=b"x" * 32, parent=GENESIS):
+        warm.apply("crp.extraction.complete", batch)
+
+
+def _document(name: str, rng: random.Random) -> tuple[str, list[tuple[str, str, str]]]:
+    place, person, part, oil = rng.choice(_PLACES), rng.choice(_PEOPLE), rng.choice(_PARTS), rng.choice(_OILS)
+    code, weeks, weight, watts = rng.randint(10, 99), rng.randint(2, 50), rng.randint(5, 900), rng.randint(40, 4000)
+    made = f"The {name} is built in {place} by a family firm."
+    repaired = f"{person} repaired the {name} after the flood."
+    weighs = f"It weighs {weight} kilograms without its stand."
+    oiled = f"- Oil the moving parts with {oil}."
+    replaced = f"- Replace the {part} every {weeks} weeks."
+    fault = f"| F{code}7 | {part} stuck | call the service |"
+    limit = f"| supply | {watts} | watts |"
+    text = (
+        f"# {name}\n\n{made} The {name} was shown at the spring fair. {weighs}\n\n{repaired}\n\n"
+        f"## Maintenance\n\n{oiled}\n{replaced}\n- Keep the cover closed.\n\n"
+        f"## Faults\n\n| code | meaning | remedy |\n|---|---|---|\n"
+        f"{fault}\n| F{code}8 | low pressure | check the hose |\n\n"
+        f"## Limits\n\n| quantity | value | unit |\n|---|---|---|\n"
+        f"{limit}\n| ambient | {rng.randint(20, 60)} | degrees |\n"
+    )
+    return text, [
+        ("direct", f"Where is the {name} built?", made),
+        ("inflected", f"Who was repairing the {name} after floods?", repaired),
+        ("heading", f"Which oil do the moving parts of the {name} need?", oiled),
+        ("heading", f"How often must the {part} of the {name} be replaced?", replaced),
+        ("heading", f"How many kilograms does the {name} weigh?", weighs),
+        ("paraphrase", f"Which lubricant suits the {name}?", oiled),
+        ("table", f"What is the supply value of the {name} in watts?", limit),
+        ("identifier", f"What is the meaning of F{code}7 on the {name}?", fault),
+    ]
+
+
+def plain_bm25(warm: Warm) -> Callable[[str], list[int]]:
+    """The textbook ranking of the facts' own words."""
+    split = re.compile(r"\w+").findall
+    texts = [split(fact.text.lower()) for fact in warm.facts]
+    average = sum(map(len, texts)) / len(texts)
+    postings: dict[str, dict[int, int]] = {}
+    for number, terms in enumerate(texts):
+        for term in terms:
+            postings.setdefault(term, {})[number] = postings.setdefault(term, {}).get(number, 0) + 1
+
+    def search(query: str) -> list[int]:
+        scores: dict[int, float] = {}
+        for term in dict.fromkeys(split(query.lower())):
+            holding = postings.get(term, {})
+            idf = math.log(1 + (len(texts) - len(holding) + 0.5) / (len(holding) + 0.5))
+            for number, count in holding.items():
+                norm = 1.2 * (0.25 + 0.75 * len(texts[number]) / average)
+                scores[number] = scores.get(number, 0.0) + idf * 2.2 * count / (count + norm)
+        return sorted(scores, key=lambda number: (-scores[number], number))
+
+    return search
+
+
+def ours(warm: Warm, terms: Terms = ALL_TERMS) -> Callable[[str], list[int]]:
+    return lambda query: [item.number for item in rank(warm, query, terms=terms)]
+
+
+def recall(search: Callable[[str], list[int]], questions: list[Question]) -> dict[tuple[str, int], float]:
+    """The share of questions whose evidence is among the first k, by (kind, k); the kind `all` is all of them."""
+    hits: dict[tuple[str, int], list[bool]] = {}
+    for kind, text, number in questions:
+        found = search(text)
+        place = found.index(number) if number in found else len(found) + max(CUTS)
+        for cut in CUTS:
+            hits.setdefault((kind, cut), []).append(place < cut)
+            hits.setdefault(("all", cut), []).append(place < cut)
+    return {key: sum(values) / len(values) for key, values in hits.items()}
+
+
+def run() -> list[Row]:
+    warm, questions = build()
+    mine, theirs = recall(ours(warm), questions), recall(plain_bm25(warm), questions)
+    rows: list[Row] = [
+        (
+            f"retrieval: recall@{cut}, {len(questions)} questions, {len(warm.facts)} facts",
+            f"{mine['all', cut]:.3f}",
+            f"plain BM25 {theirs['all', cut]:.3f}",
+        )
+        for cut in CUTS
+    ]
+    rows += [
+        (f"retrieval: recall@5, {kind}", f"{mine[kind, 5]:.3f}", f"plain BM25 {theirs[kind, 5]:.3f}") for kind in KINDS
+    ]
+    for name in ("graph", "recency", "novelty"):
+        without = recall(ours(warm, Terms(**{name: False})), questions)
+        rows.append(
+            (f"retrieval: recall@5 without {name}", f"{without['all', 5]:.3f}", f"with it {mine['all', 5]:.3f}")
+        )
+    return rows

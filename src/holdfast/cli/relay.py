@@ -1,0 +1,364 @@
+"""Ask a model past the edge of its window, and look at what it is shown."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli.output import Answer, answers, choice, note
+from holdfast.kernel import config
+from holdfast.kernel.problems import Problem
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from holdfast.relay import EnvelopePreview, Relay, Session
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+APP_ID = "cli"
+_KEY_VARIABLE = "HOLDFAST_EXPORT_KEY"
+_TOKEN_VARIABLE = "HOLDFAST_RELAY_TOKEN"  # noqa: S105 - a name, not a token
+_FILE_LIMIT = 50_000_000
+_SESSIONS = 64
+
+Data = Annotated[Path | None, typer.Option("--data", help="The data folder, or a ledger file; default: data.dir.")]
+Which = Annotated[str | None, typer.Option("--session", help="A session; default: the newest one of the command line.")]
+ModelName = Annotated[str | None, typer.Option("--model", help="local, openai:MODEL, anthropic:MODEL, scripted:FILE.")]
+System = Annotated[str, typer.Option("--system", help="The system prompt.")]
+New = Annotated[bool, typer.Option("--new", help="Begin a new session.")]
+
+
+@app.callback()
+def _group() -> None:
+    """Ask a model past the edge of its window, and look at what it is shown."""
+
+
+@app.command("ask")
+@answers("relay.ask")
+async def ask(
+    task: Annotated[str, typer.Argument(help="The question or task; `-` reads it from standard input.")],
+    system: System = "",
+    session: Which = None,
+    new: New = False,
+    model: ModelName = None,
+    max_windows: Annotated[int | None, typer.Option(min=1, help="At most so many windows.")] = None,
+    max_output_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens for the output of one window.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the dispatch that was interrupted.")] = False,
+    data: Data = None,
+) -> Answer | None:
+    """Ask the model; the answer appears while it is written."""
+    async with _session(data, session, model=model or config.load().config.models.default, make=True, new=new) as found:
+        if resume:
+            events = found.resumed_events()
+        else:
+            text = sys.stdin.read() if task == "-" else task
+            events = found.events(system, text, max_windows=max_windows, max_output_tokens=max_output_tokens)
+        live = choice().format == "human"
+        output: list[str] = []
+        report: Any = None
+        async for event in events:
+            if event.event_type == "token":
+                output.append(event.data)
+                if live:
+                    sys.stdout.write(event.data)
+                    sys.stdout.flush()
+            elif event.event_type == "done":
+                report = event.data
+        if not live:
+            return Answer({"session_id": found.id, "output": "".join(output), "report": report})
+        sys.stdout.write("\n")
+        seen, score = report.telemetry, report.groundedness.score
+        note(
+            f"{seen.windows} windows, tier {report.quality_tier}, {seen.output_tokens} tokens out, "
+            f"{seen.facts_in_envelope} facts shown, groundedness {'-' if score is None else f'{score:.0%}'}"
+        )
+        return None
+
+
+@app.command("ingest")
+@answers("relay.ingest")
+async def ingest(
+    paths: Annotated[list[Path], typer.Argument(help="Text files and folders; `-` reads standard input.")],
+    session: Which = None,
+    new: New = False,
+    data: Data = None,
+) -> Answer:
+    """Keep everything that the files say; no model is asked."""
+    kept: list[dict[str, Any]] = []
+    skipped: list[dict[str, str]] = []
+    async with _session(data, session, make=True, new=new) as found:
+        files = list(_files(paths))
+        for path, label in _progress(files):
+            text = _read(path)
+            if text is None:
+                skipped.append({"path": label, "reason": "not a text file of at most 50 MB in UTF-8"})
+                continue
+            result = await found.ingest(text, label)
+            kept.append(
+                {"source": label, "facts": result.facts_extracted, "bytes": result.bytes_read, "known": result.known}
+            )
+        total = sum(item["facts"] for item in kept)
+        if not kept:
+            raise Problem("not_found", "There was no text file to ingest.", skipped=len(skipped))
+
+        def human(console: Console) -> None:
+            console.print(f"{total} facts from {len(kept)} files in session {found.id}", markup=False)
+            for item in skipped:
+                console.print(f"skipped {item['path']}: {item['reason']}", markup=False)
+
+        return Answer({"session_id": found.id, "facts": total, "sources": kept, "skipped": skipped}, human=human)
+
+
+@app.command("facts")
+@answers("relay.facts")
+async def facts(
+    query: Annotated[str | None, typer.Argument(help="What to look for; without it, the newest facts.")] = None,
+    top: Annotated[int, typer.Option("--top", "-n", min=1, max=10_000, help="At most so many.")] = 10,
+    superseded: Annotated[bool, typer.Option("--superseded", help="Superseded facts too.")] = False,
+    session: Which = None,
+    data: Data = None,
+) -> Answer:
+    """The facts of a session, the best for a query first."""
+    from holdfast.relay.facts import view
+
+    async with _session(data, session) as found:
+        rows = await found.facts(query, top_k=top, include_superseded=superseded)
+        shown = [{**view(fact), "score": round(score, 4)} for fact, score in rows]
+
+        def human(console: Console) -> None:
+            for item in shown:
+                where = f"{item['source']} {item['start']}-{item['end']}"
+                console.print(f"{item['id']:>7}  {item['score']:.3f}  {item['text'][:200]}", markup=False)
+                console.print(f"{'':>16}{where}  {item['context']}", style="dim", markup=False)
+
+        return Answer({"session_id": found.id, "facts": shown, "total": len(found.warm.facts)}, human=human)
+
+
+@app.command("preview")
+@answers("relay.preview")
+async def preview(
+    task: Annotated[str, typer.Argument(help="The question or task.")],
+    system: System = "",
+    session: Which = None,
+    model: ModelName = None,
+    data: Data = None,
+) -> Answer:
+    """What the model would see, and why each fact is there."""
+    async with _session(data, session, model=model or config.load().config.models.default) as found:
+        shown = await found.preview_envelope(system, task)
+        return Answer(shown, human=lambda console: _show_preview(console, shown, task))
+
+
+def _show_preview(console: Console, shown: EnvelopePreview, task: str) -> None:
+    from rich.table import Table
+
+    console.print(shown.envelope_text or "(the envelope is empty)", markup=False)
+    console.print(f"\n{task}\n", markup=False, style="bold")
+    table = Table("fact", "score", "words", "recent", "new", "near", "tokens", "section", box=None)
+    for item in shown.facts:
+        parts = (item.score, item.relevance, item.recency, item.novelty, item.graph)
+        table.add_row(item.id, *(f"{value:.2f}" for value in parts), str(item.tokens), item.section)
+    console.print(table)
+    console.print(
+        f"{shown.facts_included} of {shown.facts_available} facts, "
+        f"{shown.used_tokens} of {shown.budget_tokens} tokens; {shown.generation_reserve} kept for the answer",
+        markup=False,
+    )
+
+
+@app.command("status")
+@answers("relay.status")
+async def status(session: Which = None, data: Data = None) -> Answer:
+    """Where a session stands."""
+    async with _session(data, session) as found:
+        shown = await found.session_status()
+
+        def human(console: Console) -> None:
+            for name in shown.__struct_fields__:
+                console.print(f"{name:<24}{getattr(shown, name)}", markup=False)
+
+        return Answer(shown, human=human)
+
+
+@app.command("estimate")
+@answers("relay.estimate")
+async def estimate(
+    task: Annotated[str, typer.Argument(help="The question or task.")],
+    system: System = "",
+    dispatches: Annotated[int, typer.Option(min=1, help="How many such dispatches.")] = 1,
+    input_price: Annotated[float | None, typer.Option(min=0, help="USD for a million input tokens.")] = None,
+    output_price: Annotated[float | None, typer.Option(min=0, help="USD for a million output tokens.")] = None,
+    session: Which = None,
+    model: ModelName = None,
+    data: Data = None,
+) -> Answer:
+    """What a task would take and, with prices, cost."""
+    from holdfast.relay import Pricing
+
+    pricing = Pricing(input_price or 0.0, output_price or 0.0) if input_price or output_price else None
+    async with _session(data, session, model=model or config.load().config.models.default, make=True) as found:
+        size = await found.preview_envelope(system, task)
+        tokens = size.system_tokens + size.task_tokens + size.envelope_tokens
+        shown = await found.estimate_session(dispatches, tokens, None, pricing)
+
+        def human(console: Console) -> None:
+            for name in shown.__struct_fields__:
+                console.print(f"{name:<26}{getattr(shown, name)}", markup=False)
+
+        return Answer(shown, human=human)
+
+
+@app.command("export")
+@answers("relay.export")
+async def export(
+    file: Annotated[Path, typer.Argument(help="Where the export goes.")], session: Which = None, data: Data = None
+) -> dict[str, Any]:
+    """Write a session to a file, encrypted with the key in HOLDFAST_EXPORT_KEY."""
+    key = _export_key()
+    async with _session(data, session) as found:
+        content = await found.export_state(key)
+    try:
+        descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except FileExistsError:
+        raise Problem("invalid_usage", f"{file.name} exists already.", fix="Choose another name.") from None
+    except OSError as error:
+        raise Problem("invalid_usage", f"{file.name} cannot be written.", reason=error.strerror) from error
+    with os.fdopen(descriptor, "wb") as out:
+        out.write(content)
+    return {"session_id": found.id, "file": file.name, "bytes": len(content)}
+
+
+@app.command("import")
+@answers("relay.import")
+async def import_(file: Annotated[Path, typer.Argument(help="An export.")], data: Data = None) -> dict[str, Any]:
+    """Take in an export, with the key in HOLDFAST_EXPORT_KEY."""
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise Problem("not_found", f"{file.name} cannot be read.", reason=error.strerror) from error
+    async with _relay(data, None, make=True) as relay:
+        found = await relay.import_state(content, _export_key())
+        return {"session_id": found.id, "facts": len(found.warm.facts), "windows": found.warm.windows}
+
+
+@app.command("serve")
+@answers("relay.serve")
+async def serve(
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 picks one.")] = 8900,
+    model: ModelName = None,
+    data: Data = None,
+) -> None:
+    """Serve the CRP sidecar until it is stopped; beyond this machine it needs a token in HOLDFAST_RELAY_TOKEN."""
+    from holdfast.http.crp import crp_app
+    from holdfast.http.server import listen, serving, until_signalled, url_of
+
+    token = os.environ.get(_TOKEN_VARIABLE) or None
+    if token is None and host not in ("127.0.0.1", "::1", "localhost"):
+        raise Problem(
+            "invalid_usage",
+            "Beyond this machine the sidecar needs a token.",
+            at="--host",
+            fix=f"Set {_TOKEN_VARIABLE}.",
+        )
+    bound = listen(host, port)
+
+    async def ready() -> None:
+        note(f"The relay answers at {url_of(bound)}; its operations are in {url_of(bound)}/openapi.json.")
+
+    async with _relay(data, model or config.load().config.models.default, make=True) as relay:
+        sidecar = serving(crp_app(relay, token=token), bound)
+        async with sidecar:
+            await until_signalled(ready=ready)
+
+
+# What the commands share
+
+
+@asynccontextmanager
+async def _relay(data: Path | None, model: str | None, *, make: bool) -> AsyncIterator[Relay]:
+    from holdfast.models import registry
+    from holdfast.relay import Relay
+
+    path = data or Path(config.load().config.data.dir)
+    if path.is_dir() or path.suffix != ".db":
+        path = path / "ledger.db"
+    if not make and not path.exists():
+        raise Problem(
+            "not_found", f"There is no ledger at {path}.", fix="Ingest or ask something first, or give --data."
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    opened = registry.open(model) if model is not None else None
+    try:
+        async with Relay.open(path, model=opened, max_sessions_per_app=_SESSIONS) as relay:
+            yield relay
+    finally:
+        if opened is not None:
+            await opened.aclose()
+
+
+@asynccontextmanager
+async def _session(
+    data: Path | None, session_id: str | None, *, model: str | None = None, make: bool = False, new: bool = False
+) -> AsyncIterator[Session]:
+    """The session that was named, else the newest of the command line, else (where that makes sense) a new one."""
+    async with _relay(data, model, make=make) as relay:
+        if session_id is not None:
+            yield await relay.session(session_id)
+            return
+        known = [] if new else await relay.sessions(APP_ID)
+        if known:
+            yield await relay.session(known[-1]["session_id"])
+        elif make:
+            yield await relay.init(APP_ID, role="ADMIN", config={"session_timeout": 604_800})
+        else:
+            raise Problem("not_found", "There is no session yet.", fix="Run `holdfast relay ingest` or `ask` first.")
+
+
+def _files(paths: list[Path]) -> Iterator[tuple[Path, str]]:
+    """Each file with its label: its path below what was named. Hidden files and folders are left out."""
+    for path in paths:
+        if str(path) == "-":
+            yield path, "standard input"
+        elif path.is_dir():
+            for file in sorted(path.rglob("*")):
+                below = file.relative_to(path)
+                if file.is_file() and not any(part.startswith(".") for part in below.parts):
+                    yield file, (Path(path.name) / below).as_posix()[-200:]
+        elif path.exists():
+            yield path, path.name[-200:]
+        else:
+            raise Problem("not_found", f"There is no file {path}.", at=str(path))
+
+
+def _read(path: Path) -> str | None:
+    try:
+        content = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        return content.decode("utf-8") if len(content) <= _FILE_LIMIT and b"\0" not in content[:8192] else None
+    except (UnicodeDecodeError, OSError):
+        return None
+
+
+def _progress(files: list[tuple[Path, str]]) -> Iterator[tuple[Path, str]]:
+    """The files, with a bar on the terminal while they are read."""
+    if not sys.stderr.isatty() or len(files) < 2:
+        yield from files
+        return
+    from rich.console import Console
+    from rich.progress import track
+
+    yield from track(files, description="Reading", console=Console(stderr=True), transient=True)
+
+
+def _export_key() -> str:
+    key = os.environ.get(_KEY_VARIABLE, "")
+    if not key:
+        raise Problem("invalid_usage", "There is no export key.", fix=f"Set {_KEY_VARIABLE} to a long random text.")
+    return key

@@ -1,0 +1,101 @@
+"""`holdfast relay …` as a person and a program use it, in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def holdfast(folder: Path, *arguments: str, expect: int = 0, **environ: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast.cli.main", "relay", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environ},
+    )
+    assert done.returncode == expect, (arguments, done.stdout, done.stderr)
+    return done.stdout
+
+
+def result(folder: Path, *arguments: str, **environ: str) -> Any:
+    return json.loads(holdfast(folder, *arguments, **environ))["result"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "docs" / ".hidden").mkdir(parents=True)
+    (tmp_path / "docs" / "a.md").write_text("# Port\n\nThe north basin holds 12 boats. It is 9 m deep.\n", "utf-8")
+    (tmp_path / "docs" / "b.txt").write_text("Anna Keller repaired the pump in March.\n", "utf-8")
+    (tmp_path / "docs" / "c.bin").write_bytes(b"\0\xff" * 100)
+    (tmp_path / "docs" / ".hidden" / "d.txt").write_text("Nobody reads this.", "utf-8")
+    return tmp_path
+
+
+def test_from_a_folder_to_an_answer(folder: Path) -> None:
+    kept = result(folder, "ingest", "docs")
+    assert [item["source"] for item in kept["sources"]] == ["docs/a.md", "docs/b.txt"]
+    assert [item["path"] for item in kept["skipped"]] == ["docs/c.bin"]
+    assert result(folder, "ingest", "docs")["sources"][0]["known"] is True
+    found = result(folder, "facts", "boats in the basin", "--top", "1")["facts"][0]
+    assert found["text"] == "The north basin holds 12 boats."
+    raw = (folder / "docs" / "a.md").read_bytes()
+    assert raw[found["start"] : found["end"]].decode() == found["text"]
+    shown = result(folder, "preview", "How many boats?")
+    assert "12 boats" in shown["envelope_text"]
+    told = result(folder, "ask", "How many boats does the north basin hold?")
+    assert "12 boats" in told["output"]
+    assert told["report"]["quality_tier"] == "S"
+    assert result(folder, "status")["windows_completed"] == 1
+    assert result(folder, "estimate", "x", "--input-price", "2", "--output-price", "8")["estimated_cost_usd"] > 0
+    human = holdfast(folder, "preview", "How many boats?", "--human")
+    assert "f1" in human
+    assert "SOURCE PASSAGES" in human
+
+
+def test_export_and_import(folder: Path) -> None:
+    session = result(folder, "ingest", "docs")["session_id"]
+    key = {"HOLDFAST_EXPORT_KEY": "a key that is long enough"}
+    assert result(folder, "export", "state.crp", **key)["session_id"] == session
+    assert (folder / "state.crp").stat().st_mode & 0o777 == 0o600
+    assert result(folder, "import", "state.crp", "--data", "other", **key)["facts"] == 4
+    assert result(folder, "facts", "boats", "--session", session, "--data", "other")["facts"]
+
+
+def test_mistakes_are_told(folder: Path) -> None:
+    assert json.loads(holdfast(folder, "facts", "x", expect=4))["error"]["code"] == "E_NOT_FOUND_RESOURCE"
+    assert json.loads(holdfast(folder, "ingest", "nothing-here", expect=4))["success"] is False
+    holdfast(folder, "ingest", "docs")
+    assert json.loads(holdfast(folder, "export", "x", expect=2))["success"] is False
+    assert json.loads(holdfast(folder, "serve", "--host", "0.0.0.0", expect=2))["success"] is False
+
+
+def test_serve_answers_until_it_is_stopped(folder: Path) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-m", "holdfast.cli.main", "relay", "serve", "--port", "0"],
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stderr is not None
+    try:
+        line = child.stderr.readline()
+        url = line.split(" at ")[1].split(";")[0]
+        with urllib.request.urlopen(url + "/health", timeout=20) as answer:
+            assert json.loads(answer.read())["status"] == "ok"
+        body = json.dumps({"app_id": "x"}).encode()
+        request = urllib.request.Request(url + "/sessions", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            assert answer.status == 201
+    finally:
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(20) == 0
+        child.stderr.close()
