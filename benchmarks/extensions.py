@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -91,7 +90,7 @@ def _engine() -> Row:
     return (
         "VM from the prelude's image",
         f"p50 {duration(percentile(times, 0.5))}, p95 {duration(percentile(times, 0.95))}",
-        f"copies {size // 1024} KB into a new instance",
+        f"{size // 1024} KB, mapped and not copied where the system can",
     )
 
 
@@ -151,8 +150,34 @@ async def _calls() -> list[Row]:
     ):
         times = await _best(lambda tool=tool: subject.call_tool(tool, {"n": 4}), 600)  # type: ignore[misc]
         rows.append((what, _p(times), beside))
+    times = await _beside_a_loop(subject)
+    rows.append(
+        (
+            "tool call while a neighbour loops without end",
+            _p(times),
+            "the neighbour's thread does not hold the interpreter",
+        )
+    )
     await subject.close()
     return rows
+
+
+async def _beside_a_loop(subject: Extension) -> list[float]:
+    """Latencies while another extension spends its whole slice in an endless loop."""
+    hostile = "export default (pi) => { pi.registerCommand('spin', { handler: () => { for (;;); } }) }"
+    spinning = Extension(
+        Artifact("index.js", "spin", hostile), Surroundings("spin", "/"), Answering(), limits=Limits(slice_ms=1_500)
+    )
+    await spinning.load()
+    task = asyncio.create_task(spinning.run_command("spin"))
+    times = []
+    while not task.done():
+        started = time.perf_counter()
+        await subject.call_tool("echo", {"n": 4})
+        times.append(time.perf_counter() - started)
+    await asyncio.gather(task, return_exceptions=True)
+    await spinning.close()
+    return times
 
 
 async def _dispatch() -> list[Row]:
@@ -200,12 +225,12 @@ async def _memory_and_soak(calls: int = 20_000) -> list[Row]:
     return [
         (
             "memory per loaded extension",
-            f"{each / 1024 / 1024:.1f} MB resident",
-            "its own WebAssembly memory, copied from the image",
+            f"{each / 1024 / 1024:.1f} MB",
+            "the pages that it has written to; the rest is the image, shared by all",
         ),
         (
             f"soak: {calls:,} tool calls",
-            f"{grown / 1024:+,.0f} KB resident, {vm_grown / 1024:+,.0f} KB in the VM",
+            f"{grown / 1024:+,.0f} KB in the process, {vm_grown / 1024:+,.0f} KB in the VM",
             f"{rate(speed)}, one after the other",
         ),
     ]
@@ -216,5 +241,8 @@ def _p(times: list[float]) -> str:
 
 
 def _resident() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+    """Memory of this process, what it shares counted by its share."""
+    for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    return 0

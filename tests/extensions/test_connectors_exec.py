@@ -14,6 +14,7 @@ from tests.extensions.dispatcher_world import World
 
 from holdfast.extensions.connectors.process import descendants
 from holdfast.extensions.sandbox import Confinement, Sandbox, _bubblewrap
+from holdfast.kernel.config import ExtensionOverride, Extensions
 
 confined = pytest.mark.skipif(Sandbox.detect().kind == "none", reason="this system offers no sandbox")
 KINDS = [one for one in Sandbox.offered() if one.kind != "none"] or [Sandbox("none")]
@@ -195,11 +196,33 @@ def test_no_network_without_http(world: World) -> None:
         assert world.ok("exec", command="bash", args=["-c", script])["code"] != 0
 
 
-def test_bubblewrap_command_line_binds_only_what_is_granted() -> None:
-    argv = _bubblewrap(["ls"], "/p", Confinement(("/p",), ("/t",)), [])
-    assert argv[-4:] == ["--chdir", "/p", "--", "ls"] and "--unshare-all" in argv and "--share-net" not in argv
-    assert argv[argv.index("/t") - 1] == "--bind-try" and "/home" not in argv
-    assert "--share-net" in _bubblewrap(["ls"], "/", Confinement(network=True), [])
+def test_bubblewrap_binds_only_what_is_granted() -> None:
+    options = _bubblewrap("/p", Confinement(("/p",), ("/t",)), [], {"A": "1"})
+    assert options[-2:] == ["--chdir", "/p"] and "--unshare-all" in options and "--share-net" not in options
+    assert options[options.index("/t") - 1] == "--bind-try" and "/home" not in options
+    assert options.index("--clearenv") < options.index("--setenv")
+    assert "--share-net" in _bubblewrap("/", Confinement(network=True), [], {})
+
+
+def test_variables_of_the_extension_do_not_reach_the_sandbox_builder(writer: World) -> None:
+    """A library that the extension wrote must not be loaded by the program that is about to confine it."""
+    (writer.project / "evil.so").write_bytes(b"not a library")
+    result = sh(
+        writer, "echo $MINE", env={"LD_PRELOAD": f"{writer.project}/evil.so", "PYTHONSTARTUP": "x", "MINE": "yes"}
+    )
+    assert result["stdout"] == "yes\n"
+    complaints = str(result["stderr"]).count("LD_PRELOAD")
+    # Only programs inside complain (the shell, at most the launcher's last step), never the builder before them.
+    assert complaints <= 1
+
+
+def test_a_process_cannot_read_what_was_denied(tmp_path: Path) -> None:
+    config = Extensions(overrides={"ext.test": ExtensionOverride(deny=["read"])})
+    world = World(tmp_path, grants=["exec"], config=config)
+    (world.project / "x").write_text("secret")
+    if Sandbox.detect().kind != "none":
+        assert sh(world, "cat x")["code"] != 0
+    world.close()
 
 
 def test_unconfined_is_said(tmp_path: Path) -> None:

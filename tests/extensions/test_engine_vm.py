@@ -80,6 +80,23 @@ def test_v1_whatever_is_thrown_is_a_guest_error_and_the_vm_lives(vm: Vm, thrown:
     assert _text(vm, "1 + 1") == "2"
 
 
+@pytest.mark.parametrize(
+    "thrown",
+    [
+        "{ get message() { for (;;); } }",
+        "{ name: { toString() { for (;;); } } }",
+        "{ toString() { for (;;); } }",
+        "new Proxy({}, { get() { for (;;); } })",
+    ],
+)
+def test_v1_a_thrown_value_that_never_ends_is_a_timeout(thrown: str) -> None:
+    """Reading it runs the guest's code: the deadline must reach that, too, so the interpreter must be free."""
+    vm = snapshot.restore(base_image(), StillWorld(), Limits(memory_mb=32, slice_ms=100))
+    with pytest.raises(EngineTrap, match="100 ms"), vm.running():
+        vm.evaluate(f"throw ({thrown})", "test.js")
+    vm.close()
+
+
 def test_v2_after_a_trap_nothing_runs(vm: Vm) -> None:
     with pytest.raises(EngineTrap) as caught, vm.running():
         vm.evaluate("while (true) {}", "test.js")
@@ -115,6 +132,15 @@ def test_a_snapshot_survives_being_bytes(vm: Vm) -> None:
     data = snapshot.take(vm, {}).to_bytes()
     again = snapshot.restore(Snapshot.from_bytes(data), StillWorld(), Limits(memory_mb=32))
     assert _text(again, "JSON.stringify(kept)") == '{"deep":[1,"two"]}'
+    again.close()
+
+
+def test_a_vm_that_rested_for_long_can_still_be_taken(vm: Vm) -> None:
+    _text(vm, "globalThis.kept = 1")
+    for _ in range(10_000):
+        native().engine.increment_epoch()
+    again = snapshot.restore(snapshot.take(vm, {}), StillWorld(), Limits(memory_mb=32))
+    assert _text(again, "kept") == _text(vm, "kept") == "1"
     again.close()
 
 
@@ -229,13 +255,17 @@ def test_a_budget_stops_at_the_same_step_each_time() -> None:
     assert counts == {True}
 
 
-def test_garbage_is_collected(vm: Vm) -> None:
-    """A million dead objects and cycles fit into a VM that could not hold them alive."""
+def test_garbage_is_collected() -> None:
+    """A hundred thousand dead cycles fit into a VM that could not hold them alive."""
+    vm = snapshot.restore(base_image(), StillWorld(), Limits(memory_mb=12, slice_ms=60_000))
     with vm.running():
         vm.free(
             vm.evaluate("for (let i = 0; i < 100000; i++) { const a = {}; a.self = a; a.pad = [i, i, i] }", "test.js")
         )
-    assert vm.memory.size <= 32 * 1024 * 1024
+    assert vm.memory.size <= 12 * 1024 * 1024
+    with pytest.raises(GuestError, match="out of memory|null"), vm.running():
+        vm.evaluate("globalThis.kept = []; for (let i = 0; i < 100000; i++) kept.push({ pad: [i, i, i] })", "test.js")
+    vm.close()
 
 
 def test_the_engine_is_compiled_once_per_process() -> None:

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.extensions.dispatcher_world import World
 
 from holdfast.extensions.engine.limits import Limits
 from holdfast.extensions.isolate import Artifact
 from holdfast.extensions.runtime import Extension, Surroundings
 from holdfast.kernel.problems import Problem
-from tests.extensions.dispatcher_world import World
 
 HERE = Path(__file__).parent
 CASES = (HERE / "guest_cases.mjs").read_text("utf-8")

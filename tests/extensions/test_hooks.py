@@ -75,7 +75,7 @@ async def test_a_block_ends_the_event() -> None:
     ],
 )
 async def test_h3_a_tool_call_handler_that_cannot_answer_blocks(handler: str) -> None:
-    async with House(f"pi.on('tool_call', {handler})", limits=Limits(memory_mb=32, slice_ms=100)) as house:
+    async with House(f"pi.on('tool_call', {handler})", limits=Limits(memory_mb=32, slice_ms=300)) as house:
         result = await house.hooks.emit(CALL)
         assert result["block"] is True
         assert result["reason"].startswith("Extension failed, blocking execution")
@@ -86,7 +86,7 @@ async def test_h3_a_tool_call_handler_that_cannot_answer_blocks(handler: str) ->
 async def test_h2_a_failing_handler_of_another_event_stops_nobody(handler: str) -> None:
     good = "pi.on('input', (e) => ({ action: 'transform', text: e.text + '%s' }))"
     async with House(
-        good % 1, f"pi.on('input', {handler})", good % 2, limits=Limits(memory_mb=32, slice_ms=100)
+        good % 1, f"pi.on('input', {handler})", good % 2, limits=Limits(memory_mb=32, slice_ms=300)
     ) as house:
         result = await house.hooks.emit({"type": "input", "text": "x", "source": "interactive"})
         assert result == {"action": "transform", "text": "x12", "images": None}
@@ -194,6 +194,8 @@ def _fold(event: dict[str, Any], *values: Any) -> Any:
         ({"type": "message_end", "message": {"role": "user"}}, [None], None),
         ({"type": "tool_result", "content": [], "details": 1, "isError": False}, ["nonsense", []], None),
         ({"type": "tool_call", "input": {}}, ["nonsense"], {"block": False, "reason": None, "input": {}}),
+        ({"type": "session_before_switch"}, ["cancel", ["cancel"], 1], None),
+        ({"type": "user_bash", "command": "x"}, ["nonsense", {"result": 1}], {"result": 1}),
         ({"type": "session_before_tree"}, [{"label": "a"}, {"label": "b"}], {"label": "b"}),
         ({"type": "agent_end"}, [{"anything": 1}], None),
     ],

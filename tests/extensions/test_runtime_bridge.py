@@ -190,3 +190,14 @@ async def test_a_cancelled_call_is_cancelled_at_the_host_and_its_late_result_is_
     assert await subject.run_command("go") == "AbortError"
     assert dispatcher.cancelled == ["test/1.1"]
     await subject.close()
+
+
+async def test_a_signal_that_throws_spoils_nothing() -> None:
+    source = """export default (pi) => pi.registerCommand("go", { handler: async () => {
+      const bad = () => { throw { get message() { throw 1 }, toString() { throw 2 } } };
+      const signal = { aborted: false, addEventListener() {}, removeEventListener: bad };
+      return (await pi.tool("x", {}, { signal, onChunk: bad })).n } })"""
+    subject = await _loaded(source, TableDispatcher(tool=lambda call: [{"n": 1}, {"n": 2}]))
+    assert await subject.run_command("go") == 2
+    assert subject.traps == 0
+    await subject.close()

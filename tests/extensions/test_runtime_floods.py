@@ -148,13 +148,13 @@ async def test_v3_time_in_a_synchronous_call_is_not_the_guests() -> None:
     import time
 
     def slow(call: HostCall) -> dict[str, Any]:
-        time.sleep(0.25)  # a real wait of a real thread: the deadline that must not count it is real as well
+        time.sleep(0.6)  # a real wait of a real thread: the deadline that must not count it is real as well
         return {"value": "late"}
 
     subject = extension(
         _with_pi("return ctx.sessionManager.getLeafId()"),
         TableDispatcher(session=slow),
-        limits=Limits(memory_mb=32, slice_ms=100),
+        limits=Limits(memory_mb=32, slice_ms=300),
     )
     await subject.load()
     assert text_of(await subject.call_tool("go", {})) == "late"

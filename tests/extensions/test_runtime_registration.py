@@ -202,6 +202,18 @@ async def test_every_event_can_be_listened_to() -> None:
     assert len(EVENTS) == 29
     subject = await _loaded(f"export default (pi) => {{ for (const name of {names}) pi.on(name, () => {{}}) }}")
     assert subject.registrations.handlers == dict.fromkeys(names, 1)
+    assert all(spec["known"] for _, spec in subject._specs.values()), "the guest knows the same names"
+    await subject.close()
+
+
+async def test_an_event_that_nobody_emits_is_reported_and_kept() -> None:
+    reports: list[tuple[str, dict[str, Any]]] = []
+    subject = await _loaded(
+        "export default (pi) => { pi.on('no_such_event', () => {}) }",
+        report=lambda event, data: reports.append((event, data)),
+    )
+    assert subject.registrations.handlers == {"no_such_event": 1}
+    assert reports == [("unknown_event", {"event": "no_such_event"})]
     await subject.close()
 
 

@@ -205,7 +205,7 @@ async def test_a_trapped_extension_comes_back_from_the_pool() -> None:
     pool = Pool()
     source = """export default (pi) => { const add = (name, execute) => pi.registerTool({ name, description: "d", parameters: { type: "object" }, execute });
       add("hang", async () => { for (;;); }); add("fine", async () => "fine") }"""
-    subject = extension(source, pool=pool, limits=Limits(memory_mb=32, slice_ms=100))
+    subject = extension(source, pool=pool, limits=Limits(memory_mb=32, slice_ms=300))
     await subject.load()
     with pytest.raises(Problem):
         await subject.call_tool("hang", {})

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,6 +92,22 @@ def test_arguments_that_cannot_be_converted_are_refused_with_their_place(schema:
         prepare("t", {"type": "object", "properties": {"v": schema}}, {"v": given})
     assert caught.value.key == "schema_mismatch"
     assert caught.value.details["errors"][0]["at"] == "$.v"
+
+
+@pytest.mark.parametrize("address", ["file://{path}", "http://127.0.0.1:9/x", "https://example.invalid/schema"])
+def test_a_schema_cannot_make_the_host_read_anything(address: str, tmp_path: Path) -> None:
+    secret = tmp_path / "schema.json"
+    secret.write_text('{"type": "string"}')
+    schema = {"type": "object", "properties": {"v": {"$ref": address.format(path=secret)}}}
+    with pytest.raises(Problem) as caught:
+        prepare("t", schema, {"v": "x"})
+    assert caught.value.key == "registration_invalid"
+
+
+def test_a_schema_cannot_make_the_host_count_forever() -> None:
+    schema = {"type": "object", "properties": {"v": {"type": "string", "pattern": "^(?=(a+)+$)(a|aa)+$"}}}
+    with pytest.raises(Problem):
+        prepare("t", schema, {"v": "a" * 60 + "b"})
 
 
 def test_the_callers_arguments_are_not_changed() -> None:
@@ -269,6 +286,18 @@ async def test_the_context_reads_the_session_when_it_is_asked() -> None:
     body = "return JSON.stringify([ctx.sessionManager.getSessionId(), ctx.sessionManager.getEntries(), ctx.model, ctx.isIdle(), ctx.hasUI, ctx.sessionManager.getBranch(), ctx.sessionManager.getLeafId() === undefined])"
     subject = await _loaded(_with_pi(body), TableDispatcher(session=session))
     assert text_of(await subject.call_tool("go", {})) == '["s1",[{"id":1}],{"id":"m"},false,false,[],true]'
+    await subject.close()
+
+
+async def test_models_are_the_hosts_and_so_are_its_keys() -> None:
+    body = "const r = ctx.modelRegistry, m = r.find('p', 'm'); return JSON.stringify([r.getAll().length, m?.id, await r.getApiKeyAndHeaders({ provider: 'p' }), (await r.getApiKeyAndHeaders({ provider: 'q' })).ok, await r.getApiKeyForProvider('q') === undefined])"
+    connected = TableDispatcher(model=lambda call: {"models": [{"provider": "p", "id": "m"}]})
+    subject = await _loaded(_with_pi(body), connected)
+    assert text_of(await subject.call_tool("go", {})) == '[1,"m",{"ok":true,"apiKey":"managed-by-the-host","headers":{}},false,true]'
+    await subject.close()
+    alone = TableDispatcher(model=lambda call: HostResult.failed(call.call_id, "invalid_request", "No model is connected."))
+    subject = await _loaded(_with_pi("return '' + ctx.modelRegistry.getAll().length"), alone)
+    assert text_of(await subject.call_tool("go", {})) == "0"
     await subject.close()
 
 

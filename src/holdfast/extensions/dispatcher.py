@@ -26,14 +26,13 @@ from holdfast.extensions.connectors.paths import Roots
 from holdfast.extensions.consent import Consent, Question, Questions
 from holdfast.extensions.evidence import Correlation, Event, Evidence, params_hash
 from holdfast.extensions.grants import Grants
-from holdfast.extensions.protocol import Backpressure, Chunk, HostCall, HostCallError, HostResult
+from holdfast.extensions.parts import CREDITS, Stream, own_thread
+from holdfast.extensions.protocol import Chunk, HostCall, HostCallError, HostResult
 from holdfast.kernel.clock import Clock, SystemClock
 from holdfast.kernel.policy import Decision, Policy, Request
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.redact import redact_text
 
-CREDITS = 16
-"""Parts of a streamed result that may wait for their reader."""
 MAX_PARALLEL = 64
 SYNC_LIMIT_MS = 600_000
 _GRANTED_RULES = ("subject-allow", "default")
@@ -76,7 +75,6 @@ class Dispatcher:
         consent: Consent | None = None,
         grants: Grants | None = None,
         clock: Clock | None = None,
-        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.policy = policy
         self._connectors = {connector.method: connector for connector in connectors}
@@ -86,11 +84,20 @@ class Dispatcher:
         self._subjects: dict[str, Subject] = {}
         self._running: dict[str, _Flight] = {}
         self._lock = threading.Lock()
-        self._loop = loop
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.attend()
         self._threads = ThreadPoolExecutor(MAX_PARALLEL, thread_name_prefix="holdfast-connector")
+
+    def attend(self) -> None:
+        """Take the running loop, if there is one, as the place where persons, models and sessions are asked."""
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:
+            pass
 
     def admit(self, subject: Subject) -> None:
         """Make an extension known; calls of unknown ones are refused."""
+        self.attend()
         self._subjects[subject.id] = subject
 
     def dismiss(self, extension: str) -> None:
@@ -112,13 +119,13 @@ class Dispatcher:
 
     async def call(self, call: HostCall, extension: str) -> AsyncIterator[HostResult]:
         """Perform `call`; a streamed one gives parts and then its end."""
-        self._loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
         try:
             flight = self._open(call, extension)
         except Problem as problem:
             yield _error(call, problem)
             return
-        stream = _Stream(self._loop) if _streams(call) else None
+        stream = Stream(loop) if _streams(call) else None
         end: HostResult | None = None
         try:
             connector = self._connector(call.method)
@@ -228,18 +235,16 @@ class Dispatcher:
         by_name = call.method == "env" and resource is not None and _looks_secret(resource)
         decision = self.policy.decide(Request(subject.id, flight.capability, call.method, resource, by_name))
         if decision.rule == "mode-strict" and resource is None and self._has_scoped(subject.id, flight.capability):
-            # Only parts are granted; the connector shows those parts.
-            return Decision("downgrade", "scope-filter", "Only what was granted by name is shown.", decision.evidence)
+            # Only parts are granted: the connector shows those parts, and the extension's own folders.
+            return Decision("downgrade", "scope-filter", "Only what was granted is reachable.", decision.evidence)
         return decision
 
     def _has_scoped(self, subject: str, capability: str) -> bool:
         rules = self.policy.subjects.get(subject)
         grants = (*self.policy.defaults, *(rules.allow if rules else ()))
-        return capability == "env" and any(grant.capability == capability for grant in grants)
+        return capability in ("env", "read", "write") and any(grant.capability == capability for grant in grants)
 
-    def _enter(
-        self, flight: _Flight, decision: Decision, stream: _Stream | None, default_ms: int | None = None
-    ) -> None:
+    def _enter(self, flight: _Flight, decision: Decision, stream: Stream | None, default_ms: int | None = None) -> None:
         """Record the decision; go on only when it allows (D1, D3)."""
         if flight.capability != capabilities.NONE:
             self._record(flight, self._decision(flight, decision))
@@ -251,6 +256,7 @@ class Dispatcher:
             roots=flight.subject.roots,
             permit=lambda capability, resource: self._permit(flight, capability, resource),
             granted=lambda capability, resource: self._granted(flight, capability, resource),
+            refused=lambda capability, resource: self._refused(flight, capability, resource),
             emit=stream.emit if stream is not None else None,
             deadline=flight.started + timeout / 1000 if timeout is not None else None,
             monotonic=self._clock.monotonic,
@@ -281,6 +287,10 @@ class Dispatcher:
         request = Request(flight.subject.id, plain, flight.request.method, resource or None, plain != capability)
         return self.policy.decide(request).allowed
 
+    def _refused(self, flight: _Flight, capability: str, resource: str) -> bool:
+        decision = self.policy.decide(Request(flight.subject.id, capability, flight.request.method, resource))
+        return decision.rule in ("subject-deny", "global-deny")
+
     def _work(self, connector: Connector | Waiting, flight: _Flight) -> asyncio.Future[Output]:
         assert flight.call is not None and self._loop is not None
         if getattr(connector, "waits", False):
@@ -289,7 +299,8 @@ class Dispatcher:
             flight.call.on_cancel(lambda: _cancel_task(loop, task))
             return task
         if flight.request.params.get("op") == "watch" or flight.request.method == "exec":
-            return _own_thread(self._loop, connector, flight)
+            call, params = flight.call, flight.request.params
+            return own_thread(self._loop, lambda: connector.run(call, params))  # type: ignore[arg-type,return-value]
         return self._loop.run_in_executor(self._threads, connector.run, flight.call, flight.request.params)  # type: ignore[arg-type]
 
     def _patience(self, flight: _Flight) -> float | None:
@@ -312,13 +323,13 @@ class Dispatcher:
 
     # Ends (D4) and records (D3)
 
-    def _ok(self, flight: _Flight, output: Output, stream: _Stream | None) -> HostResult:
+    def _ok(self, flight: _Flight, output: Output, stream: Stream | None) -> HostResult:
         self._record(flight, self._end(flight, None))
         self._land(flight)
         chunk = Chunk(stream.index, True) if stream is not None else None
         return HostResult(flight.request.call_id, output, False, chunk=chunk)
 
-    def _failed(self, flight: _Flight, problem: Problem, stream: _Stream | None) -> HostResult:
+    def _failed(self, flight: _Flight, problem: Problem, stream: Stream | None) -> HostResult:
         if flight.call is None and not flight.ended:
             pass
         elif flight.call is not None:
@@ -381,77 +392,6 @@ class Dispatcher:
         if problem is not None:
             data["error"] = {"code": problem.row.pi, "problem": problem.key}
         return Event("host_call.end", data, flight.ids, "info" if problem is None else "warn")
-
-
-class _Part(msgspec.Struct, frozen=True):
-    output: Output
-    chunk: Chunk
-
-
-class _Stream:
-    """Parts on their way from a connector's thread to a reader, never more than CREDITS of them."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._queue: asyncio.Queue[_Part | None] = asyncio.Queue()
-        self._credits = threading.Semaphore(CREDITS)
-        self._left = CREDITS
-        self._lock = threading.Lock()
-        self._abandoned = threading.Event()
-        self.index = 0
-
-    def emit(self, output: Output) -> None:
-        on_loop = threading.get_ident() == getattr(self._loop, "_thread_id", None)
-        if not on_loop:  # a connector on the loop must not wait for the loop
-            while not self._credits.acquire(timeout=0.05):
-                if self._abandoned.is_set():
-                    raise Problem("cancelled", "Nobody reads the result any more.")
-        with self._lock:
-            self._left = max(0, self._left - 1)
-            part = _Part(output, Chunk(self.index, False, Backpressure(credits=self._left)))
-            self.index += 1
-        self._loop.call_soon_threadsafe(self._queue.put_nowait, part)
-
-    def finish(self) -> None:
-        self._queue.put_nowait(None)
-
-    def abandon(self) -> None:
-        self._abandoned.set()
-
-    async def parts(self, work: asyncio.Future[Output], patience: float | None) -> AsyncIterator[_Part]:
-        async with asyncio.timeout(patience):
-            while (part := await self._queue.get()) is not None:
-                yield part
-                with self._lock:
-                    self._left = min(CREDITS, self._left + 1)
-                self._credits.release()
-
-
-def _own_thread(loop: asyncio.AbstractEventLoop, connector: Any, flight: _Flight) -> asyncio.Future[Output]:
-    """A thread for one call that may take long, so that short ones never wait behind it."""
-    future: asyncio.Future[Output] = loop.create_future()
-
-    def settle(output: Output | None, error: BaseException | None) -> None:
-        if not future.done():
-            if error is None:
-                future.set_result(output or {})
-            else:
-                future.set_exception(error)
-
-    def work() -> None:
-        output: Output | None = None
-        failure: BaseException | None = None
-        try:
-            output = connector.run(flight.call, flight.request.params)
-        except BaseException as error:  # noqa: BLE001 - handed to the loop, which answers
-            failure = error
-        try:
-            loop.call_soon_threadsafe(settle, output, failure)
-        except RuntimeError:
-            pass  # the loop is closed; nobody waits
-
-    threading.Thread(target=work, name="holdfast-connector-long", daemon=True).start()
-    return future
 
 
 def _heard(work: asyncio.Future[Any]) -> None:

@@ -85,7 +85,6 @@ class Driver:
         self._last_sync = 0
         self._busy = False
         self._saturated = 0
-        self._expires: float | None = None
         self._sync_call: str | None = None
         self._deadline_ms: int | None = None
         self._alarm: asyncio.TimerHandle | None = None
@@ -178,6 +177,8 @@ class Driver:
 
     async def on_thread(self, work: Callable[[], T]) -> T:
         """Do something on the owner thread, in its turn."""
+        if self._closed:
+            raise Problem("state_conflict", f"{self._name} is closed.")
         result: asyncio.Future[T] = self._loop.create_future()
 
         def done(value: Any) -> None:
@@ -215,7 +216,6 @@ class Driver:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        self._expires = min((w.expires for w in self._waiters.values() if w.expires is not None), default=None)
         arrivals, self._inbox = self._inbox, []
         isolate, generation = self._isolate, self.generation
         self._owner.submit(lambda: _run(isolate, arrivals), lambda batch: self._finish(batch, generation))
@@ -353,7 +353,8 @@ class Driver:
         if asked.number <= self._last_sync:
             raise EngineTrap("engine", f"the call id {asked.number} was used before")
         self._last_sync = asked.number
-        limit = SYNC_SECONDS if self._expires is None else max(0.001, self._expires - self._loop.time())
+        expires = min((w.expires for w in list(self._waiters.values()) if w.expires is not None), default=None)
+        limit = SYNC_SECONDS if expires is None else max(0.001, expires - self._loop.time())
         timeout_ms = min(int(limit * 1000), asked.timeout_ms if asked.timeout_ms is not None else 2**53)
         call = HostCall(self.call_id(asked.number), asked.capability, asked.method, asked.params, timeout_ms)
         self._sync_call = call.call_id

@@ -51,9 +51,9 @@ class _Before(_Plain):
     _result: Any = None
 
     def take(self, extension: str, outcome: HookOutcome) -> bool:
-        if outcome.value:
+        if isinstance(outcome.value, dict):
             self._result = outcome.value
-            return bool(_get(outcome.value, "cancel"))
+            return bool(outcome.value.get("cancel"))
         return False
 
     def result(self) -> Any:
@@ -68,13 +68,13 @@ class _ToolCall(_Before):
     def take(self, extension: str, outcome: HookOutcome) -> bool:
         if isinstance(outcome.changed, dict):
             self._event = {**self._event, "input": outcome.changed}
-        if outcome.value:
+        if isinstance(outcome.value, dict):
             self._result = outcome.value
-            return bool(_get(outcome.value, "block"))
+            return bool(outcome.value.get("block"))
         return False
 
     def result(self) -> Any:
-        answer = self._result if isinstance(self._result, dict) else {}
+        answer = self._result or {}
         return {"block": bool(answer.get("block")), "reason": answer.get("reason"), "input": self._event.get("input")}
 
 
@@ -192,7 +192,7 @@ class _UserBash(_Before):
     """The first answer wins."""
 
     def take(self, extension: str, outcome: HookOutcome) -> bool:
-        if outcome.value:
+        if isinstance(outcome.value, dict):
             self._result = outcome.value
             return True
         return False

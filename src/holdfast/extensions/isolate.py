@@ -81,6 +81,11 @@ class Isolate:
         self._world = self._vm.host = world
         self._observer = observer
 
+    def warm(self) -> None:
+        """Touch what every call touches, so that its memory is there when the first call comes."""
+        with self._vm.running():
+            self._vm.call_for_text(self._roots["collect"])
+
     def close(self) -> None:
         self._vm.close()
 
@@ -132,15 +137,13 @@ class Isolate:
         effects.extend(Failure("unhandled", msgspec.json.decode(text)) for text in unhandled)
         if failed is not None:
             effects.append(failed)
-        effects = [self._named(effect) for effect in effects]
         self._apply(effects)
         return effects
 
-    def _named(self, effect: Effect) -> Effect:
+    def _named(self, effect: Reply) -> Reply:
         """Without memory even for an error object, the engine throws null: say what it was."""
-        if not isinstance(effect, Reply) or effect.ok or not isinstance(effect.value, dict):
-            return effect
-        if effect.value.get("message") != "null" or self.memory_bytes < self._vm.limits.memory_bytes * 3 // 4:
+        null = isinstance(effect.value, dict) and effect.value.get("message") == "null"
+        if not null or self.memory_bytes < self._vm.limits.memory_bytes * 3 // 4:
             return effect
         return Reply(effect.number, 0, {"name": "InternalError", "message": "out of memory", "stack": ""})
 
@@ -176,8 +179,10 @@ class Isolate:
     def _apply(self, effects: list[Effect]) -> None:
         """Timers are the loop's; their time counts from the end of the tick, so that none fires early."""
         now = None
-        for effect in effects:
-            if isinstance(effect, Timer):
+        for index, effect in enumerate(effects):
+            if isinstance(effect, Reply):
+                effects[index] = effect if effect.ok else self._named(effect)
+            elif isinstance(effect, Timer):
                 now = self._world.tick_time() if now is None else now
                 self._loop.arm(effect.number, effect.delay_ms, now)
             elif isinstance(effect, Clear):

@@ -1,6 +1,7 @@
 """The last step before a command runs: give up what it must not have, then become it.
 
-Runs as a program of its own (`python -I -S launch.py SPEC -- COMMAND…`), stdlib only. In order: new process, mount
+Runs as a program of its own (`python -I -S launch.py DESCRIPTOR -- COMMAND…`), stdlib only; the open file holds
+the instructions and the command's environment. In order: new process, mount
 and network namespaces where the system allows them, a process id 1 that takes every descendant down with it,
 resource limits, Landlock, exec. `--probe` says what works here.
 """
@@ -35,7 +36,8 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--probe"]:
         print(json.dumps(probe()))  # noqa: T201 - this is the program's answer
         return 0
-    spec = json.loads(arguments[0])
+    with open(int(arguments[0]), "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+        spec = json.loads(file.read())
     command = arguments[arguments.index("--") + 1 :]
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if not spec.get("namespaces") or not _new_namespaces(network=not spec["network"]):
@@ -127,7 +129,7 @@ def _become(spec: dict[str, Any], command: list[str]) -> None:
         confine(spec["read"] + (["/proc"] if spec.get("proc") else []), spec["write"], network=spec["network"])
     try:
         os.chdir(spec["cwd"])
-        os.execvp(command[0], command)  # noqa: S606 - becoming the command is the purpose
+        os.execvpe(command[0], command, spec["environ"])  # noqa: S606 - becoming the command is the purpose
     except OSError as error:
         os.write(2, f"{command[0]}: {os.strerror(error.errno or 0)}\n".encode())
         os._exit(126 if error.errno == 13 else 127)

@@ -38,10 +38,10 @@ def thrown_problem(error: dict[str, Any], extension: str, artifact: Artifact) ->
         return Problem("extension_memory", f"{extension} used more memory than it may.", **details)
     if error.get("code") == "REGISTRATION_INVALID":
         return Problem("registration_invalid", message, **details)
-    if isinstance(hostcall, dict) and hostcall.get("code") in _HOSTCALL:
-        code = str(hostcall["code"])
-        more = hostcall.get("details")
-        return Problem(_HOSTCALL[code], message, **details, hostcall=code, **_plain(more, details))
+    if isinstance(hostcall, dict):
+        code = str(hostcall.get("code"))
+        more = _plain(hostcall.get("details"), details)
+        return Problem(_HOSTCALL.get(code, "extension_failed"), message, **details, hostcall=code, **more)
     return Problem("extension_failed", f"{name}: {message}" if message else name, **details)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.extensions.protocol import VERSION, CapabilityManifest, Register
 from holdfast.kernel.problems import Problem
 
 MAX_REGISTRATIONS = 1_000
@@ -79,6 +80,7 @@ class Registrations:
         self.shortcuts: dict[str, Shortcut] = {}
         self.flags: dict[str, Flag] = {}
         self.renderers: dict[str, Renderer] = {}
+        self.entry_renderers: dict[str, Renderer] = {}
         self.providers: dict[str, Provider] = {}
         self.handlers: dict[str, int] = {}
 
@@ -97,6 +99,8 @@ class Registrations:
             self._keep(self.flags, self._read(spec, Flag), "name")
         elif kind == "renderer":
             self._keep(self.renderers, self._read(spec, Renderer), "name")
+        elif kind == "entry_renderer":
+            self._keep(self.entry_renderers, self._read(spec, Renderer), "name")
         elif kind == "provider":
             self._keep(self.providers, self._read(spec, Provider), "provider")
         elif kind == "handler":
@@ -132,6 +136,19 @@ class Registrations:
         """Which registration this is: a later one of the same key replaces it."""
         name = next((spec[k] for k in ("provider", "event", "shortcut", "name") if k in spec), "")
         return kind, str(name)
+
+    def message(self, version: str, manifest: CapabilityManifest | None = None) -> Register:
+        """What was registered, as the protocol's `register` payload (§3)."""
+        return Register(
+            name=self.extension,
+            version=version,
+            api_version=VERSION,
+            capabilities=None if manifest is None else [entry.capability for entry in manifest.capabilities],
+            capability_manifest=manifest,
+            tools=self.inspect()["tools"],
+            slash_commands=self.inspect()["commands"],
+            event_hooks=list(self.handlers),
+        )
 
     def inspect(self) -> dict[str, Any]:
         """What `ext inspect` shows of it."""

@@ -118,6 +118,7 @@ class Extension:
         self._row = 0
         self._refused: Problem | None = None
         self._flags: dict[str, bool | str] = {}
+        self._up = False
         self._checkers: dict[str, tuple[Tool, Any]] = {}
 
     # -- life -------------------------------------------------------------------------------------------------------
@@ -130,6 +131,7 @@ class Extension:
         except BaseException:
             await self.close()
             raise
+        self._up = True
         return self.registrations
 
     def _new_driver(self) -> Driver:
@@ -152,7 +154,9 @@ class Extension:
     async def _start(self) -> None:
         """Load into a new VM, or take one in which this very extension was loaded already."""
         driver = self._running_driver()
-        key, pool = self._key(), self._pool
+        first = image_digest.cache_info().currsize == 0  # the guest may have to be built
+        key = await driver.on_thread(self._key) if first else self._key()
+        pool = self._pool
         world, recorder = self._world()
         if pool is not None and recorder is None:
             warm = pool.ready(key) or await driver.on_thread(lambda: pool.take(key))
@@ -220,13 +224,14 @@ class Extension:
 
     async def _ready(self) -> Driver:
         """The driver, once the extension is loaded (again)."""
+        driver = self._running_driver()
+        if driver.isolate is None and self._loading is None and self._row <= MAX_TRAPS:
+            self._loading = asyncio.get_running_loop().create_task(self._reload())
         if self._loading is not None:
             await asyncio.shield(self._loading)
-        driver = self._running_driver()
         if driver.isolate is None:
-            raise Problem(
-                "extension_trapped", f"{self.name} trapped {self.traps} times and stays off.", extension=self.name
-            )
+            count = self.traps
+            raise Problem("extension_trapped", f"{self.name} trapped {count} times and stays off.", extension=self.name)
         return driver
 
     # -- what it says -----------------------------------------------------------------------------------------------
@@ -238,6 +243,8 @@ class Extension:
             self._refused = problem
             self._report("registration_refused", {"message": problem.message, **problem.details})
             return
+        if effect.kind == "handler" and effect.spec.get("known") is False:
+            self._report("unknown_event", {"event": str(effect.spec.get("event"))[:128]})
         self._specs[self.registrations.key(effect.kind, effect.spec)] = (effect.kind, effect.spec)
 
     def _on_failure(self, effect: said.Failure) -> None:
@@ -249,17 +256,18 @@ class Extension:
         self.traps += 1
         self._row += 1
         self._report("trap", {"kind": trap.kind, "message": str(trap), "count": self.traps})
-        if not self._specs and self._loaded is None:
-            return  # it trapped while loading: whoever loads it hears of it
-        if self._row <= MAX_TRAPS:
+        if self._up and self._loading is None and self._row <= MAX_TRAPS:
             self._loading = asyncio.get_running_loop().create_task(self._reload())
 
     async def _reload(self) -> None:
+        before = self.registrations, self._specs
         try:
             await self._start()
             for name, value in self._flags.items():
                 self.set_flag(name, value)
         except Problem as problem:
+            self.registrations, self._specs = before
+            self._row += 1
             self._report("reload_failed", {"message": problem.message, **problem.details})
         finally:
             self._loading = None
@@ -368,6 +376,12 @@ class Extension:
         body = {"name": name, "message": message, "expanded": expanded, "width": width}
         return _lines(await self._value("render", body))
 
+    async def render_entry(self, name: str, entry: Any, *, expanded: bool = False, width: int = 80) -> list[str]:
+        """A custom session entry as lines of text."""
+        return _lines(
+            await self._value("render_entry", {"name": name, "entry": entry, "expanded": expanded, "width": width})
+        )
+
     async def render_tool(
         self, name: str, arguments: Any, result: Any = None, *, expanded: bool = False, width: int = 80
     ) -> list[str]:
@@ -433,6 +447,7 @@ class Extension:
         self._restore(Loaded(saved.frozen, saved.registrations))
         self._loaded = None
         driver.resume(isolate, saved.calls, saved.last_call)
+        self._up = True
         return self.registrations
 
     async def memory_bytes(self) -> int:

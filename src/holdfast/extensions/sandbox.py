@@ -13,6 +13,7 @@ import posixpath
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -49,6 +50,17 @@ class Confinement(msgspec.Struct, frozen=True):
     network: bool = False
 
 
+class Launch(msgspec.Struct, frozen=True):
+    """A command line, and the open file that it reads its instructions from; close it once the program runs."""
+
+    argv: list[str]
+    descriptor: int
+
+
+CLEAN = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+"""What the program that builds the sandbox gets to see."""
+
+
 class Sandbox(msgspec.Struct, frozen=True):
     """The strongest confinement that this system offers."""
 
@@ -76,13 +88,20 @@ class Sandbox(msgspec.Struct, frozen=True):
             return f"Commands run under Landlock version {self.landlock}: granted folders only, {parts}."
         return "Commands run UNCONFINED: this system offers neither bubblewrap nor Landlock."
 
-    def wrap(self, command: Sequence[str], cwd: str, limits: Confinement, environ: Mapping[str, str]) -> list[str]:
-        """The command line that runs `command` confined."""
+    def wrap(self, command: Sequence[str], cwd: str, limits: Confinement, environ: Mapping[str, str]) -> Launch:
+        """How to run `command` confined.
+
+        What the extension chose (its variables, its paths) travels in a file of its own and takes effect inside:
+        the program that builds the sandbox runs with a clean environment, so that no LD_PRELOAD reaches it.
+        """
         programs = _programs(environ.get("PATH", ""))
         if self.kind == "bubblewrap":
-            return _bubblewrap(command, cwd, limits, programs)
+            options = _bubblewrap(cwd, limits, programs, environ)
+            descriptor = _sealed(b"".join(os.fsencode(option) + b"\0" for option in options))
+            return Launch(["bwrap", "--args", str(descriptor), "--", *command], descriptor)
         spec = {
             "cwd": cwd,
+            "environ": dict(environ),
             "landlock": self.kind == "landlock",
             "namespaces": self.namespaces,
             "network": limits.network,
@@ -90,7 +109,8 @@ class Sandbox(msgspec.Struct, frozen=True):
             "write": [*_DEVICES, *limits.write],
             "limits": _LIMITS,
         }
-        return [sys.executable, "-I", "-S", _LAUNCH, json.dumps(spec), "--", *command]
+        descriptor = _sealed(json.dumps(spec).encode())
+        return Launch([sys.executable, "-I", "-S", _LAUNCH, str(descriptor), "--", *command], descriptor)
 
     def explains(self, code: int | None, errors: str, limits: Confinement) -> str | None:
         """Why a command may have failed in here, and the grant that would change it."""
@@ -111,7 +131,7 @@ def _offered() -> tuple[Sandbox, ...]:
     if sys.platform != "linux":
         return (Sandbox("none"),)
     found: list[Sandbox] = []
-    if shutil.which("bwrap") and _succeeds(_bubblewrap(["true"], "/", Confinement(), [])):
+    if shutil.which("bwrap") and _succeeds(["bwrap", *_bubblewrap("/", Confinement(), [], {}), "--", "true"]):
         found.append(Sandbox("bubblewrap", namespaces=True))
     try:
         run = subprocess.run([sys.executable, "-I", "-S", _LAUNCH, "--probe"], capture_output=True, timeout=10)
@@ -125,20 +145,42 @@ def _offered() -> tuple[Sandbox, ...]:
 
 def _succeeds(command: list[str]) -> bool:
     try:
-        return subprocess.run(command, capture_output=True, timeout=10).returncode == 0
+        return subprocess.run(command, capture_output=True, timeout=10, env=CLEAN).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
 
 
-def _bubblewrap(command: Sequence[str], cwd: str, limits: Confinement, programs: list[str]) -> list[str]:
-    argv = ["bwrap", "--unshare-all", "--die-with-parent", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]  # noqa: S108
+def _bubblewrap(cwd: str, limits: Confinement, programs: list[str], environ: Mapping[str, str]) -> list[str]:
+    options = ["--unshare-all", "--die-with-parent", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]  # noqa: S108
     if limits.network:
-        argv.append("--share-net")
+        options.append("--share-net")
     for path in (*_SYSTEM, *_ETC, *programs, *limits.read):
-        argv += ["--ro-bind-try", path, path]
+        options += ["--ro-bind-try", path, path]
     for path in limits.write:
-        argv += ["--bind-try", path, path]
-    return [*argv, "--chdir", cwd, "--", *command]
+        options += ["--bind-try", path, path]
+    options.append("--clearenv")
+    for name, value in environ.items():
+        options += ["--setenv", name, value]
+    return [*options, "--chdir", cwd]
+
+
+def _sealed(data: bytes) -> int:
+    """An unnamed file with `data`, read from its start by whoever inherits it."""
+    descriptor = os.memfd_create("holdfast-launch") if hasattr(os, "memfd_create") else _unnamed()
+    _write_all(descriptor, data)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _unnamed() -> int:
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
 def _programs(search: str) -> list[str]:

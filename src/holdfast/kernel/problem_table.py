@@ -1167,6 +1167,12 @@ _EXTENSIONS = (
         "Remove the use at the location in `details`.",
     ),
     _row(
+        "performance_budget_missed",
+        _INTERNAL,
+        "A measured time is above its budget",
+        "Read `details.missed`; measure again on a quiet machine.",
+    ),
+    _row(
         "manifest_invalid",
         _SCHEMA,
         "The extension's manifest has mistakes",

@@ -83,6 +83,7 @@ def describe(registered: Registrations) -> dict[str, Any]:
         "shortcuts": [msgspec.to_builtins(item) for item in registered.shortcuts.values()],
         "flags": [msgspec.to_builtins(flag) for flag in registered.flags.values()],
         "renderers": list(registered.renderers),
+        "entryRenderers": list(registered.entry_renderers),
         "providers": [
             {key: value for key, value in msgspec.to_builtins(item).items() if key != "name"}
             for item in registered.providers.values()

@@ -5,6 +5,7 @@ They mirror those of `scenario.mjs`, operation for operation, so that what diffe
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -219,18 +220,11 @@ class Network:
         raise Problem("io_failed", "fetch failed")
 
     def _answer(self, call: Call, url: str, rule: dict[str, Any]) -> Output:
-        import base64
-
         body = str(rule.get("body") or "")
         headers = [[key, value] for key, value in (rule.get("headers") or {}).items()]
-        head = {
-            "status": rule.get("status", 200),
-            "statusText": "",
-            "headers": headers,
-            "url": url,
-            "redirected": False,
-        }
-        if call.streaming:
-            call.emit(head)
-            call.emit({"data": base64.b64encode(body.encode()).decode()})
-        return {**head, "body": body}
+        head = {"status": rule.get("status", 200), "statusText": "", "headerList": headers, "url": url}
+        if not call.streaming:
+            return {**head, "body": body}
+        call.emit({**head, "redirected": False})
+        call.emit({"base64": base64.b64encode(body.encode()).decode()})
+        return {"size": len(body)}

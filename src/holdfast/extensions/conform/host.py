@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from holdfast.extensions.connectors.small import (
 )
 from holdfast.extensions.connectors.tool import ToolConnector
 from holdfast.extensions.dispatcher import Dispatcher, Subject
+from holdfast.extensions.engine.pool import Pool
 from holdfast.extensions.evidence import Correlation, Evidence
 from holdfast.extensions.grants import granted_folders, policy_of
 from holdfast.extensions.isolate import Artifact as Loadable
@@ -47,7 +49,7 @@ class Place:
         return {
             "PATH": f"{self.programs}:{os.environ.get('PATH', '/usr/bin:/bin')}",
             "HOME": str(self.home),
-            "TMPDIR": str(self.home),
+            "TMPDIR": str(self.temp),
             "LANG": "C.UTF-8",
             "TZ": "UTC",
             "NO_COLOR": "1",
@@ -68,6 +70,7 @@ class Host:
         model: Any = None,
         http: Any = None,
         sandbox: Any = None,
+        pool: Pool | None = None,
         grants: Iterable[str] = (),
         emitted: Callable[[str, str, Any], None] | None = None,
         report: Callable[[str, dict[str, Any]], None] | None = None,
@@ -102,12 +105,14 @@ class Host:
             ],
             Evidence(self.ledger),
             clock=clock,
+            loop=asyncio.get_running_loop(),
         )
         self.dispatcher.admit(Subject(name, roots, correlation=Correlation(name, "conform")))
         self.extension = Extension(
             loadable(artifact),
             Surroundings(name, str(place.project), str(root), has_ui=ui is not None),
             self.dispatcher,
+            pool=pool,
             report=report,
         )
 

@@ -31,6 +31,7 @@ def run_node(
     *,
     cwd: Path,
     home: Path,
+    temp: Path,
     timeout: float = 600.0,
     programs: Path | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
@@ -39,7 +40,7 @@ def run_node(
     environment = {
         "PATH": f"{programs}:{path}" if programs is not None else path,
         "HOME": str(home),
-        "TMPDIR": str(home),
+        "TMPDIR": str(temp),
         "LANG": "C.UTF-8",
         "TZ": "UTC",
         "NO_COLOR": "1",

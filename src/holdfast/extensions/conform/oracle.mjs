@@ -49,6 +49,7 @@ const described = (extension, runtime) => ({
     description: flag.description,
   })),
   renderers: [...extension.messageRenderers.keys()],
+  entryRenderers: [...(extension.entryRenderers?.keys() ?? [])],
   providers: runtime.pendingProviderRegistrations.map(({ name, config }) => ({
     provider: name,
     api: config.api,
@@ -70,6 +71,6 @@ for (const path of extensions) {
   } catch (error) {
     answer.error = String(error?.message ?? error);
   }
-  write(JSON.stringify(answer) + "\n");
+  await new Promise((resolve) => write(JSON.stringify(answer) + "\n", resolve));
 }
 process.exit(0);

@@ -49,9 +49,10 @@ def ask(oracle: Oracle, entries: Sequence[Path], *, timeout: float = 600.0) -> l
 def _run(oracle: Oracle, paths: list[str], timeout: float) -> list[Verdict]:
     with tempfile.TemporaryDirectory(prefix="holdfast-oracle-") as work:
         home, cwd = Path(work) / "home", Path(work) / "project"
-        home.mkdir()
-        cwd.mkdir()
+        temp = Path(work) / "temp"
+        for each in (home, cwd, temp):
+            each.mkdir()
         question = {"loader": str(oracle.folder / LOADER), "cwd": str(cwd), "extensions": paths}
-        done = run_node(node_for(oracle.node), _SCRIPT, canonical.encode(question), cwd=cwd, home=home, timeout=timeout)
+        done = run_node(node_for(oracle.node), _SCRIPT, canonical.encode(question), cwd=cwd, home=home, temp=temp, timeout=timeout)
         text = done.stdout.replace(str(cwd).encode(), b"/project").replace(str(home).encode(), b"/home")
     return [canonical.decode(line, Verdict) for line in text.splitlines() if line.startswith(b"{")]

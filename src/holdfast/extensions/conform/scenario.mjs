@@ -192,7 +192,7 @@ const emit = async (event) => {
   switch (event.type) {
     case "tool_call":
       try { const r = await runner.emitToolCall(event); return { block: r?.block === true, reason: r?.reason, input: event.input }; }
-      catch (error) { return { block: true, reason: `Extension failed, blocking execution: ${error?.message ?? error}`, input: event.input }; }
+      catch (error) { errors.push({ where: "tool_call", message: String(error?.message ?? error) }); return { block: true, reason: `Extension failed, blocking execution: ${error?.message ?? error}`, input: event.input }; }
     case "tool_result": return runner.emitToolResult(event);
     case "message_end": return runner.emitMessageEnd(event);
     case "user_bash": return runner.emitUserBash(event);
@@ -238,5 +238,4 @@ for (const step of scenario.steps) {
   catch (error) { results.push({ error: error instanceof Error ? error.message : String(error) }); }
   await new Promise((resolve) => setTimeout(resolve, step.wait ?? 30));
 }
-write(JSON.stringify({ steps: results, ui: shown, session: acted, errors }) + "\n");
-process.exit(0);
+write(JSON.stringify({ steps: results, ui: shown, session: acted, errors }) + "\n", () => process.exit(0));

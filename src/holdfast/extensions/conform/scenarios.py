@@ -148,7 +148,7 @@ def _real(folder: Path, node: tuple[int, ...], entry: Path, scenario: Scenario) 
             "scenario": msgspec.to_builtins(scenario),
         }
         done = run_node(
-            node_for(node), _SCRIPT, canonical.encode(question), cwd=place.project, home=place.home, timeout=120,
+            node_for(node), _SCRIPT, msgspec.json.encode(question), cwd=place.project, home=place.home, temp=place.temp, timeout=120,
             programs=place.programs,
         )  # fmt: skip
         lines = [line for line in done.stdout.splitlines() if line.startswith(b"{")]
@@ -254,9 +254,7 @@ async def _call(host: Host, step: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plain_message(problem: Problem) -> str:
     """What the extension's error said, without its class in front."""
-    thrown = problem.details.get("error")
-    text = thrown if isinstance(thrown, str) else problem.message
-    return re.sub(r"^(?:Uncaught )?[A-Za-z]*Error: ", "", text)
+    return re.sub(r"^(?:Uncaught )?[A-Za-z]*Error: ", "", problem.message)
 
 
 def _files(place: Place) -> dict[str, str]:

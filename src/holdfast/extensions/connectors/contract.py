@@ -34,6 +34,7 @@ class Call:
         roots: Roots,
         permit: Callable[[str, str | None], None],
         granted: Callable[[str, str], bool],
+        refused: Callable[[str, str], bool] = lambda _capability, _resource: False,
         emit: Callable[[Output], None] | None = None,
         deadline: float | None = None,
         monotonic: Callable[[], float] = time.monotonic,
@@ -46,6 +47,8 @@ class Call:
         """`permit(capability, resource)` raises a Problem unless policy allows that resource."""
         self.granted = granted
         """`granted(capability, resource)` says whether somebody named exactly that resource."""
+        self.refused = refused
+        """`refused(capability, resource)` says whether somebody denied exactly that."""
         self.streaming = emit is not None
         self.deadline = deadline
         self._monotonic = monotonic

@@ -96,7 +96,7 @@ class EnvConnector:
             "release": platform.release(),
             "version": platform.version(),
             "hostname": socket.gethostname(),
-            "homedir": str(Path.home()),
+            "homedir": self._environment.get(call, "HOME") or str(Path.home()),
             "tmpdir": self._temp or "/tmp",  # noqa: S108 - a name to show, not a file to make
             "cpus": os.cpu_count() or 1,
             "user": self._environment.get(call, "USER") or self._environment.get(call, "LOGNAME") or "user",

@@ -60,8 +60,11 @@ class ExecConnector:
         environ = self._environment.for_process(call, params.get("env"), temp=self._temp)
         command = _command(params, cwd, environ.get("PATH", ""))
         limits = confinement(call, cwd, self._temp)
-        argv = self.sandbox.wrap(command, cwd, limits, environ)
-        process = Process(argv, cwd="/", environ=environ, stdin=_input(params), live=call.streaming)
+        launch = self.sandbox.wrap(command, cwd, limits, environ)
+        try:
+            process = Process(launch, stdin=_input(params), live=call.streaming)
+        finally:
+            os.close(launch.descriptor)
         key = (call.extension, str(params.get("process", call.call_id)))
         with self._lock:
             if sum(1 for owner, _ in self._running if owner == call.extension) >= MAX_RUNNING:
@@ -126,7 +129,7 @@ def confinement(call: Call, cwd: str, temp: str | None) -> Confinement:
             (write if root.writable else read).append(root.real)
         elif root.writable and call.granted("write", resource):
             write.append(root.real)
-        elif call.granted("read", resource) or resource == ".":
+        elif call.granted("read", resource) or (resource == "." and not call.refused("read", resource)):
             read.append(root.real)
     return Confinement(tuple(read), tuple(write), network=call.granted("http", ""))
 

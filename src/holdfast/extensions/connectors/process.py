@@ -10,11 +10,11 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from holdfast.extensions.connectors.contract import Call, Output
+from holdfast.extensions.sandbox import CLEAN, Launch
 from holdfast.kernel.problems import Problem
 
 MAX_OUTPUT = 16 * 1024 * 1024
@@ -24,20 +24,19 @@ _GRACE = 1.0
 
 
 class Process:
-    """Runs `argv` in a session of its own, so that the whole tree can be ended together."""
+    """Runs a command in a session of its own, so that the whole tree can be ended together."""
 
-    def __init__(
-        self, argv: Sequence[str], *, cwd: str, environ: Mapping[str, str], stdin: bytes | None, live: bool
-    ) -> None:
+    def __init__(self, launch: Launch, *, stdin: bytes | None, live: bool) -> None:
         self._pending = bytearray(stdin or b"")
         self._ended_input = stdin is not None or not live
         self._wants_input = stdin is not None or live
         self._lock = threading.Lock()
         self._stopped: str | None = None
         self._child = subprocess.Popen(
-            argv,
-            cwd=cwd,
-            env=dict(environ),
+            launch.argv,
+            cwd="/",
+            env=CLEAN,
+            pass_fds=[launch.descriptor],
             stdin=subprocess.PIPE if self._wants_input else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -1,8 +1,8 @@
 """A snapshot as memory that VMs share until they write to it.
 
 Copying an image of several megabytes takes milliseconds, and as much memory for each VM. Where the system can (Linux),
-the image is kept in an anonymous file instead, and mapped privately over a new instance's linear memory: a page is copied
-when its VM first writes to it. wasmtime has reserved that range for the instance and gives it back as a whole.
+the image is kept in an anonymous file instead, and mapped privately over a new instance's linear memory: a page is
+copied when its VM first writes to it. wasmtime has reserved that range for the instance and gives it back as a whole.
 """
 
 from __future__ import annotations

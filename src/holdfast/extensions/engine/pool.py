@@ -115,6 +115,7 @@ class Pool:
                     return
             key, frozen = missing
             isolate = _restored(frozen, key.limits)
+            isolate.warm()
             with self._lock:
                 if key in self._loaded and not self._closed:
                     self._ready.setdefault(key, deque()).append(isolate)

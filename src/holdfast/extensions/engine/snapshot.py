@@ -43,8 +43,10 @@ class Snapshot(msgspec.Struct, frozen=True, weakref=True):
 
 def take(vm: Vm, roots: dict[str, int]) -> Snapshot:
     """The VM as it is now; it must not be running."""
+    with vm.running():  # its last slice may be over for long
+        pointers = vm.pointers()
     blocks = vm.memory.blocks()
-    return Snapshot(native().digest, vm.memory.size, blocks, vm.pointers(), vm.scratch, vm.undefined, dict(roots))
+    return Snapshot(native().digest, vm.memory.size, blocks, pointers, vm.scratch, vm.undefined, dict(roots))
 
 
 def restore(snapshot: Snapshot, host: Host, limits: Limits) -> Vm:

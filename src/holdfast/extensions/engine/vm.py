@@ -30,6 +30,7 @@ _ARGUMENTS = 32  # room for an argument list and an out-parameter, before the sc
 # JavaScript runs inside these, so other threads must be able to; everything else is short.
 _RUNNING = frozenset(
     ("qjs_call", "qjs_execute_pending_job", "qjs_eval", "qjs_eval_bytecode", "qjs_compile", "qjs_init")
+    + ("qjs_get_prop_string",)
 )
 _EXPORTS = {
     "_initialize": 0, "wasm_malloc": 1, "wasm_free": 1, "qjs_init": 0, "qjs_eval": 4, "qjs_eval_bytecode": 2,
@@ -89,6 +90,8 @@ class Vm:
         self._trap = ctypes.c_void_p(0)
         self._functions: list[Any] = []
         self._call = {name: self._bind(name, arity) for name, arity in _EXPORTS.items()}
+        # Of a value that is no string for certain, this runs a `toString`.
+        self._convert = self._bind("qjs_get_string_len", 2, calls)
         self.memory = Memory(self._context, self._export("memory").of.memory)
         self.stack_pointer_global = self._export("__stack_pointer").of.global_
         self.scratch = 0
@@ -328,30 +331,24 @@ class Vm:
     def _exception(self) -> bytes:
         """What was thrown, in the engine's own words; a budget that ran out is a trap."""
         value = self._call["qjs_get_exception"]()
-        parts = []
-        for name in ("name", "message", "stack"):
-            found = self.property(value, name)
-            parts.append(self._call["qjs_get_string_len"](found, self.scratch))
-            self.free(found)
-        self.free(value)
-        if self.raised is not None:
-            self._lose(self._taken())
-        texts = []
-        for address in parts:
-            texts.append(self._c_string(address) if address else "")
-            if address:
-                self._call["qjs_free_cstring"](address)
-        return msgspec.json.encode(dict(zip(("name", "message", "stack"), texts, strict=True)))
+        texts = {name: self._description(self.property(value, name)) for name in ("name", "message", "stack")}
+        if not any(texts.values()):
+            texts["message"] = self._description(value)
+        else:
+            self.free(value)
+        self.check()
+        return msgspec.json.encode(texts)
 
-    def _c_string(self, address: int) -> str:
-        end, data = address, b""
-        while True:
-            part = self.memory.read(end, min(256, self.memory.size - end))
-            stop = part.find(b"\0")
-            data += part if stop < 0 else part[:stop]
-            if stop >= 0 or not part:
-                return data.decode("utf-8", "replace")
-            end += len(part)
+    def _description(self, value: int) -> str:
+        """The text of any value, which is then freed; none when it has none."""
+        address = self._convert(value, self.scratch)
+        self.free(value)
+        if address == 0:
+            self.free(self._call["qjs_get_exception"]())
+            return ""
+        text = self.memory.read(address, self.memory.read_u32(self.scratch))
+        self._call["qjs_free_cstring"](address)
+        return "" if text == b"undefined" else text.decode("utf-8", "replace")
 
     def _put(self, data: bytes) -> int:
         address = self._call["wasm_malloc"](len(data) or 1)
@@ -378,8 +375,8 @@ class Vm:
         self._functions.append(item)
         return item
 
-    def _bind(self, name: str, arity: int) -> Callable[..., int]:
-        library = calls if name in _RUNNING else quick
+    def _bind(self, name: str, arity: int, library: Any = None) -> Callable[..., int]:
+        library = library or (calls if name in _RUNNING else quick)
         invoke = library.wasmtime_func_call_unchecked
         context = self._context_address
         function = ctypes.addressof(self._export(name).of.func)

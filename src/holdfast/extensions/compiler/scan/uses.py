@@ -85,9 +85,7 @@ class _Uses:
                 self._member(node)
         return self.found
 
-    def _add(
-        self, rule: Rule, node: Node, text: str | None = None, module: str = "", is_static: bool = False
-    ) -> None:
+    def _add(self, rule: Rule, node: Node, text: str | None = None, module: str = "", is_static: bool = False) -> None:
         shown = text if text is not None else text_of(node)
         self.found.append(Finding(rule, self.file.location(node), shown[:2000], module, is_static))
 

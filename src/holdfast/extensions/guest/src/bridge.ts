@@ -4,7 +4,7 @@
 // (With `+`: this engine makes a template literal a call of String.prototype.concat, which anybody can replace.)
 
 import {
-  PrimordialError, PrimordialPromise, PrimordialTypeError, apply, dateNow, defineProperty, hasOwn, isArray, json,
+  PrimordialError, PrimordialPromise, PrimordialTypeError, apply, dateNow, defineProperty, isArray, json,
   jsonParse, quote, resolved, table, then,
 } from "./primordials";
 
@@ -168,18 +168,22 @@ function settle(id: number, result: any): void {
   const entry = pending.get(id);
   if (entry === undefined) return;
   const body = result[3];
-  if (result[2] && !result[0] && entry.onChunk) {
-    try {
-      entry.onChunk(body);
-    } catch (error) {
-      report(error, "onChunk");
-    }
-  }
+  const onChunk = entry.onChunk;
+  if (result[2] && !result[0] && onChunk) guarded(() => onChunk(body), "onChunk");
   if (!result[1]) return;
   pending.delete(id);
-  if (entry.unhook) entry.unhook();
+  if (entry.unhook) guarded(entry.unhook, "signal");
   if (result[0]) entry.reject(hostError(body));
   else entry.resolve(body);
+}
+
+// Runs the extension's own function; what it throws must not come out of a delivery.
+function guarded(run: () => void, where: string): void {
+  try {
+    run();
+  } catch (error) {
+    report(error, where);
+  }
 }
 
 // -- time and chance are the host's ---------------------------------------------------------------------------------
@@ -276,6 +280,3 @@ function takeHost(): any {
   delete names.__host_random__;
   return found;
 }
-
-export const pendingCalls = (): number => pending.keys().length;
-export { hasOwn };

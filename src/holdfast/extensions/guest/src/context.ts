@@ -1,8 +1,8 @@
 // ctx, as handlers, tools and commands receive it. Everything that can change is asked of the host when it is read.
 
-import { hostCall, hostCallSync, report } from "./bridge";
+import { HostError, hostCall, hostCallSync, report } from "./bridge";
 import { environment } from "./environment";
-import { resolved, then } from "./primordials";
+import { then } from "./primordials";
 import { ui } from "./ui";
 
 export const session = (op: string, ...args: any[]): any => {
@@ -27,20 +27,35 @@ for (const name of LISTS) sessionManager[name] = (...args: any[]) => session(nam
 sessionManager.buildSessionContext = () => session("buildSessionContext");
 sessionManager.isPersisted = () => session("getSessionFile") !== undefined;
 
-const models = (): any[] => hostCallSync("model", { op: "list" }).models ?? [];
+// Without a model connected there are no models; a refusal is an error all the same.
+function models(): any[] {
+  try {
+    return hostCallSync("model", { op: "list" }).models ?? [];
+  } catch (error) {
+    if (error instanceof HostError && error.code === "invalid_request") return [];
+    throw error;
+  }
+}
+
+// The host authenticates the model calls that it makes for an extension; its keys stay with it. Extensions that insist on
+// a key before they ask for a completion get this one, which opens nothing elsewhere.
+const MANAGED = "managed-by-the-host";
+const offered = (provider: string): boolean => models().some((model) => model.provider === provider);
 
 const modelRegistry: any = {
   getAll: models,
   getAvailable: models,
   find: (provider: string, id: string) => models().find((model) => model.provider === provider && model.id === id),
-  hasConfiguredAuth: (model: any) => models().some((known) => known.provider === model?.provider && known.id === model?.id),
+  hasConfiguredAuth: (model: any) => offered(model?.provider),
   isUsingOAuth: () => false,
   refresh: () => undefined,
   getError: () => undefined,
-  // A host that runs other people's code does not hand out its keys: ask it for a completion instead.
-  getApiKey: () => resolved(undefined),
-  getApiKeyForProvider: () => resolved(undefined),
-  getApiKeyAndHeaders: () => resolved({ ok: false, error: "This host keeps its API keys; use complete()." }),
+  getProviderDisplayName: (provider: string) => "" + provider,
+  getProviderAuthStatus: (provider: string) => ({ configured: offered(provider) }),
+  getApiKey: async (model: any) => (offered(model?.provider) ? MANAGED : undefined),
+  getApiKeyForProvider: async (provider: string) => (offered(provider) ? MANAGED : undefined),
+  getApiKeyAndHeaders: async (model: any) =>
+    offered(model?.provider) ? { ok: true, apiKey: MANAGED, headers: {} } : { ok: false, error: `No API key found for "${model?.provider}"` },
 };
 
 // The signal of the agent's current operation; the host says when one begins, ends or is aborted.
@@ -54,6 +69,12 @@ export function setAgent(state: string): void {
 
 const Controller = (globalThis as any).AbortController;
 export const makeController = (): AbortController | undefined => (Controller === undefined ? undefined : new Controller());
+
+// `pi.registerProvider` under the name that a model registry has for it.
+export function shareProviders(register: any, unregister: any): void {
+  modelRegistry.registerProvider = register;
+  modelRegistry.unregisterProvider = unregister;
+}
 
 function makeContext(): any {
   return {

@@ -1,6 +1,6 @@
-// What the host holds on to: three functions, taken from the completion value of the prelude.
+// What the host holds on to: four functions, handed over once.
 
-import { answer, collect, deliver, describe } from "./bridge";
+import { collect, deliver, describe } from "./bridge";
 import { begin } from "./pi";
 import { PrimordialError, defineProperty } from "./primordials";
 
@@ -13,7 +13,7 @@ const sitePrototype = Object.getPrototypeOf(site);
 for (const key of ["getFunction", "getThis"]) delete sitePrototype[key];
 errors.prepareStackTrace = previous;
 
-// Hands over the functions once, and is gone.
+// The host takes them from here and deletes the property, before any extension runs.
 defineProperty(globalThis, "__holdfast_entry__", {
-  __proto__: null, value: { deliver, collect, describe, begin, answer }, configurable: true, enumerable: false,
+  __proto__: null, value: { deliver, collect, describe, begin }, configurable: true, enumerable: false,
 } as any);

@@ -6,7 +6,8 @@ import { PrimordialPromise, PrimordialTypeError, apply, defineProperty, hasOwn, 
 interface Timer {
   callback: (...args: any[]) => void;
   args: any[];
-  every: number | undefined;
+  ms: number;
+  repeats: boolean;
 }
 
 const timers = table<number, Timer>();
@@ -23,7 +24,7 @@ class Timeout {
   hasRef() { return timers.has(this.#id); }
   refresh() {
     const timer = timers.get(this.#id);
-    if (timer !== undefined) post('["timer",' + (this.#id) + ',' + ((timer as any).ms) + ']');
+    if (timer !== undefined) post('["timer",' + (this.#id) + ',' + (timer.ms) + ']');
     return this;
   }
   close() { stop(this.#id); return this; }
@@ -39,7 +40,7 @@ function start(callback: any, ms: any, args: any[], repeat: boolean): Timeout {
   if (typeof callback !== "function") throw new PrimordialTypeError("The callback of a timer must be a function");
   const delay = clamp(ms);
   const id = ++lastTimer;
-  timers.set(id, { callback, args, every: repeat ? delay : undefined, ms: delay } as Timer);
+  timers.set(id, { callback, args, ms: delay, repeats: repeat });
   post('["timer",' + id + ',' + delay + ']');
   return new Timeout(id);
 }
@@ -58,14 +59,14 @@ function stop(handle: any): void {
 onInbound("timer", (payload: number) => {
   const timer = timers.get(payload);
   if (timer === undefined) return;
-  if (timer.every === undefined) timers.delete(payload);
+  if (!timer.repeats) timers.delete(payload);
   try {
     apply(timer.callback, undefined, timer.args);
   } catch (error) {
     report(error, "timer");
   }
   // An interval is a repeated timeout, armed again after its callback, if that did not clear it.
-  if (timer.every !== undefined && timers.get(payload) === timer) post('["timer",' + payload + ',' + timer.every + ']');
+  if (timer.repeats && timers.get(payload) === timer) post('["timer",' + payload + ',' + timer.ms + ']');
 });
 
 export const setTimeout = (callback: any, ms?: any, ...args: any[]) => start(callback, ms, args, false);
@@ -77,7 +78,7 @@ export const clearInterval = stop;
 export function setImmediate(callback: any, ...args: any[]): Timeout {
   if (typeof callback !== "function") throw new PrimordialTypeError("The callback of an immediate must be a function");
   const id = ++lastTimer;
-  timers.set(id, { callback, args, every: undefined, ms: 0 } as any);
+  timers.set(id, { callback, args, ms: 0, repeats: false });
   post('["timer",' + id + ',0]');
   return new Timeout(id);
 }

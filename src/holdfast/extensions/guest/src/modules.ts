@@ -28,3 +28,7 @@ const find = freeze((specifier: string): any => {
 defineProperty(globalThis, "__holdfast_modules__", {
   __proto__: null, value: find, writable: false, configurable: false, enumerable: false,
 } as any);
+
+// What the compiler injects for the globals of Node and the web (Pi §2A.3): they are part of the image, so importing one
+// of these has nothing left to do. There is no WebAssembly in the sandbox; code that needs it finds it undefined.
+for (const name of ["node_globals", "fetch", "webassembly"]) defineModule("pi:polyfills/" + name, freeze({ __proto__: null }) as object);

@@ -1,7 +1,7 @@
 // The `pi` object: pi's ExtensionAPI and the specification's own names, and what the host may ask of an extension.
 
 import { HostError, afterReply, answer, hostCall, onInbound, progress, register, report } from "./bridge";
-import { commandContext, context, makeController, promptContext, session, sessionAction, sessionAsync, setAgent } from "./context";
+import { commandContext, context, makeController, promptContext, session, sessionAction, sessionAsync, setAgent, shareProviders } from "./context";
 import { environment } from "./environment";
 import { EVENTS, OLDER_EVENTS, bus } from "./events";
 import { PrimordialError, PrimordialTypeError, append, hasOwn, resolved, table, then } from "./primordials";
@@ -14,6 +14,7 @@ const commands = table<string, any>();
 const shortcuts = table<string, any>();
 const flags = table<string, any>();
 const renderers = table<string, any>();
+const entryRenderers = table<string, any>();
 const providers = table<string, any>();
 const running = table<number, AbortController>();
 let loading = true;
@@ -65,6 +66,11 @@ export const pi: any = {
     check.checkRenderer(customType, renderer);
     renderers.set(customType, renderer);
     register("renderer", { name: customType });
+  },
+  registerEntryRenderer(customType: string, renderer: any): void {
+    check.checkRenderer(customType, renderer);
+    entryRenderers.set(customType, renderer);
+    register("entry_renderer", { name: customType });
   },
   registerProvider(name: string, config: any): void {
     check.checkProvider(name, config);
@@ -164,6 +170,8 @@ export const pi: any = {
     then(hostCall("log", { level: entry.level ?? "info", event: entry.event ?? "extension.log", message: entry.message ?? entry.event ?? "", data: entry.data ?? null }), () => undefined, (error) => report(error, "log"));
   },
 };
+
+shareProviders(pi.registerProvider, pi.unregisterProvider);
 
 function fileSystem(): any {
   const call = (op: string) => (path: string, ...rest: any[]) => {
@@ -267,6 +275,12 @@ const raise = (error: any): never => {
 onInbound("render", (payload: any) => {
   const renderer = found(renderers.get(payload.name), "renderer", payload.name);
   return lines(renderer(payload.message, { expanded: payload.expanded === true }, theme), payload.width);
+});
+
+onInbound("render_entry", (payload: any) => {
+  const renderer = found(entryRenderers.get(payload.name), "entry renderer", payload.name);
+  const keyHint = (_action: string, text: string) => text;
+  return lines(renderer(payload.entry, { expanded: payload.expanded === true, keyHint }, theme), payload.width);
 });
 
 onInbound("render_tool", (payload: any) => {

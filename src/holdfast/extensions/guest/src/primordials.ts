@@ -2,10 +2,8 @@
 // prototype later changes its own world and not the bridge.
 
 export const apply = Reflect.apply;
-export const ownKeys = Reflect.ownKeys;
 export const defineProperty = Object.defineProperty;
 export const freeze = Object.freeze;
-export const create = Object.create;
 export const isArray = Array.isArray;
 export const jsonParse = JSON.parse;
 export const jsonStringify = JSON.stringify;
@@ -13,7 +11,6 @@ export const dateNow = Date.now;
 export const PrimordialPromise = Promise;
 export const PrimordialError = Error;
 export const PrimordialTypeError = TypeError;
-export const parseHex = parseInt;
 
 const promiseThen = Promise.prototype.then;
 const promiseResolve = Promise.resolve;

@@ -1,6 +1,6 @@
 // What an extension may register, checked where it registers it: the error's stack is the extension's own line.
 
-import { hasOwn, isArray } from "./primordials";
+import { isArray } from "./primordials";
 
 export class RegistrationError extends TypeError {
   code = "REGISTRATION_INVALID";
@@ -105,5 +105,3 @@ export function checkHandler(event: any, handler: any): void {
   if (typeof event !== "string" || event === "") fail("pi.on", `the event is ${kindOf(event)}`, "Give the event's name.");
   if (typeof handler !== "function") fail(`pi.on(${JSON.stringify(event)})`, `the handler is ${kindOf(handler)}`, "Give a function.");
 }
-
-export { hasOwn };

@@ -2,7 +2,7 @@
 
 import { HostError, hostCall, hostCallSync, report } from "./bridge";
 import { environment } from "./environment";
-import { isArray, resolved, then } from "./primordials";
+import { isArray, then } from "./primordials";
 import { makeTheme } from "./theme";
 
 const WIDTH = 80;
@@ -104,6 +104,15 @@ function makeSignal(): any {
 }
 
 let editorText = "";
+let unsaid = 0;
+
+function edit(params: any, text: string): void {
+  if (!environment.hasUI) return;
+  editorText = text;
+  unsaid += 1;
+  const said = () => void (unsaid -= 1);
+  then(hostCall("ui", params), said, said);
+}
 let editorFactory: any;
 
 export const ui: any = {
@@ -121,10 +130,11 @@ export const ui: any = {
   setFooter: (factory: any) => notice({ op: "setFooter", lines: built(factory, footerData) }),
   setHeader: (factory: any) => notice({ op: "setHeader", lines: built(factory) }),
   setTitle: (title: string) => notice({ op: "setTitle", title }),
-  pasteToEditor: (text: string) => { editorText += text; notice({ op: "pasteToEditor", text }); },
-  setEditorText: (text: string) => { editorText = text; notice({ op: "setEditorText", text }); },
+  pasteToEditor: (text: string) => edit({ op: "pasteToEditor", text }, editorText + text),
+  setEditorText: (text: string) => edit({ op: "setEditorText", text }, text),
   getEditorText: () => {
-    if (!environment.hasUI) return editorText;
+    if (!environment.hasUI) return "";
+    if (unsaid > 0) return editorText; // the host has not heard of the last change yet
     const value = hostCallSync("ui", { op: "getEditorText" }).value;
     return typeof value === "string" ? value : editorText;
   },
@@ -158,5 +168,3 @@ function built(content: any, data?: any): string[] | null {
     return [];
   }
 }
-
-export { resolved };

@@ -1,2 +1,5 @@
-// Nothing is defined here yet.
-export {};
+// The packages that exist without being bundled (P5).
+
+import "./tui";
+import "./ai";
+import "./agent";

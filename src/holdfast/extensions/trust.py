@@ -1,0 +1,174 @@
+"""Workspace trust: what a project folder brings is listed, and not executed until a person trusts that content.
+
+Invariants:
+
+- T1  Trust belongs to a folder and the hash of what it brings; a changed, added or removed file ends it.
+- T2  Listing and hashing execute nothing and follow no link out of the folder.
+- T3  Without a person, the answer is no, with the command that would change it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.kernel.clock import iso
+from holdfast.kernel.ledger import Draft, Ledger, Record
+from holdfast.kernel.problems import Problem
+
+STREAM = "trust"
+FOLDERS = (".pi/extensions", ".holdfast/extensions")
+PACKAGES = (".pi/settings.json", ".holdfast/packages.json")
+MAX_FILES = 20_000
+MAX_BYTES = 256 * 1024 * 1024
+_CODE = (".ts", ".js", ".mts", ".mjs", ".cts", ".cjs", ".wasm")
+
+
+class Brought(msgspec.Struct, frozen=True):
+    """Something that a project folder would have executed."""
+
+    path: str
+    kind: Literal["file", "folder", "packages"]
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """Where a folder stands: what it brings, its hash now, and the hash that was trusted."""
+
+    folder: str
+    brings: tuple[Brought, ...]
+    digest: str
+    trusted: str | None
+    since: str | None = None
+
+    @property
+    def state(self) -> Literal["nothing", "untrusted", "changed", "trusted"]:
+        if not self.brings:
+            return "nothing"
+        if self.trusted is None:
+            return "untrusted"
+        return "trusted" if self.trusted == self.digest else "changed"
+
+
+class Trust:
+    """The decisions about folders, on one ledger."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    async def standing(self, project: Path) -> Standing:
+        folder = _named(project)
+        found = _latest(await self._ledger.read(STREAM), folder)
+        trusted = found if found is not None and found.type == "trust.given" else None
+        return Standing(
+            folder,
+            tuple(brought(project)),
+            content_hash(project),
+            trusted.payload["digest"] if trusted else None,
+            iso(trusted.ts) if trusted else None,
+        )
+
+    async def give(self, project: Path, *, by: str = "user", digest: str | None = None) -> Standing:
+        """Trust what the folder brings now; with `digest`, only if that is still what was looked at."""
+        standing = await self.standing(project)
+        if digest is not None and digest != standing.digest:
+            raise Problem("conflict", "The folder has changed since it was looked at.", folder=project.name)
+        if standing.brings:
+            await self._record("trust.given", standing.folder, standing.digest, by)
+        return await self.standing(project)
+
+    async def withdraw(self, project: Path, *, by: str = "user") -> None:
+        await self._record("trust.withdrawn", _named(project), content_hash(project), by)
+
+    async def require(self, project: Path) -> Standing:
+        """Go on only when the folder is trusted as it is, or brings nothing (T3)."""
+        standing = await self.standing(project)
+        if standing.state in ("trusted", "nothing"):
+            return standing
+        what = "has changed since it was trusted" if standing.state == "changed" else "has not been trusted"
+        raise Problem(
+            "folder_untrusted",
+            f"This project brings extensions, and the folder {what}.",
+            brings=[item.path for item in standing.brings],
+            digest=standing.digest,
+            trusted=standing.trusted,
+            fix="Look at the files, then run: holdfast ext trust .",
+        )
+
+    async def _record(self, kind: str, folder: str, digest: str, by: str) -> None:
+        await self._ledger.append(STREAM, [Draft(kind, {"folder": folder, "digest": digest, "by": by})])
+
+
+def brought(project: Path) -> list[Brought]:
+    """What the project would have executed, by name alone (T2)."""
+    found: list[Brought] = []
+    for name in FOLDERS:
+        folder = project / name
+        if folder.is_symlink() or not folder.is_dir():
+            continue
+        for entry in sorted(folder.iterdir()):
+            if entry.is_dir() and not entry.is_symlink():
+                found.append(Brought(f"{name}/{entry.name}", "folder"))
+            elif entry.suffix in _CODE:
+                found.append(Brought(f"{name}/{entry.name}", "file"))
+    found.extend(Brought(name, "packages") for name in PACKAGES if (project / name).is_file())
+    return found
+
+
+def content_hash(project: Path) -> str:
+    """sha256 over the names, kinds and contents of everything that the project brings (T1, T2)."""
+    digest = hashlib.sha256()
+    total = 0
+    for files, (name, path) in enumerate(_members(project), start=1):
+        facts = path.lstat()
+        total += facts.st_size if stat.S_ISREG(facts.st_mode) else 0
+        if files > MAX_FILES or total > MAX_BYTES:
+            raise Problem(
+                "payload_too_large", "The project's extensions are too large to be looked at.", files=files, bytes=total
+            )
+        digest.update(f"{len(name)}:{name}".encode("utf-8", "surrogateescape"))
+        if stat.S_ISLNK(facts.st_mode):
+            # The link itself is hashed: where it leads outside, content can change without anybody seeing it.
+            digest.update(b"link" + os.fsencode(path.readlink()))
+        elif stat.S_ISREG(facts.st_mode):
+            digest.update(b"file%d:" % facts.st_size)
+            _feed(digest, path)
+        else:
+            digest.update(b"other")
+    return "sha256:" + digest.hexdigest()
+
+
+def _members(project: Path) -> Iterator[tuple[str, Path]]:
+    for name in FOLDERS:
+        folder = project / name
+        if folder.is_symlink():
+            yield name, folder
+        elif folder.is_dir():
+            for base, folders, files in os.walk(folder):
+                folders.sort()
+                links = [entry for entry in folders if Path(base, entry).is_symlink()]
+                for entry in sorted((*files, *links)):
+                    path = Path(base, entry)
+                    yield path.relative_to(project).as_posix(), path
+    for name in PACKAGES:
+        if (project / name).is_file():
+            yield name, project / name
+
+
+def _feed(digest: Any, path: Path) -> None:
+    with path.open("rb") as file:
+        while part := file.read(1 << 20):
+            digest.update(part)
+
+
+def _named(project: Path) -> str:
+    return os.path.realpath(project)
+
+
+def _latest(records: list[Record], folder: str) -> Record | None:
+    return next((record for record in reversed(records) if record.payload["folder"] == folder), None)
