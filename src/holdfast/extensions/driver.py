@@ -118,6 +118,11 @@ class Driver:
         """The host calls that are under way."""
         return sorted(self._calls)
 
+    async def settled(self, timeout: float) -> None:
+        """Until the host calls that are under way have ended, or `timeout` seconds have passed."""
+        if self._calls:
+            await asyncio.wait(list(self._calls.values()), timeout=timeout)
+
     @property
     def last_call(self) -> int:
         return max(self._last_call, self._last_sync)

@@ -450,6 +450,10 @@ class Extension:
         self._up = True
         return self.registrations
 
+    async def settled(self, timeout: float = 1.0) -> None:
+        """Until what the extension set off without waiting for it (a notice, a message) has reached the host."""
+        await self._running_driver().settled(timeout)
+
     async def memory_bytes(self) -> int:
         size: int = await (await self._ready()).run(lambda isolate: isolate.memory_bytes)
         return size

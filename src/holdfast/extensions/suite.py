@@ -263,10 +263,19 @@ class Suite:
             raise Problem("not_found", f"There is no command {invocation[:80]}.", commands=sorted(names))
         extension, name = names[invocation]
         member = next(item for item in self.members if item.extension.name == extension)
-        return await member.extension.run_command(name, arguments)
+        returned = await member.extension.run_command(name, arguments)
+        await self.settled()
+        return returned
 
     async def emit(self, event: Mapping[str, Any]) -> Any:
-        return await self.hooks.emit(dict(event))
+        answer = await self.hooks.emit(dict(event))
+        await self.settled()
+        return answer
+
+    async def settled(self) -> None:
+        """Until notices and messages that extensions sent without waiting have arrived."""
+        for member in self.members:
+            await member.extension.settled()
 
     # What extensions say
 

@@ -217,14 +217,28 @@ export function describe(error: any): string {
   let text = parts[0] + "," + parts[1] + ',"stack":' + (quote(read(error, "stack", "")));
   const code = read(error, "code", "");
   if (code !== "") text += ',"code":' + quote(code);
-  if (error instanceof HostError) {
+  const refused = hostErrorBehind(error);
+  if (refused !== undefined) {
     try {
-      text += ',"hostcall":{"code":' + quote(error.code) + ',"details":' + json(error.details) + '}';
+      text += ',"hostcall":{"code":' + quote(refused.code) + ',"details":' + json(refused.details) + '}';
     } catch {
       // details that cannot be written are left out; the code is what matters
     }
   }
   return '{' + text + '}';
+}
+
+// A shim gives a host call's failure the shape that Node's callers expect and keeps what the host said as its cause.
+function hostErrorBehind(error: any): HostError | undefined {
+  try {
+    for (let depth = 0, current = error; depth < 4 && current !== null && typeof current === "object"; depth++) {
+      if (current instanceof HostError) return current;
+      current = current.cause;
+    }
+  } catch {
+    // a hostile getter: then nothing is known
+  }
+  return undefined;
 }
 
 function messageOf(error: any): string {
