@@ -167,10 +167,8 @@ def _outputs(manifest: AgentManifest, session: Session, result: AgentResult) -> 
         "usage": msgspec.to_builtins(result.usage),
         "relaySessionId": session.id,
     }
-    for name, value in (("validated", result.validated), ("confidence", result.confidence)):
-        if value is not None:
-            outputs[name] = value
-    return outputs
+    known = {"validated": result.validated, "confidence": result.confidence}
+    return outputs | {name: value for name, value in known.items() if value is not None}
 
 
 ASK: dict[str, Any] = {

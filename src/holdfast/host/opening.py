@@ -202,16 +202,20 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
 
 async def load_workflows(runs: Runs, folder: Path) -> list[str]:
     """Store every `*.json` of a folder for all tenants; the first that does not hold is told with its file."""
-    if not folder.is_dir():
-        raise Problem("not_found", f"There is no folder {folder.name}.", at="workflows")
     stored: list[str] = []
-    for path in sorted(folder.glob("*.json")):
+    for name, data in _documents(folder):
         try:
-            document: dict[str, Any] = canonical.decode(path.read_bytes(), dict)
+            document: dict[str, Any] = canonical.decode(data, dict)
             stored.append((await runs.put_workflow(document, tenant=None)).workflow_id)
         except Problem as problem:
-            raise Problem(problem.key, f"{path.name}: {problem.message}", **problem.details) from problem
+            raise Problem(problem.key, f"{name}: {problem.message}", **problem.details) from problem
     return stored
+
+
+def _documents(folder: Path) -> list[tuple[str, bytes]]:
+    if not folder.is_dir():
+        raise Problem("not_found", f"There is no folder {folder.name}.", at="workflows")
+    return [(path.name, path.read_bytes()) for path in sorted(folder.glob("*.json"))]
 
 
 def derive(secret: bytes, purpose: str) -> bytes:

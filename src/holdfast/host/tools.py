@@ -21,6 +21,7 @@ from holdfast.extensions.dispatcher import Subject
 from holdfast.extensions.protocol import HostCall
 from holdfast.extensions.suite import Member, Suite
 from holdfast.host.builtin import BUILTIN
+from holdfast.kernel import canonical
 from holdfast.kernel.policy import Grant, SubjectRules
 from holdfast.kernel.problems import Problem
 from holdfast.runs.service import Runs
@@ -136,8 +137,6 @@ class AgentTools:
         if snapshot.status != "completed":
             why = snapshot.error.message if snapshot.error is not None else snapshot.status
             return ToolOutcome(f"The workflow did not complete: {why}", is_error=True, details={"runId": run_id})
-        from holdfast.kernel import canonical
-
         return ToolOutcome(canonical.encode(snapshot.outputs).decode(), details={"runId": run_id})
 
 
@@ -146,7 +145,7 @@ def _inputs(document: dict[str, Any]) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     required: list[str] = []
     for variable in document.get("variables", ()):
-        kind = _TYPES.get(str(variable.get("type")), None)
+        kind = _TYPES.get(str(variable.get("type")))
         about = {"description": variable["description"]} if variable.get("description") else {}
         properties[variable["name"]] = {**({"type": kind} if kind else {}), **about}
         if variable.get("required") and variable.get("defaultValue") is None:
