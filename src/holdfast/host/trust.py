@@ -52,7 +52,7 @@ class Trust:
         found: list[Candidate] = []
         for text in paths:
             try:
-                for entry in _entries(root / text):
+                for entry in _entries((root / text).resolve()):
                     digest = _digest(entry)
                     found.append(Candidate(str(entry), digest, digest in held))
             except Problem as problem:
