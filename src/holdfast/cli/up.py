@@ -31,6 +31,7 @@ def up(
     allow_egress: Annotated[
         list[str] | None, typer.Option(help="HOST:PORT that calls out may reach though it is not public.")
     ] = None,
+    trust: Annotated[bool, typer.Option("--trust", help="Trust the project's extensions as they are now.")] = False,
 ) -> None:
     """Serve the host; HOLDFAST_API_KEY is the first key, otherwise one is made and shown once."""
     from holdfast.host import Options
@@ -39,15 +40,17 @@ def up(
     settings = config.load().config
     options = Options(config=settings, data=data, sample_seams=sample_seams, allow_egress=tuple(allow_egress or ()))
     address = settings.http.host if host is None else host
-    run(_serve(options, address, settings.http.port if port is None else port, workflows))
+    run(_serve(options, address, settings.http.port if port is None else port, workflows, trust))
 
 
-async def _serve(options: Options, address: str, port: int, workflows: Path | None) -> None:
+async def _serve(options: Options, address: str, port: int, workflows: Path | None, trust: bool) -> None:
     from holdfast.host import load_workflows
     from holdfast.http.hosting import serve
     from holdfast.http.server import until_signalled
 
     async with serve(options, address=address, port=port, mounts=mounts) as serving:
+        if trust:
+            await serving.host.extensions.trust_all()
         loaded = await load_workflows(serving.host.runs, workflows) if workflows else []
         result = {
             "url": serving.url,

@@ -58,6 +58,12 @@ class ProjectExtensions:
         """What the project names, with what a person trusts of it."""
         return await self.trust.candidates(self.root, self._config.extensions.paths)
 
+    async def trust_all(self) -> None:
+        """Trust what the project names, as it is now."""
+        for item in await self.found():
+            if not item.trusted and item.problem is None:
+                await self.trust.give(item.path, item.digest)
+
     async def suite(self) -> Suite:
         """The running suite; the first caller opens it and the others wait."""
         async with self._opening:

@@ -53,6 +53,8 @@ def _run(oracle: Oracle, paths: list[str], timeout: float) -> list[Verdict]:
         for each in (home, cwd, temp):
             each.mkdir()
         question = {"loader": str(oracle.folder / LOADER), "cwd": str(cwd), "extensions": paths}
-        done = run_node(node_for(oracle.node), _SCRIPT, canonical.encode(question), cwd=cwd, home=home, temp=temp, timeout=timeout)
+        done = run_node(
+            node_for(oracle.node), _SCRIPT, canonical.encode(question), cwd=cwd, home=home, temp=temp, timeout=timeout
+        )
         text = done.stdout.replace(str(cwd).encode(), b"/project").replace(str(home).encode(), b"/home")
     return [canonical.decode(line, Verdict) for line in text.splitlines() if line.startswith(b"{")]
