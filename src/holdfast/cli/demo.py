@@ -17,7 +17,6 @@ from holdfast.cli.output import Answer, answers, choice, console
 from holdfast.kernel.problems import Problem
 
 if TYPE_CHECKING:
-    from holdfast.cli.demo_host import ChildHost
     from holdfast.kernel.ledger import Record
 
 QUESTION = 'At which berth does the Aurora lie? Use tally, then write "The Aurora lies at berth 7." to report.md'
@@ -83,7 +82,7 @@ async def _play(story: Story, folder: Path) -> None:
     async with ChildHost(folder) as first:
         story.tell(
             "A host opens on a folder of notes",
-            "One process, one ledger, no network. The model is `local`: it quotes and calls tools, and does not reason.",
+            "One process, one ledger, no network. The model is `local`: it quotes and calls tools; it does not reason.",
             f"model {first.model}; notes {', '.join(notes)}; extension tally, granted read:notes/**",
         )
         run_id = await first.start("harbour", {"question": QUESTION})
@@ -99,7 +98,7 @@ async def _play(story: Story, folder: Path) -> None:
     story.tell(
         "The process is killed in the middle (SIGKILL)",
         "No goodbye, no clean-up. What was recorded is on disk; what was not is decided by the tool's effect class.",
-        f"the tool had returned; {first.name} is gone",
+        "the tool had returned; the host is gone",
     )
     async with ChildHost(folder) as second:
         seen = await second.until(run_id, "interrupt.requested")

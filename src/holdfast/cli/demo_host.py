@@ -68,10 +68,6 @@ class ChildHost:
             await self._process.wait()
 
     @property
-    def name(self) -> str:
-        return "the host"
-
-    @property
     def _http(self) -> Connection:
         assert self._connection is not None, "entered first"
         return self._connection
