@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 _DATE_TIME = re.compile(
@@ -15,17 +16,6 @@ _DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 plain_date_time = re.compile(
     r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?Z"
 ).fullmatch
-
-_UNRESERVED = r"A-Za-z0-9._~!$&'()*+,;="
-_PCHAR = rf"(?:[{_UNRESERVED}:@-]|%[0-9A-Fa-f]{{2}})"
-_PATH = rf"(?:/{_PCHAR}*)*"
-_HOST = rf"(?:\[[0-9A-Fa-f:.]+\]|\[v[0-9A-Fa-f]+\.[{_UNRESERVED}:-]+\]|(?:[{_UNRESERVED}-]|%[0-9A-Fa-f]{{2}})*)"
-_URI = re.compile(
-    r"[A-Za-z][A-Za-z0-9+.-]*:"
-    rf"(?://(?:(?:[{_UNRESERVED}:-]|%[0-9A-Fa-f]{{2}})*@)?{_HOST}(?::[0-9]*)?{_PATH}"
-    rf"|/(?:{_PCHAR}+{_PATH})?|{_PCHAR}+{_PATH}|)"
-    rf"(?:\?(?:{_PCHAR}|[/?])*)?(?:#(?:{_PCHAR}|[/?])*)?"
-)
 
 
 def is_date_time(text: str) -> bool:
@@ -41,7 +31,23 @@ def is_date_time(text: str) -> bool:
 
 def is_uri(text: str) -> bool:
     """Whether `text` is an absolute URI."""
-    return _URI.fullmatch(text) is not None
+    return _uri().fullmatch(text) is not None
+
+
+@functools.cache
+def _uri() -> re.Pattern[str]:
+    """The grammar of RFC 3986, compiled when the first address needs it."""
+    unreserved = r"A-Za-z0-9._~!$&'()*+,;="
+    escaped = "%[0-9A-Fa-f]{2}"
+    pchar = rf"(?:[{unreserved}:@-]|{escaped})"
+    path = rf"(?:/{pchar}*)*"
+    host = rf"(?:\[[0-9A-Fa-f:.]+\]|\[v[0-9A-Fa-f]+\.[{unreserved}:-]+\]|(?:[{unreserved}-]|{escaped})*)"
+    return re.compile(
+        r"[A-Za-z][A-Za-z0-9+.-]*:"
+        rf"(?://(?:(?:[{unreserved}:-]|{escaped})*@)?{host}(?::[0-9]*)?{path}"
+        rf"|/(?:{pchar}+{path})?|{pchar}+{path}|)"
+        rf"(?:\?(?:{pchar}|[/?])*)?(?:#(?:{pchar}|[/?])*)?"
+    )
 
 
 def _day_exists(year: int, month: int, day: int) -> bool:

@@ -11,7 +11,6 @@ tell a repeated member (refused) from an unknown one (refused when strict, R16).
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, NoReturn
 
@@ -200,6 +199,8 @@ def _without_escapes(text: bytes) -> bytes:
 
 def _check_members(data: bytes, strict: bool) -> None:
     """Read the names once more: a repeated member is refused, an unknown top-level one when strict."""
+    import json  # needed seldom, and the command line starts faster without it
+
     try:
         plain = json.loads(data, object_pairs_hook=_no_repeats, parse_int=len, parse_float=len)
     except (ValueError, RecursionError) as error:  # in a part that typed decoding skipped
