@@ -9,25 +9,23 @@ from typing import Any
 
 import pytest
 
-from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.ids import Ids, SeededRandomness
-from holdfast.kernel.ledger import Ledger
 from holdfast.runs.service import Runs, projections
+from tests.runs.patient import CountedLedger, PatientClock
 
 TENANT = "acme"
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    """Waits longer than usual for the ledger's thread before it jumps: a slow disk must not look like a timeout."""
-    return ManualClock(threshold=0.02)
+def clock() -> PatientClock:
+    return PatientClock()
 
 
 Host = Callable[..., Any]
 
 
 @pytest.fixture
-def host(tmp_path: Path, clock: ManualClock) -> Host:
+def host(tmp_path: Path, clock: PatientClock) -> Host:
     """`async with host() as runs`: again on the same file for a restart."""
     made = 0
 
@@ -37,7 +35,9 @@ def host(tmp_path: Path, clock: ManualClock) -> Host:
         made += 1
         randomness = SeededRandomness(made)
         ids = Ids(clock, randomness)
-        async with Ledger.open(tmp_path / "ledger.db", projections=projections(), clock=clock, ids=ids) as ledger:
+        async with CountedLedger.open(
+            tmp_path / "ledger.db", projections=projections(), clock=clock, ids=ids
+        ) as ledger:
             # Far apart, so that hours of waiting are few jumps of the clock.
             options = {"sample_seams": True, "sweep_seconds": 30.0, "lease_seconds": 3600.0, **options}
             runs = Runs(ledger, clock=clock, ids=ids, randomness=randomness, secret=b"s" * 32, **options)

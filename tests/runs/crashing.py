@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.ids import Ids, SeededRandomness
 from holdfast.kernel.ledger import Append, Ledger
 from holdfast.kernel.problems import Problem
@@ -21,6 +20,7 @@ from holdfast.runs.nodes.registry import NodeError, NodeRegistry
 from holdfast.runs.service import Runs, projections
 from holdfast.runs.types import TERMINAL, CreateRun
 from tests.runs.documents import edge, node, workflow
+from tests.runs.patient import CountedLedger, PatientClock
 
 TENANT = "acme"
 RUN_ID = "run_crash"
@@ -112,7 +112,7 @@ async def drive(runs: Runs) -> Any:
     return snapshot
 
 
-class DyingLedger(Ledger):
+class DyingLedger(CountedLedger):
     """Kills its process around an append. It counts what the engine appends, not heartbeats."""
 
     moment = ""
@@ -130,7 +130,7 @@ class DyingLedger(Ledger):
         return records
 
 
-async def live(folder: Path, clock: ManualClock, seed: int, ledger: type[Ledger] = Ledger) -> Any:
+async def live(folder: Path, clock: PatientClock, seed: int, ledger: type[Ledger] = CountedLedger) -> Any:
     """One life of the process on `folder`."""
     randomness = SeededRandomness(seed)
     ids = Ids(clock, randomness)
@@ -145,6 +145,6 @@ async def live(folder: Path, clock: ManualClock, seed: int, ledger: type[Ledger]
 if __name__ == "__main__":
     folder, DyingLedger.moment, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     DyingLedger.left = count
-    dying = ManualClock(threshold=0.01)
+    dying = PatientClock()
     dying.run(live(folder, dying, 1, DyingLedger))
     print("survived", count - DyingLedger.left)

@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ledger import Ledger
 from tests.runs import crashing
+from tests.runs.patient import CountedLedger, PatientClock
 
 ROOT = Path(__file__).parents[2]
 EFFECTS = {"side.one", "side.two", "retry.only", "effect.one", "effect.two", "item.1", "item.2", "item.3"}
@@ -62,7 +61,7 @@ def performed(folder: Path) -> Counter[str]:
 
 def restart(folder: Path, delay: float) -> Any:
     last = int((folder / "last").read_text()) or 1_767_225_600_000
-    clock = ManualClock(last + round(delay * 1000), threshold=0.01)
+    clock = PatientClock(last + round(delay * 1000))
     return clock.run(crashing.live(folder, clock, 2))
 
 
@@ -127,7 +126,7 @@ def test_a_torn_last_write_loses_only_what_it_tore(tmp_path: Path, cut: int) -> 
     check(folder, before, kept, 1.0)
 
 
-class FullDisk(Ledger):
+class FullDisk(CountedLedger):
     """A disk that is really full for one append: SQLite is given no page beyond those it has."""
 
     left = -1
@@ -147,7 +146,7 @@ class FullDisk(Ledger):
 @pytest.mark.parametrize("count", range(2, 20, 3))
 def test_a_full_disk_delays_a_run_and_does_not_change_it(tmp_path: Path, count: int) -> None:
     FullDisk.left = count
-    clock = ManualClock(threshold=0.01)
+    clock = PatientClock()
     run = clock.run(crashing.live(tmp_path, clock, 3, FullDisk))
     assert FullDisk.left < 0, "the disk was full once"
     assert run.status == "completed"

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from holdfast.kernel.problems import Problem
 from holdfast.runs.check import check_workflow
@@ -136,3 +138,39 @@ async def test_a_run_keeps_the_revision_it_was_started_with(host: Host) -> None:
     async with host() as runs:
         await runs.resolve_by_node(run_id, "g", "acme", {"resumeValue": {"action": "accept"}}, "ann")
         assert set((await finish(runs, run_id)).node_states) == {"g", "old"}
+
+
+KEYS = [
+    "type", "expression", "left", "right", "node", "items", "inputs", "questions", "schema", "data", "kind", "retry",
+    "timeoutMs", "actions", "requiredApprovals", "cases", "assign", "outputs", "workflowId", "inputMapping", "tool",
+    "perWorkerInputMappings", "concurrency", "channelName", "method", "resumeSchema", "outcomeSchema", "turnCount",
+    "outputSchema", "event", "id", "question", "name", "when", "config", "typeId", "value", "variableName", "nodeId",
+]  # fmt: skip
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=8) | st.sampled_from(["$ref", "typeId", "1 +"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.sampled_from(sorted(item.type_id for item in standard_registry(custom=False))), JSON, JSON, JSON)
+def test_any_configuration_is_checked_without_a_fault(type_id: str, config: Any, inputs: Any, condition: Any) -> None:
+    document = workflow("w", [node("a", type_id), node("b")], [edge("a", "b")])
+    document["nodes"][0].update(config=config, inputs=inputs, settings=config)
+    document["edges"][0]["condition"] = condition
+    _, found = check_workflow(document, standard_registry(custom=False))
+    assert found.valid or all(item["at"].startswith("$") and item["message"] for item in found.errors)
+
+
+def test_a_schema_fetches_nothing_and_its_patterns_are_linear() -> None:
+    from holdfast.runs.schemas import misfit, schema_mistake
+
+    assert "must not refer" in (schema_mistake({"$ref": "http://127.0.0.1:9/x"}) or "")
+    assert schema_mistake({"type": "string", "pattern": "(?=x)"}) is not None
+    hostile = {"type": "string", "pattern": "^(a+)+$"}
+    assert misfit(hostile, "a" * 5000 + "b") is not None
+    assert misfit({"type": "object", "properties": {"a": {"items": {"type": "string"}}}}, {"a": ["x", 1]}) == (
+        ".a[1]",
+        '1 is not of type "string"',
+    )

@@ -567,3 +567,43 @@ async def test_clarifications_are_limited(host: Host) -> None:
         assert run.error is not None and run.error.code == "clarification_limit_exceeded"
         breach = next(event for event in await runs.events(run_id, "acme") if event.type == "cap.breached")
         assert breach.payload["kind"] == "clarification"
+
+
+async def test_sensitive_outputs_are_masked_outside_and_work_inside(host: Host) -> None:
+    async with host() as runs:
+        secret = {"type": "static", "value": "hunter22"}
+        document = workflow(
+            "w",
+            [
+                node("a", "core.identity", inputs={"pin": secret, "open": secret}, outputSensitivity={"pin": True}),
+                node("b", "core.transform", config={"outputs": {"size": "size(nodes.a.output.pin)"}}),
+            ],
+            [edge("a", "b"), edge("a", "last")],
+        )
+        document["nodes"].append(node("last", "core.identity", outputSensitivity={"input": True}))
+        run_id = await start(runs, document)
+        run = await finish(runs, run_id)
+        assert run.outputs == {"b": {"size": 8}, "last": {"input": "[REDACTED]"}}
+        assert await runs.query(run_id, "acme", "nodes.a.output") == {"pin": "[REDACTED]", "open": "hunter22"}
+        completed = [e.payload["outputs"] for e in await runs.events(run_id, "acme") if e.type == "node.completed"]
+        assert completed[0]["pin"] == "[REDACTED]"
+
+
+async def test_the_decorator_declares_a_type_for_later_registries(host: Host) -> None:
+    from holdfast.runs.nodes import node as declare
+    from holdfast.runs.nodes.registry import _declared
+
+    @declare("acme.greet", summary="Greets.")
+    async def greet(ctx: Any) -> dict[str, Any]:
+        return {"text": f"hello {ctx.inputs['name']}"}
+
+    try:
+        async with host() as runs:
+            inputs = {"name": {"type": "variable", "variableName": "name"}}
+            variables = [{"name": "name", "type": "string", "required": True}]
+            document = workflow("w", [node("g", "acme.greet", inputs=inputs)], variables=variables)
+            run = await finish(runs, await start(runs, document, {"name": "Ann"}))
+            assert run.outputs == {"text": "hello Ann"}
+            assert "acme.greet" in runs.node_types
+    finally:
+        _declared.clear()

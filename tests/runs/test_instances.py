@@ -10,27 +10,26 @@ from typing import Any
 
 import pytest
 
-from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.ids import Ids, SeededRandomness
-from holdfast.kernel.ledger import Ledger
 from holdfast.runs.nodes.core import standard_registry
 from holdfast.runs.nodes.registry import NodeRegistry
 from holdfast.runs.service import Runs, projections
 from holdfast.runs.types import CreateRun
 from tests.runs.documents import edge, finish, kinds, node, waiting, workflow
+from tests.runs.patient import CountedLedger, PatientClock
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(threshold=0.02)
+def clock() -> PatientClock:
+    return PatientClock()
 
 
 @asynccontextmanager
-async def engine(path: Path, clock: ManualClock, name: str, nodes: NodeRegistry) -> AsyncIterator[Runs]:
+async def engine(path: Path, clock: PatientClock, name: str, nodes: NodeRegistry) -> AsyncIterator[Runs]:
     randomness = SeededRandomness(name)
     ids = Ids(clock, randomness)
     async with (
-        Ledger.open(path / "ledger.db", projections=projections(), clock=clock, ids=ids) as ledger,
+        CountedLedger.open(path / "ledger.db", projections=projections(), clock=clock, ids=ids) as ledger,
         Runs(ledger, clock=clock, ids=ids, randomness=randomness, secret=b"s", nodes=nodes, instance=name) as runs,
     ):
         yield runs
@@ -58,7 +57,7 @@ def document() -> dict[str, Any]:
     return workflow("w", [node("gate", "core.approvalGate"), node("work", "test.work")], [edge("gate", "work")])
 
 
-async def test_g1_only_the_owner_executes_and_anybody_may_answer(tmp_path: Path, clock: ManualClock) -> None:
+async def test_g1_only_the_owner_executes_and_anybody_may_answer(tmp_path: Path, clock: PatientClock) -> None:
     calls: list[str] = []
     hold = asyncio.Event()
     hold.set()
@@ -75,7 +74,7 @@ async def test_g1_only_the_owner_executes_and_anybody_may_answer(tmp_path: Path,
         assert calls == ["a"]
 
 
-async def test_g2_a_run_is_taken_over_when_its_owners_beat_stops(tmp_path: Path, clock: ManualClock) -> None:
+async def test_g2_a_run_is_taken_over_when_its_owners_beat_stops(tmp_path: Path, clock: PatientClock) -> None:
     calls: list[str] = []
     never, now = asyncio.Event(), asyncio.Event()
     now.set()
@@ -93,7 +92,7 @@ async def test_g2_a_run_is_taken_over_when_its_owners_beat_stops(tmp_path: Path,
         assert "lease.acquired" in await kinds(b, run_id)
 
 
-async def test_g1_an_owner_that_was_taken_over_cannot_append(tmp_path: Path, clock: ManualClock) -> None:
+async def test_g1_an_owner_that_was_taken_over_cannot_append(tmp_path: Path, clock: PatientClock) -> None:
     """A process that slept through its lease wakes up: its node's result must not go into the log."""
     calls: list[str] = []
     late, now = asyncio.Event(), asyncio.Event()
@@ -117,7 +116,7 @@ async def test_g1_an_owner_that_was_taken_over_cannot_append(tmp_path: Path, clo
             assert [event.type for event in events].count("run.completed") == 1
 
 
-async def test_a_second_incarnation_of_an_instance_stops_the_first(tmp_path: Path, clock: ManualClock) -> None:
+async def test_a_second_incarnation_of_an_instance_stops_the_first(tmp_path: Path, clock: PatientClock) -> None:
     calls: list[str] = []
     hold = asyncio.Event()
     async with (

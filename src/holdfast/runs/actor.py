@@ -21,7 +21,7 @@ from holdfast.runs.evolve import evolve
 from holdfast.runs.execution import Execution, Outcome, Parked
 from holdfast.runs.log import standing_of, stream_of, to_draft
 from holdfast.runs.nodes.registry import NodeError, NodeType
-from holdfast.runs.state import ENDED, MASK, Event, RunState
+from holdfast.runs.state import ENDED, Event, RunState, shown_outputs
 
 if TYPE_CHECKING:
     from holdfast.runs.engine import Engine, Ports
@@ -356,12 +356,11 @@ def completed(execution: Execution, outputs: Any) -> Make:
 
     def make(state: RunState) -> Outcome:
         name = execution.node_id
-        hidden = state.plan.nodes[name].doc.output_sensitivity
-        shown = {key: MASK if hidden.get(key) else value for key, value in outputs.items()} if hidden else outputs
+        shown = shown_outputs(state, name, outputs)
         payload: dict[str, Any] = {"nodeId": name, "outputs": shown}
         duration = execution.now_ms - state.nodes[name].started_ms
         payload["durationMs"] = max(0, duration)
-        private = {"outputs": outputs} if hidden else None
+        private = {"outputs": outputs} if shown is not outputs else None
         event = Event("node.completed", payload, name, private)
         return Outcome([*execution.take(), event], appends=execution.take_appends())
 

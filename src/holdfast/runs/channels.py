@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jsonschema_rs
 import msgspec
 
 from holdfast.kernel.problems import Problem
 from holdfast.runs.definition import Access, Channel
+from holdfast.runs.schemas import misfit
 
 AGING = frozenset({"append", "votes", "feedback"})
 
@@ -154,12 +154,9 @@ def check_write(
         )
     if declared.schema is not None:
         checked = [value] if declared.reducer in _LISTS and declared.schema.get("type") == "array" else value
-        try:
-            jsonschema_rs.validate(declared.schema, checked)
-        except jsonschema_rs.ValidationError as error:
-            raise Problem(
-                "schema_mismatch", f"The value does not fit the channel {name!r}: {error.message}", channel=name
-            ) from error
+        found = misfit(declared.schema, checked)
+        if found is not None:
+            raise Problem("schema_mismatch", f"The value does not fit the channel {name!r}: {found[1]}", channel=name)
 
 
 def allowed(declared: Channel, side: str, node_id: str, type_id: str) -> bool:

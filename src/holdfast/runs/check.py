@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import jsonschema_rs
 import msgspec
 
 from holdfast.kernel.problems import Problem
@@ -22,6 +21,7 @@ from holdfast.runs.definition import (
 from holdfast.runs.expressions import compile_expression
 from holdfast.runs.nodes.registry import NodeRegistry
 from holdfast.runs.plan import LOOPBACK, cycle, descendants, split_edges, successors
+from holdfast.runs.schemas import check_schema
 from holdfast.runs.types import WorkflowCheck
 
 Finding = dict[str, Any]
@@ -162,10 +162,8 @@ def _data(workflow: Workflow) -> Iterator[Finding]:
 
 
 def _schema(schema: dict[str, Any], at: str) -> Iterator[Finding]:
-    try:
-        jsonschema_rs.validator_for(schema)
-    except (ValueError, jsonschema_rs.ReferencingError) as error:
-        yield _finding(at, f"This is not a JSON Schema: {str(error).splitlines()[0][:200]}")
+    for place, message in check_schema(schema, at):
+        yield _finding(place, message)
 
 
 def _warnings(workflow: Workflow, registry: NodeRegistry) -> Iterator[Finding]:

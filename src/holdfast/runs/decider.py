@@ -19,7 +19,7 @@ from holdfast.kernel.problems import Problem
 from holdfast.runs.definition import ConnectionPort, ExpressionPort, Port, Retry, StaticPort
 from holdfast.runs.expressions import compile_expression, equal, member
 from holdfast.runs.plan import PlanEdge, PlanNode
-from holdfast.runs.state import Event, InterruptState, NodeState, RunState
+from holdfast.runs.state import Event, InterruptState, NodeState, RunState, shown_outputs
 
 Chance = Callable[[], float]
 Verdict = str | None  # "start", "skip", or nothing yet
@@ -325,7 +325,11 @@ def _completed(state: RunState, now: int) -> Event:
 
 def run_outputs(state: RunState) -> dict[str, Any]:
     """The primary node's outputs, the only last node's, or those of all last nodes by id."""
-    ended = {name: node.outputs or {} for name, node in state.nodes.items() if node.status == "completed"}
+    ended = {
+        name: shown_outputs(state, name, node.outputs or {})
+        for name, node in state.nodes.items()
+        if node.status == "completed"
+    }
     for name in ended:
         if state.plan.nodes[name].doc.output_role == "primary":
             return ended[name]

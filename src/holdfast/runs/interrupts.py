@@ -12,13 +12,13 @@ import hashlib
 import hmac
 from typing import Any
 
-import jsonschema_rs
 import msgspec
 
 from holdfast.kernel import canonical
 from holdfast.kernel.clock import iso
 from holdfast.kernel.problems import Problem
 from holdfast.runs.decider import correlates, resolve_events
+from holdfast.runs.schemas import misfit
 from holdfast.runs.state import Event, InterruptState, RunState
 
 AUTH_PROFILE = "openwop-interrupt-auth-required"
@@ -103,11 +103,9 @@ def answer(asked: InterruptState, body: dict[str, Any], principal: str | None, n
 
 
 def _fits(schema: dict[str, Any], value: Any, at: str) -> None:
-    try:
-        jsonschema_rs.validate(schema, value)
-    except jsonschema_rs.ValidationError as error:
-        where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.instance_path)
-        raise Problem("schema_mismatch", f"The answer does not fit: {error.message}", at=at + where) from error
+    found = misfit(schema, value)
+    if found is not None:
+        raise Problem("schema_mismatch", f"The answer does not fit: {found[1]}", at=at + found[0])
 
 
 def _approval(asked: InterruptState, value: Any, principal: str | None, now: int) -> Answer:

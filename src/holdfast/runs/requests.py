@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import jsonschema_rs
-
 from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
 from holdfast.runs.check import fits
 from holdfast.runs.definition import Workflow
+from holdfast.runs.schemas import misfit
 from holdfast.runs.types import CreateRun, Limits
 
 _INTEGERS = ("recursionLimit", "runTimeoutMs", "maxTokens")
@@ -68,8 +67,6 @@ def check_against(workflow: Workflow, request: CreateRun) -> None:
         elif not fits(request.inputs[variable.name], variable.type):
             raise Problem("schema_mismatch", f"The input {variable.name!r} is not of type {variable.type}.", at=at)
     if workflow.configurable_schema is not None:
-        try:
-            jsonschema_rs.validate(workflow.configurable_schema, request.configurable)
-        except jsonschema_rs.ValidationError as error:
-            where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.instance_path)
-            raise Problem("schema_mismatch", error.message, at="$.configurable" + where) from error
+        found = misfit(workflow.configurable_schema, request.configurable)
+        if found is not None:
+            raise Problem("schema_mismatch", found[1], at="$.configurable" + found[0])

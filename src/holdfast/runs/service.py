@@ -29,7 +29,7 @@ from holdfast.runs.nodes.registry import NodeRegistry
 from holdfast.runs.ports import HttpConnector, ModelCaller, ToolSource
 from holdfast.runs.projection import EnginesProjection, RunsProjection
 from holdfast.runs.requests import check_against, check_create
-from holdfast.runs.state import Event, InterruptState, RunState
+from holdfast.runs.state import Event, InterruptState, RunState, shown_outputs
 from holdfast.runs.types import (
     TERMINAL,
     TERMINAL_EVENTS,
@@ -408,8 +408,17 @@ class Runs:
             "channels": shown.channels,
             "inputs": shown.inputs,
         }
+        nodes = {
+            name: {
+                "status": node.status,
+                "error": node.error,
+                "output": shown_outputs(state, name, node.outputs) if node.outputs else None,
+            }
+            for name, node in state.nodes.items()
+        }
         hidden = {name: shown.variables.get(name) for name in state.plan.sensitive}
-        return compile_expression(expression).evaluate(state.scope({}, state.status, {**names, **hidden}))
+        scope = state.scope({}, state.status, {**names, **hidden, "nodes": nodes})
+        return compile_expression(expression).evaluate(scope)
 
     async def artifacts(self, run_id: str, tenant: str) -> list[Artifact]:
         """The artifacts of a run, without their data."""

@@ -205,6 +205,12 @@ class _Channels(dict[str, Any]):
         return default if found is None else channels.read(found, self._state.ts)
 
 
+def shown_outputs(state: RunState, name: str, outputs: dict[str, Any]) -> dict[str, Any]:
+    """A node's outputs as anybody may see them: what its document calls sensitive is masked."""
+    hidden = state.plan.nodes[name].doc.output_sensitivity
+    return {key: MASK if hidden.get(key) else value for key, value in outputs.items()} if hidden else outputs
+
+
 def new_state(run_id: str, plan: Plan, limits: Limits) -> RunState:
     """A run before its first event."""
     state = RunState(run_id, plan, limits)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import jsonschema_rs
 import msgspec
 
 from holdfast.runs.execution import Execution
 from holdfast.runs.nodes.registry import NodeError, NodeType
 from holdfast.runs.ports import ModelDelta, ModelRequest
+from holdfast.runs.schemas import check_schema, misfit
 
 _FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n?```\s*\Z", re.DOTALL)
 _GROWTH = 2
@@ -90,15 +90,8 @@ def parse_lenient(text: str) -> tuple[Any, str | None]:
 
 
 def _misfit(schema: dict[str, Any], value: Any) -> str | None:
-    try:
-        jsonschema_rs.validate(schema, value)
-    except jsonschema_rs.ValidationError as error:
-        return str(error.message)[:300]
-    except ValueError as error:
-        raise NodeError(
-            "invalid_schema", f"`outputSchema` is no JSON Schema: {str(error)[:200]}", retryable=False
-        ) from error
-    return None
+    found = misfit(schema, value)
+    return None if found is None else f"{found[1]} (at ${found[0]})"
 
 
 def _messages(ctx: Execution) -> list[dict[str, Any]]:
@@ -186,6 +179,7 @@ TYPES = [
         type_id="core.ai.structuredOutput",
         execute=structured_output,
         requires=("models",),
+        check=lambda config: check_schema(config.get("outputSchema"), ".outputSchema"),
         summary="Asks a model for JSON that fits a schema.",
     ),
 ]

@@ -151,12 +151,33 @@ async def _workers(ctx: Execution, workers: list[str]) -> dict[str, Any]:
     }
 
 
+def _check_mappings(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Mappings are objects of names; the per-worker ones are objects of such objects."""
+    for key in ("inputMapping", "outputMapping"):
+        if not _names(config.get(key, {})):
+            yield f".{key}", "An object of variable names is expected."
+    for key in ("perWorkerInputMappings", "perWorkerOutputMappings"):
+        table = config.get(key, {})
+        if not isinstance(table, dict) or not all(_names(item) for item in table.values()):
+            yield f".{key}", "An object of mappings by workflow is expected."
+
+
+def _names(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
+
+
+def _check_sub_workflow(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from needs_text(config, "workflowId")
+    yield from _check_mappings(config)
+
+
 def _check_dispatch(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
     choices = {
         "askUserRouting": ("conversation", "clarification", "auto"),
         "workerDispatchModel": ("child-run",),
         "fanOutPolicy": ("sequential", "reject"),
     }
+    yield from _check_mappings(config)
     for key, allowed in choices.items():
         if key in config and config[key] not in allowed:
             yield f".{key}", f"One of {', '.join(allowed)} is expected."
@@ -166,7 +187,7 @@ TYPES = [
     NodeType(
         type_id="core.subWorkflow",
         execute=sub_workflow,
-        check=lambda config: needs_text(config, "workflowId"),
+        check=_check_sub_workflow,
         summary="Runs another workflow as a child.",
     ),
     NodeType(type_id="core.orchestrator.supervisor", execute=supervisor, summary="Decides who works next."),

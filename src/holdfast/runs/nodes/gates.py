@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.runs.execution import Execution
 from holdfast.runs.nodes.checks import needs_text
 from holdfast.runs.nodes.registry import NodeError, NodeType
+from holdfast.runs.schemas import check_schema
 
 ACTIONS = ("accept", "reject", "refine", "edit-accept", "ask")
 
@@ -166,12 +167,22 @@ def _check_clarification(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for index, item in enumerate(questions):
         if not isinstance(item, dict) or not all(isinstance(item.get(key), str) for key in ("id", "question")):
             yield f".questions[{index}]", "A question needs `id` and `question`."
+        else:
+            yield from check_schema(item.get("schema"), f".questions[{index}].schema")
+
+
+def _check_conversation(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from check_schema(config.get("outcomeSchema"), ".outcomeSchema")
+    turns = config.get("turnCount", 1)
+    if isinstance(turns, bool) or not isinstance(turns, int) or not 0 <= turns <= 1000:
+        yield ".turnCount", "A number from 0 to 1,000 is expected."
 
 
 def _check_interrupt(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
     kinds = ("approval", "clarification", "external-event", "custom", "conversation.exchange", "low-confidence")
     if config.get("kind", "custom") not in kinds:
         yield ".kind", f"A kind is one of {', '.join(kinds)}."
+    yield from check_schema(config.get("resumeSchema"), ".resumeSchema")
     if not isinstance(config.get("data") or {}, dict):
         yield ".data", "An object is expected."
     elif config.get("kind") == "external-event" and not isinstance((config.get("data") or {}).get("eventType"), str):
@@ -193,7 +204,13 @@ TYPES = [
         check=_check_clarification,
         summary="Asks questions.",
     ),
-    NodeType(type_id="core.conversationGate", execute=conversation_gate, inline=True, summary="Talks for some turns."),
+    NodeType(
+        type_id="core.conversationGate",
+        execute=conversation_gate,
+        inline=True,
+        check=_check_conversation,
+        summary="Talks for some turns.",
+    ),
     NodeType(
         type_id="core.interrupt", execute=interrupt, inline=True, check=_check_interrupt, summary="Any interrupt."
     ),

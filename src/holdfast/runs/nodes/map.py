@@ -132,12 +132,19 @@ async def _inline(ctx: Execution, items: list[Any], width: int, registry: NodeRe
 def _check(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if ("workflowId" in config) == ("node" in config):
         yield "", "A map needs one of `workflowId` and `node`."
-    if "node" in config and not isinstance((config["node"] or {}).get("typeId"), str):
+    inner = config.get("node", {"typeId": ""})
+    if not isinstance(inner, dict) or not isinstance(inner.get("typeId"), str):
         yield ".node.typeId", "The inner node needs a type."
+    elif not isinstance(inner.get("config", {}), dict):
+        yield ".node.config", "An object is expected."
     if isinstance(config.get("items"), str):
         yield from compiles(config["items"], ".items")
     width = config.get("concurrency", 1)
     if isinstance(width, bool) or not isinstance(width, int) or width < 1:
         yield ".concurrency", "A positive number is expected."
-    for key, text in (config.get("inputs") or {}).items():
+    mapped = config.get("inputs") or {}
+    if not isinstance(mapped, dict):
+        yield ".inputs", "An object of expressions is expected."
+        return
+    for key, text in mapped.items():
         yield from compiles(text, f".inputs.{key}")

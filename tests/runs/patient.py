@@ -1,0 +1,44 @@
+"""A clock that does not jump while the ledger's threads work: a slow disk must not look like time that passed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from holdfast.kernel.clock import ManualClock
+from holdfast.kernel.ledger import Append, Ledger, Record
+
+T = TypeVar("T")
+
+
+class PatientClock(ManualClock):
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **{"threshold": 0.002, **options})
+        self.in_flight = 0
+
+    def advance(self, seconds: float) -> None:
+        if not self.in_flight:
+            super().advance(seconds)
+
+
+class CountedLedger(Ledger):
+    """Tells its clock what is on its way."""
+
+    def __init__(self, path: Any, *, clock: PatientClock, **options: Any) -> None:
+        self._patient = clock
+        super().__init__(path, clock=clock, **options)
+
+    async def commit(self, *appends: Append) -> list[Record]:
+        self._patient.in_flight += 1
+        try:
+            return await super().commit(*appends)
+        finally:
+            self._patient.in_flight -= 1
+
+    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        self._patient.in_flight += 1
+        try:
+            return await super()._read(work)
+        finally:
+            self._patient.in_flight -= 1
