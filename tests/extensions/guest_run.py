@@ -6,10 +6,11 @@ import asyncio
 import json
 from typing import Any
 
+from tests.extensions.dispatcher_world import World
+
 from holdfast.extensions.engine.limits import Limits
 from holdfast.extensions.isolate import Artifact
 from holdfast.extensions.runtime import Extension, Surroundings
-from tests.extensions.dispatcher_world import World
 
 HEAD = """
 const find = globalThis.__holdfast_modules__;

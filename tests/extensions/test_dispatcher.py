@@ -192,6 +192,18 @@ def test_e2_no_parameter_reaches_the_ledger(world: World) -> None:
         assert mark not in whole
 
 
+def test_e3_names_that_cannot_be_stored_do_not_end_the_evidence(world: World) -> None:
+    hostile = ["a\0b", "\ud800", "x" * 10_000, "a\nb"]
+    for text in hostile:
+        world.sync("fs", op="read", path=text)
+        world.sync("env", op="get", name=text)
+        world.dispatcher.call_sync(HostCall(text, text, "fs", {"op": "stat", "path": "."}), "ext.test")
+        world.dispatcher.call_sync(HostCall("m", "", text, {}), "ext.test")
+    assert world.ok("fs", op="stat", path=".")["kind"] == "directory"
+    assert world.records()[-1].payload["is_error"] is False
+    assert asyncio.run(world.ledger.verify()).ok
+
+
 def test_params_hash_is_canonical() -> None:
     assert params_hash("fs", {"b": 1, "a": "é"}) == params_hash("fs", {"a": "é", "b": 1})
     text = '{"method":"fs","params":{"a":"é","b":1}}'
@@ -203,6 +215,8 @@ def test_e3_when_evidence_cannot_be_written_no_call_is_made(tmp_path: Path) -> N
     world.ok("fs", op="write", path="a", text="")
     world.ledger.close()
     world.sync("fs", op="write", path="b", text="")
+    with pytest.raises(Problem, match="could not be written"):
+        world.evidence.flush()
     result = world.sync("fs", op="write", path="c", text="")
     assert result.is_error and not (world.project / "c").exists()
 

@@ -263,7 +263,7 @@ def test_garbage_is_collected() -> None:
             vm.evaluate("for (let i = 0; i < 100000; i++) { const a = {}; a.self = a; a.pad = [i, i, i] }", "test.js")
         )
     assert vm.memory.size <= 12 * 1024 * 1024
-    with pytest.raises(GuestError, match="out of memory|null"), vm.running():
+    with pytest.raises(GuestError, match=r"out of memory|null"), vm.running():
         vm.evaluate("globalThis.kept = []; for (let i = 0; i < 100000; i++) kept.push({ pad: [i, i, i] })", "test.js")
     vm.close()
 

@@ -9,10 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-
-from holdfast.extensions.consent import Answer, Question
 from tests.extensions.dispatcher_world import World
 from tests.extensions.guest_run import run, run_async
+
+from holdfast.extensions.consent import Answer, Question
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.extensions.dispatcher_world import World
 from tests.extensions.guest_run import run, run_async
 

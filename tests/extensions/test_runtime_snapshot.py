@@ -150,11 +150,21 @@ async def test_p1_an_extension_that_asked_nothing_is_kept_warm() -> None:
 
 
 @pytest.mark.parametrize(
-    "ask", ["Date.now()", "Math.random()", "new Date()", "pi.getFlag('x'), pi.log('info', 'x'), Date.now()"]
+    "ask",
+    [
+        "Date.now()",
+        "Math.random()",
+        "new Date()",
+        "pi.log('info', 'x')",
+        "pi.exec('x', [])",
+        "await pi.fs.read('x')",
+        "pi.events.emit('c')",
+    ],
 )
 async def test_p1_an_extension_that_asked_the_world_is_not_kept(ask: str) -> None:
     pool = Pool()
-    subject = extension(f"export default (pi) => {{ {ask} }}", TableDispatcher(log=lambda call: {}), pool=pool)
+    everything = TableDispatcher(**{method: lambda call: {} for method in ("log", "exec", "fs", "events")})
+    subject = extension(f"export default async (pi) => {{ {ask} }}", everything, pool=pool)
     await subject.load()
     assert len(pool._loaded) == 0
     await subject.close()
@@ -278,3 +288,34 @@ async def test_saved_state_of_another_artifact_is_refused() -> None:
     second = extension(tool("return 2"))
     with pytest.raises(Problem, match="another version"):
         await second.resume(saved)
+
+
+async def test_a_trace_with_a_trap_in_it_replays_past_it() -> None:
+    from holdfast.extensions.trace import replay
+
+    lines: list[bytes] = []
+    source = """let n = 0; export default (pi) => { const add = (name, execute) => pi.registerTool({ name, description: "d", parameters: { type: "object" }, execute });
+      add("count", async () => "" + ++n); add("hang", async () => { for (;;); }) }"""
+    subject = extension(source, record=lines.append, limits=Limits(memory_mb=64, slice_ms=60_000, budget=20))
+    await subject.load()
+    assert text_of(await subject.call_tool("count", {})) == "1"
+    with pytest.raises(Problem, match="20 steps"):
+        await subject.call_tool("hang", {})
+    assert text_of(await subject.call_tool("count", {})) == "1"
+    await subject.close()
+    kinds = [msgspec.json.decode(line)[0] for line in lines]
+    assert (kinds.count("trace"), kinds.count("trap")) == (2, 1)
+    assert replay(lines, subject.artifact) == lines
+
+
+async def test_a_trace_on_disk_replays(tmp_path: Path) -> None:
+    from holdfast.extensions.trace import TraceFile, replay
+
+    path = tmp_path / "trace.jsonl"
+    with TraceFile(path) as trace:
+        subject = extension(tool("return '' + Math.random()"), record=trace)
+        await subject.load()
+        await subject.call_tool("go", {})
+        await subject.close()
+    with path.open("rb") as lines:
+        assert b"\n".join(replay(lines, subject.artifact)) + b"\n" == path.read_bytes()

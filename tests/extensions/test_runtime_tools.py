@@ -256,6 +256,10 @@ EXEC = "const r = await pi.exec('x', ['a', 1], { timeout: 5 }); return JSON.stri
             '{"stdout":"","stderr":"ENOENT: not found","code":1,"exitCode":1,"killed":false}',
         ),
         (
+            {"stdout": "part", "stderr": "", "code": 143, "killed": True},
+            '{"stdout":"part","stderr":"","code":143,"exitCode":143,"killed":true}',
+        ),
+        (
             HostResult.failed("x", "timeout", "too long"),
             '{"stdout":"","stderr":"","code":1,"exitCode":1,"killed":true}',
         ),
@@ -265,7 +269,7 @@ async def test_exec_always_answers_as_pi_does(answer: Any, wanted: str) -> None:
     dispatcher = TableDispatcher(exec=lambda call: answer)
     subject = await _loaded(_with_pi(EXEC), dispatcher)
     assert text_of(await subject.call_tool("go", {})) == wanted
-    assert dispatcher.calls[0].params == {"op": "run", "command": "x", "args": ["a", "1"]}
+    assert dispatcher.calls[0].params == {"op": "run", "command": "x", "args": ["a", "1"], "timeout": 5}
     await subject.close()
 
 
@@ -293,9 +297,14 @@ async def test_models_are_the_hosts_and_so_are_its_keys() -> None:
     body = "const r = ctx.modelRegistry, m = r.find('p', 'm'); return JSON.stringify([r.getAll().length, m?.id, await r.getApiKeyAndHeaders({ provider: 'p' }), (await r.getApiKeyAndHeaders({ provider: 'q' })).ok, await r.getApiKeyForProvider('q') === undefined])"
     connected = TableDispatcher(model=lambda call: {"models": [{"provider": "p", "id": "m"}]})
     subject = await _loaded(_with_pi(body), connected)
-    assert text_of(await subject.call_tool("go", {})) == '[1,"m",{"ok":true,"apiKey":"managed-by-the-host","headers":{}},false,true]'
+    assert (
+        text_of(await subject.call_tool("go", {}))
+        == '[1,"m",{"ok":true,"apiKey":"managed-by-the-host","headers":{}},false,true]'
+    )
     await subject.close()
-    alone = TableDispatcher(model=lambda call: HostResult.failed(call.call_id, "invalid_request", "No model is connected."))
+    alone = TableDispatcher(
+        model=lambda call: HostResult.failed(call.call_id, "invalid_request", "No model is connected.")
+    )
     subject = await _loaded(_with_pi("return '' + ctx.modelRegistry.getAll().length"), alone)
     assert text_of(await subject.call_tool("go", {})) == "0"
     await subject.close()

@@ -33,7 +33,8 @@ export default function (pi) {
   });
   pi.on("tool_result", (event) => event.toolName === "read"
     ? { content: [{ type: "text", text: event.content[0].text.toUpperCase() }] } : undefined);
-  pi.registerTool({ name: "heard", label: "Heard", description: "What was heard", parameters: { type: "object", properties: {} },
+  pi.registerTool({ name: "heard", label: "Heard", description: "What was heard",
+    parameters: { type: "object", properties: {} },
     async execute() { return { content: [{ type: "text", text: heard.join(" ") }] }; } });
 }
 """
@@ -175,18 +176,12 @@ def test_extensions_hear_block_and_change_what_the_agent_does(tmp_path: Path) ->
         run_id = await start(host)
         done = await settled(host, run_id)
         assert done.status == "completed", done.error
-        results = [
-            (record.attrs or {}).get("private", {}).get("result") or record.payload
-            for record in await host.ledger.read(f"run/{run_id}")
-        ]
-        text = str(results)
+        text = str([(item.payload, item.attrs) for item in await host.ledger.read(f"run/{run_id}")])
         assert "The quay is closed." in text and "THE OTHER" in text and "The tide is low." in text
         heard = (await host.extensions.suite()).tools()
         assert [tool.name for tool in heard] == ["heard"]
         said = (await (await host.extensions.suite()).call_tool("heard", {})).content[0]["text"].split()
-        assert said[:5] == ["before_agent_start", "agent_start", "turn_start", "message_end", "message_end"] or said[
-            :3
-        ] == ["before_agent_start", "agent_start", "turn_start"]
+        assert said[:3] == ["before_agent_start", "agent_start", "turn_start"]
         first = {name: said.index(name) for name in set(said)}
         assert first["context"] < first["before_provider_request"] < first["tool_execution_start"] < first["tool_call"]
         assert first["tool_call"] < first["tool_result"] < first["turn_end"]

@@ -201,6 +201,43 @@ async def test_1012_a_bound_session_is_resumed_with_its_secret_only(ledger: Ledg
     assert right.key == session.key
 
 
+async def test_1012_a_locked_session_does_nothing_and_an_empty_one_is_no_easier_to_open(
+    ledger: Ledger, clock: ManualClock
+) -> None:
+    session = await make_relay(ledger, clock).init("one", binding_secret="the secret")
+    locked = await make_relay(ledger, clock).session(session.id)
+    for call in (locked.session_status(), locked.ingest("A fact.", "x"), locked.dispatch("", "x")):
+        with pytest.raises(Problem) as caught:
+            await call
+        assert code(caught) == 1012
+    with pytest.raises(Problem) as caught:
+        await make_relay(ledger, clock).session(session.id, binding_secret="another")
+    assert code(caught) == 1012
+
+
+async def test_1012_facts_go_to_a_bound_session_only_from_its_own_secret(relay: Relay) -> None:
+    open_, one, two = (
+        await relay.init("a"),
+        await relay.init("a", binding_secret="mine"),
+        await relay.init("a", binding_secret="mine"),
+    )
+    await open_.ingest("A fact.", "x")
+    await one.ingest("A fact.", "x")
+    with pytest.raises(Problem) as caught:
+        await open_.share_facts(one)
+    assert code(caught) == 1012
+    assert await one.share_facts(two) == 1
+
+
+async def test_a_stream_that_is_left_lets_the_next_dispatch_in(ledger: Ledger, clock: ManualClock) -> None:
+    session = await make_relay(ledger, clock, Pieces(["One two three four five six seven."])).init("one")
+    events = session.stream("", "x")
+    async for _ in events:
+        break
+    await events.aclose()
+    assert (await session.dispatch("", "x")).output.endswith("seven.")
+
+
 async def test_the_key_is_in_no_record(ledger: Ledger, clock: ManualClock) -> None:
     session = await make_relay(ledger, clock).init("one", binding_secret="the secret of the caller")
     await session.ingest("The basin has 12 metres.", "x")
@@ -407,6 +444,13 @@ async def test_plain_text_has_no_markers(relay: Relay) -> None:
 
 async def test_1020_a_failed_provider_without_another(ledger: Ledger, clock: ManualClock) -> None:
     session = await make_relay(ledger, clock, Failing("provider_error")).init("one")
+    with pytest.raises(Problem) as caught:
+        await session.dispatch("", "x")
+    assert code(caught) == 1020
+
+
+async def test_1020_a_provider_that_asks_to_go_more_slowly(ledger: Ledger, clock: ManualClock) -> None:
+    session = await make_relay(ledger, clock, Failing("rate_limited")).init("one")
     with pytest.raises(Problem) as caught:
         await session.dispatch("", "x")
     assert code(caught) == 1020

@@ -58,6 +58,8 @@ async def until(host: Host, schedule: Schedule, wanted: list[str]) -> None:
     async with asyncio.timeout(100 * HOUR):
         async for _ in host.ledger.follow(f"schedule/{schedule.schedule_id}"):
             if await story(host, schedule) == wanted:
+                while host.schedules._states[schedule.schedule_id].seq < len(wanted) - 1:
+                    await asyncio.sleep(0)  # the record is on disk; the loop that wrote it has yet to hear so
                 return
 
 

@@ -17,7 +17,7 @@ from holdfast.host import Host, Options, open_host
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.ids import SeededRandomness
 from holdfast.kernel.problems import Problem
-from holdfast.runs.types import CreateRun
+from holdfast.runs.types import CreateRun, ForkRequest
 from holdfast.runs.webhooks import ROTATION_GRACE_MS, RetryPolicy, fingerprint
 from tests.contracts.openwop.documents import DOCUMENTS
 
@@ -207,6 +207,18 @@ async def test_a_run_calls_its_own_callback(tmp_path: Path, clock: ManualClock) 
         await host.runs.resolve_by_token(token, {"resumeValue": {"action": "accept"}})
         await settled(host, receiver, 2)
         assert [name for name, _ in receiver.events()] == ["node.suspended", "run.completed"]
+
+
+async def test_the_history_of_a_fork_is_not_told_again(tmp_path: Path, clock: ManualClock) -> None:
+    async with receiving() as receiver, opened(tmp_path, clock, receiver) as host:
+        await host.webhooks.register(TENANT, receiver.url, ["run.started", "run.completed"])
+        source = await finish(host)
+        await settled(host, receiver, 2)
+        clock.advance(60)
+        made = await host.runs.fork(source, TENANT, ForkRequest(mode="branch", from_seq=1))
+        await settled(host, receiver, 3)
+        told = [json.loads(body) for _, body in receiver.got[2:]]
+        assert [(item["runId"], item["event"]["type"]) for item in told] == [(made.run_id, "run.completed")]
 
 
 async def test_rotation_signs_with_both_for_a_day(tmp_path: Path, clock: ManualClock) -> None:

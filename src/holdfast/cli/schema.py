@@ -65,9 +65,9 @@ def export(folder: Annotated[Path, typer.Argument(help="Where the files go.")]) 
 def _all() -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for contract, module in SOURCES.items():
-        if _exists(module):
-            for name, schema in importlib.import_module(module).schemas().items():
-                found[f"{contract}/{name}"] = schema
+        make = getattr(importlib.import_module(module), "schemas", None) if _exists(module) else None
+        for name, schema in (make() if make is not None else {}).items():
+            found[f"{contract}/{name}"] = schema
     return found
 
 

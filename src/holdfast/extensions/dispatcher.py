@@ -75,6 +75,7 @@ class Dispatcher:
         consent: Consent | None = None,
         grants: Grants | None = None,
         clock: Clock | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.policy = policy
         self._connectors = {connector.method: connector for connector in connectors}
@@ -84,8 +85,9 @@ class Dispatcher:
         self._subjects: dict[str, Subject] = {}
         self._running: dict[str, _Flight] = {}
         self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self.attend()
+        self._loop: asyncio.AbstractEventLoop | None = loop
+        if loop is None:
+            self.attend()
         self._threads = ThreadPoolExecutor(MAX_PARALLEL, thread_name_prefix="holdfast-connector")
 
     def attend(self) -> None:
@@ -113,7 +115,7 @@ class Dispatcher:
             if flight.call is not None:
                 flight.call.cancel()
         self._threads.shutdown(wait=True)
-        self._evidence.flush()
+        self._evidence.close()
 
     # The two ways in (D5)
 

@@ -142,19 +142,15 @@ class Driver:
         *,
         timeout: float | None,
         progress: Callable[[Any], None] | None = None,
-        before: Callable[[int], None] | None = None,
     ) -> said.Reply:
-        """Send an event and wait for its reply (D3). `before` may queue it in its own way, given its number."""
+        """Send an event and wait for its reply (D3)."""
         if self._closed:
             raise Problem("state_conflict", f"{self._name} is closed.")
         number = self.next_number()
         expires = None if timeout is None else self._loop.time() + timeout
         waiter = Waiter(self._loop.create_future(), expires, progress)
         self._waiters[number] = waiter
-        if before is not None:
-            before(number)
-        else:
-            self._inbox.append(("inbound", number, name, body))
+        self._inbox.append(("inbound", number, name, body))
         self._kick()
         try:
             return await waiter.future
@@ -247,6 +243,7 @@ class Driver:
             self._lost(batch.trap)
             return
         self._deadline_ms = batch.deadline_ms
+        self._expire()  # an extension that is never at rest must not outrun its deadline
         self._saturated = self._saturated + 1 if batch.more else 0
         if self._saturated > _SATURATED:
             self._alarm = self._loop.call_later(_BATCH_SECONDS, self._kick)
@@ -265,8 +262,8 @@ class Driver:
         if wake is not None:
             self._alarm = self._loop.call_at(wake, self._wake)
 
-    def _wake(self) -> None:
-        self._alarm = None
+    def _expire(self) -> None:
+        """Tell everybody whose time is over."""
         now = self._loop.time()
         for number, waiter in list(self._waiters.items()):
             if waiter.expires is not None and waiter.expires <= now and not waiter.future.done():
@@ -280,6 +277,10 @@ class Driver:
                 )
                 self._waiters.pop(number, None)
                 self.abort(number)
+
+    def _wake(self) -> None:
+        self._alarm = None
+        self._expire()
         if self._deadline_ms is not None and self._deadline_ms <= self._now_ms():
             self._kick()
         elif not self._busy:

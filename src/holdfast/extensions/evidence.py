@@ -11,9 +11,11 @@ Invariants:
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -22,12 +24,14 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.kernel import canonical
-from holdfast.kernel.clock import iso
+from holdfast.kernel.clock import Clock, SystemClock, iso
 from holdfast.kernel.ledger import Append, Draft, Ledger, Record
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.redact import redact, redact_text
 
 SCHEMA = "pi.ext.log.v1"
+MAX_PENDING = 10_000
+MAX_TEXT = 4096
 Level = Literal["debug", "info", "warn", "error"]
 _UNSAFE = re.compile(r"[^A-Za-z0-9._:@~/-]")
 _MESSAGES = {
@@ -53,25 +57,103 @@ class Correlation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Evidence:
-    """Writes the records of extensions: at once for the caller, in order for the ledger."""
+    """Writes the records of extensions: at once for the caller, in order for the ledger.
 
-    def __init__(self, ledger: Ledger, *, sink: Callable[[Record], None] | None = None) -> None:
+    Records wait a few milliseconds and go to the ledger together, by a thread of their own: in a burst of calls each
+    costs the caller about as much as appending to a list.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        sink: Callable[[Record], None] | None = None,
+        clock: Clock | None = None,
+        delay: float = 0.005,
+    ) -> None:
         self._ledger = ledger
         self._sink = sink
-        self._lock = threading.Lock()
+        self._clock = clock or SystemClock()
+        self._delay = delay
+        self._pending: deque[tuple[str, Draft]] = deque()
+        self._draining = threading.Lock()
+        self._wake = threading.Event()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
         self._last: Future[list[Record]] | None = None
         self._failure: BaseException | None = None
 
     def write(self, correlation: Correlation, *events: Event) -> None:
-        """Submit events together (E3); raises when an earlier write has failed."""
+        """Take events to be written (E3); raises when an earlier write has failed."""
         if self._failure is not None:
             raise Problem("ledger_io", "Evidence cannot be written; no further call is made.") from self._failure
         shared = msgspec.to_builtins(correlation)
-        drafts = [Draft(event.name, event.data, {**shared, **event.ids, "level": event.level}) for event in events]
-        with self._lock:  # one order for the ledger and for `flush`
-            future = self._ledger.submit(Append(stream_of(correlation.extension_id), drafts))
+        stream, now = stream_of(correlation.extension_id), self._clock.now_ms()
+        for event in events:
+            attrs = {**shared, **event.ids, "level": event.level}
+            self._pending.append((stream, Draft(event.name, event.data, attrs, ts=now)))
+        if len(self._pending) >= MAX_PENDING:
+            self.flush()
+        if self._thread is None:
+            self._start()
+        self._wake.set()
+
+    def flush(self) -> None:
+        """Wait until everything taken is on disk."""
+        self._drain()
+        with self._draining:
+            last = self._last
+        if last is not None:
+            last.exception()
+        if self._failure is not None:
+            raise Problem("ledger_io", "Some evidence could not be written.") from self._failure
+
+    def close(self) -> None:
+        """Write what is left and end the thread."""
+        self._closed.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+        self.flush()
+
+    def _start(self) -> None:
+        with self._draining:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="holdfast-evidence", daemon=True)
+                self._thread.start()
+
+    def _work(self) -> None:
+        while not self._closed.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            self._closed.wait(self._delay)
+            self._drain()
+
+    def _drain(self) -> None:
+        with self._draining:  # one batch after the other, so that the ledger sees one order (E1)
+            streams: dict[str, list[Draft]] = {}
+            for _ in range(len(self._pending)):
+                stream, draft = self._pending.popleft()
+                streams.setdefault(stream, []).append(draft)
+            if not streams:
+                return
+            try:
+                future = self._submit(streams)
+            except Problem as problem:
+                self._failure = problem
+                return
             self._last = future
         future.add_done_callback(self._written)
+
+    def _submit(self, streams: dict[str, list[Draft]]) -> Future[list[Record]]:
+        try:
+            return self._ledger.submit(*(Append(stream, drafts) for stream, drafts in streams.items()))
+        except Problem as problem:
+            if problem.key not in ("invalid_text", "invalid_json", "payload_too_large"):
+                raise
+        # A name that an extension chose holds what a record cannot: it is written as far as it can be.
+        cleaned = {stream: [_storable(draft) for draft in drafts] for stream, drafts in streams.items()}
+        return self._ledger.submit(*(Append(stream, drafts) for stream, drafts in cleaned.items()))
 
     def _written(self, future: Future[list[Record]]) -> None:
         error = future.exception()
@@ -80,15 +162,6 @@ class Evidence:
         elif self._sink is not None:
             for record in future.result():
                 self._sink(record)
-
-    def flush(self) -> None:
-        """Wait until everything submitted is on disk."""
-        with self._lock:
-            last = self._last
-        if last is not None:
-            last.exception()
-        if self._failure is not None:
-            raise Problem("ledger_io", "Some evidence could not be written.") from self._failure
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -100,9 +173,28 @@ class Event(msgspec.Struct, frozen=True):
     level: Level = "info"
 
 
+def _storable(draft: Draft) -> Draft:
+    return Draft(draft.type, _plain(draft.payload), _plain(draft.attrs), draft.id, draft.ts)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return value[:MAX_TEXT].encode("utf-8", "replace").decode().replace("\0", "\\u0000")
+    if isinstance(value, Mapping):
+        return {_plain(str(key)): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
 def params_hash(method: str, params: Mapping[str, Any]) -> str:
     """sha256 hex over the canonical JSON of `{"method", "params"}` (§3.4)."""
-    return hashlib.sha256(canonical.encode({"method": method, "params": params})).hexdigest()
+    value = {"method": method, "params": params}
+    try:
+        data = canonical.encode(value)
+    except Problem:  # a lone surrogate has no UTF-8; its escape does, and the call still leaves its record
+        data = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str).encode()
+    return hashlib.sha256(data).hexdigest()
 
 
 def stream_of(extension: str) -> str:

@@ -97,9 +97,13 @@ class Isolate:
 
     # -- the loop ---------------------------------------------------------------------------------------------------
 
+    def prepare(self, artifact: Artifact) -> None:
+        """Have the artifact at hand that the event `load` evaluates."""
+        self._artifact = artifact
+
     def load(self, artifact: Artifact, number: int, environment: bytes) -> None:
         """Queue the loading of an artifact; its reply has `number`."""
-        self._artifact = artifact
+        self.prepare(artifact)
         self.arrive("inbound", number, "load", environment)
 
     def arrive(self, kind: Kind, number: int, name: str = "", body: bytes = b"null") -> None:

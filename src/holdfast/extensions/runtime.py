@@ -167,28 +167,28 @@ class Extension:
                 driver.use(isolate)
                 pool.fill()
                 return
-        artifact, isolate = await driver.on_thread(
-            lambda: (self._compiled(), Isolate.start(world, self._limits, recorder))
-        )
-        self.artifact = artifact
+        self.artifact, isolate = await driver.on_thread(lambda: self._prepared(world, recorder))
         if recorder is not None:
             recorder.header(Header(FORMAT, image_digest(), self.artifact.digest, self.name, self._limits))
         self.registrations = Registrations(self.name)
         self._specs, self._refused = {}, None
         driver.use(isolate)
-        environment = _encode(self.surroundings)
-        reply = await driver.ask(
-            "load", b"", timeout=self._deadline, before=lambda number: isolate.load(artifact, number, environment)
-        )
+        reply = await driver.ask("load", _encode(self.surroundings), timeout=self._deadline)
         if not reply.ok:
             raise thrown_problem(_described(reply.value), self.name, self.artifact)
         if self._refused is not None:
             raise self._refused
-        if not world.touched and pool is not None:
+        if not world.touched and driver.last_call == 0 and pool is not None:
             frozen: Frozen = await driver.run(lambda isolate: isolate.freeze())
             self._loaded = Loaded(frozen, list(self._specs.values()))
             pool.keep(key, self._loaded)
             pool.fill()
+
+    def _prepared(self, world: World, recorder: Recorder | None) -> tuple[Artifact, Isolate]:
+        """A new VM with the compiled artifact at hand; slow the first time, so not on the event loop."""
+        artifact, isolate = self._compiled(), Isolate.start(world, self._limits, recorder)
+        isolate.prepare(artifact)
+        return artifact, isolate
 
     def _restore(self, loaded: Loaded) -> None:
         self._loaded = loaded

@@ -10,7 +10,9 @@ a trace of its own; the two are compared byte for byte.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
@@ -102,29 +104,59 @@ class Recorder:
         self._write(canonical.encode(parts))
 
 
+class TraceFile:
+    """A trace on disk, line by line; give it to an extension as `record`."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb")
+        self._lock = threading.Lock()  # the header is written by the event loop's thread, the rest by the VM's
+
+    def __call__(self, line: bytes) -> None:
+        with self._lock:
+            if not self._file.closed:
+                self._file.write(line + b"\n")
+
+    def __enter__(self) -> TraceFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._file.close()
+
+
 def replay(lines: Iterable[bytes], artifact: Artifact) -> list[bytes]:
     """Run the trace again; the lines of the new run, which are those of the old one, or a Problem (T2)."""
     script = [line.rstrip(b"\n") for line in lines if line.strip()]
     player = _Player(script)
-    header = player.read_header(artifact)
     recorder = Recorder(player, player.compare)
-    recorder.header(header)
-    isolate = Isolate.start(recorder, header.limits, recorder)
+    isolate: Isolate | None = None
     try:
+        player.read_header(artifact)
         while (kind := player.next_kind()) is not None:
-            if kind == "arrive":
-                _, _, what, number, name, body = player.peek()
-                if name == "load":
-                    isolate.load(artifact, number, body.encode())
-                else:
-                    isolate.arrive(what, number, name, body.encode())
-            elif kind == "now":
+            if kind == "trace":  # the beginning, and again after each trap
+                if isolate is not None:
+                    isolate.close()
+                header = player.read_header(artifact)
+                isolate = Isolate.start(recorder, header.limits, recorder)
+                recorder.header(header)
+            elif isolate is not None and kind == "arrive":
+                _arrive(isolate, artifact, player.peek())
+            elif isolate is not None and kind == "now":
                 _tick(isolate, recorder)
             else:
                 player.diverged("nothing of this kind can stand here")
     finally:
-        isolate.close()
+        if isolate is not None:
+            isolate.close()
     return player.written
+
+
+def _arrive(isolate: Isolate, artifact: Artifact, line: list[Any]) -> None:
+    _, _, what, number, name, body = line
+    if name == "load":
+        isolate.load(artifact, number, body.encode())
+    else:
+        isolate.arrive(what, number, name, body.encode())
 
 
 def _tick(isolate: Isolate, recorder: Recorder) -> None:
@@ -143,12 +175,12 @@ class _Player:
         self._script = script
 
     def read_header(self, artifact: Artifact) -> Header:
+        """The header at this place of the trace, if it is of this program on this engine."""
+        at = len(self.written)
         try:
-            parts = msgspec.json.decode(self._script[0], type=tuple[str, Header]) if self._script else ("", None)
+            parts = msgspec.json.decode(self._script[at], type=tuple[str, Header]) if self._script else ("", None)
         except msgspec.MsgspecError as error:
-            raise Problem(
-                "schema_mismatch", "The first line is no header of a trace.", reason=str(error)[:200]
-            ) from error
+            raise Problem("schema_mismatch", "This line is no header of a trace.", reason=str(error)[:200]) from error
         header = parts[1]
         if parts[0] != "trace" or header is None or header.format != FORMAT:
             raise Problem("schema_mismatch", "This is not a trace.", fix=f"The first line names the format {FORMAT}.")

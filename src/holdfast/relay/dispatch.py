@@ -12,7 +12,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from holdfast.relay.tools import Toolbox
 
 _CUT_RETRIES = 1
-_ASK_ANOTHER = frozenset({"provider_error", "provider_timeout", "rate_limited", "unavailable"})
 Stop = Literal["complete", "max_windows", "max_continuations", "no_new_text", "information_flow", "filtered"]
 
 
@@ -97,7 +96,7 @@ class Run:
         assert state is not None
         return state
 
-    async def events(self) -> AsyncIterator[StreamEvent]:
+    async def events(self) -> AsyncGenerator[StreamEvent, None]:
         """The events of the dispatch; a failure is raised as a Problem with the partial output in its details."""
         self.session.stage(*self.starting)
         resumed = bool(self.state.output)
@@ -238,7 +237,7 @@ class Run:
 
     async def _ask(self, built: Built, turn: Turn, seam: Seam) -> AsyncIterator[str]:
         """Ask the providers, best first, until one answers; yields what is new (D4)."""
-        waiting = deque((model, _CUT_RETRIES) for model in self.session.providers())
+        waiting = deque((model, _CUT_RETRIES) for model in self.session.models.ordered())
         while True:
             model, retries = waiting.popleft()
             attempt, failure, shown = seam.fresh(), None, False
@@ -249,7 +248,7 @@ class Run:
                     turn.new += piece
                     yield piece
             except Problem as problem:
-                failure = problem
+                failure = _of_provider(problem)
             if failure is None:
                 if self._ended(turn, built):
                     return
@@ -259,7 +258,7 @@ class Run:
             if shown:
                 self._keep_partial(built, turn, attempt)
                 raise failure
-            if failure.key not in _ASK_ANOTHER or not waiting:
+            if not waiting:
                 raise failure
 
     def _ended(self, turn: Turn, built: Built) -> bool:
@@ -480,3 +479,12 @@ class Run:
             )
         )
         return told
+
+
+def _of_provider(problem: Problem) -> Problem:
+    """A provider that asks to go more slowly has failed for us: 1002 is the session's own rate."""
+    if problem.key != "rate_limited":
+        return problem
+    told = Problem("provider_error", problem.message, retry_after_ms=problem.retry_after_ms, **problem.details)
+    told.__cause__ = problem.__cause__
+    return told

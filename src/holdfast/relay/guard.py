@@ -203,6 +203,11 @@ def session_key(binding_secret: bytes, nonce: bytes) -> bytes:
     return hmac.digest(binding_secret, nonce, "sha256")
 
 
+def key_proof(key: bytes) -> str:
+    """What is stored of a key: enough to tell it from another, not enough to make it."""
+    return hmac.digest(key, b"holdfast relay session", "sha256").hex()
+
+
 def signature(key: bytes, method: str, path: str, body: bytes) -> str:
     """What a caller sends: hex(HMAC-SHA256(session_key, sha256(METHOD "\\n" path "\\n" body)))."""
     signed = hashlib.sha256(method.upper().encode() + b"\n" + path.encode() + b"\n" + body).digest()

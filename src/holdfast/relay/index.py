@@ -49,9 +49,11 @@ class Index:
     def add(self, words: Sequence[str], context: Iterable[str] = ()) -> int:
         """Index the next fact; its number is returned."""
         number = len(self._lengths)
-        counts: dict[str, int] = {}
-        for word in words:
-            counts[word] = counts.get(word, 0) + 4
+        counts = dict.fromkeys(words, 4)
+        if len(counts) < len(words):
+            counts = dict.fromkeys(words, 0)
+            for word in words:
+                counts[word] += 4
         for word in context:
             counts[word] = counts.get(word, 0) + _CONTEXT_WEIGHT
         packed = number << _TF_BITS
@@ -108,7 +110,8 @@ class Index:
                     break
             self._scan(value, posting, scores, norms)
             rest -= value * (K1 + 1)
-        return heapq.nsmallest(limit, scores.items(), key=lambda item: (-item[1], item[0]))
+        best = heapq.nsmallest(limit, [(-score, number) for number, score in scores.items()])
+        return [(number, -score) for score, number in best]
 
     def _norms(self) -> list[float]:
         average = self._total / len(self._lengths) or 1.0

@@ -73,6 +73,8 @@ async def share(session: Session, target: Session, fact_ids: Sequence[str] | Non
         raise Problem("invalid_request", "A session cannot share with itself.", at="$.target_session_id")
     if target.warm.app_id != session.warm.app_id:
         raise Problem("role_denied", "Facts are shared between sessions of one app only.", operation="share_facts")
+    if target.warm.bound and session.relay.binding(session.id) != target.relay.binding(target.id):
+        raise Problem("signature_invalid", "The target session belongs to another secret.", at="$.target_session_id")
     if fact_ids is None:
         facts = [fact for fact in session.warm.facts if fact.superseded_by < 0]
     else:

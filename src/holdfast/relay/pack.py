@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 
 import msgspec
 
@@ -34,6 +35,7 @@ _MISSES = 64
 _LINE_TOKENS = 2
 _DECISION = re.compile(r"\b(?:decided|decision|chose|chosen|agreed|will use)\b", re.IGNORECASE)
 _ERROR = re.compile(r"\b(?:error|exception|failed|failure|traceback)\b", re.IGNORECASE)
+_number = attrgetter("number")
 _FENCE = re.compile(r"\[(?=/?SOURCE_PASSAGE)")
 
 
@@ -81,23 +83,23 @@ def pack(
     exclude: frozenset[int] = frozenset(),
 ) -> Packed:
     """The envelope of at most `budget` tokens."""
-    chooser = _Chooser(warm, budget, count)
+    chooser = _Chooser(budget, count)
     if goal:
-        chooser.use(count(goal) + count("[CRITICAL STATE]\n[GOAL] ") + _LINE_TOKENS)
+        chooser.used = count(goal) + count("[CRITICAL STATE]\n[GOAL] ") + _LINE_TOKENS
         if chooser.used > budget:
             chooser.used, goal = 0, ""
     misses = 0
     for item in _candidates(warm, ranked):
-        if item.number in exclude:
+        fact = warm.facts[item.number]
+        if fact.superseded_by >= 0 or fact.quarantined or item.number in exclude:
             continue
-        if not chooser.take(item):
+        if not chooser.take(item, fact):
             misses += 1
             if misses > _MISSES:
                 break
     if not chooser.chosen and not goal:
         return EMPTY
-    text = _render(warm, chooser.chosen, goal)
-    return Packed(text, chooser.used, tuple(chooser.chosen))
+    return Packed(_render(chooser.sections, goal), chooser.used, tuple(chooser.chosen))
 
 
 def _candidates(warm: Warm, ranked: Sequence[Ranked]) -> Iterable[Ranked]:
@@ -116,43 +118,40 @@ def _candidates(warm: Warm, ranked: Sequence[Ranked]) -> Iterable[Ranked]:
 
 
 class _Chooser:
-    """Takes facts while they fit, counting what each brings with it: its fence and its heading."""
+    """Takes facts while they fit, counting what each brings with it: its section, its fence and its heading."""
 
-    def __init__(self, warm: Warm, budget: int, count: Callable[[str], int]) -> None:
-        self._warm = warm
+    def __init__(self, budget: int, count: Callable[[str], int]) -> None:
         self._budget = budget
         self._count = count
         self._texts: set[str] = set()
         self._opened: set[tuple[str, ...]] = set()
         self.used = 0
         self.chosen: list[Ranked] = []
+        self.sections: dict[str, list[Fact]] = {}
 
-    def use(self, tokens: int) -> None:
-        self.used += tokens
-
-    def take(self, item: Ranked) -> bool:
-        """False when the fact does not fit; True when it was taken or need not be."""
-        fact = self._warm.facts[item.number]
-        if fact.superseded_by >= 0 or fact.quarantined:
-            return True
-        key = fact.text
-        if key in self._texts:
+    def take(self, item: Ranked, fact: Fact) -> bool:
+        """False when the fact does not fit; True when it was taken or stands there already."""
+        text = fact.text
+        if text in self._texts:
             return True
         if fact.tokens < 0:
-            fact.tokens = self._count(fact.text)
+            fact.tokens = self._count(text)
         section = section_of(fact)
         needed = fact.tokens + _LINE_TOKENS
         place = (section, fact.source, fact.context)
-        opens: list[tuple[str, ...]] = []
         if place not in self._opened:
             opens = [mark for mark in (place[:1], place[:2], place) if mark not in self._opened]
             needed += sum(map(self._opening, opens))
-        if self.used + needed > self._budget:
+            if self.used + needed > self._budget:
+                return False
+            self._opened.update(opens)
+            self.sections.setdefault(section, [])
+        elif self.used + needed > self._budget:
             return False
-        self._opened.update(opens)
-        self._texts.add(key)
+        self._texts.add(text)
         self.used += needed
         self.chosen.append(item)
+        self.sections[section].append(fact)
         return True
 
     def _opening(self, mark: tuple[str, ...]) -> int:
@@ -178,20 +177,16 @@ def section_of(fact: Fact) -> str:
     return "ERROR LOG" if _ERROR.search(fact.text) else "DISCOVERIES"
 
 
-def _render(warm: Warm, chosen: Sequence[Ranked], goal: str) -> str:
+def _render(sections: dict[str, list[Fact]], goal: str) -> str:
     """Sections in the contract's order; inside one, the facts as they stand in their source."""
-    groups: dict[str, list[Fact]] = {}
-    for number in sorted(item.number for item in chosen):
-        fact = warm.facts[number]
-        groups.setdefault(section_of(fact), []).append(fact)
     parts = [f"[CRITICAL STATE]\n[GOAL] {goal}"] if goal else []
-    parts += [f"[{section}]\n{_render_section(groups[section])}" for section in SECTIONS if section in groups]
+    parts += [f"[{section}]\n{_render_section(sections[section])}" for section in SECTIONS if section in sections]
     return "\n\n".join(parts)
 
 
 def _render_section(facts: list[Fact]) -> str:
     by_source: dict[str, list[Fact]] = {}
-    for fact in facts:
+    for fact in sorted(facts, key=_number):
         by_source.setdefault(fact.source, []).append(fact)
     lines: list[str] = []
     for source, group in by_source.items():

@@ -69,7 +69,7 @@ def rank(warm: Warm, text: str, *, limit: int = CANDIDATES, terms: Terms = ALL_T
         return []
     best = found[0][1] or 1.0
     relevance = {number: score / best for number, score in found}
-    _verbatim(warm, text, relevance)
+    _verbatim(warm, text, found[:_LENDERS], relevance)
     lent = _lent(warm, found[:_LENDERS], relevance) if terms.graph else {}
     ranked = []
     ages = _Ages(warm.windows) if terms.recency else None
@@ -104,12 +104,12 @@ class _Ages(dict[int, float]):
         return value
 
 
-def _verbatim(warm: Warm, text: str, relevance: dict[int, float]) -> None:
+def _verbatim(warm: Warm, text: str, found: list[tuple[int, float]], relevance: dict[int, float]) -> None:
     """A fact that holds the whole query, word for word, is what was asked for."""
     phrase = text.strip().lower()
     if len(phrase) < 3:
         return
-    for number in relevance:
+    for number, _ in found:
         own = warm.facts[number].text
         if len(own) >= len(phrase) and phrase in own.lower():
             relevance[number] += 1.0

@@ -8,6 +8,7 @@ async with Relay.open("work.db", model=model) as relay:
 from __future__ import annotations
 
 import asyncio
+import hmac
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -113,6 +114,7 @@ class Relay:
             )
         async with self._opening:
             await self._check_limit(app_id)
+            self._let_go()
             session_id, nonce, now = self.ids.uuid4(), self.randomness.bytes(32), self.clock.now_ms()
             if secret is not None:
                 self._bindings[session_id] = secret
@@ -126,6 +128,7 @@ class Relay:
                         "role": role,
                         "bound": secret is not None,
                         "nonce": nonce.hex(),
+                        "proof": guard.key_proof(session.key),
                         "created_ms": now,
                         "expires_ms": now + 1000 * settings.session_timeout,
                         "config": msgspec.to_builtins(settings),
@@ -135,6 +138,13 @@ class Relay:
             session = Session(self, session_id, warm, 0, session.key)
             self._sessions[session_id] = session
         return session
+
+    def _let_go(self) -> None:
+        """Sessions that are over need no memory: the ledger still says that they are."""
+        now = self.clock.now_ms()
+        over = [name for name, item in self._sessions.items() if item.warm.closed or item.warm.expires_ms <= now]
+        for name in over:
+            del self._sessions[name]
 
     async def _check_limit(self, app_id: str) -> None:
         rows = await self.ledger.query(
@@ -170,6 +180,7 @@ class Relay:
             )
             session = Session(self, session_id, warm, head, key)
             if key:
+                _check_key(session)
                 self._spot_check(session)
                 if not warm.expired:
                     await session.record(
@@ -268,6 +279,13 @@ def own_secret(path: Path) -> bytes:
         out.flush()
         os.fsync(out.fileno())
     return secret
+
+
+def _check_key(session: Session) -> None:
+    """A wrong secret is told before anything is signed with it."""
+    if not hmac.compare_digest(guard.key_proof(session.key), session.warm.proof):
+        key = "signature_invalid" if session.warm.bound else "chain_verification_failed"
+        raise Problem(key, "This is not the key of the session.", session_id=session.id)
 
 
 def _is_plain(session_id: str) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -10,34 +11,29 @@ import msgspec
 from holdfast.kernel.clock import iso
 from holdfast.kernel.ledger import Record
 from holdfast.kernel.problems import Problem
-from holdfast.models.protocol import Model
 from holdfast.relay.types import QualityReport, Reply, SessionConfig, StreamEvent, TaskIntent
 
 
-async def close_model(model: Model) -> None:
-    close = getattr(model, "aclose", None)
-    if close is not None:
-        await close()
-
-
-async def fold(events: AsyncIterator[StreamEvent]) -> Reply:
+async def fold(events: AsyncGenerator[StreamEvent, None]) -> Reply:
     """A stream of events as one reply (C2)."""
     texts: list[str] = []
     report: QualityReport | None = None
-    async for event in events:
-        if event.event_type == "token":
-            texts.append(event.data)
-        elif event.event_type == "done":
-            report = event.data
+    async with aclosing(events):
+        async for event in events:
+            if event.event_type == "token":
+                texts.append(event.data)
+            elif event.event_type == "done":
+                report = event.data
     assert report is not None, "a stream ends with done, or raises"
     return Reply("".join(texts), report)
 
 
-async def told(events: AsyncIterator[StreamEvent]) -> AsyncIterator[StreamEvent]:
+async def told(events: AsyncGenerator[StreamEvent, None]) -> AsyncGenerator[StreamEvent, None]:
     """Events whose last one is `error` where the dispatch fails."""
     try:
-        async for event in events:
-            yield event
+        async with aclosing(events):
+            async for event in events:
+                yield event
     except Problem as problem:
         yield StreamEvent("error", error_body(problem))
 

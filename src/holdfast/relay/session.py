@@ -11,7 +11,8 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,8 +27,9 @@ from holdfast.relay.facts import Fact, fact_id, verify
 from holdfast.relay.ingest import ingest, share
 from holdfast.relay.oversize import question, shortened
 from holdfast.relay.pack import Packed, pack
+from holdfast.relay.providers import Providers, open_provider
 from holdfast.relay.rank import CANDIDATES, rank
-from holdfast.relay.replies import audit_event, close_model, config_of, fold, intent_of, told
+from holdfast.relay.replies import audit_event, config_of, fold, intent_of, told
 from holdfast.relay.tools import Toolbox
 from holdfast.relay.types import (
     PROTOCOL_VERSION,
@@ -66,7 +68,7 @@ class Session:
         self._staged: list[Draft] = []
         self._stale = False
         self._lock = asyncio.Lock()
-        self._models: list[tuple[int, int, Model]] = []
+        self.models = Providers(relay)
         self._dispatches = guard.Rate(warm.config.dispatches_per_minute, "dispatches")
         self._bytes = guard.Rate(warm.config.ingest_bytes_per_minute, "bytes of ingest")
 
@@ -142,6 +144,8 @@ class Session:
             raise Problem(
                 "session_expired", "The session has expired.", session_id=self.id, expired_at=warm.expires_ms / 1000
             )
+        if not self.key:
+            raise _locked(self.id)
         try:
             guard.allow(warm.role, operation)
         except Problem:
@@ -154,11 +158,7 @@ class Session:
             return
         try:
             if not self.key:
-                raise Problem(
-                    "signature_invalid",
-                    "The session must be resumed with its binding secret first.",
-                    session_id=self.id,
-                )
+                raise _locked(self.id)
             guard.check_signature(self.key, method, path, body, signature)
         except Problem as problem:
             await self.record(
@@ -170,23 +170,7 @@ class Session:
 
     @property
     def model(self) -> Model:
-        return self.providers()[0]
-
-    @property
-    def has_model(self) -> bool:
-        return bool(self._models) or self.relay.model is not None
-
-    def providers(self) -> list[Model]:
-        """The session's own providers by priority, then the relay's model."""
-        own = [model for _, _, model in sorted(self._models, key=lambda item: item[:2])]
-        found = own + ([self.relay.model] if self.relay.model is not None else [])
-        if not found:
-            raise Problem(
-                "provider_error",
-                "The session has no model.",
-                fix="Open the relay with a model, or register a provider for the session.",
-            )
-        return found
+        return self.models.ordered()[0]
 
     async def register_provider(
         self,
@@ -199,10 +183,8 @@ class Session:
     ) -> dict[str, Any]:
         """A provider of this session's own; the lowest priority is asked first. Its key is kept in memory only."""
         await self.enter("register_provider")
-        from holdfast.relay.providers import open_provider
-
         opened = open_provider(provider_type, model, api_key=api_key, base_url=base_url)
-        self._models.append((priority, len(self._models), opened))
+        self.models.add(opened, priority)
         await self.record(
             Draft("crp.session.provider", {"provider": opened.name, "priority": priority, "base_url": base_url})
         )
@@ -210,7 +192,7 @@ class Session:
 
     def use_model(self, model: Model, priority: int = 10) -> None:
         """A model object of the caller's, for this session."""
-        self._models.append((priority, len(self._models), model))
+        self.models.add(model, priority)
 
     # Dispatching
 
@@ -221,10 +203,11 @@ class Session:
     async def dispatch_intent(self, intent: TaskIntent) -> Reply:
         return await fold(self.events_of(intent, operation="dispatch_intent"))
 
-    async def stream(self, system_prompt: str, task_input: str, **options: Any) -> AsyncIterator[StreamEvent]:
+    async def stream(self, system_prompt: str, task_input: str, **options: Any) -> AsyncGenerator[StreamEvent, None]:
         """The events of a dispatch; the last is `done` or `error` (CRP §1.12)."""
-        async for event in told(self.events(system_prompt, task_input, **options)):
-            yield event
+        async with aclosing(told(self.events(system_prompt, task_input, **options))) as events:
+            async for event in events:
+                yield event
 
     async def resume(self) -> Reply:
         """Go on with the dispatch that a crash, a cut or a cap interrupted."""
@@ -240,7 +223,7 @@ class Session:
         description: str = "",
         operation: str = "dispatch",
         **options: Any,
-    ) -> AsyncIterator[StreamEvent]:
+    ) -> AsyncGenerator[StreamEvent, None]:
         intent = intent_of(
             {
                 "system_prompt": system_prompt,
@@ -260,7 +243,7 @@ class Session:
         query: str | None = None,
         run: dict[str, Any] | None = None,
         holder: list[Run] | None = None,
-    ) -> AsyncIterator[StreamEvent]:
+    ) -> AsyncGenerator[StreamEvent, None]:
         """A dispatch as events; failures are raised. `run` are arguments of the engine, for the variants."""
         await self.enter(operation)
         system_prompt, flags = guard.validate(intent.system_prompt or "", "system_prompt")
@@ -274,10 +257,11 @@ class Session:
             engine = Run(self, starting=start, **(run or {}))
             if holder is not None:
                 holder.append(engine)
-            async for event in engine.events():
-                yield event
+            async with aclosing(engine.events()) as events:
+                async for event in events:
+                    yield event
 
-    async def resumed_events(self, run: dict[str, Any] | None = None) -> AsyncIterator[StreamEvent]:
+    async def resumed_events(self, run: dict[str, Any] | None = None) -> AsyncGenerator[StreamEvent, None]:
         await self.enter("dispatch")
         async with self._lock:
             state = self.warm.dispatch
@@ -285,8 +269,9 @@ class Session:
                 raise Problem(
                     "not_found", "There is no interrupted dispatch.", session_id=self.id, fix="Dispatch a task."
                 )
-            async for event in Run(self, **(run or {})).events():
-                yield event
+            async with aclosing(Run(self, **(run or {})).events()) as events:
+                async for event in events:
+                    yield event
 
     async def _start(
         self,
@@ -493,8 +478,9 @@ class Session:
         async with self._lock:
             nonce = self.relay.randomness.bytes(32)
             secret = self.relay.binding(self.id)
-            await self.record(Draft("crp.session.reset", {"nonce": nonce.hex()}))
-            self.key = guard.session_key(secret, nonce)
+            key = guard.session_key(secret, nonce)
+            await self.record(Draft("crp.session.reset", {"nonce": nonce.hex(), "proof": guard.key_proof(key)}))
+            self.key = key
         return self.handle
 
     async def export_state(self, passphrase: bytes | str) -> bytes:
@@ -510,6 +496,12 @@ class Session:
         await self.record(Draft("crp.session.close", {"windows": self.warm.windows, "facts": len(self.warm.facts)}))
         self.key = b""
         self.relay.forget(self.id)
-        for _, _, model in self._models:
-            await close_model(model)
-        self._models.clear()
+        await self.models.aclose()
+
+
+def _locked(session_id: str) -> Problem:
+    return Problem(
+        "signature_invalid",
+        "The session was opened with a binding secret; resume it with that secret first.",
+        session_id=session_id,
+    )

@@ -68,6 +68,7 @@ class Warm:
         self.role: Role = "OPERATOR"
         self.bound = False
         self.nonce = b""
+        self.proof = ""
         self.created_ms = 0
         self.expires_ms = 0
         self.closed = False
@@ -112,6 +113,7 @@ class Warm:
         self.role = payload["role"]
         self.bound = payload["bound"]
         self.nonce = bytes.fromhex(payload["nonce"])
+        self.proof = payload["proof"]
         self.created_ms = payload["created_ms"]
         self.expires_ms = payload["expires_ms"]
         self.config = msgspec.convert(payload["config"], SessionConfig)
@@ -123,10 +125,11 @@ class Warm:
     def _on_session_reset(self, payload: dict[str, Any]) -> None:
         self._forget()
         self.nonce = bytes.fromhex(payload["nonce"])
+        self.proof = payload["proof"]
 
     def _on_session_close(self, payload: dict[str, Any]) -> None:
         self.closed = True
-        self.dispatch = None
+        self._forget()
 
     def _on_session_expire(self, payload: dict[str, Any]) -> None:
         self.expired = True

@@ -67,7 +67,8 @@ export default async (pi: any) => {
             "data/facts.json": '{"a": 1}',
             "lib/deep/nested.ts": 'import { up } from "../up.js"; export const nested: string = up + "!";',
             "lib/up.ts": 'export const up = "up";',
-            "lib/common.cjs": 'const E = require("events"); module.exports = { join: typeof require("path").join, e: E.name, once: typeof E.once };',
+            "lib/common.cjs": 'const E = require("events"); const { join } = require("path");'
+            "module.exports = { join: typeof join, e: E.name, once: typeof E.once };",
             "node_modules/some-dep/package.json": '{"name": "some-dep", "main": "./main.js"}',
             "node_modules/some-dep/main.js": "module.exports = { from: 'npm' };",
         }

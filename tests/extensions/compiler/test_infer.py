@@ -79,7 +79,7 @@ def test_a_dynamic_host_leaves_http_without_scope(text):
 
 
 def test_the_order_is_by_capability_method_and_scope_and_the_same_every_time():
-    text = 'pi.tool("read"); fetch("https://b.x/1"); fetch("https://a.x/1"); pi.exec(); import fs from "fs"; fs.statSync("z");'
+    text = 'import fs from "fs"; pi.tool("read"); fetch("https://b.x/1"); fetch("https://a.x/1"); pi.exec(); fs.statSync("z");'
     first = infer_text("a.ts", text)
     assert [need.capability for need in first.requirements] == ["exec", "http", "read"]
     assert first.requirements[1].scope.hosts == ("a.x", "b.x")
@@ -96,8 +96,8 @@ def test_evidence_is_hashed_and_has_a_place():
 
 
 def test_required_is_declared_and_inferred(extension):
-    manifest = """{"schema": "pi.ext.manifest.v1", "extension_id": "a", "name": "A", "version": "1", "api_version": "1.0",
-      "runtime": "js", "entrypoint": "main.ts", "capabilities": ["ui"]}"""
+    manifest = """{"schema": "pi.ext.manifest.v1", "extension_id": "a", "name": "A", "version": "1",
+      "api_version": "1.0", "runtime": "js", "entrypoint": "main.ts", "capabilities": ["ui"]}"""
     root = extension({"extension.json": manifest, "main.ts": "export default () => fetch('https://a.example/');"})
     meta = build(root).meta
     assert meta.capabilities_required == ("http", "ui")

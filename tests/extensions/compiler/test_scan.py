@@ -1,4 +1,4 @@
-"""Forbidden and flagged APIs (Pi §2A.4): each forbidden one in six disguises and more, with the exact message and place."""
+"""Forbidden and flagged APIs (Pi §2A.4): each forbidden one in six disguises and more, exact message and place."""
 
 from __future__ import annotations
 

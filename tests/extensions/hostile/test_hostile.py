@@ -100,11 +100,14 @@ def test_a_hostile_extension_ends_well(case: Case, tmp_path: Path) -> None:
     assert any(ends), got
     if case.evidence:
         assert case.evidence in [record.type for record in records if "hostile" in record.stream], got
-    everything = attack.said + canonical.encode([record.payload for record in records]).decode()
+    recorded = canonical.encode([record.payload for record in records]).decode()
+    everything = attack.said + recorded
     if attack.problem is not None:
         everything += canonical.encode(attack.problem.as_lafs()).decode()
     for word in case.never:
         assert word not in everything
+    for word in case.unrecorded:
+        assert word not in recorded
     assert not Path("/tmp/holdfast-hostile-was-here").exists()
     assert (tmp_path / "project" / "src" / "a.txt").read_text() == "mine"
 

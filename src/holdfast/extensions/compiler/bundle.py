@@ -218,6 +218,8 @@ class _Session:
     def _load_file(self, ask: dict[str, Any]) -> dict[str, Any]:
         path = Path(ask["path"])
         loader = _LOADERS.get(path.suffix)
+        if path.suffix == ".node":
+            return modules.load_missing(ask)  # a package that is a native addon fails where it is reached
         if loader is None:
             return _refuse(f"{path.name}: a {path.suffix or 'nameless'} file cannot be bundled.")
         if not self._is_inside(path):

@@ -14,6 +14,8 @@ import msgspec
 from holdfast.extensions.compiler.modules import HERE
 
 META = "__holdfast_meta__"
+# A first line that does nothing: where it lies is of no interest to anybody.
+_QUIET_LINE = re.compile(rb"""\s*(?:["']use strict["'];?\s*|//[^\n]*|/\*[^\n]*?(?:\*/)?\s*)?(?:\r?\n|$)""")
 _USES = re.compile(rb"\bimport\s*\.\s*meta\b|\b__dirname\b|\b__filename\b")
 _META = re.compile(rb"\bimport\s*\.\s*meta\b")
 _MODULE_SYNTAX = re.compile(
@@ -43,7 +45,7 @@ def place(contents: bytes, name: str, loader: str, suffix: str) -> Placed:
     if not wanted or contents.startswith(b"#!"):
         return Placed(contents)
     prefix = f"var{{{','.join(wanted)}}}=require({json.dumps(f'{HERE}:{name}')});".encode()
-    return Placed(prefix + contents, len(prefix))
+    return Placed(prefix + contents, 0 if _QUIET_LINE.match(contents) else len(prefix))
 
 
 def _is_free(contents: bytes, word: str) -> bool:

@@ -49,16 +49,19 @@ async def compare(package: str, entry: Path, name: str, oracle: Verdict) -> Resu
     if oracle.registrations is None:
         return Result(package, name, "no_oracle", _first_line(oracle.error or ""))
     try:
-        found = next(item for item in sources(entry))
-        artifact, _ = compile_source(found)
-        ours = await registrations_of(artifact)
+        artifact, _ = compile_source(sources(entry)[0])
     except Problem as problem:
         return Result(package, name, "not_loaded", _told(problem))
+    blocked = "; ".join(f"{use.message} {use.locations[0]}" for use in artifact.meta.forbidden_apis)
+    try:
+        ours = await registrations_of(artifact)
+    except Problem as problem:
+        if blocked:
+            return Result(package, name, "blocked", blocked, (), "blocked", False)
+        return Result(package, name, "not_loaded", _told(problem), (), artifact.meta.verdict)
     differences = tuple(differing(normal(oracle.registrations), normal(ours)))
-    if artifact.meta.verdict == "blocked":
-        uses = artifact.meta.forbidden_apis
-        reason = "; ".join(f"{use.message} {use.locations[0]}" for use in uses)
-        return Result(package, name, "blocked", reason, differences, "blocked", not differences)
+    if blocked:
+        return Result(package, name, "blocked", blocked, differences, "blocked", not differences)
     outcome: Outcome = "different" if differences else "equal"
     return Result(package, name, outcome, "", differences, artifact.meta.verdict)
 

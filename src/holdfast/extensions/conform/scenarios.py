@@ -30,6 +30,7 @@ from holdfast.kernel.problems import Problem
 _SCRIPT = Path(__file__).with_name("scenario.mjs")
 _ANSI = re.compile(r"\x1b\[[0-9;:?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b_[^\x07\x1b]*(?:\x07|\x1b\\)")
 _SETTLE = 0.03
+_PATIENCE = 30
 PROBES = "probe"
 
 
@@ -87,7 +88,11 @@ async def compare_scenario(corpus: Corpus, scenario: Scenario) -> ScenarioResult
     if "failed" in theirs:
         return ScenarioResult(scenario.scenario, scenario.extension, "no_oracle", str(theirs["failed"]))
     try:
-        ours = await _sandbox(entry, scenario)
+        async with asyncio.timeout(_PATIENCE):
+            ours = await _sandbox(entry, scenario)
+    except TimeoutError:
+        reason = f"The sandbox did not finish in {_PATIENCE} seconds."
+        return ScenarioResult(scenario.scenario, scenario.extension, "not_loaded", reason)
     except Problem as problem:
         reason = f"{problem.key}: {problem.message}"
         return ScenarioResult(scenario.scenario, scenario.extension, "not_loaded", reason)
@@ -148,9 +153,15 @@ def _real(folder: Path, node: tuple[int, ...], entry: Path, scenario: Scenario) 
             "scenario": msgspec.to_builtins(scenario),
         }
         done = run_node(
-            node_for(node), _SCRIPT, msgspec.json.encode(question), cwd=place.project, home=place.home, temp=place.temp, timeout=120,
+            node_for(node),
+            _SCRIPT,
+            msgspec.json.encode(question),  # the order of keys is the scenario's
+            cwd=place.project,
+            home=place.home,
+            temp=place.temp,
+            timeout=120,
             programs=place.programs,
-        )  # fmt: skip
+        )
         lines = [line for line in done.stdout.splitlines() if line.startswith(b"{")]
         if not lines:
             reason = done.stderr.decode("utf-8", "replace")[-300:]

@@ -121,6 +121,8 @@ def _apply(content: str, edits: Any, path: str) -> str:
 
 def _diff(before: str, after: str) -> tuple[str, int]:
     """Numbered lines with their change, a few lines of context around each."""
+    if before.endswith("\n") and after.endswith("\n"):
+        before, after = before[:-1], after[:-1]  # the end of the last line is no line of its own
     old, new = before.split("\n"), after.split("\n")
     width = len(str(max(len(old), len(new))))
     lines: list[str] = []

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -172,7 +172,7 @@ def _refused(request: Request, problem: Problem) -> Response:
     return response
 
 
-async def _stream(request: Request, events: AsyncIterator[StreamEvent]) -> Response:
+async def _stream(request: Request, events: AsyncGenerator[StreamEvent, None]) -> Response:
     """Server-sent events, begun only when the first event is there (R3)."""
     first = await anext(events)
 

@@ -14,7 +14,15 @@ Perform = Callable[..., Awaitable[Any]]
 
 _SESSION = ("invalid_request", "not_found", "session_closed", "session_expired", "signature_invalid", "role_denied")
 _BODY = ("invalid_json", "payload_too_large", "unsupported_media_type")
-_DISPATCH = (*_BODY, "budget_exhausted", "rate_limited", "provider_error", "provider_timeout")
+_DISPATCH = (
+    *_BODY,
+    "budget_exhausted",
+    "rate_limited",
+    "provider_error",
+    "provider_timeout",
+    "provider_rejected",
+    "provider_unauthenticated",
+)
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):

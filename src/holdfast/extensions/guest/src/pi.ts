@@ -195,8 +195,10 @@ async function exec(command: string, args: string[], options: any): Promise<any>
   const params: any = { op: "run", command, args: args.map((value) => "" + value) };
   if (options?.cwd !== undefined) params.cwd = options.cwd;
   if (options?.env !== undefined) params.env = options.env;
+  // The connector's own limit kills the program and keeps what it had written; the call's limit would lose that.
+  if (options?.timeout > 0) params.timeout = options.timeout;
   try {
-    const done = await hostCall("exec", params, { signal: options?.signal, timeoutMs: options?.timeout });
+    const done = await hostCall("exec", params, { signal: options?.signal });
     const code = done.code ?? done.exitCode ?? 0;
     return { stdout: done.stdout ?? "", stderr: done.stderr ?? "", code, exitCode: code, killed: done.killed === true };
   } catch (error: any) {

@@ -95,7 +95,10 @@ const specs: Record<string, Spec> = {
       const path = at(cwd, params.path);
       const ops = options.operations;
       const edits = params.edits ?? [{ oldText: params.oldText, newText: params.newText }];
-      if (!ops?.readFile) return byHost("edit", { path, edits }, signal);
+      if (!ops?.readFile) {
+        const done = await byHost("edit", { path, edits }, signal);
+        return text(`Successfully replaced ${edits.length} block(s) in ${params.path}.`, done.details);
+      }
       return withFileMutationQueue(path, async () => {
         let content = (await ops.readFile(path)).toString("utf-8");
         for (const edit of edits) {
@@ -117,9 +120,10 @@ const specs: Record<string, Spec> = {
       let context: any = { command: options.commandPrefix ? `${options.commandPrefix}\n${params.command}` : params.command, cwd, env: { ...(globalThis as any).process.env } };
       if (options.spawnHook) context = options.spawnHook(context);
       const parts: any[] = [];
-      const shown = (): any => truncateTail(Buffer.concat(parts).toString().replace(/\n+$/, ""));
+      const shown = (): any => truncateTail(Buffer.concat(parts).toString());
       const ops = options.operations ?? createLocalBashOperations(options);
       let failure: any;
+      onUpdate?.({ content: [], details: undefined }); // pi says at once that it has begun
       const done = await ops.exec(context.command, context.cwd, { onData: (data: any) => { parts.push(Buffer.from(data)); onUpdate?.({ content: [{ type: "text", text: shown().content }], details: {} }); }, signal, timeout: params.timeout, env: context.env }).catch((error: any) => { failure = error; return { exitCode: null }; });
       const found = shown();
       const details = found.truncated ? { truncation: found } : undefined;
