@@ -84,7 +84,15 @@ class Relay:
         path = Path(path)
         async with Ledger.open(path, projections=cls.projections(), clock=clock) as ledger:
             relay = cls(ledger, secret=secret or own_secret(path), model=model, clock=clock, **options)
-            yield relay
+            try:
+                yield relay
+            finally:
+                await relay.aclose()
+
+    async def aclose(self) -> None:
+        """Let the providers go that sessions registered; the sessions themselves stay open in the ledger."""
+        for session in self._sessions.values():
+            await session.models.aclose()
 
     # Sessions
 
@@ -114,7 +122,7 @@ class Relay:
             )
         async with self._opening:
             await self._check_limit(app_id)
-            self._let_go()
+            await self._let_go()
             session_id, nonce, now = self.ids.uuid4(), self.randomness.bytes(32), self.clock.now_ms()
             if secret is not None:
                 self._bindings[session_id] = secret
@@ -139,12 +147,12 @@ class Relay:
             self._sessions[session_id] = session
         return session
 
-    def _let_go(self) -> None:
+    async def _let_go(self) -> None:
         """Sessions that are over need no memory: the ledger still says that they are."""
         now = self.clock.now_ms()
         over = [name for name, item in self._sessions.items() if item.warm.closed or item.warm.expires_ms <= now]
         for name in over:
-            del self._sessions[name]
+            await self._sessions.pop(name).models.aclose()
 
     async def _check_limit(self, app_id: str) -> None:
         rows = await self.ledger.query(
