@@ -28,10 +28,10 @@ _SCRATCH = 64 * 1024
 _EXCEPTION = 6  # the tag of a value that stands for a thrown one, in the upper word of its box
 _ARGUMENTS = 32  # room for an argument list and an out-parameter, before the scratch text
 # JavaScript runs inside these, so other threads must be able to; everything else is short.
-_RUNNING = frozenset(
-    ("qjs_call", "qjs_execute_pending_job", "qjs_eval", "qjs_eval_bytecode", "qjs_compile", "qjs_init")
-    + ("qjs_get_prop_string",)
-)
+_RUNNING = frozenset((
+    "qjs_call", "qjs_execute_pending_job", "qjs_eval", "qjs_eval_bytecode", "qjs_compile", "qjs_init",
+    "qjs_get_prop_string",
+))  # fmt: skip
 _EXPORTS = {
     "_initialize": 0, "wasm_malloc": 1, "wasm_free": 1, "qjs_init": 0, "qjs_eval": 4, "qjs_eval_bytecode": 2,
     "qjs_compile": 6, "qjs_call": 4, "qjs_execute_pending_job": 0, "qjs_new_string": 2, "qjs_get_string_len": 2,
