@@ -228,5 +228,6 @@ def test_a_process_cannot_read_what_was_denied(tmp_path: Path) -> None:
 def test_unconfined_is_said(tmp_path: Path) -> None:
     world = World(tmp_path, grants=["exec"], sandbox=Sandbox("none"))
     assert sh(world, "echo hi")["sandbox"] == "none"
+    assert world.records()[-1].payload["sandbox"] == "none"
     assert "UNCONFINED" in Sandbox("none").describes
     world.close()

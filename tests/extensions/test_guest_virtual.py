@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - a program in a string reads best on its own line
 """The virtual packages: facts about pi's own, observed on its published version, kept by ours."""
 
 from __future__ import annotations
@@ -180,9 +181,9 @@ def test_helpers_of_the_coding_agent(world: World) -> None:
     found = run(world, body)
     assert found[:5] == [
         [{"type": "text", "text": "one\ntwo\n"}],
-        [{"type": "text", "text": "hi"}],
-        [{"type": "text", "text": "hooked"}],
-        [{"type": "text", "text": "Successfully replaced 1 block(s) in " + str(world.project / "f.txt") + "."}],
+        [{"type": "text", "text": "hi\n"}],
+        [{"type": "text", "text": "hooked\n"}],
+        [{"type": "text", "text": "Successfully replaced 1 block(s) in f.txt."}],
         [1, 2],
     ]
     assert found[5]["message"] == "(no output)\n\nCommand exited with code 3"

@@ -263,6 +263,18 @@ def _read_catalog(file: Path) -> Any:
     return read_catalog(file.read_bytes())
 
 
+def _drift(meta: ArtifactMeta) -> dict[str, Any]:
+    import msgspec
+
+    from holdfast.extensions.compiler.drift import drift
+
+    manifest = meta.manifest
+    has_declaration = manifest.capabilities is not None or manifest.capability_manifest is not None
+    declared = [need.capability for need in manifest.declared()] if has_declaration else None
+    found: dict[str, Any] = msgspec.to_builtins(drift(declared, {item.capability for item in meta.evidence}))
+    return found
+
+
 def _described(meta: ArtifactMeta) -> dict[str, Any]:
     def uses(listed: Any) -> list[dict[str, Any]]:
         return [{"api": u.api, "message": u.message, "locations": [str(at) for at in u.locations]} for u in listed]
@@ -273,6 +285,7 @@ def _described(meta: ArtifactMeta) -> dict[str, Any]:
         "verdict": meta.verdict,
         "capabilities_required": list(meta.capabilities_required),
         "capability_scope_inferred": meta.capability_scope_inferred,
+        "drift": _drift(meta),
         "forbidden_apis": uses(meta.forbidden_apis),
         "flagged_apis": uses(meta.flagged_apis),
         "rewrites": [{"from": item.source, "to": item.target} for item in meta.rewrite_log],

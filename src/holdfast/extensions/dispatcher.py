@@ -163,10 +163,10 @@ class Dispatcher:
                 decision = self._on_loop(self._questions.settle(self, flight.subject.id, decision), None)
             self._enter(flight, decision, None, default_ms=SYNC_LIMIT_MS)
             assert flight.call is not None
-            if isinstance(connector, Waiting) and getattr(connector, "waits", False):
-                output = self._on_loop(connector.run(flight.call, call.params), self._patience(flight))
-            else:
-                output = connector.run(flight.call, call.params)
+            done: Any = connector.run(flight.call, call.params)
+            if getattr(connector, "waits", False):
+                done = self._on_loop(done, self._patience(flight))
+            output: Output = done
             return self._ok(flight, output, None)
         except (Problem, TimeoutError) as error:
             return self._failed(flight, _as_problem(error), None)
@@ -391,6 +391,8 @@ class Dispatcher:
             "is_error": problem is not None,
             "runtime": flight.subject.runtime,
         }
+        if flight.call is not None:
+            data.update(flight.call.facts)
         if problem is not None:
             data["error"] = {"code": problem.row.pi, "problem": problem.key}
         return Event("host_call.end", data, flight.ids, "info" if problem is None else "warn")

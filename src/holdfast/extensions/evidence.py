@@ -10,6 +10,7 @@ Invariants:
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -59,8 +60,8 @@ class Correlation(msgspec.Struct, frozen=True, omit_defaults=True):
 class Evidence:
     """Writes the records of extensions: at once for the caller, in order for the ledger.
 
-    Records wait a few milliseconds and go to the ledger together, by a thread of their own: in a burst of calls each
-    costs the caller about as much as appending to a list.
+    Records wait a few hundredths of a second and go to the ledger together, by a thread of their own: in a burst of
+    calls each costs the caller about as much as appending to a list.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Evidence:
         *,
         sink: Callable[[Record], None] | None = None,
         clock: Clock | None = None,
-        delay: float = 0.005,
+        delay: float = 0.02,
     ) -> None:
         self._ledger = ledger
         self._sink = sink
@@ -87,7 +88,7 @@ class Evidence:
         """Take events to be written (E3); raises when an earlier write has failed."""
         if self._failure is not None:
             raise Problem("ledger_io", "Evidence cannot be written; no further call is made.") from self._failure
-        shared = msgspec.to_builtins(correlation)
+        shared = _shared(correlation)
         stream, now = stream_of(correlation.extension_id), self._clock.now_ms()
         for event in events:
             attrs = {**shared, **event.ids, "level": event.level}
@@ -173,6 +174,13 @@ class Event(msgspec.Struct, frozen=True):
     level: Level = "info"
 
 
+@functools.lru_cache(maxsize=1024)
+def _shared(correlation: Correlation) -> dict[str, Any]:
+    """The correlation as plain data; copied, never changed, by those who use it."""
+    plain: dict[str, Any] = msgspec.to_builtins(correlation)
+    return plain
+
+
 def _storable(draft: Draft) -> Draft:
     return Draft(draft.type, _plain(draft.payload), _plain(draft.attrs), draft.id, draft.ts)
 
@@ -197,6 +205,7 @@ def params_hash(method: str, params: Mapping[str, Any]) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+@functools.lru_cache(maxsize=1024)
 def stream_of(extension: str) -> str:
     """The ledger stream of an extension, whatever characters its id has."""
     parts = [_UNSAFE.sub(lambda found: f"~{ord(found.group()):x}", part) for part in extension.split("/")]

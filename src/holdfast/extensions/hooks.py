@@ -94,10 +94,15 @@ class Hooks:
 def _blocked(event: Event, extension: str, problem: Problem) -> dict[str, Any]:
     return {
         "block": True,
-        "reason": f"Extension failed, blocking execution: {problem.message}",
+        "reason": f"Extension failed, blocking execution: {_said(problem)}",
         "input": event.get("input"),
         "failed": extension,
     }
+
+
+def _said(problem: Problem) -> str:
+    """The error's own words, without its class in front."""
+    return problem.message.removeprefix(f"{problem.details.get('error')}: ")
 
 
 def _refused(extension: str, event: str, error: ValueError) -> Problem:

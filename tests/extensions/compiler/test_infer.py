@@ -79,7 +79,8 @@ def test_a_dynamic_host_leaves_http_without_scope(text):
 
 
 def test_the_order_is_by_capability_method_and_scope_and_the_same_every_time():
-    text = 'import fs from "fs"; pi.tool("read"); fetch("https://b.x/1"); fetch("https://a.x/1"); pi.exec(); fs.statSync("z");'
+    text = 'import fs from "fs"; pi.tool("read"); fetch("https://b.x/1"); fetch("https://a.x/1"); pi.exec();'
+    text += 'fs.statSync("z");'
     first = infer_text("a.ts", text)
     assert [need.capability for need in first.requirements] == ["exec", "http", "read"]
     assert first.requirements[1].scope.hosts == ("a.x", "b.x")

@@ -8,10 +8,11 @@ read readFile readFileSync readSync readdir readdirSync readlink readlinkSync re
 statfsSync unwatchFile watch watchFile openAsBlob
 """.split()
 _WRITE = """
-appendFile appendFileSync chmod chmodSync chown chownSync copyFile copyFileSync cp cpSync createWriteStream fchmod
-fchown fdatasync fdatasyncSync fsync fsyncSync ftruncate ftruncateSync futimes futimesSync lchown link linkSync lutimes
-mkdir mkdirSync mkdtemp mkdtempSync rename renameSync rm rmSync rmdir rmdirSync symlink symlinkSync truncate truncateSync
-unlink unlinkSync utimes utimesSync write writeFile writeFileSync writeSync writev writevSync
+appendFile appendFileSync chmod chmodSync chown chownSync copyFile copyFileSync cp cpSync createWriteStream
+fchmod fchown fdatasync fdatasyncSync fsync fsyncSync ftruncate ftruncateSync futimes futimesSync lchown link
+linkSync lutimes mkdir mkdirSync mkdtemp mkdtempSync rename renameSync rm rmSync rmdir rmdirSync symlink
+symlinkSync truncate truncateSync unlink unlinkSync utimes utimesSync write writeFile writeFileSync writeSync
+writev writevSync
 """.split()
 _PURE = "constants F_OK R_OK W_OK X_OK Stats Dirent Dir ReadStream WriteStream promises default close closeSync".split()
 

@@ -229,7 +229,10 @@ async def _perform(host: Host, hooks: Hooks, step: Mapping[str, Any], cwd: str) 
             event = {"cwd": cwd, "reason": "startup", **event}
         if event["type"] == "input":
             event = {"source": "interactive", **event}
-        return await hooks.emit(event)
+        answer = await hooks.emit(event)
+        if event["type"] == "tool_call":
+            answer.pop("failed", None)  # who failed is for the host's log; the real runtime does not say
+        return answer
     if "tool" in step:
         return await _call(host, step)
     if "command" in step:

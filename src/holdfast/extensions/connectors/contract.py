@@ -53,6 +53,8 @@ class Call:
         self.deadline = deadline
         self._monotonic = monotonic
         self.context = context or {}
+        self.facts: dict[str, Any] = {}
+        """What the connector adds to the evidence of the call's end; never a parameter."""
         self.cancelled = threading.Event()
         self._emit = emit
         self._lock = threading.Lock()

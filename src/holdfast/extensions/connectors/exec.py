@@ -60,6 +60,7 @@ class ExecConnector:
         environ = self._environment.for_process(call, params.get("env"), temp=self._temp)
         command = _command(params, cwd, environ.get("PATH", ""))
         limits = confinement(call, cwd, self._temp)
+        call.facts = {"sandbox": self.sandbox.kind, "network": limits.network}
         launch = self.sandbox.wrap(command, cwd, limits, environ)
         try:
             process = Process(launch, stdin=_input(params), live=call.streaming)

@@ -1,0 +1,104 @@
+"""F1 to F3 over random trees of folders, files and links: whatever the path, a walk never reaches a place outside."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.extensions.dispatcher_world import plain_call
+
+from holdfast.extensions.connectors.fs import FsConnector
+from holdfast.extensions.connectors.paths import Roots, resolve
+from holdfast.kernel.problems import Problem
+
+NAMES = ("a", "b", "c", "l")
+SEGMENT = st.sampled_from((*NAMES, "..", ".", "", "secret"))
+PATH = st.lists(SEGMENT, min_size=1, max_size=7).map("/".join)
+TARGET = st.one_of(
+    PATH, PATH.map(lambda path: "ABS/" + path), st.sampled_from(["/etc/passwd", "/proc/self", "/", "..", "../outside"])
+)
+TREE = st.lists(
+    st.tuples(
+        st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join),
+        st.sampled_from(["dir", "file", "link"]),
+        TARGET,
+    ),
+    max_size=12,
+)
+
+
+def build(base: Path, tree: list[tuple[str, str, str]]) -> Path:
+    root, outside = base / "root", base / "outside"
+    root.mkdir()
+    outside.mkdir()
+    (outside / "secret").write_text("top secret")
+    (base / "secret").write_text("top secret")
+    for name, kind, target in tree:
+        path = root / name
+        try:
+            if path.is_symlink() or not os.path.realpath(path.parent).startswith(str(root)):
+                continue  # the tree itself is built inside; only links point out
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if kind == "dir":
+                path.mkdir()
+            elif kind == "file":
+                path.write_text("inside")
+            else:
+                path.symlink_to(target.replace("ABS", str(base)))
+        except OSError:
+            continue
+    assert sorted(item.name for item in base.iterdir()) == ["outside", "root", "secret"]
+    return root
+
+
+@settings(max_examples=200, deadline=None)
+@given(TREE, PATH, st.booleans())
+def test_f2_no_walk_leaves_the_root(tree: list[tuple[str, str, str]], path: str, absolute: bool) -> None:
+    base = Path(os.path.realpath(tempfile.mkdtemp()))
+    try:
+        root = build(base, tree)
+        roots = Roots.of(root)
+        asked = f"{base}/{path}" if absolute else path
+        try:
+            with resolve(roots, asked) as place:
+                assert place.real == str(root) or place.real.startswith(f"{root}/")
+                held = (
+                    os.path.realpath(f"/proc/self/fd/{place.folder}") if Path("/proc/self/fd").is_dir() else str(root)
+                )
+                assert held == str(root) or held.startswith(f"{root}/")
+        except (Problem, OSError):
+            pass
+        files, call = FsConnector(), plain_call(roots)
+        for operation in ("read", "stat", "list", "realpath"):
+            try:
+                output = files.run(call, {"op": operation, "path": asked, "encoding": "utf8"})
+            except Problem as problem:
+                assert problem.key in ("path_outside_root", "io_failed", "invalid_text")
+                continue
+            assert output.get("text") != "top secret" and "secret" not in str(output.get("entries", ""))
+        for operation in ("write", "append", "mkdir", "truncate", "delete"):
+            try:
+                files.run(call, {"op": operation, "path": asked, "text": "changed", "recursive": True})
+            except Problem:
+                continue
+        assert (base / "outside" / "secret").read_text() == "top secret"
+        assert (base / "secret").read_text() == "top secret"
+        assert sorted(item.name for item in base.iterdir()) == ["outside", "root", "secret"]
+        assert [item.name for item in (base / "outside").iterdir()] == ["secret"]
+    finally:
+        shutil.rmtree(base)
+
+
+@given(PATH)
+def test_f3_the_kernels_trees_are_closed_beneath_a_granted_root(path: str) -> None:
+    roots = Roots.of("/usr", extra=[("/", False)])
+    for tree in ("/proc", "/sys", "/dev"):
+        try:
+            with resolve(roots, f"{tree}/{path}") as place:
+                assert not place.real.startswith(tree)
+        except (Problem, OSError):
+            pass
