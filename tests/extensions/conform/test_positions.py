@@ -18,15 +18,15 @@ FILES = {
     "  return inner(input.value);\n}\n\nfunction inner(value: number): never {\n"
     "    if (value > 2) throw new RangeError('bad');\n}\n",
     "node_modules/dep/package.json": '{"name": "dep", "version": "1.0.0", "main": "i.js"}',
-    "node_modules/dep/i.js": "'use strict';\nmodule.exports = function each(list, f) { return list.map((x) => f(x)); };\n",
+    "node_modules/dep/i.js": "'use strict';\n"
+    "module.exports = function each(list, f) { return list.map((x) => f(x)); };\n",
 }
 
 
 async def _thrown(place, artifact, pool):
     async with Host(place, artifact, pool=pool) as host:
         await host.extension.load()
-        outcome = await host.extension.call_tool("go", {})
-    return outcome
+        return await host.extension.call_tool("go", {})
 
 
 def test_the_place_is_the_same_cold_and_from_a_snapshot(tmp_path):

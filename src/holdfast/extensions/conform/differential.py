@@ -21,7 +21,7 @@ from holdfast.extensions.registry import Registrations
 from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
 
-Outcome = Literal["equal", "different", "not_loaded", "blocked", "no_oracle"]
+Outcome = Literal["equal", "host_words", "different", "not_loaded", "blocked", "no_oracle"]
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -62,8 +62,15 @@ async def compare(package: str, entry: Path, name: str, oracle: Verdict) -> Resu
     differences = tuple(differing(normal(oracle.registrations), normal(ours)))
     if blocked:
         return Result(package, name, "blocked", blocked, differences, "blocked", not differences)
-    outcome: Outcome = "different" if differences else "equal"
-    return Result(package, name, outcome, "", differences, artifact.meta.verdict)
+    return Result(package, name, _outcome(differences, oracle.host), "", differences, artifact.meta.verdict)
+
+
+def _outcome(differences: tuple[Difference, ...], host: tuple[str, ...]) -> Outcome:
+    """An extension that wraps a tool of the host hands on the host's words; each host has its own."""
+    if not differences:
+        return "equal"
+    are_words = all(any(at == d.at or at.startswith(d.at + "[") for at in host) for d in differences)
+    return "host_words" if are_words else "different"
 
 
 async def registrations_of(artifact: Any) -> dict[str, Any]:

@@ -29,6 +29,7 @@ class Verdict(msgspec.Struct, frozen=True):
     path: str
     registrations: dict[str, Any] | None = None
     error: str | None = None
+    host: tuple[str, ...] = ()  # places that hold the words of the host's own tools
 
 
 def ask(oracle: Oracle, entries: Sequence[Path], *, timeout: float = 600.0) -> list[Verdict]:

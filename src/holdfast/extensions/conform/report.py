@@ -17,6 +17,7 @@ from holdfast.kernel import canonical
 SCHEMA = "holdfast.conform.v1"
 _WORDS = {
     "equal": "equal",
+    "host_words": "equal but for the words of the host's own tools",
     "different": "different",
     "not_loaded": "not loaded by us",
     "blocked": "blocked by the scanner",
@@ -28,11 +29,11 @@ h1 { font-size: 1.6rem } h2 { font-size: 1.15rem; margin-top: 2rem }
 table { border-collapse: collapse; width: 100% } td, th { text-align: left; padding: .3rem .6rem; vertical-align: top;
   border-bottom: 1px solid #dde3ea } code { font-size: .9em; overflow-wrap: anywhere }
 .equal { color: #116329 } .different, .not_loaded { color: #a40e26 } .blocked { color: #8a4600 }
-.no_oracle { color: #57606a }
+.no_oracle { color: #57606a } .host_words { color: #0a5c8a }
 .bar { display: flex; height: .8rem; border-radius: .4rem; overflow: hidden; background: #dde3ea }
 .bar span { display: block } .bar .equal { background: #2da44e }
 .bar .different, .bar .not_loaded { background: #cf222e }
-.bar .blocked { background: #d4a72c } .bar .no_oracle { background: #8c959f }
+.bar .host_words { background: #6cb6dd } .bar .blocked { background: #d4a72c } .bar .no_oracle { background: #8c959f }
 details summary { cursor: pointer }
 @media (prefers-color-scheme: dark) { body { background: #14181d; color: #d7dde4 } td, th { border-color: #333b44 }
   .equal { color: #56d364 } .different, .not_loaded { color: #ff7b72 } .blocked { color: #e3b341 } }
@@ -97,7 +98,8 @@ def _overview(sets: Sequence[SetResult]) -> str:
     for item in sets:
         counted, total = item.counted(), max(1, len(item.results))
         bar = "".join(
-            f"<span class='{name}' style='width:{100 * count / total:.2f}%' title='{count} {_WORDS[name]}'></span>"
+            f"<span class='{name}' style='width:{100 * count / total:.2f}%' "
+            f"title='{count} {html.escape(_WORDS[name])}'></span>"
             for name, count in counted.items()
         )
         told = ", ".join(f"{count} {_WORDS[name]}" for name, count in counted.items())

@@ -29,7 +29,7 @@ from holdfast.kernel.problems import Problem
 
 _SCRIPT = Path(__file__).with_name("scenario.mjs")
 _ANSI = re.compile(r"\x1b\[[0-9;:?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b_[^\x07\x1b]*(?:\x07|\x1b\\)")
-_SETTLE = 0.03
+_SETTLE = 0.1
 _PATIENCE = 30
 PROBES = "probe"
 
