@@ -62,7 +62,7 @@ def run(
         )
         async with Host.open(config, root=tmp_path, data=tmp_path / ".holdfast", models=played(*turns)) as host:
             if trust:
-                await host.extensions.trust_all()
+                await host.extensions.trust.give(host.root)
             await story(host)
 
     asyncio.run(whole())
@@ -220,7 +220,7 @@ def test_n1_an_extension_that_nobody_trusts_is_not_executed(tmp_path: Path) -> N
     async def story(host: Host) -> None:
         assert (await settled(host, await start(host))).status == "completed"
         suite = await host.extensions.suite()
-        assert not suite.members and [item.trusted for item in host.extensions.candidates] == [False]
+        assert not suite.members and await host.extensions.untrusted() == ["extensions/listener.js"]
 
     run(tmp_path, story, END, extensions=Extensions(paths=["extensions"]), trust=False)
 

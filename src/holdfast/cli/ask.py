@@ -150,14 +150,11 @@ async def _reached(
 
 async def _trusted(host: Host, all_of_them: bool) -> None:
     """Ask about extensions that nobody has trusted yet; what is not trusted is not loaded, and that is said."""
-    for item in await host.extensions.found():
-        if item.trusted:
-            continue
-        if item.problem is not None:
-            note(f"skip   {item.path}: {item.problem.message}")
-            continue
-        yes = all_of_them or (attended() and await asked(f"Load the extension {item.path}? [y/N] ") == "y")
-        if yes:
-            await host.extensions.trust.give(item.path, item.digest)
-        else:
-            note(f"skip   {item.path}: nobody trusts it yet (--trust)")
+    paths = await host.extensions.untrusted()
+    if not paths:
+        return
+    named = ", ".join(paths)
+    if all_of_them or (attended() and await asked(f"This folder brings extensions: {named}. Load them? [y/N] ") == "y"):
+        await host.extensions.trust.give(host.root)
+    else:
+        note(f"skip   {named}: nobody trusts it yet (--trust)")

@@ -50,7 +50,7 @@ async def _serve(options: Options, address: str, port: int, workflows: Path | No
 
     async with serve(options, address=address, port=port, mounts=mounts) as serving:
         if trust:
-            await serving.host.extensions.trust_all()
+            await serving.host.extensions.trust.give(serving.host.root)
         loaded = await load_workflows(serving.host.runs, workflows) if workflows else []
         result = {
             "url": serving.url,
@@ -58,7 +58,7 @@ async def _serve(options: Options, address: str, port: int, workflows: Path | No
             "data": str(options.folder),
             "model": serving.host.models.default.name,
             "workflows": loaded,
-            "untrusted": [item.path for item in await serving.host.extensions.found() if not item.trusted],
+            "untrusted": await serving.host.extensions.untrusted(),
         }
         note = announce(options.folder, serving.url)
 

@@ -1,6 +1,6 @@
 """The project's extensions, opened when somebody first needs them: engines and compilers are not paid for before.
 
-N1  Only extensions that a person trusts are executed (`trust`); the others are listed, not loaded.
+N1  Extensions are executed when a person trusts what the folder brings, as it is; otherwise they are only listed.
 N2  An agent's own tools go through the same door as an extension's host calls: same policy, same evidence.
 """
 
@@ -10,11 +10,12 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.host.trust import Candidate, Trust
+from holdfast.extensions.trust import Standing, Trust
 from holdfast.kernel.clock import Clock
 from holdfast.kernel.config import Config
 from holdfast.kernel.ids import Randomness
 from holdfast.kernel.ledger import Ledger
+from holdfast.kernel.problems import Problem
 
 if TYPE_CHECKING:
     from holdfast.extensions.connectors.small import Model
@@ -37,9 +38,8 @@ class ProjectExtensions:
         model: Model | None = None,
     ) -> None:
         self.root = root
-        self.trust = Trust(ledger)
+        self.trust = Trust(ledger, config.extensions.paths)
         self.has_consent = consent is not None
-        self.candidates: list[Candidate] = []
         self._ledger = ledger
         self._config = config
         self._clock = clock
@@ -49,20 +49,14 @@ class ProjectExtensions:
         self._suite: Suite | None = None
         self._opening = asyncio.Lock()
 
-    @property
-    def named(self) -> bool:
-        """Whether the project names any extension at all."""
-        return bool(self._config.extensions.paths)
+    async def standing(self) -> Standing:
+        """What the project brings, and whether a person trusts it."""
+        return await self.trust.standing(self.root)
 
-    async def found(self) -> list[Candidate]:
-        """What the project names, with what a person trusts of it."""
-        return await self.trust.candidates(self.root, self._config.extensions.paths)
-
-    async def trust_all(self) -> None:
-        """Trust what the project names, as it is now."""
-        for item in await self.found():
-            if not item.trusted and item.problem is None:
-                await self.trust.give(item.path, item.digest)
+    async def untrusted(self) -> list[str]:
+        """What is not loaded, because nobody trusts it as it is."""
+        standing = await self.standing()
+        return [item.path for item in standing.brings] if standing.state in ("untrusted", "changed") else []
 
     async def suite(self) -> Suite:
         """The running suite; the first caller opens it and the others wait."""
@@ -89,10 +83,10 @@ class ProjectExtensions:
         )
         await suite.__aenter__()
         try:
-            self.candidates = await self.found()
-            for item in self.candidates:
-                if item.trusted:
-                    await suite.try_load(item.path)
+            standing = await self.standing()
+            for item in standing.brings if standing.state == "trusted" else ():
+                if item.kind != "packages":
+                    await _load(suite, self.root / item.path)
             await suite.emit({"type": "session_start", "reason": "startup"})
         except BaseException:
             await suite.__aexit__(None, None, None)
@@ -104,3 +98,23 @@ class ProjectExtensions:
             await self._suite.emit({"type": "session_shutdown", "reason": "quit"})
             await self._suite.__aexit__(None, None, None)
             self._suite = None
+
+
+async def _load(suite: Suite, path: Path) -> None:
+    """Load what stands at `path`; what cannot be loaded is kept apart, and the rest is loaded."""
+    from holdfast.extensions.suite import Failure
+
+    try:
+        entries = _entries(path)
+    except Problem as problem:
+        suite.failures.append(Failure(str(path), problem))
+        return
+    for entry in entries:
+        await suite.try_load(entry)
+
+
+def _entries(path: Path) -> list[Path]:
+    """The extension at `path`, or those in it when it is a folder of extensions."""
+    from holdfast.extensions.compiler.source import discover, folder_entries
+
+    return discover(path) if path.is_dir() and not folder_entries(path) else [path]

@@ -96,7 +96,6 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
             "holdfast": {
                 "agents": sorted(agent.agent_id for agent in self.agents),
                 "model": self.models.default.name,
-                "extensions": {"named": self.extensions.named},
             }
         }
 
@@ -106,7 +105,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
     clock = options.clock or SystemClock()
     randomness = options.randomness or SystemRandomness()
     ids = Ids(clock, randomness)
-    config, root, data = options.config, options.root, options.folder
+    config, root, data = options.config, options.root.resolve(), options.folder
     catalogue = Catalogue.read(root, config.agents.paths)
     data.mkdir(parents=True, exist_ok=True)
     secret = _secret(data, randomness)
