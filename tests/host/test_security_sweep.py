@@ -214,6 +214,26 @@ def test_another_tenant_has_no_tools_and_no_texts_of_the_project(tmp_path: Path)
     run(story, tmp_path / "data")
 
 
+def test_the_console_shows_a_tenant_its_own_alone(tmp_path: Path) -> None:
+    async def story(serving: Serving) -> None:
+        _, key = await serving.services.keys.create("k", tenant="other")
+        async with client(serving, "acme") as acme, client(serving) as other:
+            ids = await furnish(acme)
+            assert (await other.post("/login", data={"key": key})).status_code == 303
+            for method, path, _ in PAGES:
+                if method != "GET" or path.endswith("/live"):
+                    continue
+                address = path.replace("{run_id}", ids["runId"]).replace("{stream:path}", f"run/{ids['runId']}")
+                answer = await other.get(re.sub(r"\{[^}]+\}", "x", address))
+                assert MARK not in answer.text, path
+                if "run_id" in path:
+                    assert answer.status_code == 404, path
+                if "ledger" in path:
+                    assert answer.status_code == 403, path
+
+    run(story, tmp_path)
+
+
 @pytest.mark.parametrize(
     "path", ["/static/../app.py", "/static/%2e%2e/app.py", "/ledger/../../etc/passwd", "/runs/%00"]
 )
