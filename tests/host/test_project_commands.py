@@ -47,6 +47,7 @@ def harbour(tmp_path: Path) -> Path:
 def test_every_setting_stands_in_the_file_that_init_writes_with_its_default(tmp_path: Path) -> None:
     assert result(tmp_path, "init")["file"] == "holdfast.toml"
     assert (tmp_path / "holdfast.toml").read_text() == TEMPLATE
+    assert TEMPLATE in (ROOT / "docs" / "reference" / "config.md").read_text()
     said = re.sub(r"^# (\w+ = |\[)", r"\1", TEMPLATE, flags=re.MULTILINE)
     spoken = tomllib.loads(said)
     spoken["extensions"].pop("overrides")

@@ -32,6 +32,7 @@ from holdfast.kernel.ids import Ids
 from holdfast.kernel.ledger import Ledger
 from holdfast.kernel.problems import Problem
 from holdfast.relay import Relay, Session
+from holdfast.relay.relay import MAX_SESSIONS_PER_APP
 from holdfast.runs.execution import Execution
 from holdfast.runs.nodes.registry import NodeType
 from holdfast.runs.service import Runs
@@ -119,11 +120,17 @@ class AgentNode:
     # The relay session of one node
 
     async def _session(self, ctx: Execution) -> Session:
+        """The session of this node; when an answer came so late that it expired, the next one."""
+
         async def make() -> str:
             app = f"{ctx.tenant}::{ctx.run_id}/{ctx.node_id}/{ctx.iteration}"
             return await open_session(self._relay, app, self._sources(ctx))
 
-        return await self._relay.session(await ctx.effect("relay/session", make, provider="relay"))
+        for number in range(MAX_SESSIONS_PER_APP):
+            session = await self._relay.session(await ctx.effect(f"relay/session-{number}", make, provider="relay"))
+            if session.warm.closed or self._clock.now_ms() < session.warm.expires_ms:
+                return session
+        raise Problem("session_expired", "The agent waited longer than its sessions live.", runId=ctx.run_id)
 
     def _sources(self, ctx: Execution) -> Iterator[tuple[str, str]]:
         """What the agent may quote from: the project's texts when the node asks for them, and they are the tenant's."""
