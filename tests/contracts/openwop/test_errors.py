@@ -41,7 +41,7 @@ def test_a_wrong_method_is_405_and_names_the_right_ones(api: Api) -> None:
 
 
 def test_a_path_that_is_none_is_404(api: Api) -> None:
-    for path in ("/v1", "/v1/", "/v2/runs", "/v1/runs/", "/v1/runs//events", "/favicon.ico"):
+    for path in ("/v1", "/v1/", "/v1/runs/", "/v1/runs//events", "/v1/favicon.ico"):
         refused(api.get(path), 404, "not_found")
 
 

@@ -70,7 +70,7 @@ def test_scopes_and_security_are_said(document: dict[str, Any]) -> None:
                 assert operation.get("x-scopes"), path
 
 
-def schemathesis(api: Api, *options: str) -> None:
+def schemathesis(api: Api, folder: Path, *options: str) -> None:
     ids = {
         "workflowId": [api.workflow("noop")],
         "runId": [api.start("noop"), api.start("approval"), api.start("chain")],
@@ -98,7 +98,7 @@ def schemathesis(api: Api, *options: str) -> None:
         "HOLDFAST_KNOWN_IDS": json.dumps(ids),
         "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}",
     }
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, _failures(done.stdout) + done.stderr[-2000:]
 
 
@@ -108,9 +108,10 @@ def _failures(said: str) -> str:
 
 
 def test_schemathesis_finds_nothing(api: Api, tmp_path: Path) -> None:
-    schemathesis(api, "--phases", "fuzzing", "--max-examples", "4", "--seed", "1")
+    schemathesis(api, tmp_path, "--phases", "fuzzing", "--max-examples", "4", "--seed", "1")
 
 
 @pytest.mark.sweep
-def test_schemathesis_finds_nothing_in_every_phase(api: Api) -> None:
-    schemathesis(api, "--phases", "coverage,fuzzing,stateful", "--max-examples", "60", "--seed", str(uuid.uuid4().int))
+def test_schemathesis_finds_nothing_in_every_phase(api: Api, tmp_path: Path) -> None:
+    phases = ("--phases", "coverage,fuzzing,stateful", "--max-examples", "60", "--seed", str(uuid.uuid4().int))
+    schemathesis(api, tmp_path, *phases)
