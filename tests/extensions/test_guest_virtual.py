@@ -181,7 +181,7 @@ def test_helpers_of_the_coding_agent(world: World) -> None:
     found = run(world, body)
     assert found[:5] == [
         [{"type": "text", "text": "one\ntwo\n"}],
-        [{"type": "text", "text": "hi\n"}],
+        [{"type": "text", "text": "hi\n"}],  # as the real runtime does: the output as it came
         [{"type": "text", "text": "hooked\n"}],
         [{"type": "text", "text": "Successfully replaced 1 block(s) in f.txt."}],
         [1, 2],
