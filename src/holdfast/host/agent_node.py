@@ -67,7 +67,7 @@ class AgentNode:
         self._ids = ids
         self._data = data
         self._runs = runs
-        self._talks: dict[str, Conversation] = {}
+        self._talks: dict[str, tuple[Session, Conversation]] = {}
 
     @property
     def type(self) -> NodeType:
@@ -140,10 +140,11 @@ class AgentNode:
 
     def _talk(self, ctx: Execution, manifest: AgentManifest, session: Session) -> Conversation:
         """The session's model; the session keeps it across the executions of this process."""
-        talk = self._talks.get(session.id)
-        if talk is None:
-            talk = self._talks[session.id] = Conversation(ctx, self._models.for_class(manifest.model_class))
+        known, talk = self._talks.get(session.id, (None, None))
+        if talk is None or known is not session:
+            talk = Conversation(ctx, self._models.for_class(manifest.model_class))
             session.use_model(talk, priority=0)
+            self._talks[session.id] = (session, talk)
         talk.ctx = ctx
         return talk
 

@@ -127,6 +127,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         relay = Relay(
             ledger, secret=derive(secret, "relay"), model=models.default, clock=clock, ids=ids, randomness=randomness
         )
+        stack.push_async_callback(relay.aclose)
         extensions = ProjectExtensions(
             ledger, root=root, config=config, clock=clock, randomness=randomness, consent=options.consent
         )
