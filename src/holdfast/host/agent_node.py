@@ -23,9 +23,11 @@ from holdfast.host.context import open_session, texts
 from holdfast.host.extensions import ProjectExtensions
 from holdfast.host.gate import PolicyGate
 from holdfast.host.hooks import SuiteHooks
+from holdfast.host.memory import LedgerMemory
 from holdfast.host.model_caller import Conversation, RelayCaller
 from holdfast.host.models import HostModels
 from holdfast.host.tools import OPERATOR, AgentTools
+from holdfast.kernel import canonical
 from holdfast.kernel.clock import Clock
 from holdfast.kernel.config import Agents
 from holdfast.kernel.ids import Ids
@@ -79,7 +81,8 @@ class AgentNode:
         if task is None:
             raise Problem("agent_input_invalid", "The agent has no task.", at="$.inputs.task")
         session = await self._session(ctx)
-        agent = await self._agent(ctx, manifest, session)
+        prompt = task if isinstance(task, str) else canonical.encode(task).decode()
+        agent = await self._agent(ctx, manifest, session, prompt)
         invocation = Invocation(id=ctx.identity("agent", "agent"), task=task, node_id=ctx.node_id)
         result: AgentResult | None = None
         async for item in agent.invoke(invocation):
@@ -93,7 +96,7 @@ class AgentNode:
             raise result.problem
         return _outputs(manifest, session, result)
 
-    async def _agent(self, ctx: Execution, manifest: AgentManifest, session: Session) -> Agent:
+    async def _agent(self, ctx: Execution, manifest: AgentManifest, session: Session, prompt: str) -> Agent:
         life = self._ids.new("life")
         about = {"runId": ctx.run_id, "nodeId": ctx.node_id}
         suite = await self._extensions.suite()
@@ -107,12 +110,13 @@ class AgentNode:
         )
         return Agent(
             manifest,
-            model=RelayCaller(session, self._talk(ctx, manifest, session)),
+            model=RelayCaller(session, self._talk(ctx, manifest, session), prompt),
             tools=tools,
             effects=Guarded(ctx.effect, life, self._clock),
             gate=PolicyGate(self._settings, self._ledger, self._clock, manifest.agent_id, about),
             approvals=RunApprovals(ctx),
             hooks=hooks,
+            memory=LedgerMemory(self._ledger, ctx.tenant),
             clock=self._clock,
             verbosity="summary",
         )

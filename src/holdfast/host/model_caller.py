@@ -2,8 +2,8 @@
 
 C1  What a model answered is an effect of the run before anybody sees it; whoever asks again after a crash is given
     that answer, and the provider is not called.
-C2  The relay shares out the window, adds the facts and joins what a limit cut; the conversation between the first
-    prompt and now (tool calls and their results) is spliced in as it is.
+C2  The relay shares out the window, adds the facts and joins what a limit cut; the conversation around the prompt
+    (a memory, tool calls and their results) is spliced in as it is.
 C3  Text reaches the run's log while it is written, as `output.chunk`.
 """
 
@@ -32,13 +32,15 @@ class Conversation:
         self.max_output_tokens = model.max_output_tokens
         self.ctx = ctx
         self._model = model
+        self._before: tuple[Message, ...] = ()
         self._since: tuple[Message, ...] = ()
         self._turn = 0
         self._windows = 0
         self._params = DEFAULT_PARAMS
 
-    def begin(self, since: Sequence[Message], turn: int, params: Params) -> None:
-        """The next question: what was said since the first prompt, and which turn this is."""
+    def begin(self, before: Sequence[Message], since: Sequence[Message], turn: int, params: Params) -> None:
+        """The next question: what was said before and since the prompt, and which turn this is."""
+        self._before = tuple(before)
         self._since = tuple(since)
         self._turn = turn
         self._windows = 0
@@ -46,7 +48,7 @@ class Conversation:
 
     @property
     def context_window(self) -> int:
-        spent = sum(self.count_tokens(message.content) + 4 for message in self._since)
+        spent = sum(self.count_tokens(message.content) + 4 for message in (*self._before, *self._since))
         return max(256, self._model.context_window - spent)
 
     def count_tokens(self, text: str) -> int:
@@ -70,9 +72,9 @@ class Conversation:
         yield Delta(answer.text, answer.tool_calls, answer.finish_reason, answer.usage)
 
     def _spliced(self, messages: Sequence[Message]) -> list[Message]:
-        """The relay's messages with the conversation behind the first prompt."""
+        """The relay's messages with the conversation around the prompt."""
         at = next(index for index, message in enumerate(messages) if message.role == "user")
-        return [*messages[: at + 1], *self._since, *messages[at + 1 :]]
+        return [*messages[:at], *self._before, messages[at], *self._since, *messages[at + 1 :]]
 
     async def _heard(self, deltas: AsyncIterator[Delta]) -> AsyncIterator[Delta]:
         """C3: chunks of a readable size, because each is a record on disk."""
@@ -91,11 +93,12 @@ class Conversation:
 
 
 class RelayCaller:
-    """`agents.ModelCaller` over one relay session."""
+    """`agents.ModelCaller` over one relay session; `prompt` is the agent's task, as the conversation has it."""
 
-    def __init__(self, session: Session, talk: Conversation) -> None:
+    def __init__(self, session: Session, talk: Conversation, prompt: str) -> None:
         self._session = session
         self._talk = talk
+        self._prompt = prompt
 
     @property
     def name(self) -> str:
@@ -104,8 +107,8 @@ class RelayCaller:
     async def stream(
         self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = DEFAULT_PARAMS
     ) -> AsyncIterator[Delta]:
-        system, task, since = _parts(messages)
-        self._talk.begin(since, sum(message.role == "assistant" for message in messages), params)
+        system, before, task, since = _parts(messages, self._prompt)
+        self._talk.begin(before, since, sum(message.role == "assistant" for message in messages), params)
         toolbox = self._session.toolbox()
         toolbox.specs = tuple(tools)  # the relay's own context tools are not the agent's: its allowlist decides
         engines: list[Run] = []
@@ -132,14 +135,15 @@ class RelayCaller:
         self._talk.ctx.emit("holdfast.relay.answered", told)
 
 
-def _parts(messages: Sequence[Message]) -> tuple[str, str, list[Message]]:
-    """The system prompt, the first prompt, and everything said since."""
+def _parts(messages: Sequence[Message], prompt: str) -> tuple[str, list[Message], str, list[Message]]:
+    """The system prompt, what was said before the prompt (a memory), the prompt, and everything said since."""
     system = "\n\n".join(message.content for message in messages if message.role == "system")
     spoken = [message for message in messages if message.role != "system"]
-    at = next((index for index, message in enumerate(spoken) if message.role == "user"), None)
-    if at is None:
-        return system, "", spoken
-    return system, spoken[at].content, [*spoken[:at], *spoken[at + 1 :]]
+    asked = [index for index, message in enumerate(spoken) if message.role == "user"]
+    if not asked:
+        return system, [], "", spoken
+    at = next((index for index in asked if spoken[index].content == prompt), asked[0])
+    return system, spoken[:at], spoken[at].content, spoken[at + 1 :]
 
 
 def _telemetry(report: QualityReport) -> Telemetry:
