@@ -206,6 +206,7 @@ def test_s1_a_tool_whose_extension_can_only_read_asks_nobody(tmp_path: Path) -> 
     async def story(host: Host) -> None:
         run_id = await start(host)
         assert (await settled(host, run_id)).status == "completed"
+        assert not (await host.extensions.suite()).failures
         denied = [item.payload for item in await host.ledger.read("ext/ext.tally") if item.type == "policy.decision"]
         assert ("http", "deny") in [(item["capability"], item["effect"]) for item in denied]
 

@@ -3,7 +3,8 @@
 S1  A tool's effect class is what it could do, not what it says: an extension's tool is `read` only while nothing that
     the extension may use can change anything, and `unsafe` otherwise.
 S2  Built-in tools pass through the extensions' dispatcher: the same policy and the same evidence as a host call.
-S3  Tools belong to the host's operator: runs of other tenants have none, because the project folder is not theirs.
+S3  A tool's outcome is given back when the evidence of what it did is on disk.
+S4  Tools belong to the host's operator: runs of other tenants have none, because the project folder is not theirs.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ class AgentTools:
         kind = tool.id.partition(":")[0]
         if self._tenant != OPERATOR:
             raise Problem("permission_denied", "Tools are the operator's alone.", tool=tool.name)
-        if kind == "holdfast":
-            return await self._builtin(tool, arguments, call_id)
         if kind == "workflow":
             return await self._workflow(tool, arguments, idempotency_key)
-        outcome = await self._suite.call_tool(tool.name, arguments, call_id=call_id)
-        for partial in outcome.updates:
-            await update(partial)
-        return ToolOutcome(text_of(outcome.content), outcome.is_error, outcome.details)
+        try:
+            if kind == "holdfast":
+                return await self._builtin(tool, arguments, call_id)
+            return await self._extension(tool, arguments, call_id, update)
+        finally:
+            await self._suite.recorded()
 
     # Extensions
 
@@ -82,6 +83,12 @@ class AgentTools:
         granted = any(grant.capability in _CHANGING for grant in (*rules.allow, *policy.defaults))
         may = granted or mode == "permissive" or (mode == "prompt" and self._consents)
         return "unsafe" if may else "read"
+
+    async def _extension(self, tool: Tool, arguments: dict[str, Any], call_id: str, update: Update) -> ToolOutcome:
+        outcome = await self._suite.call_tool(tool.name, arguments, call_id=call_id)
+        for partial in outcome.updates:
+            await update(partial)
+        return ToolOutcome(text_of(outcome.content), outcome.is_error, outcome.details)
 
     # Built in
 
