@@ -166,6 +166,18 @@ def test_s2_a_tool_cannot_leave_the_project(tmp_path: Path) -> None:
     run(tmp_path, story, Turn("", tuple(reads)), END)
 
 
+def test_two_runs_whose_models_use_the_same_call_ids_do_not_meet(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        runs = [await start(host) for _ in range(3)]
+        for run_id in runs:
+            assert (await settled(host, run_id)).status == "completed"
+            returned = [event for event in await host.runs.events(run_id, TENANT) if event.type.endswith("Returned")]
+            assert [event.payload["status"] for event in returned] == ["ok"]
+
+    slow = Turn("", (ScriptedCall("bash", {"command": "sleep 0.3; echo ok"}, id="same"),))
+    run(tmp_path, story, slow, END, agents=Agents(allow=["bash"]))
+
+
 def test_extensions_hear_block_and_change_what_the_agent_does(tmp_path: Path) -> None:
     (tmp_path / "extensions").mkdir()
     (tmp_path / "extensions" / "listener.js").write_text(LISTENER)

@@ -105,7 +105,7 @@ def _show(console: Console, result: dict[str, Any]) -> None:
     if result["workflows"]:
         console.print(f"  workflows  {len(result['workflows'])} loaded")
     for path in result["untrusted"]:
-        console.print(f"  not loaded {path}: nobody trusts it yet (`holdfast ask --trust`)", markup=False)
+        console.print(f"  not loaded {path}: nobody trusts it yet (start with --trust when you do)", markup=False)
     console.print("Three things to try:")
     for line in _to_try(result):
         console.print(f"  {line}", markup=False)

@@ -106,6 +106,7 @@ class AgentNode:
             self._runs(),
             subject=manifest.agent_id,
             tenant=ctx.tenant,
+            scope=f"{ctx.run_id}:{ctx.node_id}",
             consents=self._extensions.has_consent,
         )
         return Agent(

@@ -49,7 +49,9 @@ class NodeTools:
 
     async def call(self, tool: str, arguments: dict[str, Any], caller: Caller) -> Any:
         suite = await self._extensions.suite()
-        source = AgentTools(suite, self._runs(), subject=_SUBJECT, tenant=caller.tenant, consents=False)
+        source = AgentTools(
+            suite, self._runs(), subject=_SUBJECT, tenant=caller.tenant, scope=caller.run_id, consents=False
+        )
         offered = await source.tools()
         found = next((item for item in offered if tool in (item.name, item.id)), None)
         if found is None:

@@ -35,15 +35,15 @@ _OWN_CAPABILITIES = ("read", "write", "exec")
 
 
 class AgentTools:
-    """`agents.ToolSource` for one subject of one tenant."""
+    """`agents.ToolSource` for one subject of one tenant; `scope` keeps call ids of different runs apart."""
 
-    def __init__(self, suite: Suite, runs: Runs, *, subject: str, tenant: str, consents: bool) -> None:
+    def __init__(self, suite: Suite, runs: Runs, *, subject: str, tenant: str, scope: str, consents: bool) -> None:
         self._suite = suite
         self._runs = runs
         self._subject = f"agent:{subject}"
         self._tenant = tenant
+        self._scope = scope
         self._consents = consents
-        self._workflows: dict[str, str] = {}
 
     async def tools(self) -> Sequence[Tool]:
         if self._tenant != OPERATOR:
@@ -100,7 +100,8 @@ class AgentTools:
             own = [Grant(name, source="agent") for name in _OWN_CAPABILITIES]
             dispatcher.policy = dispatcher.policy.allowing(self._subject, *own)
         params = {"name": tool.name, "input": arguments}
-        async for result in dispatcher.call(HostCall(call_id, "", "tool", params), self._subject):
+        request = HostCall(f"{self._scope}:{call_id[:64]}", "", "tool", params)
+        async for result in dispatcher.call(request, self._subject):
             if result.is_error:
                 assert result.error is not None, "an error says what it is"
                 return ToolOutcome(result.error.message, is_error=True, details={"code": result.error.code})
