@@ -10,6 +10,7 @@ help:
 	@echo "make sweep   the exhaustive tests: crash matrices, corpora, soaks"
 	@echo "make bench   measure, and write benchmarks/RESULTS.md"
 	@echo "make docs    build the documentation into site/"
+	@echo "make corpus  fetch the extensions that the compiler is measured against"
 	@echo "make lock    resolve the Python packages again (needs uv)"
 	@echo "make clean   remove what was made"
 
@@ -37,6 +38,9 @@ bench: setup
 docs: setup
 	@$(BIN)/python scripts/docs.py
 	@$(BIN)/mkdocs build --strict --quiet
+
+corpus: setup
+	@$(BIN)/holdfast ext corpus fetch
 
 lock:
 	@uv pip compile pyproject.toml --extra openai --extra anthropic --extra tokenizers --extra postgres --group dev --universal --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements.lock

@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - a program in a string reads best on its own line
 """Runs a few lines of JavaScript as an extension's tool: the real engine, the real dispatcher, a real project."""
 
 from __future__ import annotations

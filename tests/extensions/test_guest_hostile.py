@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - a program in a string reads best on its own line
 """What hostile extensions try, through the modules that they would use. Each ends in a refusal with evidence."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - a program in a string reads best on its own line
 """The virtual packages: facts about pi's own, observed on its published version, kept by ours."""
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ def test_any_configuration_is_checked_without_a_fault(type_id: str, config: Any,
 
 
 def test_a_schema_fetches_nothing_and_its_patterns_are_linear() -> None:
-    from holdfast.runs.schemas import misfit, schema_mistake
+    from holdfast.kernel.json_schema import misfit, schema_mistake
 
     assert "must not refer" in (schema_mistake({"$ref": "http://127.0.0.1:9/x"}) or "")
     assert schema_mistake({"type": "string", "pattern": "(?=x)"}) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.agents.ports import Tool
-from holdfast.agents.schemas import mistakes
+from holdfast.kernel.json_schema import mistakes
 from holdfast.kernel.problems import Problem
 
 _WORDS = {"true": True, "false": False}

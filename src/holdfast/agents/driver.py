@@ -13,10 +13,10 @@ from holdfast.agents.events import AgentEvent, Invocation, Narrator, Verbosity
 from holdfast.agents.manifest import AgentManifest
 from holdfast.agents.performer import end, perform, tell_end
 from holdfast.agents.ports import Approvals, Effects, Gate, Hooks, Memory, ModelCaller, Quiet, ToolSource
-from holdfast.agents.schemas import mistakes
 from holdfast.agents.stage import Stage
 from holdfast.agents.steps import Confirm, Fail, Finish, Outcome
 from holdfast.kernel.clock import Clock, SystemClock
+from holdfast.kernel.json_schema import mistakes
 from holdfast.kernel.problems import Problem
 from holdfast.models import Usage
 

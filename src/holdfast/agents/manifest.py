@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.agents.schemas import Mistake, mistakes, schema_mistake
 from holdfast.kernel import canonical
+from holdfast.kernel.json_schema import Mistake, mistakes, schema_mistake
 from holdfast.kernel.problems import Problem
 
 ModelClass = Literal["reasoning", "writing", "coding", "research", "classification", "general"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.agents.schemas import Mistake, mistakes
 from holdfast.kernel import canonical
+from holdfast.kernel.json_schema import Mistake, mistakes
 
 _FENCE = re.compile(r"```(?:json)?[ \t]*+\n(.*?)```", re.DOTALL)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import msgspec
 import typer
 
+from holdfast.cli import ext_compile
 from holdfast.cli.output import Answer, answers, choice, note
 from holdfast.cli.terminal import TerminalConsent
 from holdfast.kernel import canonical, config
@@ -32,6 +33,8 @@ _KEYS = {
 }
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.registered_commands += ext_compile.app.registered_commands  # one group, told in two files
+app.registered_groups += ext_compile.app.registered_groups
 grants_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(grants_app, name="grants", help="What extensions were granted and denied.")
 
@@ -227,6 +230,27 @@ def init(folder: Annotated[Path, typer.Argument(help="A new folder.")]) -> dict[
     for name, text in _template(folder.resolve().name).items():
         (folder / name).write_text(text, "utf-8")
     return {"files": sorted(path.name for path in folder.iterdir()), "try": f"holdfast ext inspect {folder}"}
+
+
+@app.command("trust")
+@answers("ext.trust")
+async def trust(
+    folder: Annotated[Path, typer.Argument(help="A project folder.")] = Path(),
+    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take the trust back.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Only say how it stands.")] = False,
+    data: Data = None,
+) -> Answer:
+    """Let a project's own extensions run. Trust is bound to their content: a changed file asks again."""
+    from holdfast.extensions.trust import Trust
+
+    async with _ledger(data) as ledger:
+        trusting = Trust(ledger, config.load(folder).config.extensions.paths)
+        if withdraw:
+            await trusting.withdraw(folder)
+        elif not show:
+            await trusting.give(folder)
+        standing = await trusting.standing(folder)
+    return Answer({"state": standing.state, **msgspec.to_builtins(standing)})
 
 
 @grants_app.command("list")

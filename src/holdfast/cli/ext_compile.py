@@ -224,7 +224,9 @@ def corpus_fetch(corpus: CorpusFolder = Path("corpus")) -> Answer:
     """Bring in what the lock pins, with npm; no script of any package is run."""
     from holdfast.extensions.conform.corpus import Corpus
 
-    return Answer({"fetched": Corpus(corpus.resolve()).fetch()})
+    fetched, failed = Corpus(corpus.resolve()).fetch()
+    result = {"fetched": fetched, "failed": {name: problem.message for name, problem in failed.items()}}
+    return Answer(result, problem=next(iter(failed.values()), None))
 
 
 @corpus_app.command("add")

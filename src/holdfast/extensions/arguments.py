@@ -14,10 +14,10 @@ from typing import Any
 import jsonschema_rs
 
 from holdfast.kernel import canonical
+from holdfast.kernel.json_schema import compiled
 from holdfast.kernel.problems import Problem
 
 _MAX_DEPTH = 64
-_PATTERNS = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000, size_limit=1_000_000, dfa_size_limit=1_000_000)
 
 
 def checker(schema: Mapping[str, Any]) -> Any:
@@ -53,9 +53,8 @@ def prepare(tool: str, schema: Mapping[str, Any], arguments: Any, check: Any = N
 @lru_cache(maxsize=512)
 def _validator(schema: bytes) -> Any:
     try:
-        # The schema is an extension's: it must not make the host read files, fetch addresses or count forever.
-        return jsonschema_rs.validator_for(canonical.decode(schema), offline=True, pattern_options=_PATTERNS)
-    except (ValueError, jsonschema_rs.ValidationError) as error:
+        return compiled(schema, javascript=True)
+    except (ValueError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
         raise Problem(
             "registration_invalid", "The tool's parameters are no JSON Schema.", reason=str(error)[:300]
         ) from error

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from holdfast.extensions.connectors.addresses import is_public
 from holdfast.kernel.problems import Problem
 from holdfast.runs.ports import Caller, HttpRequest, HttpResponse
 
@@ -149,7 +150,5 @@ def _check_name(host: str) -> None:
 
 
 def _check_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> None:
-    mapped = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None)
-    for item in (address, *([mapped] if mapped is not None else [])):
-        if not item.is_global or item.is_multicast:
-            raise Problem("address_blocked", "This address is not reachable from here.", reason="ssrf")
+    if not is_public(address):
+        raise Problem("address_blocked", "This address is not reachable from here.", reason="ssrf")

@@ -7,11 +7,14 @@ next deadline: run a test with `ManualClock().run(main())` and `asyncio.sleep(36
 from __future__ import annotations
 
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
+# How long a manual clock waits for a thread before it jumps all the same: the thread may be waiting for the clock.
+_PATIENCE = 2.0
 
 
 class Clock(Protocol):
@@ -68,21 +71,49 @@ def _manual_loop(clock: ManualClock, threshold: float) -> Any:
     import selectors
 
     class JumpingSelector(selectors.DefaultSelector):
-        """Waits `threshold` real seconds for other threads to report, then lets the clock jump."""
+        """Waits for the threads that work for this loop, then lets the clock jump."""
 
         def select(self, timeout: float | None = None) -> Any:
             if timeout is None or timeout <= 0:
                 return super().select(timeout)
             events = super().select(threshold)
+            patience = time.monotonic() + _PATIENCE
+            while not events and loop.outside and time.monotonic() < patience:
+                events = super().select(threshold)
             if not events:
                 clock.advance(timeout)
             return events
 
     class ManualLoop(asyncio.SelectorEventLoop):
+        outside = 0  # pieces of work that other threads do for this loop
+
         def time(self) -> float:
             return clock.monotonic()
 
-    return ManualLoop(JumpingSelector())
+        def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
+            future = super().run_in_executor(executor, func, *args)
+            self.outside += 1
+            future.add_done_callback(self._came_back)
+            return future
+
+        def _came_back(self, _future: Any) -> None:
+            self.outside -= 1
+
+    loop = ManualLoop(JumpingSelector())
+    return loop
+
+
+@contextmanager
+def outside_work(loop: Any) -> Iterator[None]:
+    """While another thread works for `loop`: a manual clock does not jump meanwhile, any other does not notice."""
+    if not hasattr(loop, "outside"):
+        yield
+        return
+    loop.outside += 1
+    try:
+        yield
+    finally:
+        loop.outside -= 1
 
 
 def iso(ms: int) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.kernel import canonical
+from holdfast.kernel.json_schema import misfit
 from holdfast.models.protocol import ToolCall, ToolSpec
 from holdfast.relay.facts import Fact, fact_id
 from holdfast.relay.progress import Structure
@@ -95,16 +96,11 @@ class Toolbox:
         return canonical.encode(result).decode()
 
     def _invalid(self, call: ToolCall) -> dict[str, Any] | None:
-        import jsonschema_rs
-
         if call.malformed is not None:
             return {"error": "The arguments are not a JSON object."}
         spec = next(spec for spec in self.specs if spec.name == call.name)
-        try:
-            jsonschema_rs.validate(spec.parameters, call.arguments)
-        except jsonschema_rs.ValidationError as error:
-            return {"error": f"The arguments do not fit the tool: {error.message[:200]}"}
-        return None
+        found = misfit(dict(spec.parameters), call.arguments)
+        return None if found is None else {"error": f"The arguments do not fit the tool: {found[1][:200]}"}
 
     def _retrieve(self, arguments: dict[str, Any]) -> dict[str, Any]:
         found = rank(self._warm, arguments["query"])[: arguments.get("limit", 10)]

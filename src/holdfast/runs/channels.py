@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
+from holdfast.kernel.json_schema import misfit
 from holdfast.kernel.problems import Problem
 from holdfast.runs.definition import Access, Channel
-from holdfast.runs.schemas import misfit
 
 AGING = frozenset({"append", "votes", "feedback"})
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.kernel.json_schema import check_schema
 from holdfast.kernel.problems import Problem
 from holdfast.runs.channels import REDUCERS
 from holdfast.runs.conditions import compile_condition
@@ -21,7 +22,6 @@ from holdfast.runs.definition import (
 from holdfast.runs.expressions import compile_expression
 from holdfast.runs.nodes.registry import NodeRegistry
 from holdfast.runs.plan import LOOPBACK, cycle, descendants, split_edges, successors
-from holdfast.runs.schemas import check_schema
 from holdfast.runs.types import WorkflowCheck
 
 Finding = dict[str, Any]

@@ -16,9 +16,9 @@ import msgspec
 
 from holdfast.kernel import canonical
 from holdfast.kernel.clock import iso
+from holdfast.kernel.json_schema import misfit
 from holdfast.kernel.problems import Problem
 from holdfast.runs.decider import correlates, resolve_events
-from holdfast.runs.schemas import misfit
 from holdfast.runs.state import Event, InterruptState, RunState
 
 AUTH_PROFILE = "openwop-interrupt-auth-required"

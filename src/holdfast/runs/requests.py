@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.kernel import canonical
+from holdfast.kernel.json_schema import misfit
 from holdfast.kernel.problems import Problem
 from holdfast.runs.check import fits
 from holdfast.runs.definition import Workflow
-from holdfast.runs.schemas import misfit
 from holdfast.runs.types import CreateRun, Limits
 
 _INTEGERS = ("recursionLimit", "runTimeoutMs", "maxTokens")

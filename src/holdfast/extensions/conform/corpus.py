@@ -97,14 +97,20 @@ class Corpus:
             raise Problem("asset_missing", f"The oracle {name} has not been fetched.", fix="Run `make corpus`.")
         return Oracle(folder, spec.node)
 
-    def fetch(self) -> list[str]:
-        """Bring in what is missing; the names of what was fetched."""
-        fetched = []
+    def fetch(self) -> tuple[list[str], dict[str, Problem]]:
+        """Bring in what is missing; the names of what was fetched, and why others could not be."""
+        fetched: list[str] = []
+        failed: dict[str, Problem] = {}
         for package in sorted(self.lock().packages, key=lambda p: p.how == "unpack"):
-            if not self.is_fetched(package):
+            if self.is_fetched(package):
+                continue
+            name = f"{package.package}@{package.version}"
+            try:
                 self._fetch(package)
-                fetched.append(f"{package.package}@{package.version}")
-        return fetched
+                fetched.append(name)
+            except Problem as problem:
+                failed[name] = problem
+        return fetched, failed
 
     def _fetch(self, package: Package) -> None:
         if package.how == "unpack":

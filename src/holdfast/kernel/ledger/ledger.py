@@ -26,7 +26,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from holdfast.kernel import canonical
-from holdfast.kernel.clock import Clock, SystemClock
+from holdfast.kernel.clock import Clock, SystemClock, outside_work
 from holdfast.kernel.ids import Ids
 from holdfast.kernel.ledger import transfer, verify
 from holdfast.kernel.ledger.database import Database, as_problem
@@ -107,8 +107,9 @@ class Ledger:
         ticket = _ticket(appends)
         ticket.loop = asyncio.get_running_loop()
         ticket.waiter = ticket.loop.create_future()
-        self._writer.put(ticket)
-        records: list[Record] = await ticket.waiter
+        with outside_work(ticket.loop):
+            self._writer.put(ticket)
+            records: list[Record] = await ticket.waiter
         return records
 
     def submit(self, *appends: Append) -> Future[list[Record]]:

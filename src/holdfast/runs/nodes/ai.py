@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
+from holdfast.kernel.json_schema import check_schema, misfit
 from holdfast.runs.execution import Execution
 from holdfast.runs.nodes.registry import NodeError, NodeType
 from holdfast.runs.ports import ModelDelta, ModelRequest
-from holdfast.runs.schemas import check_schema, misfit
 
 _FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n?```\s*\Z", re.DOTALL)
 _GROWTH = 2

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from holdfast.kernel.json_schema import check_schema
 from holdfast.runs.execution import Execution
 from holdfast.runs.nodes.checks import needs_text
 from holdfast.runs.nodes.registry import NodeError, NodeType
-from holdfast.runs.schemas import check_schema
 
 ACTIONS = ("accept", "reject", "refine", "edit-accept", "ask")
 
