@@ -118,7 +118,7 @@ def test_sigterm_drains_streams_end_and_work_goes_on_after_the_restart(host: Loc
     run_id = api.start("approval")
     api.wait(run_id, "waiting-approval")
     seen: list[str] = []
-    reading = threading.Event()
+    reading, polling = threading.Event(), threading.Event()
 
     def read() -> None:
         with api.http.stream("GET", f"/v1/runs/{run_id}/events") as answer:
@@ -130,12 +130,13 @@ def test_sigterm_drains_streams_end_and_work_goes_on_after_the_restart(host: Loc
 
     def poll() -> None:
         last = api.events(run_id)[-1]["sequence"]
+        polling.set()
         polled.append(api.get(f"/v1/runs/{run_id}/events/poll?timeout=60&lastSequence={last}").status_code)
 
     threads = [threading.Thread(target=read), threading.Thread(target=poll)]
     for thread in threads:
         thread.start()
-    assert reading.wait(20)
+    assert reading.wait(20) and polling.wait(20)
     assert host.stop() == 0
     for thread in threads:
         thread.join(20)

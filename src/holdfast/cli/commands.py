@@ -28,6 +28,9 @@ COMMANDS: dict[str, Entry] = {
     "version": Entry("holdfast.cli.basics", "The version of holdfast and of what it stands on."),
     "doctor": Entry("holdfast.cli.doctor", "What works here, and what to do about the rest."),
     "problems": Entry("holdfast.cli.basics", "Every kind of problem, explained."),
+    "ask": Entry("holdfast.cli.ask", "Ask an agent about this folder."),
+    "demo": Entry("holdfast.cli.demo", "The whole story once, offline, in under a minute."),
+    "init": Entry("holdfast.cli.init", "Write a commented holdfast.toml."),
     "up": Entry("holdfast.cli.up", "Serve the host over HTTP until it is stopped."),
     "setup": Entry("holdfast.cli.basics", "Fetch what holdfast takes from npm."),
 }

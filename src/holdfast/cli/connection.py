@@ -19,6 +19,8 @@ from holdfast.kernel.problems import Problem
 if TYPE_CHECKING:
     import httpx
 
+    from holdfast.http.hosting import Serving
+
 Url = Annotated[str | None, typer.Option("--url", help="The host's address; default: HOLDFAST_URL.")]
 Key = Annotated[str | None, typer.Option("--key", help="The API key; default: HOLDFAST_API_KEY.")]
 Data = Annotated[Path | None, typer.Option("--data", help="The data folder, when no host is named; default: data.dir.")]
@@ -151,17 +153,21 @@ async def connected(url: str | None, key: str | None, data: Path | None) -> Asyn
 @asynccontextmanager
 async def _opened(folder: Path) -> AsyncIterator[Connection]:
     """Open the data folder in this process, and talk to it as to any host."""
-    import httpx
-
     from holdfast.host import Options
     from holdfast.http.hosting import serve
 
-    async with serve(Options(data=folder)) as serving:
-        text = serving.services.keys.lend()
-        async with httpx.AsyncClient(
-            base_url=serving.url, headers={"Authorization": f"Bearer {text}"}, timeout=90
-        ) as http:
-            yield Connection(http, local=True)
+    async with serve(Options(config=config.load().config, data=folder)) as serving, lent(serving) as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def lent(serving: Serving) -> AsyncIterator[Connection]:
+    """A connection to a host of this process, with a key that lives as long as it does."""
+    import httpx
+
+    headers = {"Authorization": f"Bearer {serving.services.keys.lend()}"}
+    async with httpx.AsyncClient(base_url=serving.url, headers=headers, timeout=90) as http:
+        yield Connection(http, local=True)
 
 
 def json_argument(text: str | None, name: str) -> Any:

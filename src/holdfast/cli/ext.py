@@ -13,6 +13,7 @@ import typer
 
 from holdfast.cli import ext_compile
 from holdfast.cli.output import Answer, answers, choice, note
+from holdfast.cli.terminal import TerminalConsent
 from holdfast.kernel import canonical, config
 from holdfast.kernel.problems import Problem
 
@@ -243,7 +244,7 @@ async def trust(
     from holdfast.extensions.trust import Trust
 
     async with _ledger(data) as ledger:
-        trusting = Trust(ledger)
+        trusting = Trust(ledger, config.load(folder).config.extensions.paths)
         if withdraw:
             await trusting.withdraw(folder)
         elif not show:
@@ -359,7 +360,7 @@ async def _suite(
             config=settings.extensions,
             mode=cast(Literal["strict", "prompt", "permissive"] | None, policy),
             grants=grants or (),
-            consent=_AtTheTerminal() if person else None,
+            consent=TerminalConsent() if person else None,
             ui=ui,
             deadline=deadline,
             record=record,
@@ -376,24 +377,6 @@ async def _session(suite: Suite, wanted: bool) -> AsyncIterator[None]:
     yield
     if wanted:
         await suite.emit({"type": "session_shutdown", "reason": "quit"})
-
-
-class _AtTheTerminal:
-    """Asks the person who started the command."""
-
-    async def ask(self, question: Any) -> Any:
-        import asyncio
-
-        from holdfast.extensions.consent import Answer as Consented
-
-        about = f" on {question.resource}" if question.resource else ""
-        sys.stderr.write(f"\n{question.extension} asks for {question.capability}{about}: {question.meaning}\n")
-        if question.note:
-            sys.stderr.write(f"  {question.note}\n")
-        sys.stderr.write("Allow? [y]es this time, [a]lways, [n]o, ne[v]er: ")
-        sys.stderr.flush()
-        reply = (await asyncio.to_thread(sys.stdin.readline)).strip().lower()[:1]
-        return Consented(allow=reply in ("y", "a"), remember=reply in ("a", "v"))
 
 
 async def _reply(suite: Suite, line: str) -> Any:

@@ -12,7 +12,13 @@ from holdfast.cli.output import Answer, answers, say
 from holdfast.kernel import config
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
+    from starlette.types import ASGIApp
+
+    from holdfast.host import Host, Options
+    from holdfast.http.services import Services
 
 
 @answers("up")
@@ -25,46 +31,52 @@ def up(
     allow_egress: Annotated[
         list[str] | None, typer.Option(help="HOST:PORT that calls out may reach though it is not public.")
     ] = None,
+    trust: Annotated[bool, typer.Option("--trust", help="Trust the project's extensions as they are now.")] = False,
 ) -> None:
     """Serve the host; HOLDFAST_API_KEY is the first key, otherwise one is made and shown once."""
+    from holdfast.host import Options
     from holdfast.http.server import run
 
     settings = config.load().config
-    run(
-        _serve(
-            Path(data or settings.data.dir),
-            settings.http.host if host is None else host,
-            settings.http.port if port is None else port,
-            workflows,
-            sample_seams,
-            tuple(allow_egress or ()),
-        )
-    )
+    options = Options(config=settings, data=data, sample_seams=sample_seams, allow_egress=tuple(allow_egress or ()))
+    address = settings.http.host if host is None else host
+    run(_serve(options, address, settings.http.port if port is None else port, workflows, trust))
 
 
-async def _serve(
-    data: Path, address: str, port: int, workflows: Path | None, sample_seams: bool, allow_egress: tuple[str, ...]
-) -> None:
-    from holdfast.host import Options
-    from holdfast.http.hosting import load_workflows, serve
+async def _serve(options: Options, address: str, port: int, workflows: Path | None, trust: bool) -> None:
+    from holdfast.host import load_workflows
+    from holdfast.http.hosting import serve
     from holdfast.http.server import until_signalled
 
-    options = Options(data=data, sample_seams=sample_seams, allow_egress=allow_egress)
-    from holdfast.console import mounts
-
     async with serve(options, address=address, port=port, mounts=mounts) as serving:
-        loaded = await load_workflows(serving.host, workflows) if workflows else []
-        key = await _first_key(serving.services.keys)
-        note = announce(data, serving.url)
+        if trust:
+            await serving.host.extensions.trust.give(serving.host.root)
+        loaded = await load_workflows(serving.host.runs, workflows) if workflows else []
+        result = {
+            "url": serving.url,
+            "key": await _first_key(serving.services.keys),
+            "data": str(options.folder),
+            "model": serving.host.models.default.name,
+            "workflows": loaded,
+            "untrusted": await serving.host.extensions.untrusted(),
+        }
+        note = announce(options.folder, serving.url)
 
         async def ready() -> None:
-            result = {"url": serving.url, "key": key, "data": str(data), "workflows": loaded}
             say("up", Answer(result, human=lambda console: _show(console, result)))
 
         try:
             await until_signalled(ready=ready)
         finally:
             note.unlink(missing_ok=True)
+
+
+def mounts(host: Host, services: Services) -> Mapping[str, ASGIApp]:
+    """What is served beside the operations: CRP at /crp, the console at /."""
+    from holdfast.console import mounts as console
+    from holdfast.http.crp.mount import Mounted
+
+    return {"/crp": Mounted(host.relay, services), **console(host, services)}
 
 
 async def _first_key(keys: Any) -> str | None:
@@ -82,13 +94,35 @@ async def _first_key(keys: Any) -> str | None:
 
 
 def _show(console: Console, result: dict[str, Any]) -> None:
-    console.print(f"holdfast is up at [bold]{result['url']}[/bold]")
-    console.print(f"  data       {result['data']}")
-    if result["workflows"]:
-        console.print(f"  workflows  {len(result['workflows'])} loaded")
+    console.print(f"holdfast is up. Console: [bold]{result['url']}/[/bold]")
     if result["key"]:
         console.print(f"  key        [bold]{result['key']}[/bold]")
         console.print("             Keep it: it is shown once. `export HOLDFAST_API_KEY=…` for other commands.")
     else:
         console.print("  key        as before; `holdfast key create` makes another")
+    console.print(f"  data       {result['data']}")
+    console.print(f"  model      {model_line(result['model'])}")
+    if result["workflows"]:
+        console.print(f"  workflows  {len(result['workflows'])} loaded")
+    for path in result["untrusted"]:
+        console.print(f"  not loaded {path}: nobody trusts it yet (start with --trust when you do)", markup=False)
+    console.print("Three things to try:")
+    for line in _to_try(result):
+        console.print(f"  {line}", markup=False)
     console.print("Stop it with Ctrl-C.")
+
+
+def model_line(name: str) -> str:
+    """The model in use, and what to know about it."""
+    if name == "local":
+        return "local (offline: it quotes what it is given; set models.default for a larger one)"
+    return name
+
+
+def _to_try(result: dict[str, Any]) -> list[str]:
+    key = result["key"] or "$HOLDFAST_API_KEY"
+    return [
+        f"open {result['url']}/ and sign in with the key",
+        f'HOLDFAST_API_KEY={key} holdfast ask "What is in this folder?"',
+        f"curl -H 'Authorization: Bearer {key}' {result['url']}/v1/runs",
+    ]

@@ -47,7 +47,12 @@ PREFIXES = ("/", "/runs", "/inbox", "/ledger", "/login", "/logout", "/static")
 def mounts(host: Host, services: Services) -> dict[str, ASGIApp]:
     """The console, under every path that is its own."""
     parts = Parts(
-        ledger=host.ledger, runs=host.runs, keys=services.keys, clock=host.clock, templates=Templates(), facts=_facts()
+        ledger=host.ledger,
+        runs=host.runs,
+        keys=services.keys,
+        clock=host.clock,
+        templates=Templates(),
+        facts=_facts(host),
     )
     app = console(parts, host.key_for("console"))
 
@@ -57,8 +62,8 @@ def mounts(host: Host, services: Services) -> dict[str, ASGIApp]:
     return dict.fromkeys(PREFIXES, whole_path)
 
 
-def _facts() -> dict[str, str]:
-    return {"version": f"holdfast {__version__}"}
+def _facts(host: Host) -> dict[str, str]:
+    return {"version": f"holdfast {__version__}", "model": host.models.default.name}
 
 
 def console(parts: Parts, secret: bytes) -> ASGIApp:

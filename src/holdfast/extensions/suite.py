@@ -7,6 +7,7 @@ U3  The same tool name twice: the first extension's is the one that is called (r
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -276,6 +277,10 @@ class Suite:
         """Until notices and messages that extensions sent without waiting have arrived."""
         for member in self.members:
             await member.extension.settled()
+
+    async def recorded(self) -> None:
+        """Wait until the evidence of everything that was done so far is on disk."""
+        await asyncio.to_thread(self._evidence.flush)
 
     # What extensions say
 

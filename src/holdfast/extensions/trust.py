@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -56,10 +56,11 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class Trust:
-    """The decisions about folders, on one ledger."""
+    """The decisions about folders, on one ledger. `paths` are what the configuration names beside the usual folders."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, paths: Sequence[str] = ()) -> None:
         self._ledger = ledger
+        self._paths = tuple(paths)
 
     async def standing(self, project: Path) -> Standing:
         folder = _named(project)
@@ -67,8 +68,8 @@ class Trust:
         trusted = found if found is not None and found.type == "trust.given" else None
         return Standing(
             folder,
-            tuple(brought(project)),
-            content_hash(project),
+            tuple(brought(project, self._paths)),
+            content_hash(project, self._paths),
             trusted.payload["digest"] if trusted else None,
             iso(trusted.ts) if trusted else None,
         )
@@ -83,7 +84,7 @@ class Trust:
         return await self.standing(project)
 
     async def withdraw(self, project: Path, *, by: str = "user") -> None:
-        await self._record("trust.withdrawn", _named(project), content_hash(project), by)
+        await self._record("trust.withdrawn", _named(project), content_hash(project, self._paths), by)
 
     async def require(self, project: Path) -> Standing:
         """Go on only when the folder is trusted as it is, or brings nothing (T3)."""
@@ -104,11 +105,13 @@ class Trust:
         await self._ledger.append(STREAM, [Draft(kind, {"folder": folder, "digest": digest, "by": by})])
 
 
-def brought(project: Path) -> list[Brought]:
+def brought(project: Path, paths: Sequence[str] = ()) -> list[Brought]:
     """What the project would have executed, by name alone (T2)."""
     found: list[Brought] = []
-    for name in FOLDERS:
+    for name in (*FOLDERS, *paths):
         folder = project / name
+        if name in paths and folder.is_file() and not folder.is_symlink():
+            found.append(Brought(name, "file"))
         if folder.is_symlink() or not folder.is_dir():
             continue
         for entry in sorted(folder.iterdir()):
@@ -120,11 +123,11 @@ def brought(project: Path) -> list[Brought]:
     return found
 
 
-def content_hash(project: Path) -> str:
+def content_hash(project: Path, paths: Sequence[str] = ()) -> str:
     """sha256 over the names, kinds and contents of everything that the project brings (T1, T2)."""
     digest = hashlib.sha256()
     total = 0
-    for files, (name, path) in enumerate(_members(project), start=1):
+    for files, (name, path) in enumerate(_members(project, paths), start=1):
         facts = path.lstat()
         total += facts.st_size if stat.S_ISREG(facts.st_mode) else 0
         if files > MAX_FILES or total > MAX_BYTES:
@@ -143,10 +146,10 @@ def content_hash(project: Path) -> str:
     return "sha256:" + digest.hexdigest()
 
 
-def _members(project: Path) -> Iterator[tuple[str, Path]]:
-    for name in FOLDERS:
+def _members(project: Path, paths: Sequence[str]) -> Iterator[tuple[str, Path]]:
+    for name in (*FOLDERS, *paths):
         folder = project / name
-        if folder.is_symlink():
+        if folder.is_symlink() or folder.is_file():
             yield name, folder
         elif folder.is_dir():
             for base, folders, files in os.walk(folder):

@@ -1,4 +1,4 @@
-"""From a data folder to a running host: ledger, runs, webhooks, schedules."""
+"""From a configuration to a running host: everything is built here, once, and closed in the opposite order."""
 
 from __future__ import annotations
 
@@ -6,29 +6,50 @@ import hashlib
 import hmac
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.host.agent_node import ASK, AgentNode
+from holdfast.host.catalogue import Catalogue
 from holdfast.host.egress import Egress
+from holdfast.host.extensions import ProjectExtensions
+from holdfast.host.models import HostModels, NodeModels
+from holdfast.host.node_tools import NodeTools
+from holdfast.kernel import canonical
 from holdfast.kernel.clock import Clock, SystemClock
+from holdfast.kernel.config import Config
 from holdfast.kernel.ids import Ids, Randomness, SystemRandomness
 from holdfast.kernel.ledger import Ledger, Projection
+from holdfast.kernel.problems import Problem
+from holdfast.models import OpenModel
+from holdfast.relay import Relay
 from holdfast.runs import service
 from holdfast.runs.idempotency import Idempotency
+from holdfast.runs.nodes.core import standard_registry
 from holdfast.runs.outbox import Outbox
 from holdfast.runs.schedules import Schedules, ScheduleTable
 from holdfast.runs.service import Runs
 from holdfast.runs.types import Limits
 from holdfast.runs.webhooks import RetryPolicy, Webhooks
 
+if TYPE_CHECKING:
+    from holdfast.extensions.consent import Consent
+
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How a host is opened. `allow_egress` names `host:port` pairs that calls out may reach though they are private."""
+    """How a host is opened, beyond its configuration.
 
-    data: Path
+    `root` is the project folder. `data`, when given, is used in place of `config.data.dir`. `allow_egress` names
+    `host:port` pairs that calls out may reach though they are private. `consent` asks a person at the terminal.
+    `models` are model objects by the name that the configuration may use for them.
+    """
+
+    config: Config = Config()
+    root: Path = Path()
+    data: Path | None = None
     allow_egress: tuple[str, ...] = ()
     sample_seams: bool = False
     retry: RetryPolicy = RetryPolicy()
@@ -36,14 +57,26 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock | None = None
     randomness: Randomness | None = None
     projections: tuple[Projection, ...] = ()
-    more: dict[str, Any] = {}
+    consent: Consent | None = None
+    models: dict[str, OpenModel] = {}
+
+    @property
+    def folder(self) -> Path:
+        return self.data if self.data is not None else self.root / self.config.data.dir
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of a running host below HTTP."""
+    """The parts of a running host below HTTP. `async with Host.open(config) as host`."""
 
+    config: Config
+    root: Path
+    data: Path
     ledger: Ledger
     runs: Runs
+    extensions: ProjectExtensions
+    relay: Relay
+    models: HostModels
+    agents: Catalogue
     webhooks: Webhooks
     schedules: Schedules
     idempotency: Idempotency
@@ -52,31 +85,79 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     ids: Ids
     key_for: Callable[[str], bytes]  # a secret of its own for each purpose
 
+    @staticmethod
+    def open(config: Config | None = None, **options: Any) -> AbstractAsyncContextManager[Host]:
+        """A host with this configuration; `options` are the other fields of `Options`."""
+        return open_host(Options(config=config or Config(), **options))
+
+    def capabilities(self) -> dict[str, Any]:
+        """What this host adds to the discovery document: what is wired, and nothing else."""
+        return {
+            "holdfast": {
+                "agents": sorted(agent.agent_id for agent in self.agents),
+                "model": self.models.default.name,
+            }
+        }
+
 
 @asynccontextmanager
 async def open_host(options: Options) -> AsyncIterator[Host]:
     clock = options.clock or SystemClock()
     randomness = options.randomness or SystemRandomness()
     ids = Ids(clock, randomness)
-    options.data.mkdir(parents=True, exist_ok=True)
-    secret = _secret(options.data, randomness)
-    projections = [*service.projections(), Outbox(), ScheduleTable(), *options.projections]
+    config, root, data = options.config, options.root.resolve(), options.folder
+    catalogue = Catalogue.read(root, config.agents.paths)
+    data.mkdir(parents=True, exist_ok=True)
+    secret = _secret(data, randomness)
+    projections = [
+        *service.projections(),
+        *Relay.projections(),
+        Outbox(),
+        ScheduleTable(),
+        *options.projections,
+    ]
     async with AsyncExitStack() as stack:
         ledger = await stack.enter_async_context(
-            Ledger.open(options.data / "ledger.db", projections=projections, clock=clock, ids=ids)
+            Ledger.open(data / "ledger.db", projections=projections, clock=clock, ids=ids)
         )
         egress = Egress(options.allow_egress)
         stack.push_async_callback(egress.close)
+        models = HostModels(config.models, clock=clock, folder=root, own=options.models)
+        stack.push_async_callback(models.close)
+        relay = Relay(
+            ledger, secret=derive(secret, "relay"), model=models.default, clock=clock, ids=ids, randomness=randomness
+        )
+        stack.push_async_callback(relay.aclose)
+        extensions = ProjectExtensions(
+            ledger, root=root, config=config, clock=clock, randomness=randomness, consent=options.consent
+        )
+        stack.push_async_callback(extensions.close)
+        node = AgentNode(
+            ledger=ledger,
+            relay=relay,
+            models=models,
+            extensions=extensions,
+            catalogue=catalogue,
+            settings=config.agents,
+            clock=clock,
+            ids=ids,
+            data=data,
+            runs=lambda: runs,
+        )
+        registry = standard_registry(sample_seams=options.sample_seams)
+        registry.add(node.type)
         runs = Runs(
             ledger,
             clock=clock,
             ids=ids,
             randomness=randomness,
             secret=derive(secret, "interrupts"),
+            nodes=registry,
+            models=NodeModels(models),
+            tools=NodeTools(extensions, config.agents, ledger, clock, runs=lambda: runs),
             http=egress,
             limits=options.limits,
             sample_seams=options.sample_seams,
-            **options.more,
         )
         webhooks = Webhooks(
             ledger,
@@ -91,14 +172,24 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         )
         schedules = Schedules(ledger, runs, clock=clock, ids=ids)
         await stack.enter_async_context(runs)
+        await runs.put_workflow(ASK, tenant=None)
+        for text in config.workflows.paths:
+            await load_workflows(runs, root / text)
         await webhooks.start()
         stack.push_async_callback(webhooks.close)
         await schedules.start()
         stack.push_async_callback(schedules.close)
         idempotency = Idempotency(ledger, clock, ids, owner=ids.new("boot"), key=derive(secret, "idempotency"))
         yield Host(
+            config=config,
+            root=root,
+            data=data,
             ledger=ledger,
             runs=runs,
+            extensions=extensions,
+            relay=relay,
+            models=models,
+            agents=catalogue,
             webhooks=webhooks,
             schedules=schedules,
             idempotency=idempotency,
@@ -107,6 +198,24 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             ids=ids,
             key_for=lambda purpose: derive(secret, purpose),
         )
+
+
+async def load_workflows(runs: Runs, folder: Path) -> list[str]:
+    """Store every `*.json` of a folder for all tenants; the first that does not hold is told with its file."""
+    stored: list[str] = []
+    for name, data in _documents(folder):
+        try:
+            document: dict[str, Any] = canonical.decode(data, dict)
+            stored.append((await runs.put_workflow(document, tenant=None)).workflow_id)
+        except Problem as problem:
+            raise Problem(problem.key, f"{name}: {problem.message}", **problem.details) from problem
+    return stored
+
+
+def _documents(folder: Path) -> list[tuple[str, bytes]]:
+    if not folder.is_dir():
+        raise Problem("not_found", f"There is no folder {folder.name}.", at="workflows")
+    return [(path.name, path.read_bytes()) for path in sorted(folder.glob("*.json"))]
 
 
 def derive(secret: bytes, purpose: str) -> bytes:

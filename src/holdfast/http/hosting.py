@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any
 
 import msgspec
 from starlette.types import ASGIApp
@@ -17,8 +15,6 @@ from holdfast.http.auth import Keys, KeyTable
 from holdfast.http.limits import Load, RateLimits, Rates
 from holdfast.http.server import listen, serving, url_of
 from holdfast.http.services import Services
-from holdfast.kernel import canonical
-from holdfast.kernel.problems import Problem
 
 DRAIN_SECONDS = 10.0
 
@@ -79,22 +75,5 @@ async def _services(host: Host, options: Options, rates: Rates | None) -> Servic
         ids=host.ids,
         closing=asyncio.Event(),
         sample_seams=options.sample_seams,
+        capabilities=host.capabilities,
     )
-
-
-async def load_workflows(host: Host, folder: Path) -> list[str]:
-    """Store every `*.json` of a folder for all tenants; the first that does not hold is told with its file."""
-    stored: list[str] = []
-    for name, data in _documents(folder):
-        try:
-            document: dict[str, Any] = canonical.decode(data, dict)
-            stored.append((await host.runs.put_workflow(document, tenant=None)).workflow_id)
-        except Problem as problem:
-            raise Problem(problem.key, f"{name}: {problem.message}", **problem.details) from problem
-    return stored
-
-
-def _documents(folder: Path) -> list[tuple[str, bytes]]:
-    if not folder.is_dir():
-        raise Problem("not_found", f"There is no folder {folder.name}.", at="--workflows")
-    return [(path.name, path.read_bytes()) for path in sorted(folder.glob("*.json"))]

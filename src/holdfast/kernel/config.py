@@ -63,7 +63,30 @@ class Extensions(_Section, frozen=True):
 
 
 class Models(_Section, frozen=True):
+    """`classes` names another model for a class of work: reasoning, writing, coding, research, classification."""
+
     default: str = "local"
+    classes: dict[str, str] = {}
+
+
+class Agents(_Section, frozen=True):
+    """Where manifests are, what agents may quote from, and which tools they may call without asking a person.
+
+    `allow` and `deny` are patterns over tool names and ids (`write`, `ext:notes/*`, `workflow:*`). A tool that only
+    reads is allowed; any other goes by `mode`.
+    """
+
+    paths: list[str] = []
+    context: list[str] = msgspec.field(default_factory=lambda: ["**/*.md", "**/*.txt"])
+    mode: Mode = "prompt"
+    allow: list[str] = []
+    deny: list[str] = []
+
+
+class Workflows(_Section, frozen=True):
+    """Folders of workflow documents that are stored when the host opens."""
+
+    paths: list[str] = []
 
 
 class Config(_Section, frozen=True):
@@ -72,6 +95,8 @@ class Config(_Section, frozen=True):
     http: Http = Http()
     extensions: Extensions = Extensions()
     models: Models = Models()
+    agents: Agents = Agents()
+    workflows: Workflows = Workflows()
 
 
 class Loaded(msgspec.Struct, frozen=True):

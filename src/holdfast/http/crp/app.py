@@ -34,9 +34,18 @@ BODY_LIMIT = 104_857_600
 _SESSION = re.compile(r"/sessions/([^/]{1,128})(/.+)")
 
 
-def crp_app(relay: Relay, *, token: str | None = None, trusted: bool = False, max_sessions: int = 256) -> ASGIApp:
-    """The sidecar over `relay`. `trusted`: whoever mounts it has checked the caller already."""
-    return _App(Service(relay, max_sessions=max_sessions, auth_required=token is not None), token, trusted)
+def crp_app(
+    relay: Relay,
+    *,
+    token: str | None = None,
+    trusted: bool = False,
+    max_sessions: int = 256,
+    providers: bool = True,
+) -> ASGIApp:
+    """The sidecar over `relay`. `trusted`: whoever mounts it has checked the caller already. `providers`: whether
+    callers may register providers, and so choose addresses that the host calls."""
+    service = Service(relay, max_sessions=max_sessions, auth_required=token is not None, providers=providers)
+    return _App(service, token, trusted)
 
 
 class _App:

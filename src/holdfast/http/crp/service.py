@@ -23,8 +23,11 @@ MAX_SESSIONS = 256
 class Service:
     """The sidecar over one relay."""
 
-    def __init__(self, relay: Relay, *, max_sessions: int = MAX_SESSIONS, auth_required: bool = False) -> None:
+    def __init__(
+        self, relay: Relay, *, max_sessions: int = MAX_SESSIONS, auth_required: bool = False, providers: bool = True
+    ) -> None:
         self.relay = relay
+        self.providers = providers
         self.max_sessions = max_sessions
         self.auth_required = auth_required
         self.requests: Counter[tuple[str, int]] = Counter()
@@ -111,6 +114,8 @@ class Service:
         return await session.estimate_task(body.system_prompt, body.task_input)
 
     async def register_provider(self, session: Session, body: b.ProviderRequest) -> dict[str, Any]:
+        if not self.providers:
+            raise Problem("permission_denied", "Only the host's operator may name a provider.")
         return await session.register_provider(
             body.provider_type,
             body.model,

@@ -45,7 +45,9 @@ async def capabilities(services: Services, operations: Set[str]) -> dict[str, An
     own = {"nodeTypes": sorted(nodes), "requestsAtOnce": services.load.most("requests"), **_streams(operations)}
     found["extensions"] = {"holdfast": own}
     _add_wired(found, operations, nodes)
-    found.update(services.capabilities())
+    more = dict(services.capabilities())
+    found["extensions"]["holdfast"].update(more.pop("holdfast", {}))
+    found.update(more)
     return found
 
 

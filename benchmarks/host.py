@@ -1,0 +1,92 @@
+"""The whole host: how long it takes to open and to answer, and how many agent turns it carries."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+from holdfast.host import Host
+from holdfast.kernel.config import Agents, Config, Models
+from holdfast.models.scripted import Script, Scripted, ScriptedCall, Turn
+from holdfast.runs.types import CreateRun
+
+_UP = "import sys; from holdfast.cli.main import main; sys.exit(main())"
+_KEY = "a-key-for-the-benchmark"
+_SECONDS = 3.0
+
+
+def first_answer() -> tuple[float, int]:
+    """Seconds from starting `holdfast up` to the answer to a request, and the resident KiB afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        env = {**os.environ, "HOLDFAST_API_KEY": _KEY, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        began = time.perf_counter()
+        command = [sys.executable, "-c", _UP, "up", "--port", "0", "--json"]
+        process = subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        url = json.loads(process.stdout.readline())["result"]["url"]
+        request = urllib.request.Request(f"{url}/v1/runs", headers={"Authorization": f"Bearer {_KEY}"})
+        urllib.request.urlopen(request).read()
+        spent = time.perf_counter() - began
+        status = Path(f"/proc/{process.pid}/status")
+        resident = int(status.read_text().split("VmRSS:")[1].split()[0]) if status.exists() else 0
+        process.terminate()
+        process.wait()
+    return spent, resident
+
+
+async def turns(clients: int, script: Script) -> tuple[float, float]:
+    """Agent runs a second with so many clients, and the median milliseconds of one, end to end."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        (root / "note.md").write_text("The Aurora lies at berth 7.\n")
+        config = Config(models=Models(default="script"), agents=Agents(allow=["*"], context=[]))
+        models = {"script": Scripted(script)}
+        async with Host.open(config, root=root, models=models) as host:
+            spent: list[float] = []
+            until = time.perf_counter() + _SECONDS
+
+            async def client() -> None:
+                while time.perf_counter() < until:
+                    began = time.perf_counter()
+                    request = CreateRun(workflow_id="holdfast-ask", inputs={"question": "Where?"})
+                    run_id = (await host.runs.create_run(request, "default")).run_id
+                    async for _ in host.runs.follow(run_id, "default"):
+                        pass
+                    spent.append(time.perf_counter() - began)
+
+            began = time.perf_counter()
+            await asyncio.gather(*(client() for _ in range(clients)))
+            rate = len(spent) / (time.perf_counter() - began)
+    return rate, statistics.median(spent) * 1000
+
+
+def run() -> list[tuple[str, str, str]]:
+    """(what, figure, note) for the benchmark report."""
+    starts = [first_answer() for _ in range(3)]
+    rows = [
+        ("`holdfast up` to its first answer", f"{statistics.median(item[0] for item in starts):.2f} s", "median of 3"),
+        ("resident memory after it", f"{starts[-1][1] / 1024:.0f} MiB", "no extension loaded"),
+    ]
+    plain = Script((Turn("Berth 7."),), position="conversation")
+    reading = Script(
+        (Turn("", (ScriptedCall("read", {"path": "note.md"}),)), Turn("Berth 7.")), position="conversation"
+    )
+    for script, label in ((plain, "agent run, one answer"), (reading, "agent run, a tool call and two answers")):
+        for clients in (1, 8):
+            rate, median = asyncio.run(turns(clients, script))
+            note = f"p50 {median:.0f} ms; scripted model, relay, policy, evidence, synchronous=FULL"
+            rows.append((f"{label}, {clients} client(s)", f"{rate:.0f} runs/s", note))
+    return rows
+
+
+if __name__ == "__main__":
+    for what, figure, note in run():
+        print(f"{what:50} {figure:20} {note}")

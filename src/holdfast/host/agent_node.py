@@ -1,0 +1,214 @@
+"""`core.agent`: an agent as a node of a run.
+
+A1  Everything that influences the agent is an effect of the run: the session it reads from, each answer of the model,
+    each decision, each tool call. A SIGKILL anywhere loses nothing that was recorded and repeats nothing of it.
+A2  What must not be repeated leaves a mark before it begins; a mark of another life is a question for a person.
+A3  A question parks the node; the run waits without this process.
+A4  The agent's events go into the run's log in their order, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.agents import Agent, AgentManifest, AgentResult, Guarded, Hooks, Invocation
+from holdfast.agents.ports import Quiet
+from holdfast.host.approvals import RunApprovals
+from holdfast.host.catalogue import ASSISTANT, Catalogue
+from holdfast.host.context import open_session, texts
+from holdfast.host.extensions import ProjectExtensions
+from holdfast.host.gate import PolicyGate
+from holdfast.host.hooks import SuiteHooks
+from holdfast.host.memory import LedgerMemory
+from holdfast.host.model_caller import Conversation, RelayCaller
+from holdfast.host.models import HostModels
+from holdfast.host.tools import OPERATOR, AgentTools
+from holdfast.kernel import canonical
+from holdfast.kernel.clock import Clock
+from holdfast.kernel.config import Agents
+from holdfast.kernel.ids import Ids
+from holdfast.kernel.ledger import Ledger
+from holdfast.kernel.problems import Problem
+from holdfast.relay import Relay, Session
+from holdfast.relay.relay import MAX_SESSIONS_PER_APP
+from holdfast.runs.execution import Execution
+from holdfast.runs.nodes.registry import NodeType
+from holdfast.runs.service import Runs
+
+TYPE = "core.agent"
+
+
+class AgentNode:
+    """What runs an agent inside a run; built once by the host."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        relay: Relay,
+        models: HostModels,
+        extensions: ProjectExtensions,
+        catalogue: Catalogue,
+        settings: Agents,
+        clock: Clock,
+        ids: Ids,
+        data: Path,
+        runs: Callable[[], Runs],
+    ) -> None:
+        self._ledger = ledger
+        self._relay = relay
+        self._models = models
+        self._extensions = extensions
+        self._catalogue = catalogue
+        self._settings = settings
+        self._clock = clock
+        self._ids = ids
+        self._data = data
+        self._runs = runs
+        self._talks: dict[str, tuple[Session, Conversation]] = {}
+
+    @property
+    def type(self) -> NodeType:
+        return NodeType(type_id=TYPE, execute=self.execute, check=_check, summary="Lets an agent do a task.")
+
+    async def execute(self, ctx: Execution) -> dict[str, Any]:
+        manifest = self._catalogue.get(_agent_id(ctx))
+        task = ctx.inputs.get("task", ctx.config.get("task"))
+        if task is None:
+            raise Problem("agent_input_invalid", "The agent has no task.", at="$.inputs.task")
+        session = await self._session(ctx)
+        prompt = task if isinstance(task, str) else canonical.encode(task).decode()
+        agent = await self._agent(ctx, manifest, session, prompt)
+        invocation = Invocation(id=ctx.identity("agent", "agent"), task=task, node_id=ctx.node_id)
+        result: AgentResult | None = None
+        async for item in agent.invoke(invocation):
+            if isinstance(item, AgentResult):
+                result = item
+            else:
+                ctx.emit(item.type, item.payload)
+        assert result is not None, "an invocation ends with its result"
+        await self._close(session)
+        if result.problem is not None:
+            raise result.problem
+        return _outputs(manifest, session, result)
+
+    async def _agent(self, ctx: Execution, manifest: AgentManifest, session: Session, prompt: str) -> Agent:
+        life = self._ids.new("life")
+        about = {"runId": ctx.run_id, "nodeId": ctx.node_id}
+        suite = await self._extensions.suite()
+        hooks: Hooks = SuiteHooks(suite) if ctx.tenant == OPERATOR else Quiet()
+        tools = AgentTools(
+            suite,
+            self._runs(),
+            subject=manifest.agent_id,
+            tenant=ctx.tenant,
+            scope=f"{ctx.run_id}:{ctx.node_id}",
+            consents=self._extensions.has_consent,
+        )
+        return Agent(
+            manifest,
+            model=RelayCaller(session, self._talk(ctx, manifest, session), prompt),
+            tools=tools,
+            effects=Guarded(ctx.effect, life, self._clock),
+            gate=PolicyGate(self._settings, self._ledger, self._clock, manifest.agent_id, about),
+            approvals=RunApprovals(ctx),
+            hooks=hooks,
+            memory=LedgerMemory(self._ledger, ctx.tenant),
+            clock=self._clock,
+            verbosity="summary",
+        )
+
+    # The relay session of one node
+
+    async def _session(self, ctx: Execution) -> Session:
+        """The session of this node; when an answer came so late that it expired, the next one."""
+
+        async def make() -> str:
+            app = f"{ctx.tenant}::{ctx.run_id}/{ctx.node_id}/{ctx.iteration}"
+            return await open_session(self._relay, app, self._sources(ctx))
+
+        for number in range(MAX_SESSIONS_PER_APP):
+            session = await self._relay.session(await ctx.effect(f"relay/session-{number}", make, provider="relay"))
+            if session.warm.closed or self._clock.now_ms() < session.warm.expires_ms:
+                return session
+        raise Problem("session_expired", "The agent waited longer than its sessions live.", runId=ctx.run_id)
+
+    def _sources(self, ctx: Execution) -> Iterator[tuple[str, str]]:
+        """What the agent may quote from: the project's texts when the node asks for them, and they are the tenant's."""
+        if not ctx.config.get("context") or ctx.tenant != OPERATOR:
+            return iter(())
+        return texts(self._extensions.root, self._settings.context, apart=self._data)
+
+    def _talk(self, ctx: Execution, manifest: AgentManifest, session: Session) -> Conversation:
+        """The session's model; the session keeps it across the executions of this process."""
+        known, talk = self._talks.get(session.id, (None, None))
+        if talk is None or known is not session:
+            talk = Conversation(ctx, self._models.for_class(manifest.model_class))
+            session.use_model(talk, priority=0)
+            self._talks[session.id] = (session, talk)
+        talk.ctx = ctx
+        return talk
+
+    async def _close(self, session: Session) -> None:
+        self._talks.pop(session.id, None)
+        if not session.warm.closed and not session.warm.expired:
+            await session.close()
+
+
+def _agent_id(ctx: Execution) -> str:
+    named = ctx.inputs.get("agentId") or (ctx.agent or {}).get("agentId") or ctx.config.get("agentId")
+    return str(named or ASSISTANT)
+
+
+def _check(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    if not isinstance(config.get("agentId", ""), str):
+        yield ".agentId", "An agent's id is a text."
+    if not isinstance(config.get("context", False), bool):
+        yield ".context", "`context` is true or false."
+
+
+def _outputs(manifest: AgentManifest, session: Session, result: AgentResult) -> dict[str, Any]:
+    outputs: dict[str, Any] = {
+        "output": result.output,
+        "agentId": manifest.agent_id,
+        "outcome": result.outcome,
+        "turns": result.turns,
+        "usage": msgspec.to_builtins(result.usage),
+        "relaySessionId": session.id,
+    }
+    known = {"validated": result.validated, "confidence": result.confidence}
+    return outputs | {name: value for name, value in known.items() if value is not None}
+
+
+ASK: dict[str, Any] = {
+    "id": "holdfast-ask",
+    "name": "Ask the project",
+    "version": "1.0.0",
+    "description": "An agent answers a question from the project's files and with its tools.",
+    "nodes": [
+        {
+            "id": "agent",
+            "typeId": TYPE,
+            "name": "Agent",
+            "position": {"x": 0, "y": 0},
+            "config": {"context": True},
+            "inputs": {
+                "task": {"type": "variable", "variableName": "question"},
+                "agentId": {"type": "variable", "variableName": "agentId", "optional": True},
+            },
+            "outputRole": "primary",
+        }
+    ],
+    "edges": [],
+    "triggers": [{"id": "manual", "type": "manual"}],
+    "variables": [
+        {"name": "question", "type": "string", "required": True},
+        {"name": "agentId", "type": "string"},
+    ],
+    "metadata": {},
+    "settings": {},
+}

@@ -1,0 +1,120 @@
+"""The project's extensions, opened when somebody first needs them: engines and compilers are not paid for before.
+
+N1  Extensions are executed when a person trusts what the folder brings, as it is; otherwise they are only listed.
+N2  An agent's own tools go through the same door as an extension's host calls: same policy, same evidence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.extensions.trust import Standing, Trust
+from holdfast.kernel.clock import Clock
+from holdfast.kernel.config import Config
+from holdfast.kernel.ids import Randomness
+from holdfast.kernel.ledger import Ledger
+from holdfast.kernel.problems import Problem
+
+if TYPE_CHECKING:
+    from holdfast.extensions.connectors.small import Model
+    from holdfast.extensions.consent import Consent
+    from holdfast.extensions.suite import Suite
+
+
+class ProjectExtensions:
+    """The suite of one project folder, once."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        root: Path,
+        config: Config,
+        clock: Clock,
+        randomness: Randomness,
+        consent: Consent | None = None,
+        model: Model | None = None,
+    ) -> None:
+        self.root = root
+        self.trust = Trust(ledger, config.extensions.paths)
+        self.has_consent = consent is not None
+        self._ledger = ledger
+        self._config = config
+        self._clock = clock
+        self._randomness = randomness
+        self._consent = consent
+        self._model = model
+        self._suite: Suite | None = None
+        self._opening = asyncio.Lock()
+
+    async def standing(self) -> Standing:
+        """What the project brings, and whether a person trusts it."""
+        return await self.trust.standing(self.root)
+
+    async def untrusted(self) -> list[str]:
+        """What is not loaded, because nobody trusts it as it is."""
+        standing = await self.standing()
+        return [item.path for item in standing.brings] if standing.state in ("untrusted", "changed") else []
+
+    async def suite(self) -> Suite:
+        """The running suite; the first caller opens it and the others wait."""
+        async with self._opening:
+            if self._suite is None:
+                self._suite = await self._open()
+            return self._suite
+
+    @property
+    def opened(self) -> Suite | None:
+        return self._suite
+
+    async def _open(self) -> Suite:
+        from holdfast.extensions.suite import Suite
+
+        suite = Suite(
+            self._ledger,
+            root=self.root,
+            config=self._config.extensions,
+            consent=self._consent,
+            model=self._model,
+            clock=self._clock,
+            randomness=self._randomness,
+        )
+        await suite.__aenter__()
+        try:
+            standing = await self.standing()
+            for item in standing.brings if standing.state == "trusted" else ():
+                if item.kind != "packages":
+                    await _load(suite, self.root / item.path)
+            await suite.emit({"type": "session_start", "reason": "startup"})
+        except BaseException:
+            await suite.__aexit__(None, None, None)
+            raise
+        return suite
+
+    async def close(self) -> None:
+        if self._suite is not None:
+            await self._suite.emit({"type": "session_shutdown", "reason": "quit"})
+            await self._suite.__aexit__(None, None, None)
+            self._suite = None
+
+
+async def _load(suite: Suite, path: Path) -> None:
+    """Load what stands at `path`; what cannot be loaded is kept apart, and the rest is loaded."""
+    from holdfast.extensions.suite import Failure
+
+    try:
+        entries = _entries(path)
+    except Problem as problem:
+        suite.failures.append(Failure(str(path), problem))
+        return
+    for entry in entries:
+        await suite.try_load(entry)
+
+
+def _entries(path: Path) -> list[Path]:
+    """The extension at `path`, or those in it when it is a folder of extensions."""
+    from holdfast.extensions.compiler.source import discover, folder_entries
+
+    return discover(path) if path.is_dir() and not folder_entries(path) else [path]

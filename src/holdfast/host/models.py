@@ -1,0 +1,79 @@
+"""The host's models: opened once by the name that the configuration gives a class of work, closed with the host."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from holdfast import models
+from holdfast.kernel.clock import Clock
+from holdfast.kernel.config import Models
+from holdfast.models import Message, OpenModel, Params, ToolCall, ToolSpec
+from holdfast.runs.ports import Caller, ModelDelta, ModelRequest
+
+
+class HostModels:
+    """Models by specification; the same specification is the same model."""
+
+    def __init__(
+        self, settings: Models, *, clock: Clock, folder: Path, own: Mapping[str, OpenModel] | None = None
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._folder = folder
+        self._open: dict[str, OpenModel] = dict(own or {})
+
+    @property
+    def default(self) -> OpenModel:
+        return self._named(self._settings.default)
+
+    def for_class(self, model_class: str) -> OpenModel:
+        return self._named(self._settings.classes.get(model_class, self._settings.default))
+
+    def _named(self, spec: str) -> OpenModel:
+        if spec not in self._open:
+            self._open[spec] = models.open(spec, clock=self._clock, folder=self._folder)
+        return self._open[spec]
+
+    async def close(self) -> None:
+        for model in self._open.values():
+            await model.aclose()
+        self._open.clear()
+
+
+class NodeModels:
+    """`runs.ModelCaller`: what nodes such as `core.ai.callPrompt` ask. They name no model of their own choice."""
+
+    def __init__(self, models: HostModels) -> None:
+        self._models = models
+
+    async def stream(self, request: ModelRequest, caller: Caller) -> AsyncIterator[ModelDelta]:
+        model = self._models.default
+        messages = [_message(item) for item in request.messages]
+        tools = [
+            ToolSpec(item["name"], item.get("description", ""), item.get("parameters", {})) for item in request.tools
+        ]
+        params = Params(max_tokens=request.max_tokens, temperature=request.temperature)
+        provider, _, name = model.name.partition(":")
+        async for delta in model.stream(messages, tools=tools, params=params):
+            used = delta.usage
+            yield ModelDelta(
+                text=delta.text,
+                finish_reason=delta.finish_reason if delta.finish_reason != "error" else None,
+                provider=provider,
+                model=name or provider,
+                input_tokens=used.input_tokens if used else 0,
+                output_tokens=used.output_tokens if used else 0,
+                tool_calls=[
+                    {"id": call.id, "name": call.name, "arguments": call.arguments} for call in delta.tool_calls
+                ],
+            )
+
+
+def _message(item: dict[str, Any]) -> Message:
+    calls = tuple(ToolCall(call["id"], call["name"], call.get("arguments", {})) for call in item.get("tool_calls", ()))
+    content = item.get("content")
+    return Message(
+        item["role"], content if isinstance(content, str) else str(content or ""), calls, item.get("tool_call_id")
+    )

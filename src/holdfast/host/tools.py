@@ -1,0 +1,161 @@
+"""Where tools come from: built in, of extensions, and workflows; one list and one way to call each.
+
+S1  A tool's effect class is what it could do, not what it says: an extension's tool is `read` only while nothing that
+    the extension may use can change anything, and `unsafe` otherwise.
+S2  Built-in tools pass through the extensions' dispatcher: the same policy and the same evidence as a host call.
+S3  A tool's outcome is given back when the evidence of what it did is on disk.
+S4  Tools belong to the host's operator: runs of other tenants have none, because the project folder is not theirs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.agents import EffectClass, Tool, ToolOutcome
+from holdfast.agents.pi import text_of
+from holdfast.agents.ports import Update
+from holdfast.extensions.connectors.paths import Roots
+from holdfast.extensions.dispatcher import Subject
+from holdfast.extensions.protocol import HostCall
+from holdfast.extensions.suite import Member, Suite
+from holdfast.host.builtin import BUILTIN
+from holdfast.kernel import canonical
+from holdfast.kernel.policy import Grant, SubjectRules
+from holdfast.kernel.problems import Problem
+from holdfast.runs.service import Runs
+from holdfast.runs.types import CreateRun
+
+OPERATOR = "default"
+_CHANGING = frozenset({"write", "exec", "http", "tool", "*"})
+_TYPES = {"string": "string", "number": "number", "integer": "integer", "boolean": "boolean", "array": "array"}
+_OWN_CAPABILITIES = ("read", "write", "exec")
+
+
+class AgentTools:
+    """`agents.ToolSource` for one subject of one tenant; `scope` keeps call ids of different runs apart."""
+
+    def __init__(self, suite: Suite, runs: Runs, *, subject: str, tenant: str, scope: str, consents: bool) -> None:
+        self._suite = suite
+        self._runs = runs
+        self._subject = f"agent:{subject}"
+        self._tenant = tenant
+        self._scope = scope
+        self._consents = consents
+
+    async def tools(self) -> Sequence[Tool]:
+        if self._tenant != OPERATOR:
+            return ()
+        return [*BUILTIN, *self._of_extensions(), *await self._of_workflows()]
+
+    async def call(
+        self, tool: Tool, arguments: dict[str, Any], *, call_id: str, idempotency_key: str | None, update: Update
+    ) -> ToolOutcome:
+        kind = tool.id.partition(":")[0]
+        if self._tenant != OPERATOR:
+            raise Problem("permission_denied", "Tools are the operator's alone.", tool=tool.name)
+        if kind == "workflow":
+            return await self._workflow(tool, arguments, idempotency_key)
+        try:
+            if kind == "holdfast":
+                return await self._builtin(tool, arguments, call_id)
+            return await self._extension(tool, arguments, call_id, update)
+        finally:
+            await self._suite.recorded()
+
+    # Extensions
+
+    def _of_extensions(self) -> list[Tool]:
+        found: list[Tool] = []
+        for item in self._suite.tools():
+            owner = self._suite.owner(item.name)
+            name = f"ext:{owner.extension.name}/{item.name}"
+            found.append(Tool(item.name, item.description, item.parameters, self._effect(owner), name))
+        return found
+
+    def _effect(self, member: Member) -> EffectClass:
+        """S1."""
+        policy = self._suite.dispatcher.policy
+        rules = policy.subjects.get(member.extension.name, SubjectRules())
+        mode = rules.mode or policy.mode
+        granted = any(grant.capability in _CHANGING for grant in (*rules.allow, *policy.defaults))
+        may = granted or mode == "permissive" or (mode == "prompt" and self._consents)
+        return "unsafe" if may else "read"
+
+    async def _extension(self, tool: Tool, arguments: dict[str, Any], call_id: str, update: Update) -> ToolOutcome:
+        outcome = await self._suite.call_tool(tool.name, arguments, call_id=call_id)
+        for partial in outcome.updates:
+            await update(partial)
+        return ToolOutcome(text_of(outcome.content), outcome.is_error, outcome.details)
+
+    # Built in
+
+    async def _builtin(self, tool: Tool, arguments: dict[str, Any], call_id: str) -> ToolOutcome:
+        dispatcher = self._suite.dispatcher
+        dispatcher.admit(Subject(self._subject, Roots.of(self._suite.root)))
+        if self._subject not in dispatcher.policy.subjects:
+            # Whether the agent may call the tool was decided before (`gate`); what nobody may do stays denied.
+            own = [Grant(name, source="agent") for name in _OWN_CAPABILITIES]
+            dispatcher.policy = dispatcher.policy.allowing(self._subject, *own)
+        params = {"name": tool.name, "input": arguments}
+        request = HostCall(f"{self._scope}:{call_id[:64]}", "", "tool", params)
+        async for result in dispatcher.call(request, self._subject):
+            if result.is_error:
+                assert result.error is not None, "an error says what it is"
+                return ToolOutcome(result.error.message, is_error=True, details={"code": result.error.code})
+            return ToolOutcome(text_of(result.output.get("content")), details=result.output.get("details"))
+        raise Problem("internal", f"The tool {tool.name} gave no answer.")
+
+    # Workflows
+
+    async def _of_workflows(self) -> list[Tool]:
+        found: list[Tool] = []
+        for item in await self._runs.list_workflows(self._tenant):
+            document = await self._runs.get_workflow(item.workflow_id, self._tenant)
+            if any(node["typeId"] == "core.agent" for node in document["nodes"]):
+                continue  # an agent that runs agents would have no bottom
+            name = "run_" + re.sub(r"\W+", "_", item.workflow_id)
+            about = document.get("description") or document["name"]
+            found.append(
+                Tool(
+                    name[:64],
+                    f"Run the workflow: {about}",
+                    _inputs(document),
+                    "write",
+                    f"workflow:{item.workflow_id}",
+                    True,
+                )
+            )
+        return found
+
+    async def _workflow(self, tool: Tool, arguments: dict[str, Any], key: str | None) -> ToolOutcome:
+        """Start the workflow once for the key, and wait for its end."""
+        run_id = "run_" + hashlib.sha256(f"{self._tenant}\0{key}".encode()).hexdigest()[:26]
+        request = CreateRun(workflow_id=tool.id.removeprefix("workflow:"), inputs=arguments)
+        try:
+            await self._runs.create_run(request, self._tenant, run_id=run_id)
+        except Problem as problem:
+            if problem.key != "run_already_active":
+                raise
+        async for _ in self._runs.follow(run_id, self._tenant):
+            pass
+        snapshot = await self._runs.get_run(run_id, self._tenant)
+        if snapshot.status != "completed":
+            why = snapshot.error.message if snapshot.error is not None else snapshot.status
+            return ToolOutcome(f"The workflow did not complete: {why}", is_error=True, details={"runId": run_id})
+        return ToolOutcome(canonical.encode(snapshot.outputs).decode(), details={"runId": run_id})
+
+
+def _inputs(document: dict[str, Any]) -> dict[str, Any]:
+    """The workflow's variables as a JSON Schema."""
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for variable in document.get("variables", ()):
+        kind = _TYPES.get(str(variable.get("type")))
+        about = {"description": variable["description"]} if variable.get("description") else {}
+        properties[variable["name"]] = {**({"type": kind} if kind else {}), **about}
+        if variable.get("required") and variable.get("defaultValue") is None:
+            required.append(variable["name"])
+    return {"type": "object", "properties": properties, "required": required}

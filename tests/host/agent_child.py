@@ -1,0 +1,107 @@
+"""A process that runs one agent turn through the whole host and kills itself with SIGKILL at boundary N (0: never).
+
+Usage: python -m tests.host.agent_child FOLDER N. A boundary stands before and after everything that is written to the
+ledger and after every call of the model. What the model was asked is a line of FOLDER/model, synced before it answers;
+what the unsafe tool did is a line of FOLDER/project/ran.log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from holdfast.host import Host
+from holdfast.kernel.config import Agents, Config, Models
+from holdfast.kernel.ledger import Ledger
+from holdfast.kernel.problems import Problem
+from holdfast.models import Delta, Message
+from holdfast.models.scripted import Script, Scripted, ScriptedCall, Turn
+from holdfast.runs.types import CreateRun
+
+RUN = "run_child"
+TENANT = "default"
+CALLS = (
+    ScriptedCall("read", {"path": "note.md"}),
+    ScriptedCall("write", {"path": "copy.md", "content": "berth 7\n"}),
+    ScriptedCall("bash", {"command": "echo ran >> ran.log; echo done"}),
+)
+SCRIPT = Script((Turn("I read, write and run.", CALLS), Turn("The Aurora lies at berth 7.")), position="conversation")
+
+
+class Boundaries:
+    def __init__(self, deadline: int) -> None:
+        self.left = deadline
+
+    def reach(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Logged(Scripted):
+    """The scripted model, which leaves a line for every call."""
+
+    def __init__(self, file: Path, boundaries: Boundaries) -> None:
+        super().__init__(SCRIPT)
+        self._file = file
+        self._boundaries = boundaries
+
+    def stream(self, messages: Sequence[Message], **more: Any) -> AsyncIterator[Delta]:
+        with self._file.open("a") as out:
+            out.write(f"{sum(message.role == 'assistant' for message in messages)}\n")
+            out.flush()
+            os.fsync(out.fileno())
+        self._boundaries.reach()
+        return super().stream(messages, **more)
+
+
+def count_commits(boundaries: Boundaries) -> None:
+    commit = Ledger.commit
+
+    async def counted(ledger: Ledger, *appends: Any) -> Any:
+        boundaries.reach()
+        records = await commit(ledger, *appends)
+        boundaries.reach()
+        return records
+
+    Ledger.commit = counted  # type: ignore[method-assign]
+
+
+async def answer(host: Host, project: Path) -> None:
+    """The person: looks whether the command ran, and says so."""
+    for item in await host.runs.interrupts(RUN, TENANT):
+        assert item.data["artifactType"] == "uncertain-effect", item
+        assert item.data["artifactData"]["tool"] == "bash"
+        ran = (project / "ran.log").exists()
+        value = {"action": "reject", "comment": "done"} if ran else {"action": "accept"}
+        await host.runs.resolve_by_node(RUN, item.node_id, TENANT, {"resumeValue": value}, "person")
+
+
+async def main(folder: Path, deadline: int) -> None:
+    boundaries = Boundaries(deadline)
+    count_commits(boundaries)
+    project = folder / "project"
+    project.mkdir(exist_ok=True)
+    (project / "note.md").write_text("# Harbour\n\nThe Aurora lies at berth 7.\n")
+    config = Config(models=Models(default="logged"), agents=Agents(allow=["*"]))
+    model = Logged(folder / "model", boundaries)
+    async with Host.open(config, root=project, data=folder / "data", models={"logged": model}) as host:
+        request = CreateRun(workflow_id="holdfast-ask", inputs={"question": "Where does the Aurora lie?"})
+        try:
+            await host.runs.create_run(request, TENANT, run_id=RUN)
+        except Problem as problem:
+            if problem.key != "run_already_active":
+                raise
+        async for event in host.runs.follow(RUN, TENANT):
+            if event.type == "interrupt.requested":
+                await answer(host, project)
+    (folder / "boundaries").write_text(str(-boundaries.left))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,327 @@
+"""The agent as a node of a run, through the real host: gates, questions, extensions, workflows, failures."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.host import Host
+from holdfast.kernel.config import Agents, Config, ExtensionPolicy, Extensions, Models
+from holdfast.kernel.problems import Problem
+from holdfast.models.scripted import Script, Scripted, ScriptedCall, Turn
+from holdfast.runs.types import CreateRun, RunSnapshot
+from tests.runs.documents import node, workflow
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "harbour"
+TENANT = "default"
+LISTENER = """
+export default function (pi) {
+  const heard = [];
+  for (const name of ["before_agent_start", "agent_start", "turn_start", "context", "before_provider_request",
+                      "message_end", "tool_execution_start", "tool_result", "tool_execution_end", "turn_end"])
+    pi.on(name, () => { heard.push(name); });
+  pi.on("before_agent_start", () => ({ message: { customType: "tide", content: "The tide is low.", display: true } }));
+  pi.on("tool_call", (event) => {
+    heard.push("tool_call");
+    if (event.toolName === "ls") return { block: true, reason: "The quay is closed." };
+    if (event.toolName === "read") event.input.path = "other.md";
+  });
+  pi.on("tool_result", (event) => event.toolName === "read"
+    ? { content: [{ type: "text", text: event.content[0].text.toUpperCase() }] } : undefined);
+  pi.registerTool({ name: "heard", label: "Heard", description: "What was heard",
+    parameters: { type: "object", properties: {} },
+    async execute() { return { content: [{ type: "text", text: heard.join(" ") }] }; } });
+}
+"""
+
+
+def played(*turns: Turn) -> dict[str, Any]:
+    return {"script": Scripted(Script(turns, position="conversation"))}
+
+
+def call(name: str, **arguments: Any) -> ScriptedCall:
+    return ScriptedCall(name, arguments)
+
+
+def run(
+    tmp_path: Path,
+    story: Callable[[Host], Coroutine[Any, Any, None]],
+    *turns: Turn,
+    agents: Agents | None = None,
+    extensions: Extensions | None = None,
+    trust: bool = True,
+) -> None:
+    async def whole() -> None:
+        config = Config(
+            models=Models(default="script"), agents=agents or Agents(), extensions=extensions or Extensions()
+        )
+        async with Host.open(config, root=tmp_path, data=tmp_path / ".holdfast", models=played(*turns)) as host:
+            if trust:
+                await host.extensions.trust.give(host.root)
+            await story(host)
+
+    asyncio.run(whole())
+
+
+async def start(host: Host, question: str = "Where?", tenant: str = TENANT) -> str:
+    request = CreateRun(workflow_id="holdfast-ask", inputs={"question": question})
+    return (await host.runs.create_run(request, tenant)).run_id
+
+
+async def settled(host: Host, run_id: str, tenant: str = TENANT) -> RunSnapshot:
+    """The run at its end, or at a question."""
+    async for event in host.runs.follow(run_id, tenant):
+        if event.type == "interrupt.requested" and await host.runs.interrupts(run_id, tenant):
+            break
+    return await host.runs.get_run(run_id, tenant)
+
+
+async def answer(host: Host, run_id: str, value: dict[str, Any]) -> RunSnapshot:
+    await host.runs.resolve_by_node(run_id, "agent", TENANT, {"resumeValue": value}, "me")
+    return await settled(host, run_id)
+
+
+async def types(host: Host, run_id: str) -> list[str]:
+    return [event.type for event in await host.runs.events(run_id, TENANT)]
+
+
+WRITE = Turn("I write.", (call("write", path="out.md", content="seven"),))
+END = Turn("Done.")
+
+
+def test_a3_policy_says_prompt_and_a_person_accepts(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        run_id = await start(host)
+        assert (await settled(host, run_id)).status == "waiting-approval"
+        assert not (tmp_path / "out.md").exists()
+        done = await answer(host, run_id, {"action": "accept"})
+        assert done.status == "completed" and done.outputs is not None and done.outputs["output"] == "Done."
+        assert (tmp_path / "out.md").read_text() == "seven"
+        decisions = [record.payload for record in await host.ledger.read("audit")]
+        assert [(item["tool"], item["effect"], item["runId"]) for item in decisions] == [
+            ("holdfast:write", "prompt", run_id)
+        ]
+
+    run(tmp_path, story, WRITE, END)
+
+
+def test_a_person_rejects_and_the_agent_goes_on_without(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        run_id = await start(host)
+        await settled(host, run_id)
+        done = await answer(host, run_id, {"action": "reject", "comment": "not today"})
+        assert done.status == "completed" and not (tmp_path / "out.md").exists()
+
+    run(tmp_path, story, WRITE, END)
+
+
+def test_a_person_edits_what_is_done(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        run_id = await start(host)
+        await settled(host, run_id)
+        edited = {"path": "elsewhere.md", "content": "eight"}
+        done = await answer(host, run_id, {"action": "edit-accept", "editedArtifactData": edited})
+        assert done.status == "completed"
+        assert (tmp_path / "elsewhere.md").read_text() == "eight" and not (tmp_path / "out.md").exists()
+
+    run(tmp_path, story, WRITE, END)
+
+
+def test_k2_a_denial_wins_over_an_allowance(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        done = await settled(host, await start(host))
+        assert done.status == "completed" and not (tmp_path / "out.md").exists()
+
+    run(tmp_path, story, WRITE, END, agents=Agents(allow=["*"], deny=["write"]))
+
+
+def test_an_allowed_tool_asks_nobody(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        done = await settled(host, await start(host))
+        assert done.status == "completed" and (tmp_path / "out.md").read_text() == "seven"
+
+    run(tmp_path, story, WRITE, END, agents=Agents(allow=["holdfast:write"]))
+
+
+def test_s2_a_tool_cannot_leave_the_project(tmp_path: Path) -> None:
+    secret = tmp_path.parent / "secret.txt"
+    secret.write_text("hidden")
+    (tmp_path / "link").symlink_to(secret)
+
+    async def story(host: Host) -> None:
+        run_id = await start(host)
+        assert (await settled(host, run_id)).status == "completed"
+        returned = [
+            event.payload for event in await host.runs.events(run_id, TENANT) if event.type.endswith("Returned")
+        ]
+        assert [item["status"] for item in returned] == ["error"] * 3
+        assert "hidden" not in str(await host.ledger.read(f"run/{run_id}"))
+
+    reads = [call("read", path=path) for path in ("../secret.txt", str(secret), "link")]
+    run(tmp_path, story, Turn("", tuple(reads)), END)
+
+
+def test_two_runs_whose_models_use_the_same_call_ids_do_not_meet(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        runs = [await start(host) for _ in range(3)]
+        for run_id in runs:
+            assert (await settled(host, run_id)).status == "completed"
+            returned = [event for event in await host.runs.events(run_id, TENANT) if event.type.endswith("Returned")]
+            assert [event.payload["status"] for event in returned] == ["ok"]
+
+    slow = Turn("", (ScriptedCall("bash", {"command": "sleep 0.3; echo ok"}, id="same"),))
+    run(tmp_path, story, slow, END, agents=Agents(allow=["bash"]))
+
+
+def test_extensions_hear_block_and_change_what_the_agent_does(tmp_path: Path) -> None:
+    (tmp_path / "extensions").mkdir()
+    (tmp_path / "extensions" / "listener.js").write_text(LISTENER)
+    (tmp_path / "note.md").write_text("the note")
+    (tmp_path / "other.md").write_text("the other")
+
+    async def story(host: Host) -> None:
+        run_id = await start(host)
+        done = await settled(host, run_id)
+        assert done.status == "completed", done.error
+        text = str([(item.payload, item.attrs) for item in await host.ledger.read(f"run/{run_id}")])
+        assert "The quay is closed." in text and "THE OTHER" in text and "The tide is low." in text
+        heard = (await host.extensions.suite()).tools()
+        assert [tool.name for tool in heard] == ["heard"]
+        said = (await (await host.extensions.suite()).call_tool("heard", {})).content[0]["text"].split()
+        assert said[:3] == ["before_agent_start", "agent_start", "turn_start"]
+        first = {name: said.index(name) for name in set(said)}
+        assert first["context"] < first["before_provider_request"] < first["tool_execution_start"] < first["tool_call"]
+        assert first["tool_call"] < first["tool_result"] < first["turn_end"]
+
+    calls = (call("ls"), call("read", path="note.md"))
+    run(tmp_path, story, Turn("", calls), END, extensions=Extensions(paths=["extensions"]))
+
+
+def test_s1_a_tool_whose_extension_may_write_is_unsafe(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)
+
+    async def story(host: Host) -> None:
+        assert (await settled(host, await start(host))).status == "waiting-approval"
+
+    policy = ExtensionPolicy(mode="strict", default_caps=["read", "write"])
+    run(tmp_path, story, Turn("", (call("tally"),)), END, extensions=Extensions(policy, paths=["extensions"]))
+
+
+def test_s1_a_tool_whose_extension_can_only_read_asks_nobody(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)
+
+    async def story(host: Host) -> None:
+        run_id = await start(host)
+        assert (await settled(host, run_id)).status == "completed"
+        assert not (await host.extensions.suite()).failures
+        denied = [item.payload for item in await host.ledger.read("ext/ext.tally") if item.type == "policy.decision"]
+        assert ("http", "deny") in [(item["capability"], item["effect"]) for item in denied]
+
+    policy = ExtensionPolicy(mode="strict", default_caps=["read"])
+    run(tmp_path, story, Turn("", (call("tally"),)), END, extensions=Extensions(policy, paths=["extensions"]))
+
+
+def test_n1_an_extension_that_nobody_trusts_is_not_executed(tmp_path: Path) -> None:
+    (tmp_path / "extensions").mkdir()
+    (tmp_path / "extensions" / "listener.js").write_text(LISTENER)
+
+    async def story(host: Host) -> None:
+        assert (await settled(host, await start(host))).status == "completed"
+        suite = await host.extensions.suite()
+        assert not suite.members and await host.extensions.untrusted() == ["extensions/listener.js"]
+
+    run(tmp_path, story, END, extensions=Extensions(paths=["extensions"]), trust=False)
+
+
+def test_a_workflow_is_a_tool_that_runs_once_for_a_key(tmp_path: Path) -> None:
+    document = workflow("tide", [node("echo", "core.noop")], variables=[{"name": "day", "type": "string"}])
+
+    async def story(host: Host) -> None:
+        await host.runs.put_workflow(document, tenant=None)
+        run_id = await start(host)
+        assert (await settled(host, run_id)).status == "completed"
+        from holdfast.runs.types import RunFilter
+
+        page = await host.runs.list_runs(RunFilter(workflow_id="tide"), TENANT)
+        assert [item.status for item in page.runs] == ["completed"]
+
+    run(tmp_path, story, Turn("", (call("run_tide", day="Monday"),)), END, agents=Agents(allow=["workflow:*"]))
+
+
+def test_a_model_that_fails_fails_the_node_with_its_problem(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        done = await settled(host, await start(host))
+        assert done.status == "failed" and done.error is not None
+
+    run(tmp_path, story, Turn("", error="provider_error"))
+
+
+def test_an_answer_that_a_limit_cut_is_joined_by_the_relay(tmp_path: Path) -> None:
+    text = "The Aurora lies at berth 7 and sails on Thursday with the evening tide; the Petrel stays."
+
+    async def story(host: Host) -> None:
+        run_id = await start(host)
+        done = await settled(host, run_id)
+        assert done.outputs is not None and done.outputs["output"] == text
+        keys = [event.payload.get("key") for event in await host.runs.events(run_id, TENANT)]
+        assert "model/turn-0/window-1" in keys
+
+    async def whole() -> None:
+        model = Scripted(Script((Turn(text, cut=12),)))
+        config = Config(models=Models(default="script"))
+        async with Host.open(config, root=tmp_path, data=tmp_path / "d", models={"script": model}) as host:
+            await story(host)
+
+    asyncio.run(whole())
+
+
+def test_an_unknown_agent_is_named_with_those_that_are_known(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        request = CreateRun(workflow_id="holdfast-ask", inputs={"question": "?", "agentId": "local.no.body"})
+        run_id = (await host.runs.create_run(request, TENANT)).run_id
+        done = await settled(host, run_id)
+        assert done.status == "failed" and done.error is not None and "local.no.body" in done.error.message
+
+    run(tmp_path, story, END)
+
+
+def test_two_agents_with_one_id_do_not_open(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    text = (EXAMPLES / "agents" / "harbourmaster.json").read_text()
+    (tmp_path / "a" / "one.json").write_text(text)
+    (tmp_path / "a" / "two.json").write_text(text)
+
+    async def story(host: Host) -> None:
+        raise AssertionError("it must not open")
+
+    with pytest.raises(Problem, match="two agents"):
+        run(tmp_path, story, END, agents=Agents(paths=["a"]))
+
+
+def test_a_node_calls_a_tool_and_is_refused_what_nobody_allowed(tmp_path: Path) -> None:
+    (tmp_path / "note.md").write_text("berth 7")
+
+    async def story(host: Host) -> None:
+        for name, arguments, status in (
+            ("read", {"path": "note.md"}, "completed"),
+            ("write", {"path": "x", "content": ""}, "failed"),
+        ):
+            document = workflow("one", [node("t", "core.tool", config={"tool": name, "arguments": arguments})])
+            await host.runs.put_workflow(document, tenant=None)
+            run_id = (await host.runs.create_run(CreateRun(workflow_id="one"), TENANT)).run_id
+            assert (await settled(host, run_id)).status == status
+
+    run(tmp_path, story, END)
+
+
+def test_what_the_host_offers_is_what_is_wired(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        assert {"core.agent", "core.ai.callPrompt", "core.tool", "core.http"} <= set(host.runs.node_types)
+        assert host.capabilities()["holdfast"]["model"] == "scripted"
+
+    run(tmp_path, story, END)

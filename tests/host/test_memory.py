@@ -1,0 +1,73 @@
+"""Y1 to Y3: kept once, one's own, bounded; and an agent that remembers across runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+from holdfast.host import Host
+from holdfast.host.memory import LedgerMemory
+from holdfast.kernel.clock import ManualClock
+from holdfast.kernel.config import Agents, Config, Models
+from holdfast.kernel.ledger import Ledger
+from holdfast.models.scripted import Script, Scripted, Turn
+from holdfast.runs.types import CreateRun
+
+AGENT = "local.harbour.master"
+
+
+async def test_y1_y2_an_entry_is_kept_once_and_for_its_owner(tmp_path: Path, clock: ManualClock) -> None:
+    async with Ledger.open(tmp_path / "l.db", clock=clock) as ledger:
+        memory = LedgerMemory(ledger, "acme")
+        for _ in range(3):
+            await memory.remember(AGENT, "The Aurora lies at berth 7.", idempotency_key="one")
+        await memory.remember(AGENT, "The Petrel lies at berth 3.", idempotency_key="two")
+        assert len(await ledger.read(f"context/acme/{AGENT}")) == 2
+        assert await memory.recall(AGENT, "Where is the Aurora?") == ["The Aurora lies at berth 7."]
+        assert await LedgerMemory(ledger, "other").recall(AGENT, "Where is the Aurora?") == []
+        assert await memory.recall("local.other.agent", "Where is the Aurora?") == []
+
+
+async def test_y3_the_best_few_are_recalled(tmp_path: Path, clock: ManualClock) -> None:
+    async with Ledger.open(tmp_path / "l.db", clock=clock) as ledger:
+        memory = LedgerMemory(ledger, "acme")
+        for number in range(20):
+            await memory.remember(AGENT, f"Berth {number} is free.", idempotency_key=str(number))
+        found = await memory.recall(AGENT, "Which berth is free? Berth 4?")
+        assert len(found) == 5 and "Berth 4 is free." in found
+        assert await memory.recall(AGENT, "Something else entirely") == []
+
+
+def test_an_agent_with_a_memory_recalls_what_it_answered_before(tmp_path: Path) -> None:
+    manifest = {
+        "agentId": AGENT,
+        "persona": "Master",
+        "modelClass": "general",
+        "systemPrompt": "Answer.",
+        "memoryShape": {"longTerm": True},
+    }
+    (tmp_path / "agent.json").write_text(json.dumps(manifest))
+
+    async def story() -> None:
+        seen: list[str] = []
+
+        class Listening(Scripted):
+            def stream(self, messages, **more):  # type: ignore[no-untyped-def]
+                seen.append("\n".join(message.content for message in messages))
+                return super().stream(messages, **more)
+
+        model = Listening(Script((Turn("The Aurora lies at berth 7.", repeat=True),)))
+        config = Config(models=Models(default="m"), agents=Agents(paths=["agent.json"], context=[]))
+        async with Host.open(config, root=tmp_path, data=tmp_path / "d", models={"m": model}) as host:
+            for _ in range(2):
+                inputs = {"question": "Where does the Aurora lie?", "agentId": AGENT}
+                request = CreateRun(workflow_id="holdfast-ask", inputs=inputs)
+                run_id = (await host.runs.create_run(request, "default")).run_id
+                async for _event in host.runs.follow(run_id, "default"):
+                    pass
+                assert (await host.runs.get_run(run_id, "default")).status == "completed"
+        assert "What you remember" not in seen[0]
+        assert "What you remember" in seen[1] and "berth 7" in seen[1]
+
+    asyncio.run(story())

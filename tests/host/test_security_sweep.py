@@ -1,0 +1,246 @@
+"""Every route of the whole host: without a key, and with the key of another tenant."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from holdfast.cli.up import mounts
+from holdfast.console.app import PAGES
+from holdfast.host import Options
+from holdfast.http.crp.operations import OPERATIONS as CRP
+from holdfast.http.hosting import Serving, serve
+
+# What anybody may read: what the host is and whether it lives. Everything else needs a key.
+PUBLIC = {
+    "/.well-known/openwop",
+    "/v1/openapi.json",
+    "/healthz",
+    "/readyz",
+    "/crp/health",
+    "/crp/ready",
+    "/crp/openapi.json",
+}
+MARK = "whispered-by-acme"
+WORKFLOW = {
+    "id": "acme-flow",
+    "name": MARK,
+    "version": "1.0.0",
+    "nodes": [
+        {
+            "id": "gate",
+            "typeId": "core.approvalGate",
+            "name": "gate",
+            "position": {"x": 0, "y": 0},
+            "config": {"title": MARK, "actions": ["accept", "reject"]},
+            "inputs": {},
+        }
+    ],
+    "edges": [],
+    "triggers": [{"id": "manual", "type": "manual"}],
+    "variables": [{"name": "note", "type": "string"}],
+    "metadata": {},
+    "settings": {},
+}
+BODIES: dict[str, Any] = {
+    "/v1/runs/{runId}:fork": {"mode": "replay"},
+    "/v1/runs/{runId}/signals/{name}": {"payload": {}},
+    "/v1/runs/{runId}/interrupts/{nodeId}": {"resumeValue": {"action": "accept"}},
+    "/v1/schedules/{scheduleId}:backfill": {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T01:00:00Z"},
+    "/v1/schedules/{scheduleId}": {"workflowId": "acme-flow", "cron": "0 * * * *"},
+}
+
+
+def run(story: Callable[[Serving], Coroutine[Any, Any, None]], folder: Path) -> None:
+    async def whole() -> None:
+        async with serve(Options(data=folder), mounts=mounts) as serving:
+            await story(serving)
+
+    asyncio.run(whole())
+
+
+@asynccontextmanager
+async def client(serving: Serving, tenant: str | None = None) -> AsyncIterator[httpx.AsyncClient]:
+    headers = {}
+    if tenant is not None:
+        headers["Authorization"] = f"Bearer {(await serving.services.keys.create('k', tenant=tenant))[1]}"
+    async with httpx.AsyncClient(base_url=serving.url, headers=headers, timeout=30) as http:
+        yield http
+
+
+def routes(serving: Serving) -> list[tuple[str, str, str]]:
+    """(auth, method, path) of everything that is served."""
+    own = [(item.auth, item.method, item.path) for item in serving.app.operations]
+    crp = [("none" if item.open else "key", item.method, "/crp" + item.path) for item in CRP]
+    return own + crp
+
+
+def filled(path: str, ids: dict[str, str]) -> str:
+    return re.sub(r"\{(\w+)\}", lambda name: ids.get(name[1], "x"), path)
+
+
+def test_without_a_key_everything_but_the_public_documents_is_401(tmp_path: Path) -> None:
+    async def story(serving: Serving) -> None:
+        found = routes(serving)
+        assert {path for auth, _, path in found if auth == "none"} == PUBLIC
+        async with client(serving) as nobody:
+            for auth, method, path in found:
+                answer = await nobody.request(method, filled(path, {}), json={} if method != "GET" else None)
+                if auth == "none":
+                    assert answer.status_code in (200, 304), (method, path)
+                elif auth == "token":
+                    assert answer.status_code in (401, 404, 410), (method, path, answer.status_code)
+                else:
+                    assert answer.status_code == 401, (method, path, answer.status_code)
+            for path in (
+                "/v1/nothing",
+                "/host/v1/nothing",
+                "/v1/agents",
+                "/crp/nothing",
+                "/etc/passwd",
+                "/../etc/passwd",
+            ):
+                assert (await nobody.get(path)).status_code == 401, path
+
+    run(story, tmp_path)
+
+
+def test_without_a_login_the_console_shows_its_login_and_nothing_else(tmp_path: Path) -> None:
+    async def story(serving: Serving) -> None:
+        async with client(serving) as nobody:
+            for method, path, _ in PAGES:
+                answer = await nobody.request(method, re.sub(r"\{[^}]+\}", "x", path))
+                assert answer.status_code == 303 and answer.headers["location"].startswith("/login"), (method, path)
+
+    run(story, tmp_path)
+
+
+def test_a_malformed_or_foreign_key_is_401(tmp_path: Path) -> None:
+    async def story(serving: Serving) -> None:
+        async with client(serving) as nobody:
+            for text in ("", "Bearer", "Basic abc", "Bearer hfk_" + "0" * 40, "Bearer " + "x" * 5000):
+                for path in ("/v1/runs", "/crp/sessions", "/host/v1/keys"):
+                    answer = await nobody.get(path, headers={"Authorization": text})
+                    assert answer.status_code in (400, 401, 431), (text[:20], path)
+
+    run(story, tmp_path)
+
+
+async def furnish(acme: httpx.AsyncClient) -> dict[str, str]:
+    """One of everything that can be made, with a mark in every field that can carry one."""
+
+    async def made(method: str, path: str, body: Any) -> Any:
+        answer = await acme.request(method, path, json=body)
+        assert answer.status_code < 300, (path, answer.text)
+        return answer.json()
+
+    await made("PUT", "/v1/workflows/acme-flow", WORKFLOW)
+    run_body = {"workflowId": "acme-flow", "inputs": {"note": MARK}, "tags": [MARK], "metadata": {"why": MARK}}
+    run_id = (await made("POST", "/v1/runs", run_body))["runId"]
+    for _ in range(200):
+        if (await acme.get(f"/v1/runs/{run_id}")).json()["status"] == "waiting-approval":
+            break
+        await asyncio.sleep(0.02)
+    hook = await made("POST", "/v1/webhooks", {"url": f"https://example.com/{MARK}", "events": ["run.completed"]})
+    schedule_body = {"workflowId": "acme-flow", "cron": "0 3 * * *", "tags": [MARK]}
+    schedule = await made("POST", "/v1/schedules", schedule_body)
+    key = (await made("POST", "/host/v1/keys", {"name": MARK}))["result"]
+    session = await made("POST", "/crp/sessions", {"app_id": MARK})
+    await made("POST", f"/crp/sessions/{session['session_id']}/ingest", {"text": f"The {MARK} is secret."})
+    return {
+        "runId": run_id,
+        "nodeId": "gate",
+        "workflowId": "acme-flow",
+        "webhookId": hook["webhookId"],
+        "scheduleId": schedule["scheduleId"],
+        "keyId": key["description"]["keyId"],
+        "sessionId": session["session_id"],
+    }
+
+
+def test_a_tenant_never_sees_or_touches_what_is_anothers(tmp_path: Path) -> None:
+    async def story(serving: Serving) -> None:
+        async with client(serving, "acme") as acme, client(serving, "other") as other:
+            ids = await furnish(acme)
+            for auth, method, path in routes(serving):
+                if auth != "key" or (method, path) == ("PUT", "/v1/workflows/{workflowId}"):
+                    continue  # a workflow of one's own may have the same id
+                body = BODIES.get(path, {}) if method not in ("GET", "DELETE") else None
+                answer = await other.request(method, filled(path, ids), json=body)
+                assert MARK not in answer.text, (method, path)
+                if "{" not in path:
+                    shown = [name for name, value in ids.items() if name != "nodeId" and value in answer.text]
+                    assert not shown, (method, path, shown)
+                else:
+                    assert answer.status_code in (400, 403, 404), (method, path, answer.status_code, answer.text[:200])
+            standing = (await acme.get(f"/v1/runs/{ids['runId']}")).json()
+            assert standing["status"] == "waiting-approval", "nobody else answered, cancelled or paused it"
+            assert (await acme.get(f"/crp/sessions/{ids['sessionId']}/status")).status_code == 200
+            assert (await acme.get("/v1/workflows/acme-flow")).json()["name"] == MARK
+            assert len((await acme.get("/v1/schedules")).json()["schedules"]) == 1
+            for tenant in ("acme", "default"):
+                refused = await other.post("/v1/runs", json={"workflowId": "acme-flow", "tenantId": tenant})
+                assert refused.status_code in (403, 404)
+
+    run(story, tmp_path)
+
+
+def test_another_tenant_has_no_tools_and_no_texts_of_the_project(tmp_path: Path) -> None:
+    async def story(serving: Serving) -> None:
+        (tmp_path / "note.md").write_text(f"The {MARK} lies at berth 7.\n")
+        async with client(serving, "other") as other:
+            body = {
+                "workflowId": "holdfast-ask",
+                "inputs": {"question": f"Use ls and read: where does the {MARK} lie?"},
+            }
+            run_id = (await other.post("/v1/runs", json=body)).json()["runId"]
+            for _ in range(500):
+                standing = (await other.get(f"/v1/runs/{run_id}")).json()
+                if standing["status"] in ("completed", "failed"):
+                    break
+                await asyncio.sleep(0.02)
+            assert standing["status"] == "completed"
+            events = (await other.get(f"/v1/runs/{run_id}/events/poll")).json()["events"]
+            assert not [event for event in events if event["type"] == "agent.toolCalled"]
+            assert "berth 7" not in str(standing["outputs"])
+
+    run(story, tmp_path / "data")
+
+
+def test_the_console_shows_a_tenant_its_own_alone(tmp_path: Path) -> None:
+    async def story(serving: Serving) -> None:
+        _, key = await serving.services.keys.create("k", tenant="other")
+        async with client(serving, "acme") as acme, client(serving) as other:
+            ids = await furnish(acme)
+            assert (await other.post("/login", data={"key": key})).status_code == 303
+            for method, path, _ in PAGES:
+                if method != "GET" or path.endswith("/live"):
+                    continue
+                address = path.replace("{run_id}", ids["runId"]).replace("{stream:path}", f"run/{ids['runId']}")
+                answer = await other.get(re.sub(r"\{[^}]+\}", "x", address))
+                assert MARK not in answer.text, path
+                if "run_id" in path:
+                    assert answer.status_code == 404, path
+                if "ledger" in path:
+                    assert answer.status_code == 403, path
+
+    run(story, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "path", ["/static/../app.py", "/static/%2e%2e/app.py", "/ledger/../../etc/passwd", "/runs/%00"]
+)
+def test_no_path_leads_out(tmp_path: Path, path: str) -> None:
+    async def story(serving: Serving) -> None:
+        async with client(serving, "default") as http:
+            answer = await http.get(path)
+            assert answer.status_code in (303, 400, 401, 404) and "def " not in answer.text
+
+    run(story, tmp_path)
