@@ -24,7 +24,7 @@ test: setup
 	@$(BIN)/python -m pytest -n 2 -q -m "not sweep"
 
 sweep: setup
-	@$(BIN)/python -m pytest -n 2 -q -m sweep
+	@$(BIN)/python -m pytest -n 2 -q -m sweep $(SWEEP)
 
 check: setup
 	@$(BIN)/ruff check .

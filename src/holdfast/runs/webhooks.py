@@ -151,6 +151,7 @@ class Webhooks:
         self._wake = asyncio.Event()
         self._wanted: set[str] = set()  # event types that somebody asked for: what is worth waking up for
         self._in_flight: dict[str, str] = {}
+        self._ended: set[str] = set()  # since the outbox was last asked: its answer may be older than their end
         self._tasks: set[asyncio.Task[None]] = set()
         self._loops: list[asyncio.Task[None]] = []
 
@@ -316,11 +317,13 @@ class Webhooks:
     async def _start_due(self) -> int | None:
         """Start what is due and has room; the time of what is due next, when there is one."""
         now = self._clock.now_ms()
+        self._ended.clear()
         rows = await self._ledger.query(_DUE, (now, _CONCURRENT_EACH))
         for row in rows:
             receiver = row[6] or row[1]
             busy = list(self._in_flight.values())
-            if row[0] in self._in_flight or len(busy) >= _CONCURRENT or busy.count(receiver) >= _CONCURRENT_EACH:
+            taken = row[0] in self._in_flight or row[0] in self._ended
+            if taken or len(busy) >= _CONCURRENT or busy.count(receiver) >= _CONCURRENT_EACH:
                 continue
             self._in_flight[row[0]] = receiver
             task = asyncio.create_task(self._deliver(_Due(*row)))
@@ -350,6 +353,7 @@ class Webhooks:
             await asyncio.sleep(1)
         finally:
             self._in_flight.pop(due.delivery_id, None)
+            self._ended.add(due.delivery_id)
             self._wake.set()
 
     async def _attempt(self, due: _Due) -> str | None:
