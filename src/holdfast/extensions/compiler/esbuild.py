@@ -6,10 +6,8 @@ One build runs at a time; callbacks are answered by the thread that asked for th
 
 from __future__ import annotations
 
-import platform
 import struct
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from typing import IO, Any
@@ -76,7 +74,7 @@ class Service:
         process = self._process
         if process is None or process.poll() is not None:
             process = subprocess.Popen(
-                [str(binary()), f"--service={VERSION}", "--ping"],
+                [str(assets.esbuild()), f"--service={VERSION}", "--ping"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -97,13 +95,6 @@ class Service:
                 pipe.close()
         process.kill()
         process.wait()
-
-
-def binary() -> Any:
-    """The native esbuild of this platform."""
-    machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(platform.machine().lower(), platform.machine())
-    system = {"linux": "linux", "darwin": "darwin"}.get(sys.platform, sys.platform)
-    return assets.asset(f"@esbuild/{system}-{machine}/bin/esbuild")
 
 
 def _converse(stdin: IO[bytes], stdout: IO[bytes], key: int, request: dict[str, Any], plugin: Plugin) -> dict[str, Any]:

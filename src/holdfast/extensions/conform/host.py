@@ -26,8 +26,8 @@ from holdfast.extensions.dispatcher import Dispatcher, Subject
 from holdfast.extensions.engine.pool import Pool
 from holdfast.extensions.evidence import Correlation, Evidence
 from holdfast.extensions.grants import granted_folders, policy_of
-from holdfast.extensions.isolate import Artifact as Loadable
 from holdfast.extensions.runtime import Extension, Surroundings
+from holdfast.extensions.suite import loadable
 from holdfast.kernel.clock import SystemClock
 from holdfast.kernel.config import Extensions
 from holdfast.kernel.ledger import Ledger
@@ -124,14 +124,3 @@ class Host:
         await self.extension.close()
         self.dispatcher.close()
         await self.ledger.__aexit__(*failure)
-
-
-def loadable(artifact: Artifact) -> Loadable:
-    """The compiler's artifact as the engine takes it."""
-    return Loadable(
-        name=artifact.meta.entry_module,
-        digest=artifact.meta.hash,
-        text=artifact.code.decode(),
-        bytecode=artifact.bytecode or b"",
-        source_map=artifact.source_map.decode(),
-    )

@@ -5,22 +5,17 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 
-import msgspec
-
 from holdfast.kernel import canonical
 from holdfast.kernel.ledger.records import GENESIS, MAX_PAYLOAD_BYTES, Projection, Record, check_stream, hash_of
 from holdfast.kernel.problems import Problem
 
-
-class _Heads(msgspec.Struct):
-    """Where each stream stands while lines come in."""
-
-    by_name: dict[str, tuple[int, int, str]]  # id, head, hash
+# Where each stream stands while lines come in: its id, its head and that record's hash.
+_Heads = dict[str, tuple[int, int, str]]
 
 
 def take_in(tx: sqlite3.Connection, lines: Iterable[bytes], projections: Sequence[Projection]) -> int:
     """Write every line's record, checking that each continues its stream and matches its hash."""
-    heads = _Heads({})
+    heads: _Heads = {}
     count = 0
     cursor = tx.cursor()
     for number, line in enumerate(lines, start=1):
@@ -33,7 +28,7 @@ def take_in(tx: sqlite3.Connection, lines: Iterable[bytes], projections: Sequenc
             if record.stream.startswith(projection.prefix):
                 projection.apply(cursor, record)
         count += 1
-    for stream_id, head, digest in heads.by_name.values():
+    for stream_id, head, digest in heads.values():
         cursor.execute("UPDATE streams SET head = ?, hash = ? WHERE id = ?", (head, bytes.fromhex(digest), stream_id))
     return count
 
@@ -50,13 +45,13 @@ def statements(script: str) -> Iterator[str]:
 
 def _check(cursor: sqlite3.Cursor, heads: _Heads, record: Record, line: int) -> None:
     check_stream(record.stream)
-    if record.stream not in heads.by_name:
+    if record.stream not in heads:
         row = cursor.execute("SELECT id, head, hash FROM streams WHERE name = ?", (record.stream,)).fetchone()
         if row is None:
             cursor.execute("INSERT INTO streams (name, head, hash) VALUES (?, -1, ?)", (record.stream, GENESIS))
             row = (cursor.lastrowid, -1, GENESIS)
-        heads.by_name[record.stream] = (row[0], row[1], row[2].hex())
-    _, head, digest = heads.by_name[record.stream]
+        heads[record.stream] = (row[0], row[1], row[2].hex())
+    _, head, digest = heads[record.stream]
     if record.seq != head + 1 or record.prev != digest:
         raise Problem(
             "ledger_conflict",
@@ -76,7 +71,7 @@ def _check(cursor: sqlite3.Cursor, heads: _Heads, record: Record, line: int) -> 
 
 
 def _insert(cursor: sqlite3.Cursor, heads: _Heads, record: Record) -> None:
-    stream_id = heads.by_name[record.stream][0]
+    stream_id = heads[record.stream][0]
     cursor.execute(
         "INSERT INTO records (stream, seq, id, type, ts, payload, attrs, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (
@@ -90,4 +85,4 @@ def _insert(cursor: sqlite3.Cursor, heads: _Heads, record: Record) -> None:
             bytes.fromhex(record.hash),
         ),
     )
-    heads.by_name[record.stream] = (stream_id, record.seq, record.hash)
+    heads[record.stream] = (stream_id, record.seq, record.hash)
