@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -146,12 +146,14 @@ class Driver:
         """Send an event and wait for its reply (D3)."""
         if self._closed:
             raise Problem("state_conflict", f"{self._name} is closed.")
+        if self._owner.hurried():
+            await asyncio.sleep(0)
         number = self.next_number()
         expires = None if timeout is None else self._loop.time() + timeout
         waiter = Waiter(self._loop.create_future(), expires, progress)
         self._waiters[number] = waiter
         self._inbox.append(("inbound", number, name, body))
-        self._kick()
+        self._kick(attend=True)
         try:
             return await waiter.future
         except asyncio.CancelledError:
@@ -209,7 +211,7 @@ class Driver:
 
     # -- batches ----------------------------------------------------------------------------------------------------
 
-    def _kick(self) -> None:
+    def _kick(self, attend: bool = False) -> None:
         """Start a batch unless one is under way, which will start the next."""
         if self._busy or self._closed or self._isolate is None:
             return
@@ -219,7 +221,8 @@ class Driver:
             self._alarm = None
         arrivals, self._inbox = self._inbox, []
         isolate, generation = self._isolate, self.generation
-        self._owner.submit(lambda: _run(isolate, arrivals), lambda batch: self._finish(batch, generation))
+        start = self._owner.exchange if attend else self._owner.submit
+        start(lambda: _run(isolate, arrivals), lambda batch: self._finish(batch, generation))
 
     def _finish(self, batch: Batch | BaseException, generation: int) -> None:
         self._busy = False
@@ -324,12 +327,13 @@ class Driver:
         self._calls[effect.number] = self._loop.create_task(self._perform(effect.number, call, self.generation))
 
     async def _perform(self, number: int, call: HostCall, generation: int) -> None:
+        results = self._dispatcher.call(call, self._name)
         try:
-            async for result in self._dispatcher.call(call, self._name):
+            async for result in results:
                 if generation != self.generation:
                     return
                 last = result.chunk is None or result.chunk.is_last
-                self._arrive_result(number, result, last)
+                self._arrive_result(number, result, last, attend=last)
                 if last:
                     return
                 await self._taken()  # backpressure: the next part comes when JavaScript has had this one
@@ -341,12 +345,14 @@ class Driver:
             self._arrive_result(number, HostResult.failed(call.call_id, problem["code"], problem["message"]), True)
         finally:
             self._calls.pop(number, None)
+            if isinstance(results, AsyncGenerator):
+                await results.aclose()  # left to the interpreter, closing it would cost a task of its own
 
-    def _arrive_result(self, number: int, result: HostResult, last: bool) -> None:
+    def _arrive_result(self, number: int, result: HostResult, last: bool, *, attend: bool = False) -> None:
         body = _error(result) if result.is_error else result.output
         flags = (int(result.is_error), int(last), int(result.chunk is not None))
         self._inbox.append(("result", number, "", _encode([*flags, body])))
-        self._kick()
+        self._kick(attend)
 
     async def _taken(self) -> None:
         future: asyncio.Future[None] = self._loop.create_future()
