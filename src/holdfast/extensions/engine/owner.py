@@ -176,8 +176,8 @@ class Owner:
 
     def _next(self, answered: bool) -> _Item | None:
         """The next piece of work: watched for, then slept for (O3)."""
-        line, found = self._line, self._words
-        if line is None or found is None:
+        line, found, alone = self._line, self._words, self._attention.working <= 1
+        if line is None or found is None or not (alone or answered):
             return self._queue.get()
         seen = line.asked
         if not answered:
@@ -185,7 +185,7 @@ class Owner:
                 return self._queue.get_nowait()
             except Empty:
                 pass
-        watcher = None if self._attention.working > 1 else found.take()
+        watcher = found.take() if alone else None
         if watcher is not None:
             line.answer_and_watch(watcher, seen, answered, LINGERING)
             found.put(watcher)

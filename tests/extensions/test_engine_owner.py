@@ -1,0 +1,306 @@
+"""The thread of a VM and the event loop: who waits for whom, and for how long (O1 to O4, W1 to W3)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import random
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.extensions.runtime_world import TableDispatcher, extension, text_of, tool
+
+from holdfast.extensions.engine import handover, owner
+from holdfast.extensions.engine.handover import Line, Words
+from holdfast.extensions.engine.limits import Limits
+from holdfast.extensions.engine.owner import MAX_STREAK, Owner
+from holdfast.kernel.problems import Problem
+
+PATIENCE = 30.0  # of a test that would otherwise hang
+
+
+@pytest.fixture(scope="module")
+def shared() -> Words:
+    return Words(1)
+
+
+@pytest.fixture
+def watched(shared: Words, monkeypatch: pytest.MonkeyPatch) -> Iterator[Words]:
+    """Owners that watch, whatever machine this is."""
+    monkeypatch.setattr(owner, "words", lambda: shared)
+    yield shared
+
+
+@pytest.fixture
+def attentive(watched: Words, monkeypatch: pytest.MonkeyPatch) -> Words:
+    """The event loop waits for as long as it takes."""
+    monkeypatch.setattr(owner, "ATTENTION", PATIENCE)
+    return watched
+
+
+@pytest.fixture
+def watches(watched: Words, monkeypatch: pytest.MonkeyPatch) -> list[Line]:
+    """Every time that the event loop waited."""
+    seen: list[Line] = []
+    plain = Line.ask_and_watch
+
+    def counted(line: Line, *rest: Any) -> None:
+        seen.append(line)
+        plain(line, *rest)
+
+    monkeypatch.setattr(Line, "ask_and_watch", counted)
+    return seen
+
+
+async def _end(*owners: Owner) -> None:
+    for subject in owners:
+        subject.stop()
+        await subject.join()
+
+
+def _owner(name: str = "test") -> Owner:
+    return Owner(name, asyncio.get_running_loop())
+
+
+async def test_o2_an_answer_that_comes_in_time_needs_no_turn_of_the_loop(attentive: Words) -> None:
+    subject, results = _owner(), []
+    assert subject.exchange(lambda: 7, results.append)
+    assert results == [7]
+    await _end(subject)
+
+
+async def test_o2_a_thread_that_hangs_does_not_hold_the_loop(watched: Words) -> None:
+    subject, gate = _owner(), threading.Event()
+    result: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    assert not subject.exchange(lambda: gate.wait(PATIENCE), result.set_result)
+    assert not result.done()
+    gate.set()  # the loop is here although the work is not done
+    assert await result is True
+    await _end(subject)
+
+
+async def test_o2_who_is_slow_is_waited_for_ever_more_rarely(watches: list[Line]) -> None:
+    subject, waited = _owner(), []
+    for number in range(1, 40):
+        gate, result = threading.Event(), asyncio.get_running_loop().create_future()
+        before = len(watches)
+        subject.exchange(lambda gate=gate: gate.wait(PATIENCE), result.set_result)  # type: ignore[misc]
+        if len(watches) > before:
+            waited.append(number)
+        gate.set()
+        await result
+    assert waited == [1, 4, 9, 18, 35]
+    await _end(subject)
+
+
+async def test_o2_an_answer_in_time_ends_the_restraint(attentive: Words, watches: list[Line]) -> None:
+    subject = _owner()
+    subject._misses, subject._skip = 5, 1
+    assert not subject.exchange(lambda: 1, lambda _: None)
+    while subject._open or not subject._attention.free():
+        await asyncio.sleep(0)
+    for _ in range(3):
+        assert subject.exchange(lambda: 1, lambda _: None)
+    await _end(subject)
+
+
+async def test_o2_a_loop_with_other_work_does_not_wait(watches: list[Line]) -> None:
+    loop = asyncio.get_running_loop()
+    subject, result = _owner(), loop.create_future()
+    loop.call_soon(lambda: None)
+    assert not subject.exchange(lambda: 1, result.set_result)
+    assert await result == 1
+    assert not watches
+    await _end(subject)
+
+
+async def test_o2_a_loop_that_waits_for_another_owner_already_does_not_wait(watches: list[Line]) -> None:
+    loop, gate = asyncio.get_running_loop(), threading.Event()
+    busy, subject = _owner("busy"), _owner()
+    first, second = loop.create_future(), loop.create_future()
+    busy.submit(lambda: gate.wait(PATIENCE), first.set_result)
+    assert not subject.exchange(lambda: 1, second.set_result)
+    assert await second == 1
+    assert not watches
+    gate.set()
+    await first
+    await _end(busy, subject)
+
+
+async def test_o2_after_a_row_of_answers_the_loop_is_to_look_around(attentive: Words) -> None:
+    subject = _owner()
+    for _ in range(MAX_STREAK):
+        assert not subject.hurried()
+        assert subject.exchange(lambda: 1, lambda _: None)
+    assert subject.hurried()
+    assert not subject.hurried()
+    await _end(subject)
+
+
+async def test_o1_results_come_in_the_order_of_the_work(watched: Words) -> None:
+    chance, subject, results = random.Random(5), _owner(), []
+    for number in range(400):
+        start = chance.choice((subject.submit, subject.exchange))
+        start(lambda number=number: number, results.append)  # type: ignore[misc]
+        if chance.random() < 0.2:
+            await asyncio.sleep(0)
+    await _last(subject)
+    assert results == list(range(400))
+    await _end(subject)
+
+
+async def test_o4_what_work_raises_is_its_result(attentive: Words) -> None:
+    subject, results = _owner(), []
+    error = ValueError("no")
+
+    def fails() -> None:
+        raise error
+
+    assert subject.exchange(fails, results.append)
+    subject.submit(fails, results.append)
+    await _last(subject)
+    assert results == [error, error]
+    await _end(subject)
+
+
+async def test_an_answer_in_time_does_not_run_in_the_callers_context(attentive: Words) -> None:
+    name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="nobody")
+    name.set("caller")
+    subject, seen = _owner(), []
+    assert subject.exchange(lambda: 1, lambda _: seen.append(name.get()))
+    subject.submit(lambda: 1, lambda _: seen.append(name.get()))
+    await _last(subject)
+    assert seen == ["nobody", "nobody"]
+    await _end(subject)
+
+
+@pytest.mark.parametrize("lines", [None, 0])
+async def test_without_words_everything_goes_through_the_loop(
+    lines: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = None if lines is None else Words(1)
+    while found is not None and found.line() is not None:
+        pass
+    monkeypatch.setattr(owner, "words", lambda: found)
+    subject, result = _owner(), asyncio.get_running_loop().create_future()
+    assert not subject.exchange(lambda: 3, result.set_result)
+    assert await result == 3
+    await _end(subject)
+
+
+async def test_lines_are_given_back(shared: Words, watched: Words) -> None:
+    before = len(shared._free)
+    subject = _owner()
+    assert len(shared._free) == before - 1
+    await _end(subject)
+    assert len(shared._free) == before
+
+
+async def test_a_row_of_tool_calls_lets_the_loop_hear_of_everything_else(attentive: Words) -> None:
+    subject, loop = extension(tool("return 'x'")), asyncio.get_running_loop()
+    await subject.load()
+    here, there = socket.socketpair()
+    heard: list[bytes] = []
+    loop.add_reader(here, lambda: heard.append(here.recv(1)))
+    there.send(b"!")
+    for _ in range(2 * MAX_STREAK):
+        await subject.call_tool("go", {})
+    loop.remove_reader(here)
+    here.close()
+    there.close()
+    assert heard == [b"!"]
+    await subject.close()
+
+
+async def test_a_tool_that_never_ends_does_not_hold_the_loop_and_is_stopped(watched: Words) -> None:
+    subject = extension(tool("for (;;);"), limits=Limits(slice_ms=300))
+    await subject.load()
+    turns: list[int] = []
+    call = asyncio.create_task(subject.call_tool("go", {}))
+    while not call.done():
+        await asyncio.sleep(0)
+        turns.append(1)
+    with pytest.raises(Problem) as caught:
+        await call
+    assert caught.value.key == "extension_timeout"
+    assert len(turns) > 10
+    await subject.close()
+
+
+async def test_a_host_call_ends_with_its_answer_whoever_waited(attentive: Words) -> None:
+    dispatcher = TableDispatcher(tool=lambda call: {"value": call.params["input"]["n"]})
+    body = "let sum = 0; for (const n of [1, 2, 3]) sum += (await pi.tool('read', { n })).value; return '' + sum"
+    subject = extension(tool(body), dispatcher)
+    await subject.load()
+    assert text_of(await subject.call_tool("go", {})) == "6"
+    await subject.close()
+
+
+async def test_parts_of_a_host_call_are_taken_one_after_the_other(attentive: Words) -> None:
+    dispatcher = TableDispatcher(tool=lambda call: [{"part": 1}, {"part": 2}, {"part": 3}])
+    body = "const seen = []; await pi.tool('read', {}, { onChunk: (c) => seen.push(c.part) }); return seen.join()"
+    subject = extension(tool(body), dispatcher)
+    await subject.load()
+    assert text_of(await subject.call_tool("go", {})) == "1,2,3"
+    await subject.close()
+
+
+def test_w1_a_watch_ends_by_itself(shared: Words) -> None:
+    line = shared.line()
+    assert line is not None
+    assert not shared.watcher().watch(line.address, 5, line.address + 4, 0)
+    assert (line.asked, line.answered) == (5, 0)
+    shared.give_back(line)
+
+
+def test_w2_a_watch_tells_and_sees(shared: Words) -> None:
+    line = shared.line()
+    assert line is not None
+    done = threading.Thread(target=lambda: _until(lambda: line.asked == 1) or line.answer())
+    done.start()
+    line.ask_and_watch(shared.watcher(), PATIENCE)
+    done.join()
+    assert (line.asked, line.answered) == (1, 1)
+    shared.give_back(line)
+
+
+def test_w2_a_counter_starts_again_after_the_last_number(shared: Words) -> None:
+    line = shared.line()
+    assert line is not None
+    shared.watcher().watch(line.address, 0xFFFFFFFF, line.address, 0)
+    line.ask()
+    assert line.asked == 0
+    shared.give_back(line)
+
+
+def test_w3_no_more_watch_than_may() -> None:
+    some = Words(2)
+    first, second = some.take(), some.take()
+    assert first is not None and second is not None
+    assert some.take() is None
+    some.put(first)
+    assert some.take() is first
+
+
+def test_one_core_has_nobody_to_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handover.os, "sched_getaffinity", lambda _: {0}, raising=False)
+    handover._words.cache_clear()
+    try:
+        assert handover.words() is None
+    finally:
+        handover._words.cache_clear()
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        pass
+
+
+async def _last(subject: Owner) -> None:
+    """Until everything submitted so far has been heard of."""
+    result = asyncio.get_running_loop().create_future()
+    subject.submit(lambda: None, result.set_result)
+    await result
