@@ -414,6 +414,8 @@ def _run(isolate: Isolate, arrivals: list[Arrival]) -> Batch:
         until = time.monotonic() + _BATCH_SECONDS
         while (found := isolate.tick()) is not None:
             batch.effects.extend(found)
+            if isolate.at_rest:
+                return batch
             if time.monotonic() > until:
                 break
         batch.more, batch.deadline_ms = isolate.runnable(), isolate.deadline()

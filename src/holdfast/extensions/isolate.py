@@ -115,6 +115,11 @@ class Isolate:
         if self._observer is not None:
             self._observer.trapped(trap)
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is left to run, now or later, until something arrives."""
+        return self._loop.empty
+
     def runnable(self) -> bool:
         return self._loop.runnable(self._world.now_ms())
 

@@ -100,6 +100,11 @@ class Loop:
     def queued(self) -> int:
         return len(self._queue)
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is queued and no timer is set (one that was cleared may make it say otherwise)."""
+        return not self._queue and not self._timers
+
     def deadline(self) -> int | None:
         """When the next timer is due; None when none is set."""
         while self._timers and self._armed.get(self._timers[0][2]) != self._timers[0][1]:

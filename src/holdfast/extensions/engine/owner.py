@@ -15,7 +15,7 @@ import contextvars
 import threading
 from collections import deque
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -66,6 +66,7 @@ class Owner:
         self._attention = _attention_of(loop)
         self._open = 0  # pieces of work whose results have not reached the loop
         self._misses = self._skip = 0
+        self._watching = False  # the thread watches for work: it has to be told of it
         self._words = words()
         self._line: Line | None = None if self._words is None else self._words.line()
         self._thread = threading.Thread(target=self._run, name=f"holdfast-vm-{name}"[:60], daemon=True)
@@ -81,7 +82,7 @@ class Owner:
     def submit(self, work: Callable[[], Any], done: _Done) -> None:
         """Do `work`, then `done(result)` on the event loop; what `work` raises is its result."""
         self._begin(work, done)
-        if self._line is not None:
+        if self._watching and self._line is not None:
             self._line.ask()
 
     def exchange(self, work: Callable[[], Any], done: _Done) -> bool:
@@ -179,16 +180,15 @@ class Owner:
         line, found, alone = self._line, self._words, self._attention.working <= 1
         if line is None or found is None or not (alone or answered):
             return self._queue.get()
-        seen = line.asked
-        if not answered:
-            try:
-                return self._queue.get_nowait()
-            except Empty:
-                pass
         watcher = found.take() if alone else None
-        if watcher is not None:
+        if watcher is None:
+            if answered:
+                line.answer()
+            return self._queue.get()
+        seen = line.asked
+        self._watching = True  # first this, then a look at the queue: nothing can be submitted unseen between the two
+        if answered or self._queue.empty():
             line.answer_and_watch(watcher, seen, answered, LINGERING)
-            found.put(watcher)
-        elif answered:
-            line.answer()
+        self._watching = False
+        found.put(watcher)
         return self._queue.get()
