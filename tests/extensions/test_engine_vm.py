@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.extensions.runtime_world import StillWorld
 
-from holdfast.extensions.engine import snapshot
+from holdfast.extensions.engine import bytecode, snapshot
 from holdfast.extensions.engine.bytecode import compile_module
 from holdfast.extensions.engine.image import base_image
 from holdfast.extensions.engine.limits import EngineTrap, GuestError, Limits
@@ -221,6 +224,22 @@ def test_bytecode_runs_as_its_source_does(vm: Vm, tmp_path) -> None:  # type: ig
 def test_a_syntax_error_is_found_at_compile_time() -> None:
     with pytest.raises(GuestError, match="SyntaxError"):
         compile_module("let let = ;", "index.js")
+
+
+def test_bytecode_is_kept_in_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bytecode, "MAX_KEPT", 3)
+    for number in range(5):
+        compile_module(f"export default {number}", "index.js", tmp_path)
+        for at, path in enumerate(sorted(tmp_path.glob("*.qbc"), key=lambda path: path.stat().st_mtime_ns)):
+            os.utime(path, ns=(at, at))  # older than whatever comes next, however fast that is
+    assert len(list(tmp_path.glob("*.qbc"))) == 3
+    assert (tmp_path / f"{bytecode.bytecode_key('export default 4', 'index.js')}.qbc").exists()
+
+
+def test_bytecode_that_cannot_be_kept_is_made_again(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    data = compile_module("export default 1", "index.js", tmp_path)
+    assert compile_module("export default 1", "index.js", tmp_path / "file") == data
 
 
 def test_memory_outside_the_vm_is_out_of_reach(vm: Vm) -> None:

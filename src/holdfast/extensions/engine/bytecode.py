@@ -6,12 +6,21 @@ Bytecode is trusted by the engine, so it is only ever made here, from text, and 
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 
+from holdfast import assets
 from holdfast.extensions.engine.limits import GuestError, Limits
 from holdfast.extensions.engine.native import native, write_file
 from holdfast.extensions.engine.snapshot import Nobody
 from holdfast.extensions.engine.vm import Vm
+
+MAX_KEPT = 256
+
+
+def bytecode_folder() -> Path:
+    """Where bytecode is kept unless somebody names another place."""
+    return assets.folder() / "bytecode"
 
 
 def bytecode_key(text: str, name: str) -> str:
@@ -21,8 +30,9 @@ def bytecode_key(text: str, name: str) -> str:
 def compile_module(text: str, name: str, cache: Path | None = None) -> bytes:
     """Bytecode of an ES module; a syntax error is a GuestError."""
     path = cache / f"{bytecode_key(text, name)}.qbc" if cache is not None else None
-    if path is not None and path.exists():
-        return path.read_bytes()
+    if path is not None:
+        with suppress(OSError):
+            return path.read_bytes()
     vm = Vm(Nobody(), Limits(slice_ms=60_000))
     try:
         vm.initialize()
@@ -31,8 +41,22 @@ def compile_module(text: str, name: str, cache: Path | None = None) -> bytes:
     finally:
         vm.close()
     if path is not None:
-        write_file(path, data)
+        with suppress(OSError):  # where nothing can be kept, it is made again
+            write_file(path, data)
+            _forget_oldest(path.parent)
     return data
 
 
-__all__ = ["GuestError", "bytecode_key", "compile_module"]
+def _forget_oldest(folder: Path) -> None:
+    """Keep `MAX_KEPT` files; what is missing can be made again, and others may be doing the same."""
+    kept = []
+    for path in folder.glob("*.qbc"):
+        try:
+            kept.append((path.stat().st_mtime_ns, path))
+        except FileNotFoundError:
+            continue
+    for _, path in sorted(kept)[:-MAX_KEPT]:
+        path.unlink(missing_ok=True)
+
+
+__all__ = ["GuestError", "bytecode_folder", "bytecode_key", "compile_module"]
