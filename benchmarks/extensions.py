@@ -1,7 +1,7 @@
 """The extension runtime: loading, calling, dispatching, and what an extension costs in memory.
 
-Latencies are percentiles of the best of several stretches: on a machine that does other things as well, the best
-stretch is the one that measured this.
+Latencies are percentiles of that of five stretches which has the lowest median: on a machine that does other things as
+well, it is the one that measured this. What all five gave together stands beside it.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
-from benchmarks.measure import duration, percentile, rate
+from benchmarks import extension_corpus, pi_runtime
+from benchmarks.measure import duration, percentile, percentiles, rate, resident, stretches
 from holdfast.extensions.engine.bytecode import compile_module
 from holdfast.extensions.engine.image import base_image
 from holdfast.extensions.engine.limits import Limits
@@ -27,6 +27,8 @@ from holdfast.extensions.runtime import Extension, Surroundings
 
 Row = tuple[str, str, str]
 STRETCHES = 5
+SOAK = 1_000_000
+MIX = ("echo", "echo", "sync", "echo", "event", "echo", "sync", "echo", "echo", "event")
 
 SOURCE = """export default (pi) => {
   const add = (name, execute) => pi.registerTool({ name, description: "d", execute,
@@ -56,12 +58,21 @@ def run() -> list[Row]:
 
 
 async def _run() -> list[Row]:
+    entries = pi_runtime.examples()
+    real = pi_runtime.measure(entries)
+    artifacts = extension_corpus.compiled(entries)
     rows = [_engine()]
-    memory = await _memory_and_soak()  # first: later, freed memory would be used again and not be seen
+    memory = [
+        await extension_corpus.memory(artifacts),
+        await _memory(),
+    ]  # first: later, freed memory would be used again
+    rows += await extension_corpus.cold_loads(artifacts, real)
     rows += await _loads()
     rows += await _calls()
+    rows += await extension_corpus.file_calls(real)
     rows += await _dispatch()
-    return rows + memory
+    rows += extension_corpus.real_calls(real)
+    return [*rows, *memory, await _soak()]
 
 
 def _extension(name: str = "bench", **options: Any) -> Extension:
@@ -117,26 +128,12 @@ async def _loads() -> list[Row]:
     pool.close()
     return [
         (
-            "load, cold (compiled artifact, no VM)",
-            _p(cold),
-            "bar: p95 60 ms; new instance, image, bytecode, factory, thread",
+            "load, cold, the smallest (compiled artifact, no VM)",
+            percentiles(cold),
+            "bar: p95 60 ms; limited by the new instance, mapping the image, and the thread",
         ),
-        ("load, warm (from the pool)", _p(warm), "bar: p95 1 ms; a restored instance and a new thread"),
+        ("load, warm (from the pool)", percentiles(warm), "bar: p95 1 ms; limited by the new thread"),
     ]
-
-
-async def _best(work: Callable[[], Awaitable[object]], count: int) -> list[float]:
-    """Latencies of the stretch with the lowest median."""
-    best: list[float] = []
-    for _ in range(STRETCHES):
-        times = []
-        for _ in range(count):
-            started = time.perf_counter()
-            await work()
-            times.append(time.perf_counter() - started)
-        if not best or percentile(times, 0.5) < percentile(best, 0.5):
-            best = times
-    return best
 
 
 async def _calls() -> list[Row]:
@@ -144,22 +141,53 @@ async def _calls() -> list[Row]:
     await subject.load()
     rows = []
     for tool, what, beside in (
-        ("echo", "tool call, no host call", "bars: p50 80 us, p95 200 us; two thread switches are a third of it"),
-        ("call", "tool call with one host call", "two trips through the thread"),
-        ("sync", "tool call with one synchronous host call", "one trip"),
+        ("echo", "tool call, no host call", "bars: p50 80 us, p95 200 us; limited by the engine: two thirds of it"),
+        (
+            "call",
+            "tool call with one host call",
+            "limited by the engine, which is entered twice, and a task for the call",
+        ),
+        (
+            "sync",
+            "tool call with one synchronous host call",
+            "limited by the engine; the call itself stays on the thread",
+        ),
     ):
-        times = await _best(lambda tool=tool: subject.call_tool(tool, {"n": 4}), 600)  # type: ignore[misc]
-        rows.append((what, _p(times), beside))
-    times = await _beside_a_loop(subject)
+        best, everything = await stretches(lambda tool=tool: subject.call_tool(tool, {"n": 4}), 600)  # type: ignore[misc]
+        rows.append((what, percentiles(best), f"all: {percentiles(everything, 0.5, 0.95)}; {beside}"))
     rows.append(
         (
             "tool call while a neighbour loops without end",
-            _p(times),
-            "the neighbour's thread does not hold the interpreter",
+            percentiles(await _beside_a_loop(subject)),
+            "the neighbour's thread does not hold the interpreter; limited by waking the other thread",
         )
     )
     await subject.close()
-    return rows
+    return [*rows, await _together()]
+
+
+async def _together(count: int = 8, calls: int = 400) -> Row:
+    """Several callers at once, each with an extension of its own: here nobody waits for anybody."""
+    everybody = [_extension(f"bench{n}", limits=Limits(memory_mb=64)) for n in range(count)]
+    for subject in everybody:
+        await subject.load()
+
+    async def calling(subject: Extension) -> None:
+        for _ in range(calls):
+            await subject.call_tool("echo", {"n": 4})
+
+    best = 0.0
+    for _ in range(STRETCHES):
+        started = time.perf_counter()
+        await asyncio.gather(*(calling(subject) for subject in everybody))
+        best = max(best, count * calls / (time.perf_counter() - started))
+    for subject in everybody:
+        await subject.close()
+    return (
+        f"tool calls of {count} callers to {count} extensions",
+        rate(best),
+        "limited by the interpreter lock: only JavaScript runs side by side",
+    )
 
 
 async def _beside_a_loop(subject: Extension) -> list[float]:
@@ -188,15 +216,19 @@ async def _dispatch() -> list[Row]:
         for subject in everybody:
             await subject.load()
         hooks = Hooks(everybody)
-        times = await _best(
-            lambda hooks=hooks: hooks.emit({"type": "turn_start", "turnIndex": 1}), max(20, 400 // count)
-        )  # type: ignore[misc]
+        times, everything = await stretches(
+            lambda hooks=hooks: hooks.emit({"type": "turn_start", "turnIndex": 1}),  # type: ignore[misc]
+            max(20, 400 // count),
+        )
         each = percentile(times, 0.99) / count
+        limit = (
+            "limited by the engine" if count == 1 else "one after the other, as pi does: limited by waking each thread"
+        )
         rows.append(
             (
                 f"event to {count} extension{'s' * (count > 1)}",
-                f"p99 {duration(percentile(times, 0.99))}",
-                f"{duration(each)} each; bar: 1 ms each",
+                percentiles(times, 0.5, 0.99),
+                f"{duration(each)} each, bar: 1 ms each; all: {percentiles(everything, 0.5, 0.99)}; {limit}",
             )
         )
         for subject in everybody:
@@ -205,44 +237,49 @@ async def _dispatch() -> list[Row]:
     return rows
 
 
-async def _memory_and_soak(calls: int = 20_000) -> list[Row]:
-    before = _resident()
+async def _memory() -> Row:
+    before = resident()
     everybody = [_extension(f"bench{n}") for n in range(20)]
     for subject in everybody:
         await subject.load()
-    each = (_resident() - before) / len(everybody)
-    subject = everybody[0]
-    for _ in range(2_000):
-        await subject.call_tool("call", {"n": 1})
-    start, vm_start = _resident(), await subject.memory_bytes()
-    started = time.perf_counter()
-    for _ in range(calls):
-        await subject.call_tool("echo", {"n": 1})
-    speed = calls / (time.perf_counter() - started)
-    grown, vm_grown = _resident() - start, await subject.memory_bytes() - vm_start
+    each = (resident() - before) / len(everybody)
     for subject in everybody:
         await subject.close()
-    return [
-        (
-            "memory per loaded extension",
-            f"{each / 1024 / 1024:.1f} MB",
-            "the pages that it has written to; the rest is the image, shared by all",
-        ),
-        (
-            f"soak: {calls:,} tool calls",
-            f"{grown / 1024:+,.0f} KB in the process, {vm_grown / 1024:+,.0f} KB in the VM",
-            f"{rate(speed)}, one after the other",
-        ),
-    ]
+    return (
+        "memory per loaded extension, the smallest",
+        f"{each / 1024 / 1024:.1f} MB",
+        "limited by the pages that it has written to; the rest is the image, shared by all",
+    )
 
 
-def _p(times: list[float]) -> str:
-    return ", ".join(f"p{int(share * 100)} {duration(percentile(times, share))}" for share in (0.5, 0.95, 0.99))
+async def _soak(calls: int = SOAK) -> Row:
+    """Tool calls, with and without a synchronous host call, and events, for hours' worth: memory stays where it is."""
+    subject = _extension()
+    await subject.load()
+    hooks = Hooks([subject])
+    for _ in range(2_000):
+        await _mixed(subject, hooks)
+    points, started = [], time.perf_counter()
+    for part in range(5):
+        points.append((resident(), await subject.memory_bytes()))
+        for _ in range(0 if part == 4 else calls // 4 // len(MIX)):
+            await _mixed(subject, hooks)
+    speed = calls / (time.perf_counter() - started)
+    await subject.close()
+    process = ", ".join(f"{(now - points[0][0]) / 1024:+,.0f}" for now, _ in points)
+    inside = ", ".join(f"{(now - points[0][1]) / 1024:+,.0f}" for _, now in points)
+    return (
+        f"soak: {calls:,} calls, at 0, 25, 50, 75 and 100 %",
+        f"process {process} KB; VM {inside} KB",
+        f"{rate(speed)}, one after the other: of {len(MIX)}, {MIX.count('echo')} plain calls, {MIX.count('sync')} with "
+        f"a synchronous host call, {MIX.count('event')} events; from {points[0][0] / 1048576:.0f} MB and "
+        f"{points[0][1] / 1048576:.1f} MB",
+    )
 
 
-def _resident() -> int:
-    """Memory of this process, what it shares counted by its share."""
-    for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024
-    return 0
+async def _mixed(subject: Extension, hooks: Hooks) -> None:
+    for kind in MIX:
+        if kind == "event":
+            await hooks.emit({"type": "turn_start", "turnIndex": 1})
+        else:
+            await subject.call_tool(kind, {"n": 1})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 
 def per_second(work: Callable[[], object], *, seconds: float = 0.5, least: int = 5) -> float:
@@ -38,3 +39,37 @@ def duration(seconds: float) -> str:
 
 def ratio(ours: float, theirs: float) -> str:
     return f"{ours / theirs:.1f} times"
+
+
+def percentiles(values: list[float], *shares: float) -> str:
+    return ", ".join(
+        f"p{share * 100:.0f} {duration(percentile(values, share))}" for share in shares or (0.5, 0.95, 0.99)
+    )
+
+
+async def stretches(
+    work: Callable[[], Awaitable[object]], count: int, times: int = 5
+) -> tuple[list[float], list[float]]:
+    """Latencies of `count` calls, `times` times: of the stretch with the lowest median, and of all."""
+    best: list[float] = []
+    everything: list[float] = []
+    for _ in range(times):
+        taken = []
+        for _ in range(count):
+            started = time.perf_counter()
+            await work()
+            taken.append(time.perf_counter() - started)
+        everything += taken
+        if not best or percentile(taken, 0.5) < percentile(best, 0.5):
+            best = taken
+    return best, everything
+
+
+def resident() -> int:
+    """Memory of this process, what it shares counted by its share; 0 where the system does not say."""
+    rollup = Path("/proc/self/smaps_rollup")
+    if rollup.exists():
+        for line in rollup.read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
