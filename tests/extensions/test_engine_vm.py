@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.extensions.runtime_world import StillWorld
 
-from holdfast.extensions.engine import bytecode, snapshot
+from holdfast.extensions.engine import bytecode, mapping, snapshot
 from holdfast.extensions.engine.bytecode import compile_module
 from holdfast.extensions.engine.image import base_image
 from holdfast.extensions.engine.limits import EngineTrap, GuestError, Limits
@@ -289,3 +289,39 @@ def test_garbage_is_collected() -> None:
 
 def test_the_engine_is_compiled_once_per_process() -> None:
     assert native() is native()
+
+
+def test_a_snapshot_over_another_holds_what_differs(vm: Vm) -> None:
+    with vm.running():
+        vm.free(vm.evaluate("globalThis.kept = { text: 'x'.repeat(3000000), list: [1, 2] }", "x.js"))
+    whole, over = snapshot.take(vm, {}), snapshot.take(vm, {}, base_image())
+    assert over.size > base_image().size  # it has grown, too
+    if mapping.available():
+        assert over.over is base_image()
+        assert _length(over) < _length(whole)
+    again = snapshot.restore(over, StillWorld(), Limits(memory_mb=32))
+    try:
+        assert again.memory.blocks() == vm.memory.blocks()
+        assert _text(again, "kept.text.length + '/' + kept.list") == "3000000/1,2"
+    finally:
+        again.close()
+
+
+def test_a_snapshot_over_another_is_whole_where_memory_cannot_be_mapped(
+    vm: Vm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with vm.running():
+        vm.free(vm.evaluate("globalThis.kept = 'here'", "x.js"))
+    over = snapshot.take(vm, {}, base_image())
+    monkeypatch.setattr(mapping, "available", lambda: False)
+    assert snapshot.take(vm, {}, base_image()).over is None
+    for taken in (over, snapshot.take(vm, {}, base_image())):
+        again = snapshot.restore(taken, StillWorld(), Limits(memory_mb=32))
+        try:
+            assert _text(again, "kept") == "here"
+        finally:
+            again.close()
+
+
+def _length(taken: Snapshot) -> int:
+    return sum(len(data) for _, data in taken.blocks)

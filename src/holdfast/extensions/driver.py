@@ -22,6 +22,7 @@ from holdfast.extensions.isolate import Isolate
 from holdfast.extensions.loop import Kind
 from holdfast.extensions.problems import trap_problem
 from holdfast.extensions.protocol import Dispatcher, HostCall, HostResult
+from holdfast.kernel.clock import outside_work
 from holdfast.kernel.problems import Problem
 
 _BATCH_SECONDS = 0.05  # then the event loop hears what happened, even if there is more to run
@@ -192,7 +193,8 @@ class Driver:
                     result.set_result(value)
 
         self._owner.submit(work, done)
-        return await result
+        with outside_work(self._loop):
+            return await result
 
     async def close(self) -> None:
         """Stop: whoever waits is told, the thread ends, the VM's memory is given back."""

@@ -18,7 +18,7 @@ from holdfast.extensions import effects as said
 from holdfast.extensions.arguments import checker, prepare
 from holdfast.extensions.driver import Driver
 from holdfast.extensions.engine.bytecode import bytecode_folder, compile_module
-from holdfast.extensions.engine.image import image_digest
+from holdfast.extensions.engine.image import base_image, image_digest
 from holdfast.extensions.engine.limits import EngineTrap, GuestError, Limits
 from holdfast.extensions.engine.pool import Key, Loaded, Pool
 from holdfast.extensions.isolate import Artifact, Frozen, Isolate
@@ -112,7 +112,6 @@ class Extension:
         self._report = report or (lambda _event, _data: None)
         self._bytecode_cache = bytecode_cache
         self._driver: Driver | None = None
-        self._loaded: Loaded | None = None
         self._specs: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {}
         self._loading: asyncio.Task[None] | None = None
         self._row = 0
@@ -179,9 +178,8 @@ class Extension:
         if self._refused is not None:
             raise self._refused
         if not world.touched and driver.last_call == 0 and pool is not None:
-            frozen: Frozen = await driver.run(lambda isolate: isolate.freeze())
-            self._loaded = Loaded(frozen, list(self._specs.values()))
-            pool.keep(key, self._loaded)
+            frozen: Frozen = await driver.run(lambda isolate: isolate.freeze(base_image()))
+            pool.keep(key, Loaded(frozen, list(self._specs.values())))
             pool.fill()
 
     def _prepared(self, world: World, recorder: Recorder | None) -> tuple[Artifact, Isolate]:
@@ -191,7 +189,6 @@ class Extension:
         return artifact, isolate
 
     def _restore(self, loaded: Loaded) -> None:
-        self._loaded = loaded
         self.registrations = Registrations(self.name)
         for kind, spec in loaded.registrations:
             self.registrations.add(kind, spec)
@@ -446,7 +443,6 @@ class Extension:
         world, recorder = self._world()
         isolate = Isolate.thaw(saved.frozen, world, self._limits, recorder)
         self._restore(Loaded(saved.frozen, saved.registrations))
-        self._loaded = None
         driver.resume(isolate, saved.calls, saved.last_call)
         self._up = True
         return self.registrations

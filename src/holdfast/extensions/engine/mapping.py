@@ -45,6 +45,13 @@ def map_image(snapshot: Snapshot, memory: Memory) -> bool:
     return bool(found != _FAILED)
 
 
+def image_bytes(snapshot: Snapshot) -> mmap.mmap | None:
+    """The image's memory, to be read and compared, without a copy of it; None where that cannot be done."""
+    if not available() or not snapshot.size:
+        return None
+    return mmap.mmap(_file(snapshot), snapshot.size, mmap.MAP_SHARED, mmap.PROT_READ)
+
+
 def _file(snapshot: Snapshot) -> int:
     """The anonymous file of an image; it lives as long as the image does."""
     key = id(snapshot)

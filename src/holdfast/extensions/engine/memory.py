@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 from typing import Any
 
 from wasmtime import _ffi as ffi
@@ -68,21 +69,22 @@ class Memory:
     def write_u64(self, address: int, value: int) -> None:
         self.write(address, value.to_bytes(8, "little"))
 
-    def blocks(self) -> list[tuple[int, bytes]]:
-        """Runs of blocks that are not all zero, as (address, bytes)."""
+    def blocks(self, below: bytes | mmap.mmap = b"") -> list[tuple[int, bytes]]:
+        """Runs of blocks that are not what `below` has there, or zero where it has nothing, as (address, bytes)."""
         self.refresh()
-        image = self._bytes
+        image, other = self._bytes, memoryview(below)
         runs: list[tuple[int, bytes]] = []
         start = -1
         for at in range(0, self.size, BLOCK):
-            empty = image[at : at + BLOCK] == _ZEROS
-            if empty and start >= 0:
+            same = image[at : at + BLOCK] == (other[at : at + BLOCK] if at < len(other) else _ZEROS)
+            if same and start >= 0:
                 runs.append((start, bytes(image[start:at])))
                 start = -1
-            elif not empty and start < 0:
+            elif not same and start < 0:
                 start = at
         if start >= 0:
             runs.append((start, bytes(image[start : self.size])))
+        other.release()
         return runs
 
     def clear(self, address: int, length: int) -> None:

@@ -8,7 +8,7 @@ from functools import lru_cache
 import msgspec
 
 from holdfast.extensions.engine.limits import Limits
-from holdfast.extensions.engine.mapping import map_image
+from holdfast.extensions.engine.mapping import image_bytes, map_image
 from holdfast.extensions.engine.native import native
 from holdfast.extensions.engine.vm import Host, Vm
 from holdfast.kernel.problems import Problem
@@ -26,6 +26,8 @@ class Snapshot(msgspec.Struct, frozen=True, weakref=True):
     scratch: int
     undefined: int
     roots: dict[str, int]
+    over: Snapshot | None = None
+    """The snapshot that this one is laid over: its blocks are those that differ. Only within one process."""
 
     def to_bytes(self) -> bytes:
         return _MAGIC + zlib.compress(msgspec.msgpack.encode(self), 1)
@@ -41,12 +43,22 @@ class Snapshot(msgspec.Struct, frozen=True, weakref=True):
             raise Problem("state_corrupted", "The snapshot is damaged.", reason=str(error)[:200]) from error
 
 
-def take(vm: Vm, roots: dict[str, int]) -> Snapshot:
-    """The VM as it is now; it must not be running."""
+def take(vm: Vm, roots: dict[str, int], over: Snapshot | None = None) -> Snapshot:
+    """The VM as it is now, or as it differs from `over`; it must not be running."""
     with vm.running():  # its last slice may be over for long
         pointers = vm.pointers()
-    blocks = vm.memory.blocks()
-    return Snapshot(native().digest, vm.memory.size, blocks, pointers, vm.scratch, vm.undefined, dict(roots))
+    below = None if over is None or over.over is not None else image_bytes(over)
+    blocks = vm.memory.blocks(below or b"")
+    return Snapshot(
+        native().digest,
+        vm.memory.size,
+        blocks,
+        pointers,
+        vm.scratch,
+        vm.undefined,
+        dict(roots),
+        None if below is None else over,
+    )
 
 
 def restore(snapshot: Snapshot, host: Host, limits: Limits) -> Vm:
@@ -67,15 +79,23 @@ def restore(snapshot: Snapshot, host: Host, limits: Limits) -> Vm:
         raise Problem(
             "extension_memory", "The snapshot needs more memory than this VM may have.", limit_mb=limits.memory_mb
         ) from error
-    if not map_image(snapshot, vm.memory):
-        for address, length in _initial():
-            vm.memory.clear(address, length)
+    _lay(snapshot.over or snapshot, vm)
+    if snapshot.over is not None:
         for address, data in snapshot.blocks:
             vm.memory.write(address, data)
     vm.set_pointers(*snapshot.pointers)
     vm.scratch, vm.undefined = snapshot.scratch, snapshot.undefined
     vm.apply_limits()
     return vm
+
+
+def _lay(snapshot: Snapshot, vm: Vm) -> None:
+    """Make the VM's memory that of a snapshot which is laid over nothing."""
+    if not map_image(snapshot, vm.memory):
+        for address, length in _initial():
+            vm.memory.clear(address, length)
+        for address, data in snapshot.blocks:
+            vm.memory.write(address, data)
 
 
 @lru_cache(maxsize=1)
