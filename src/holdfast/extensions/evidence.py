@@ -97,7 +97,8 @@ class Evidence:
             self.flush()
         if self._thread is None:
             self._start()
-        self._wake.set()
+        if not self._wake.is_set():  # else the thread is about to look, and finds this as well
+            self._wake.set()
 
     def flush(self) -> None:
         """Wait until everything taken is on disk."""

@@ -22,9 +22,9 @@ from weakref import WeakKeyDictionary
 from holdfast.extensions.engine.handover import Line, Words, words
 from holdfast.extensions.engine.native import THREAD_STACK
 
-ATTENTION = 100e-6
+ATTENTION = 150e-6
 LINGERING = 200e-6
-MAX_STREAK = 16
+MAX_STREAK = 10
 MAX_SKIPPED = 64
 _starting = threading.Lock()
 _Done = Callable[[Any], None]
