@@ -63,8 +63,8 @@ async def memory(artifacts: list[Artifact]) -> Row:
     return (
         what,
         f"{each / 1024 / 1024:.1f} MB",
-        f"{len(loaded)} at once, and a warm spare of most in the pool; limited by the pages that loading writes to, the "
-        "rest is one image, shared by all",
+        f"{len(loaded)} at once, and a warm spare of most in the pool; limited by the pages that loading writes to: "
+        "the rest is one image, shared by all",
     )
 
 
@@ -140,7 +140,8 @@ async def file_calls(real: Times | str) -> list[Row]:
                 if outcome.details != {"exists": True, "read": len(FILE)}[tool]:
                     raise AssertionError(f"{name} answered {outcome}")
                 best, everything = await stretches(lambda tool=tool: host.extension.call_tool(tool, {"n": 4}), CALLS)  # type: ignore[misc]
-                beside = f"all: {percentiles(everything, 0.5, 0.95)}; {_of_pi(real, tool)}; limited by the file shim in the engine, then policy and evidence"
+                beside = f"all: {percentiles(everything, 0.5, 0.95)}; {_of_pi(real, tool)}"
+                beside += "; limited by the file shim in the engine, then by policy and evidence"
                 rows.append((f"tool call with {name}, real dispatcher", percentiles(best), beside))
     return rows
 

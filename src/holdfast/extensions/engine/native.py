@@ -11,7 +11,6 @@ import ctypes
 import hashlib
 import os
 import threading
-import time
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -22,10 +21,10 @@ from wasmtime import _ffi as ffi
 
 from holdfast import assets
 from holdfast.extensions.engine.imports import IMPORTS
+from holdfast.extensions.engine.pulse import Pulse
 from holdfast.kernel.problems import Problem
 
 WASM = "quickjs-wasi/quickjs.wasm"
-TICK_SECONDS = 0.01
 # QuickJS guards its own stack in linear memory; the native stack below it must never be the one that ends first.
 NATIVE_STACK = 2 * 1024 * 1024
 THREAD_STACK = 4 * NATIVE_STACK
@@ -56,35 +55,11 @@ class Native:
         for kind in self.module.imports:
             _define(linker, str(kind.module), str(kind.name), kind.type)
         self._pre = linker.instantiate_pre(self.module)
-        self._pulse = threading.Lock()
-        self._ticker: threading.Thread | None = None
-        self._live = 0
+        self.pulse = Pulse(self.engine.increment_epoch)
 
     def instantiate(self, store: wasmtime.Store) -> Any:
         """A new instance in `store`, as the C library's handle."""
         return self._pre.instantiate(store)._instance
-
-    def hold(self) -> None:
-        """A VM lives: time must pass for its deadline."""
-        with self._pulse:
-            self._live += 1
-            if self._ticker is None:
-                self._ticker = threading.Thread(target=self._tick, name="holdfast-epoch", daemon=True)
-                self._ticker.start()
-
-    def release(self) -> None:
-        with self._pulse:
-            self._live -= 1
-
-    def _tick(self) -> None:
-        """Advance the epoch while anybody lives; the thread ends with the last VM."""
-        while True:
-            time.sleep(TICK_SECONDS)
-            self.engine.increment_epoch()
-            with self._pulse:
-                if self._live <= 0:
-                    self._ticker = None
-                    return
 
 
 @lru_cache(maxsize=1)

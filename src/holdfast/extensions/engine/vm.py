@@ -19,7 +19,8 @@ from wasmtime import _ffi as ffi
 from holdfast.extensions.engine.imports import current
 from holdfast.extensions.engine.limits import EngineTrap, GuestError, Limits
 from holdfast.extensions.engine.memory import Memory
-from holdfast.extensions.engine.native import TICK_SECONDS, calls, native, quick
+from holdfast.extensions.engine.native import calls, native, quick
+from holdfast.extensions.engine.pulse import TICK_SECONDS
 from holdfast.kernel.problems import Problem
 
 MODULE = 1
@@ -62,8 +63,10 @@ class _Running:
     def __enter__(self) -> None:
         self._before = current.vm
         current.vm = self._vm
+        self._vm.pulse.begin(self)
 
     def __exit__(self, *_: object) -> None:
+        self._vm.pulse.end(self)
         current.vm = self._before
 
 
@@ -85,7 +88,8 @@ class Vm:
             raise Problem(
                 "extension_memory", f"{limits.memory_mb} MB are too little for a VM.", reason=str(error)[:200]
             ) from error
-        self._shared.hold()
+        self.pulse = self._shared.pulse
+        self.pulse.hold()
         self._raw = (ctypes.c_uint32 * 32)()
         self._trap = ctypes.c_void_p(0)
         self._functions: list[Any] = []
@@ -128,7 +132,7 @@ class Vm:
             self._context_address = 0
             self._call.clear()
             self.memory.release()
-            self._shared.release()
+            self.pulse.release()
             self._store.close()
 
     def running(self) -> _Running:
