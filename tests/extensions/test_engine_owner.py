@@ -251,7 +251,7 @@ async def test_parts_of_a_host_call_are_taken_one_after_the_other(attentive: Wor
 def test_w1_a_watch_ends_by_itself(shared: Words) -> None:
     line = shared.line()
     assert line is not None
-    assert not shared.watcher().watch(line.address, 5, line.address + 4, 0)
+    assert not shared.watcher().watch(line.address, 5, line.address + 4, 0, 5_000)
     assert (line.asked, line.answered) == (5, 0)
     shared.give_back(line)
 
@@ -261,7 +261,7 @@ def test_w2_a_watch_tells_and_sees(shared: Words) -> None:
     assert line is not None
     done = threading.Thread(target=lambda: _until(lambda: line.asked == 1) or line.answer())
     done.start()
-    line.ask_and_watch(shared.watcher(), PATIENCE)
+    line.ask_and_watch(shared.watcher(), shared.turns(PATIENCE))
     done.join()
     assert (line.asked, line.answered) == (1, 1)
     shared.give_back(line)
@@ -270,7 +270,7 @@ def test_w2_a_watch_tells_and_sees(shared: Words) -> None:
 def test_w2_a_counter_starts_again_after_the_last_number(shared: Words) -> None:
     line = shared.line()
     assert line is not None
-    shared.watcher().watch(line.address, 0xFFFFFFFF, line.address, 0)
+    shared.watcher().watch(line.address, 0xFFFFFFFF, line.address, 0, 1)
     line.ask()
     assert line.asked == 0
     shared.give_back(line)

@@ -5,7 +5,8 @@ a tool call. So each side of a handover watches a word of memory for a moment be
 while it holds the interpreter, which the other side needs; so the watching is a few WebAssembly instructions that are
 called as the engine is, with the interpreter free.
 
-W1  a watch ends by itself after a number of turns, and gives its core away before it begins.
+W1  a watch ends by itself after a number of turns; it offers its core to others before it begins and now and then, so
+    that whoever is waited for can also run where the waiting is done.
 W2  what tells the other side is written inside the watch, when the interpreter is free already: the other side does
     not wake up only to wait for it.
 W3  fewer threads watch for work than there are cores.
@@ -27,11 +28,11 @@ from wasmtime import _ffi as ffi
 
 from holdfast.extensions.engine.native import calls
 
-STRETCH_US = 20  # of one watch; between two of them the clock is looked at
 MAX_WATCHING = 4
 _PAGES = 4
 _LINE = 64  # words of different owners lie in different cache lines
 _CALIBRATION = 2_000
+_PERIOD = 4095  # turns between two yields, less one: some 50 microseconds
 # The turns divide by one: that takes long, and leaves a core that is shared to whoever is waited for.
 _PROGRAM = f"""(module
   (import "holdfast" "words" (memory {_PAGES} {_PAGES} shared))
@@ -43,6 +44,7 @@ _PROGRAM = f"""(module
     (call $yield)
     (loop $again
       (if (i32.ne (i32.atomic.load (local.get $watched)) (local.get $seen)) (then (return (i32.const 1))))
+      (if (i32.eqz (i32.and (local.get $turns) (i32.const {_PERIOD}))) (then (call $yield)))
       (local.set $turns (i32.sub (i32.div_u (i32.div_u (i32.div_u (i32.div_u
         (local.get $turns) (local.get $one)) (local.get $one)) (local.get $one)) (local.get $one)) (i32.const 1)))
       (br_if $again (local.get $turns)))
@@ -66,7 +68,6 @@ class Words:
         base = ctypes.cast(self._memory.data_ptr(), ctypes.c_void_p).value or 0
         self._words = memoryview((ctypes.c_ubyte * size).from_address(base)).cast("B").cast("I")
         self._free: deque[int] = deque(range(0, size, _LINE))
-        self._turns = _CALIBRATION
         self._turns = self._calibrated()
         self._idle: deque[Watcher] = deque(self.watcher() for _ in range(watching))
 
@@ -84,7 +85,7 @@ class Words:
         store = wasmtime.Store(self._engine)
         function = self._linker.instantiate(store, self._module).exports(store)["watch"]
         assert isinstance(function, wasmtime.Func)
-        return Watcher(store, function, self._turns)
+        return Watcher(store, function)
 
     def line(self) -> Line | None:
         """Two words of one's own, to be given back; None when there are no more."""
@@ -96,14 +97,17 @@ class Words:
     def give_back(self, line: Line) -> None:
         self._free.append(line.address)
 
-    def _calibrated(self) -> int:
-        """The turns of a stretch on this machine."""
+    def turns(self, seconds: float) -> int:
+        """How many turns of a watch take that long on this machine."""
+        return min(max(1, int(seconds * self._turns)), 0xFFFFFFFF)
+
+    def _calibrated(self) -> float:
         watcher, times = self.watcher(), []
-        for _ in range(3):
+        for _ in range(5):
             started = time.perf_counter()
-            watcher.watch(0, 0, _LINE, 0)
+            watcher.watch(0, 0, _LINE, 0, _CALIBRATION)
             times.append(time.perf_counter() - started)
-        return max(1, int(STRETCH_US * _CALIBRATION / (min(times) * 1e6)))
+        return _CALIBRATION / min(times)
 
 
 class Line:
@@ -131,42 +135,33 @@ class Line:
     def answer(self) -> None:
         self._words[self._at + 1] = self.answered + 1 & 0xFFFFFFFF
 
-    def ask_and_watch(self, watcher: Watcher, seconds: float) -> None:
-        """Say that there is work, and wait until it was answered or the time is over."""
-        tell, value, seen = self.address, self.asked + 1 & 0xFFFFFFFF, self.answered
-        until = time.perf_counter() + seconds
-        while not watcher.watch(tell, value, tell + 4, seen) and time.perf_counter() < until:
-            pass
+    def ask_and_watch(self, watcher: Watcher, turns: int) -> None:
+        """Say that there is work, and wait until it was answered or the turns are over."""
+        watcher.watch(self.address, self.asked + 1 & 0xFFFFFFFF, self.address + 4, self.answered, turns)
 
-    def answer_and_watch(self, watcher: Watcher, seen: int, answered: bool, seconds: float) -> None:
+    def answer_and_watch(self, watcher: Watcher, seen: int, answered: bool, turns: int) -> None:
         """Say that it was answered, if it was, and wait until something was asked since `seen`."""
-        tell, value = self.address + 4, self.answered + answered & 0xFFFFFFFF
-        until = time.perf_counter() + seconds
-        while not watcher.watch(tell, value, self.address, seen) and time.perf_counter() < until:
-            pass
+        watcher.watch(self.address + 4, self.answered + answered & 0xFFFFFFFF, self.address, seen, turns)
 
 
 class Watcher:
     """One thread at a time watches with it."""
 
-    def __init__(self, store: wasmtime.Store, function: wasmtime.Func, turns: int) -> None:
+    def __init__(self, store: wasmtime.Store, function: wasmtime.Func) -> None:
         self._store = store
         self._function = function._func
-        self._context = ctypes.cast(store._context(), ctypes.c_void_p).value
-        self._address = ctypes.addressof(self._function)
-        self._turns = turns
         self._raw = (ctypes.c_uint32 * 24)()
-        self._raw_address = ctypes.addressof(self._raw)
         self._trap = ctypes.c_void_p(0)
-        self._trap_address = ctypes.addressof(self._trap)
+        context = ctypes.cast(store._context(), ctypes.c_void_p).value
+        addresses = (ctypes.addressof(each) for each in (self._function, self._raw))
+        self._fixed = (context, *addresses, 6, ctypes.addressof(self._trap))
+        self._invoke = calls.wasmtime_func_call_unchecked
 
-    def watch(self, tell: int, value: int, watched: int, seen: int) -> bool:
-        """Write `value` to the word `tell`, then wait a stretch until the word `watched` is not `seen` (W1, W2)."""
+    def watch(self, tell: int, value: int, watched: int, seen: int, turns: int) -> bool:
+        """Write `value` to the word `tell`, then wait until the word `watched` is not `seen` (W1, W2)."""
         raw = self._raw
-        raw[0], raw[4], raw[8], raw[12], raw[16], raw[20] = tell, value, watched, seen, self._turns, 1
-        failed = calls.wasmtime_func_call_unchecked(
-            self._context, self._address, self._raw_address, 6, self._trap_address
-        )
+        raw[0], raw[4], raw[8], raw[12], raw[16], raw[20] = tell, value, watched, seen, turns, 1
+        failed = self._invoke(*self._fixed)
         assert not failed and not self._trap.value, "a watch cannot trap"
         return bool(raw[0])
 

@@ -36,6 +36,7 @@ class Attention:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, words: Words | None) -> None:
         self.watcher = None if words is None else words.watcher()
+        self.turns = 0 if words is None else words.turns(ATTENTION)
         self.working = 0
         self.streak = 0
         self._ready = getattr(loop, "_ready", ())  # asyncio's own loop lets itself be looked at; others do not
@@ -93,24 +94,31 @@ class Owner:
             return False
         self._begin(work, done)
         self._claims.append(None)
-        line.ask_and_watch(watcher, ATTENTION)
-        try:
-            self._claims.pop()
-        except IndexError:  # the thread has taken it: its answer is there, or is being put there (O4)
-            self._misses = 0
-            self._attention.streak += 1
-            # As every callback that comes from the thread: in a context of its own, not in the caller's.
-            contextvars.Context().run(self._deliver, *self._answers.get())
-            return True
-        self._misses += 1
-        self._skip = min(1 << self._misses, MAX_SKIPPED)  # who is slow is waited for ever more rarely
-        return False
+        line.ask_and_watch(watcher, self._attention.turns)
+        if self._answers.empty() and self._took_claim():
+            self._misses += 1
+            self._skip = min(1 << self._misses, MAX_SKIPPED)  # who is slow is waited for ever more rarely
+            return False
+        # The thread has taken the claim: its answer is there, or is being put there (O4).
+        self._misses = 0
+        self._attention.streak += 1
+        # As every callback that comes from the thread: in a context of its own, not in the caller's.
+        contextvars.Context().run(self._deliver, *self._answers.get())
+        return True
 
     def hurried(self) -> bool:
         """Whether the event loop is to look at everything else, before it waits for anything again (O2)."""
         if self._attention.streak < MAX_STREAK:
             return False
         self._attention.streak = 0
+        return True
+
+    def _took_claim(self) -> bool:
+        """Take the claim; False when it is taken already (O4)."""
+        try:
+            self._claims.pop()
+        except IndexError:
+            return False
         return True
 
     def _may_wait(self) -> bool:
@@ -167,9 +175,7 @@ class Owner:
 
     def _answer(self, done: _Done, result: Any) -> bool:
         """Hand a result over; True when the event loop watches for it and is still to be told."""
-        try:
-            self._claims.pop()
-        except IndexError:
+        if not self._claims or not self._took_claim():
             self._loop.call_soon_threadsafe(self._deliver_late, done, result)
             return False
         self._answers.put((done, result))
@@ -188,7 +194,7 @@ class Owner:
         seen = line.asked
         self._watching = True  # first this, then a look at the queue: nothing can be submitted unseen between the two
         if answered or self._queue.empty():
-            line.answer_and_watch(watcher, seen, answered, LINGERING)
+            line.answer_and_watch(watcher, seen, answered, found.turns(LINGERING))
         self._watching = False
         found.put(watcher)
         return self._queue.get()

@@ -409,12 +409,22 @@ class Vm:
                 self._fail(error)
             return raw[0]
 
+        def call4(first: int, second: int, third: int, fourth: int) -> int:
+            raw[0] = first
+            raw[4] = second
+            raw[8] = third
+            raw[12] = fourth
+            error = invoke(context, function, raw_address, length, trap_address)
+            if error or trap.value:
+                self._fail(error)
+            return raw[0]
+
         def call_many(*arguments: int) -> int:
             for index, argument in enumerate(arguments):
                 raw[4 * index] = argument
             return call0()
 
-        by_arity: dict[int, Callable[..., int]] = {0: call0, 1: call1, 2: call2}
+        by_arity: dict[int, Callable[..., int]] = {0: call0, 1: call1, 2: call2, 4: call4}
         return by_arity.get(arity, call_many)
 
     def _fail(self, error: int | None) -> None:
