@@ -2,7 +2,7 @@
 
 O1  work is done in the order in which it was submitted, and its results reach the event loop in that order.
 O2  the event loop waits for a result for `ATTENTION` at most, and only when it knows of nothing else to do; after
-    `MAX_STREAK` such results in a row it is to look at everything else.
+    `MAX_STREAK` such results in a row it is to look at everything else. It waits ever more rarely for who is slow.
 O3  a thread without work sleeps after `LINGERING`.
 O4  every result is handed over once, by whoever has taken the claim: the thread, which then answers at once, or the
     event loop, which then hears of it as of anything that other threads tell it.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -94,13 +95,15 @@ class Owner:
             return False
         self._begin(work, done)
         self._claims.append(None)
+        started = time.perf_counter()
         line.ask_and_watch(watcher, self._attention.turns)
-        if self._answers.empty() and self._took_claim():
-            self._misses += 1
-            self._skip = min(1 << self._misses, MAX_SKIPPED)  # who is slow is waited for ever more rarely
+        late = time.perf_counter() - started > 3 * ATTENTION  # others had the core meanwhile: this is no time to wait
+        missed = self._answers.empty() and self._took_claim()
+        self._misses = self._misses + 1 if missed or late else 0
+        self._skip = min(1 << self._misses, MAX_SKIPPED) if self._misses else 0
+        if missed:
             return False
         # The thread has taken the claim: its answer is there, or is being put there (O4).
-        self._misses = 0
         self._attention.streak += 1
         # As every callback that comes from the thread: in a context of its own, not in the caller's.
         contextvars.Context().run(self._deliver, *self._answers.get())
@@ -194,7 +197,7 @@ class Owner:
         seen = line.asked
         self._watching = True  # first this, then a look at the queue: nothing can be submitted unseen between the two
         if answered or self._queue.empty():
-            line.answer_and_watch(watcher, seen, answered, found.turns(LINGERING))
+            line.answer_and_watch(watcher, seen, answered, found.turns(LINGERING) if not self._skip else 1)
         self._watching = False
         found.put(watcher)
         return self._queue.get()
