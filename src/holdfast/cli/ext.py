@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from holdfast.extensions.runtime import ToolOutcome
     from holdfast.extensions.suite import Suite
+    from holdfast.host.extension_model import ExtensionModel
     from holdfast.kernel.ledger import Ledger
 
 # What a host call's code is in the table, when nobody caught it.
@@ -51,6 +52,9 @@ UiScript = Annotated[
     Path | None, typer.Option("--ui-script", help="A JSON array with the answers to dialogs, in order.")
 ]
 InSession = Annotated[bool, typer.Option("--session", help="Fire session_start before and session_shutdown after.")]
+ModelName = Annotated[
+    str | None, typer.Option("--model", help="The model that it may ask, e.g. local; default: models.default.")
+]
 Data = Annotated[Path | None, typer.Option("--data", help="Where the ledger is; default: data.dir.")]
 
 
@@ -95,11 +99,12 @@ async def call(
     deadline: Deadline = 30.0,
     ui_script: UiScript = None,
     session: InSession = False,
+    model: ModelName = None,
     data: Data = None,
 ) -> Answer:
     """Validate, coerce and execute one tool."""
     value = _json(arguments, "arguments")
-    async with _suite(policy, grant, root, deadline, ui_script, data) as suite:
+    async with _suite(policy, grant, root, deadline, ui_script, data, model=model) as suite:
         await suite.load(path)
         async with _session(suite, session):
             outcome = await suite.call_tool(tool, value, call_id="call-1", timeout=deadline)
@@ -121,10 +126,11 @@ async def command(
     deadline: Deadline = 30.0,
     ui_script: UiScript = None,
     session: InSession = False,
+    model: ModelName = None,
     data: Data = None,
 ) -> Answer:
     """Run a slash command; what its handler returned and showed."""
-    async with _suite(policy, grant, root, deadline, ui_script, data) as suite:
+    async with _suite(policy, grant, root, deadline, ui_script, data, model=model) as suite:
         await suite.load(path)
         async with _session(suite, session):
             returned = await suite.run_command(name, " ".join(words or []))
@@ -143,13 +149,14 @@ async def emit(
     deadline: Deadline = 30.0,
     ui_script: UiScript = None,
     session: InSession = False,
+    model: ModelName = None,
     data: Data = None,
 ) -> Answer:
     """Fire an event; the merged answer of its handlers and what they showed."""
     fields = _json(payload, "payload")
     if not isinstance(fields, dict):
         raise Problem("schema_mismatch", "An event's fields are a JSON object.", at="payload")
-    async with _suite(policy, grant, root, deadline, ui_script, data) as suite:
+    async with _suite(policy, grant, root, deadline, ui_script, data, model=model) as suite:
         await suite.load(path)
         async with _session(suite, session):
             returned = await suite.emit({**fields, "type": event})
@@ -205,10 +212,11 @@ async def run(
     grant: GrantTexts = None,
     root: RootFolder = Path(),
     deadline: Deadline = 30.0,
+    model: ModelName = None,
     data: Data = None,
 ) -> None:
     """Try extensions by hand: `tool NAME JSON`, `/command ARGS`, `event NAME JSON`, `list`, `quit`."""
-    async with _suite(policy, grant, root, deadline, None, data) as suite:
+    async with _suite(policy, grant, root, deadline, None, data, model=model) as suite:
         for path in paths:
             await suite.load(path)
         async with _session(suite, True):
@@ -337,6 +345,7 @@ async def _suite(
     ui_script: Path | None,
     data: Path | None,
     record: Any = None,
+    model: str | None = None,
 ) -> AsyncIterator[Suite]:
     from holdfast.extensions.connectors.ui import NoUi, ScriptedUi, TerminalUi, Ui
     from holdfast.extensions.suite import Suite
@@ -354,6 +363,7 @@ async def _suite(
         ui = TerminalUi(sys.stdin, sys.stderr) if person else NoUi()
     async with (
         _ledger(data) as ledger,
+        _model(settings.models, model) as connected,
         Suite(
             ledger,
             root=root,
@@ -362,12 +372,28 @@ async def _suite(
             grants=grants or (),
             consent=TerminalConsent() if person else None,
             ui=ui,
+            model=connected,
             deadline=deadline,
             record=record,
             log_file=True,
         ) as suite,
     ):
         yield suite
+
+
+@asynccontextmanager
+async def _model(settings: config.Models, named: str | None) -> AsyncIterator[ExtensionModel]:
+    """The models of the configuration, or the one that was named, as an extension reaches them."""
+    from holdfast.host.extension_model import ExtensionModel
+    from holdfast.host.models import HostModels
+    from holdfast.kernel.clock import SystemClock
+
+    chosen = config.Models(default=named) if named is not None else settings
+    models = HostModels(chosen, clock=SystemClock(), folder=Path())
+    try:
+        yield ExtensionModel(models)
+    finally:
+        await models.close()
 
 
 @asynccontextmanager

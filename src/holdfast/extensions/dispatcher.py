@@ -317,6 +317,7 @@ class Dispatcher:
             granted=lambda capability, resource: self._granted(flight, capability, resource),
             refused=lambda capability, resource: self._refused(flight, capability, resource),
             emit=stream.emit if stream is not None else None,
+            room=stream.room if stream is not None else None,
             deadline=flight.started + flight.asked_for + timeout / 1000 if timeout is not None else None,
             monotonic=self._clock.monotonic,
             context=flight.request.context,

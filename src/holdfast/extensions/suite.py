@@ -109,6 +109,7 @@ class Suite:
         self._record = record
         self._scenario = scenario
         self._trusted = trusted
+        self._model = model
         self.decided = -1  # the last of people's decisions that was taken in
         self._artifacts: dict[str, Artifact] = {}
         self._running: dict[str, Extension] = {}
@@ -140,7 +141,7 @@ class Suite:
                 LogConnector(self._said),
                 EventsConnector(self._emitted),
                 UiConnector(self.ui),
-                ModelConnector(model),
+                ModelConnector(model, tokens=self._config.policy.max_model_tokens),
                 SessionConnector(self.session),
             ],
             self._evidence,
@@ -153,6 +154,9 @@ class Suite:
 
     async def __aenter__(self) -> Self:
         await self.refresh()
+        if self._model is not None:
+            offered = await self._model.models()
+            self.session.model = dict(offered[0]) if offered else None
         return self
 
     @property

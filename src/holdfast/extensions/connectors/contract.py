@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from holdfast.extensions.connectors.paths import Roots
@@ -39,6 +39,7 @@ class Call:
         deadline: float | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         context: Mapping[str, Any] | None = None,
+        room: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.extension = extension
         self.call_id = call_id
@@ -57,6 +58,7 @@ class Call:
         """What the connector adds to the evidence of the call's end; never a parameter."""
         self.cancelled = threading.Event()
         self._emit = emit
+        self._room = room
         self._lock = threading.Lock()
         self._cancel: list[Callable[[], None]] = []
 
@@ -65,6 +67,11 @@ class Call:
         self.check()
         if self._emit is not None:
             self._emit(output)
+
+    async def room(self) -> None:
+        """For a connector on the event loop, which may not wait in `emit`: until the reader has room for a part."""
+        if self._room is not None:
+            await self._room()
 
     def check(self) -> None:
         if self.cancelled.is_set():
