@@ -143,7 +143,8 @@ class Evidence:
             except Problem as problem:
                 self._failure = problem
                 return
-            self._last = told = Future()  # done when the sink has heard it too (E4)
+            told: Future[None] = Future()
+            self._last = told  # done when the sink has heard it too (E4)
         future.add_done_callback(lambda done: self._settle(done, told))
 
     def _submit(self, streams: dict[str, list[Draft]]) -> Future[list[Record]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from holdfast.extensions.connectors.paths import Roots
@@ -40,6 +40,7 @@ class Call:
         monotonic: Callable[[], float] = time.monotonic,
         context: Mapping[str, Any] | None = None,
         room: Callable[[], Awaitable[None]] | None = None,
+        scopes: Callable[[str], Sequence[str]] = lambda _capability: (),
     ) -> None:
         self.extension = extension
         self.call_id = call_id
@@ -50,6 +51,8 @@ class Call:
         """`granted(capability, resource)` says whether somebody named exactly that resource."""
         self.refused = refused
         """`refused(capability, resource)` says whether somebody denied exactly that."""
+        self.scopes = scopes
+        """`scopes(capability)` lists the patterns that are granted, when nothing of that capability is denied."""
         self.streaming = emit is not None
         self.deadline = deadline
         self._monotonic = monotonic
