@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import msgspec
 import typer
 
-from holdfast.cli import ext_compile
+from holdfast.cli import ext_compile, ext_project
+from holdfast.cli.ext_project import Data, opened_ledger
 from holdfast.cli.output import Answer, answers, choice, note
 from holdfast.cli.terminal import TerminalConsent
 from holdfast.kernel import canonical, config
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from holdfast.extensions.runtime import ToolOutcome
     from holdfast.extensions.suite import Suite
     from holdfast.host.extension_model import ExtensionModel
-    from holdfast.kernel.ledger import Ledger
 
 # What a host call's code is in the table, when nobody caught it.
 _KEYS = {
@@ -34,10 +34,9 @@ _KEYS = {
 }
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-app.registered_commands += ext_compile.app.registered_commands  # one group, told in two files
-app.registered_groups += ext_compile.app.registered_groups
-grants_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(grants_app, name="grants", help="What extensions were granted and denied.")
+for part in (ext_compile, ext_project):  # one group, told in three files
+    app.registered_commands += part.app.registered_commands
+    app.registered_groups += part.app.registered_groups
 
 Place = Annotated[Path, typer.Argument(help="An extension: a file, or a folder with a manifest or an index file.")]
 PolicyMode = Annotated[
@@ -55,7 +54,6 @@ InSession = Annotated[bool, typer.Option("--session", help="Fire session_start b
 ModelName = Annotated[
     str | None, typer.Option("--model", help="The model that it may ask, e.g. local; default: models.default.")
 ]
-Data = Annotated[Path | None, typer.Option("--data", help="Where the ledger is; default: data.dir.")]
 
 
 @app.callback()
@@ -240,102 +238,6 @@ def init(folder: Annotated[Path, typer.Argument(help="A new folder.")]) -> dict[
     return {"files": sorted(path.name for path in folder.iterdir()), "try": f"holdfast ext inspect {folder}"}
 
 
-@app.command("trust")
-@answers("ext.trust")
-async def trust(
-    folder: Annotated[Path, typer.Argument(help="A project folder.")] = Path(),
-    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take the trust back.")] = False,
-    show: Annotated[bool, typer.Option("--show", help="Only say how it stands.")] = False,
-    data: Data = None,
-) -> Answer:
-    """Let a project's own extensions run. Trust is bound to their content: a changed file asks again."""
-    from holdfast.extensions.trust import Trust
-
-    async with _ledger(data) as ledger:
-        trusting = Trust(ledger, config.load(folder).config.extensions.paths)
-        if withdraw:
-            await trusting.withdraw(folder)
-        elif not show:
-            await trusting.give(folder)
-        standing = await trusting.standing(folder)
-    return Answer({"state": standing.state, **msgspec.to_builtins(standing)})
-
-
-@grants_app.command("list")
-@answers("ext.grants.list")
-async def grants_list(
-    extension: Annotated[str | None, typer.Argument(help="Only this extension.")] = None, data: Data = None
-) -> Answer:
-    """What was granted and denied, with scope and expiry."""
-    from holdfast.extensions.grants import Grants
-    from holdfast.kernel.clock import SystemClock
-
-    clock = SystemClock()
-    async with _ledger(data) as ledger:
-        standing = await Grants(ledger, clock).standing(extension)
-    return Answer({"grants": [item.shown(clock.now_ms()) for item in standing]})
-
-
-@grants_app.command("allow")
-@answers("ext.grants.allow")
-async def grants_allow(
-    extension: str,
-    grant: Annotated[str, typer.Argument(help="CAP or CAP:SCOPE.")],
-    hours: Annotated[float | None, typer.Option(min=0, help="How long it holds; without, until revoked.")] = None,
-    data: Data = None,
-) -> dict[str, Any]:
-    """Grant a capability to an extension."""
-    return await _change(extension, grant, "allow", hours, data)
-
-
-@grants_app.command("deny")
-@answers("ext.grants.deny")
-async def grants_deny(
-    extension: str,
-    grant: Annotated[str, typer.Argument(help="CAP or CAP:SCOPE.")],
-    hours: Annotated[float | None, typer.Option(min=0, help="How long it holds; without, until revoked.")] = None,
-    data: Data = None,
-) -> dict[str, Any]:
-    """Deny a capability to an extension: this beats every grant."""
-    return await _change(extension, grant, "deny", hours, data)
-
-
-@grants_app.command("revoke")
-@answers("ext.grants.revoke")
-async def grants_revoke(
-    extension: str,
-    capability: Annotated[str | None, typer.Argument(help="Only this capability.")] = None,
-    data: Data = None,
-) -> dict[str, Any]:
-    """Take decisions back."""
-    from holdfast.extensions.grants import Grants
-    from holdfast.kernel.clock import SystemClock
-
-    async with _ledger(data) as ledger:
-        return {"revoked": await Grants(ledger, SystemClock()).revoke(extension, capability)}
-
-
-async def _change(extension: str, text: str, effect: str, hours: float | None, data: Path | None) -> dict[str, Any]:
-    from holdfast.extensions.grants import Grants, checked
-    from holdfast.kernel.clock import SystemClock
-
-    clock = SystemClock()
-    expires = None if hours is None else clock.now_ms() + int(hours * 3_600_000)
-    grant = msgspec.structs.replace(checked(text), expires_ms=expires, source="user")
-    async with _ledger(data) as ledger:
-        grants = Grants(ledger, clock)
-        await (grants.allow if effect == "allow" else grants.deny)(extension, grant)
-    return {"extension": extension, "grant": text, "effect": effect, "expiresMs": expires}
-
-
-@asynccontextmanager
-async def _ledger(data: Path | None) -> AsyncIterator[Ledger]:
-    from holdfast.kernel.ledger import Ledger
-
-    async with Ledger.open((data or Path(config.load().config.data.dir)) / "ledger.db") as ledger:
-        yield ledger
-
-
 @asynccontextmanager
 async def _suite(
     policy: str | None,
@@ -362,7 +264,7 @@ async def _suite(
     else:
         ui = TerminalUi(sys.stdin, sys.stderr) if person else NoUi()
     async with (
-        _ledger(data) as ledger,
+        opened_ledger(data) as ledger,
         _model(settings.models, model) as connected,
         Suite(
             ledger,
