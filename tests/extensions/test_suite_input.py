@@ -36,7 +36,8 @@ export default function (pi) {
     async execute() {
       const met = [typeof WebAssembly, WebAssembly.validate(new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0]))];
       try { await WebAssembly.instantiate(new Uint8Array(8)); } catch (error) { met.push(error.code, error.message); }
-      try { new WebAssembly.Memory({ initial: 1 }); } catch (error) { met.push(error instanceof WebAssembly.CompileError); }
+      try { new WebAssembly.Memory({ initial: 1 }); }
+      catch (error) { met.push(error instanceof WebAssembly.CompileError); }
       return { content: [{ type: "text", text: JSON.stringify(met) }] };
     } });
 }

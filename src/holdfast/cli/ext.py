@@ -325,11 +325,8 @@ async def _reply(suite: Suite, line: str) -> Any:
             return {"typed": await suite.typed(rest)}
         if word.startswith("/"):
             return {"returned": await suite.run_command(word[1:], rest), "ui": _shown(suite)}
-        raise Problem(
-            "invalid_usage",
-            f"{word[:40]!r} is not understood.",
-            fix="tool, event, /command, complete, type, list or quit",
-        )
+        words = "tool, event, /command, complete, type, list or quit"
+        raise Problem("invalid_usage", f"{word[:40]!r} is not understood.", fix=words)
     except Problem as problem:
         return {"error": problem.as_lafs()}
 
