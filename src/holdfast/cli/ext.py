@@ -15,6 +15,7 @@ from holdfast.cli import ext_compile, ext_project
 from holdfast.cli.ext_project import Data, opened_ledger
 from holdfast.cli.output import Answer, answers, choice, note
 from holdfast.cli.terminal import TerminalConsent
+from holdfast.envelope.types import Warning
 from holdfast.kernel import canonical, config
 from holdfast.kernel.problems import Problem
 
@@ -32,6 +33,9 @@ _KEYS = {
     "io": "io_failed",
     "invalid_request": "invalid_request",
 }
+
+# Rules whose refusal a grant would change; a denial stays one, whatever is granted.
+_GRANTABLE = ("mode-prompt", "mode-strict", "by-name-only")
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 for part in (ext_compile, ext_project):  # one group, told in three files
@@ -158,7 +162,8 @@ async def emit(
         await suite.load(path)
         async with _session(suite, session):
             returned = await suite.emit({**fields, "type": event})
-        return Answer({"returned": returned, "ui": _shown(suite)})
+        heard = suite.hooks.listening(event)
+        return Answer({"returned": returned, "ui": _shown(suite)}, warnings=() if heard else (_unheard(event),))
 
 
 @app.command("trace")
@@ -336,13 +341,21 @@ def _refusal(outcome: ToolOutcome) -> Problem | None:
     if outcome.hostcall is None:
         return None
     text = next((part["text"] for part in outcome.content if part.get("type") == "text"), "The tool failed.")
-    keys = {
-        "denied": "capability_denied",
-        "timeout": "timeout",
-        "io": "io_failed",
-        "invalid_request": "invalid_request",
-    }
-    return Problem(keys.get(outcome.hostcall, "extension_failed"), text, hostcall=outcome.hostcall)
+    told = dict((outcome.problem or {}).get("details") or {})
+    told.pop("problem", None)
+    capability, resource = told.get("capability"), told.get("resource")
+    if outcome.hostcall == "denied" and isinstance(capability, str) and told.get("rule") in _GRANTABLE:
+        scope = f":{resource}" if resource and capability in ("read", "write", "http", "env") else ""
+        told["fix"] = f"Call it with --grant {capability}{scope}, or --grant {capability}."
+    return Problem(_KEYS.get(outcome.hostcall, "extension_failed"), text, **told)
+
+
+def _unheard(event: str) -> Warning:
+    from holdfast.extensions.hooks import EVENTS, OLDER_EVENTS
+
+    known = event in EVENTS or event in OLDER_EVENTS
+    also = "" if known else f" It is no event of pi; those are: {', '.join(EVENTS)}."
+    return Warning(code="W_NO_HANDLER", message=f"Nobody listens to {event[:80]}.{also}")
 
 
 def _shown(suite: Suite) -> list[dict[str, Any]]:
