@@ -22,6 +22,7 @@ from holdfast.kernel.problems import Problem
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from holdfast.extensions.compiler import Artifact
     from holdfast.extensions.runtime import ToolOutcome
     from holdfast.extensions.suite import Suite
     from holdfast.host.extension_model import ExtensionModel
@@ -193,7 +194,9 @@ async def trace(
 @answers("ext.replay")
 def replay(
     file: Annotated[Path, typer.Argument(help="What `ext trace` wrote.", exists=True, dir_okay=False)],
-    path: Place,
+    path: Annotated[
+        Path | None, typer.Argument(help="The extension; default: the compiled one that the trace names.")
+    ] = None,
 ) -> Answer:
     """Execute a recorded trace again and compare every step, byte for byte."""
     from holdfast.extensions import trace as traces
@@ -201,10 +204,24 @@ def replay(
     from holdfast.extensions.suite import loadable
 
     recorded = file.read_bytes().splitlines()
-    again = traces.replay(recorded, loadable(build(path)))
+    artifact = build(path) if path is not None else _traced(recorded)
+    again = traces.replay(recorded, loadable(artifact))
     identical = again == recorded
     problem = None if identical else Problem("replay_diverged", "The replay differs from the trace.")
     return Answer({"identical": identical, "lines": len(again)}, problem=problem)
+
+
+def _traced(recorded: list[bytes]) -> Artifact:
+    """The artifact that a trace was recorded with, as long as this machine still has it."""
+    from holdfast.extensions.compiler.cache import default_cache
+    from holdfast.extensions.trace import header
+
+    named = header(recorded)
+    found = default_cache().made(named.artifact)
+    if found is None:
+        message = f"The compiled {named.extension} of this trace is not here."
+        raise Problem("not_found", message, artifact=named.artifact, fix="Name the extension: ext replay TRACE PATH.")
+    return found
 
 
 @app.command("run")
