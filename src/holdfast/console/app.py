@@ -12,7 +12,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast import __version__
-from holdfast.console import inbox, ledger, overview, runs
+from holdfast.console import extensions, inbox, ledger, overview, relay, runs
 from holdfast.console.parts import Parts
 from holdfast.console.render import SECURITY_HEADERS, Templates, go
 from holdfast.console.session import COOKIE, LIFETIME_MS, Session, Sessions
@@ -30,10 +30,21 @@ PAGES: tuple[tuple[str, str, Page], ...] = (
     ("POST", "/runs", runs.start),
     ("GET", "/runs/{run_id}", runs.show),
     ("GET", "/runs/{run_id}/live", runs.live),
+    ("GET", "/runs/{run_id}/turns/{work}/{turn}", runs.turn),
     ("POST", "/runs/{run_id}/cancel", runs.cancel),
     ("POST", "/runs/{run_id}/fork", runs.fork),
     ("GET", "/inbox", inbox.show),
     ("POST", "/inbox/{run_id}/{node_id}", inbox.answer),
+    ("GET", "/extensions", extensions.listing),
+    ("POST", "/extensions", extensions.load),
+    ("GET", "/extensions/{name:path}", extensions.show),
+    ("POST", "/extensions/{name:path}/decide", extensions.decide),
+    ("POST", "/extensions/{name:path}/revoke", extensions.revoke),
+    ("GET", "/relay", relay.listing),
+    ("GET", "/relay/{session}", relay.show),
+    ("GET", "/relay/{session}/preview", relay.preview),
+    ("GET", "/relay/{session}/facts/{number}", relay.fact),
+    ("GET", "/relay/{session}/windows/{window}", relay.window),
     ("GET", "/ledger", ledger.show),
     ("POST", "/ledger/verify", ledger.verify),
     ("GET", "/ledger/{stream:path}", ledger.stream),
@@ -41,19 +52,12 @@ PAGES: tuple[tuple[str, str, Page], ...] = (
 
 
 # "/" stands for itself alone: everything else at the root belongs to the contracts.
-PREFIXES = ("/", "/runs", "/inbox", "/ledger", "/login", "/logout", "/static")
+PREFIXES = ("/", "/runs", "/inbox", "/extensions", "/relay", "/ledger", "/login", "/logout", "/static")
 
 
 def mounts(host: Host, services: Services) -> dict[str, ASGIApp]:
     """The console, under every path that is its own."""
-    parts = Parts(
-        ledger=host.ledger,
-        runs=host.runs,
-        keys=services.keys,
-        clock=host.clock,
-        templates=Templates(),
-        facts=_facts(host),
-    )
+    parts = Parts(host=host, keys=services.keys, templates=Templates(), facts=_facts(host))
     app = console(parts, host.key_for("console"))
 
     async def whole_path(scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,6 +91,8 @@ def _guarded(page: Page, parts: Parts, sessions: Sessions) -> Callable[[Request]
             return go("/login")
         request.scope["holdfast.session"] = session
         try:
+            if request.method == "GET":
+                request.scope["holdfast.waiting"] = await inbox.waiting(parts, session.caller)
             if request.method == "POST":
                 await check_form(request, session)
             return await page(request, parts)

@@ -27,13 +27,42 @@ class Question(msgspec.Struct, frozen=True):
     interrupt: Interrupt
 
     @property
+    def data(self) -> dict[str, Any]:
+        return self.interrupt.data if isinstance(self.interrupt.data, dict) else {}
+
+    @property
     def text(self) -> str:
         """What the run says it wants to know."""
-        data = self.interrupt.data if isinstance(self.interrupt.data, dict) else {}
-        for name in ("message", "title", "prompt", "question", "description"):
-            if isinstance(data.get(name), str) and data[name]:
-                return str(data[name])
+        for name in ("title", "message", "prompt", "question", "description"):
+            if isinstance(self.data.get(name), str) and self.data[name]:
+                return str(self.data[name])
         return f"{self.interrupt.node_id} waits for an answer."
+
+    @property
+    def reason(self) -> str:
+        """Why it asks, when it says more than its title."""
+        said = self.data.get("description")
+        return said if isinstance(said, str) and said != self.text else ""
+
+    @property
+    def is_gate(self) -> bool:
+        return self.interrupt.kind in ("approval", "low-confidence")
+
+    @property
+    def label(self) -> str:
+        return self.interrupt.kind
+
+    @property
+    def look(self) -> str:
+        return "approval" if self.is_gate else "asking"
+
+    @property
+    def asks(self) -> list[tuple[str, Any]]:
+        """What the question is about, line by line."""
+        about = self.data.get("artifactData")
+        if not isinstance(about, dict):
+            return []
+        return [("agent" if name == "agentId" else str(name), value) for name, value in about.items()]
 
 
 async def open_questions(parts: Parts, caller: Caller) -> list[Question]:
@@ -45,6 +74,14 @@ async def open_questions(parts: Parts, caller: Caller) -> list[Question]:
     for run in reversed(page.runs):
         found.extend(await questions_of(parts, caller, run.run_id, run.workflow_id))
     return found
+
+
+async def waiting(parts: Parts, caller: Caller) -> int:
+    """How many runs wait for a person, for the number beside the inbox; no run is read for it."""
+    if not {"approvals:respond", "runs:read"} <= caller.scopes:
+        return 0
+    page = await parts.runs.list_runs(RunFilter(status=["waiting-approval", "waiting-input"]), caller.tenant, limit=100)
+    return len(page.runs)
 
 
 async def questions_of(parts: Parts, caller: Caller, run_id: str, workflow_id: str = "") -> list[Question]:

@@ -92,6 +92,7 @@ class Portrait(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is known about one extension."""
 
     card: Card
+    stream: str
     mode: str
     seen: Seen
     records: int
@@ -129,6 +130,7 @@ async def portrait(host: Host, name: str) -> Portrait:
     now = host.clock.now_ms()
     return Portrait(
         card=_drawn(host, name, member, evidence, standing.state),
+        stream=stream_of(name),
         mode=rules.mode or policy.mode,
         seen=evidence,
         records=records,
@@ -246,9 +248,11 @@ def _rules(capability: str, policy: Policy, name: str, now: int) -> tuple[Rule, 
         ("allow", False, own.allow),
         ("allow", True, policy.defaults),
     ):
-        for grant in grants:
-            if grant.capability in (capability, "*"):
-                found.append(_rule("deny" if effect == "deny" else grant.effect, everybody, grant, now))
+        found += [
+            _rule("deny" if effect == "deny" else grant.effect, everybody, grant, now)
+            for grant in grants
+            if grant.capability in (capability, "*")
+        ]
     return tuple(dict.fromkeys(found))
 
 
