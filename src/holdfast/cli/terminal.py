@@ -31,4 +31,4 @@ class TerminalConsent:
         if question.note:
             sys.stderr.write(f"  {question.note}\n")
         reply = await asked("Allow? [y]es this time, [a]lways, [n]o, ne[v]er: ")
-        return Answer(allow=reply in ("y", "a"), remember=reply in ("a", "v"))
+        return Answer(allow=reply in ("y", "a"), remember="always" if reply in ("a", "v") else "session")

@@ -7,16 +7,17 @@ Invariants:
 - D3  Every call that is admitted leaves host_call.start, policy.decision and host_call.end, in that order.
 - D4  A call ends once: with a result, an error, a timeout or a cancellation; nothing follows its end.
 - D5  Synchronous and asynchronous calls pass through the same steps.
-- D6  A person is asked at most once per extension and capability; without a person the answer is no.
+- D6  A person is asked at most once per extension and capability, unless they said "once"; without a person the
+      answer is no. What was asked and answered stands in the records between the first decision and the second.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from typing import Any, Literal
 
 import msgspec
 
@@ -29,9 +30,11 @@ from holdfast.extensions.grants import Grants
 from holdfast.extensions.parts import CREDITS, Stream, own_thread
 from holdfast.extensions.protocol import Chunk, HostCall, HostCallError, HostResult
 from holdfast.kernel.clock import Clock, SystemClock
-from holdfast.kernel.policy import Decision, Policy, Request
+from holdfast.kernel.loss import Weighed
+from holdfast.kernel.policy import Decision, Grant, Policy, Request
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.redact import redact_text
+from holdfast.kernel.scopes import Scope
 
 MAX_PARALLEL = 64
 SYNC_LIMIT_MS = 600_000
@@ -59,8 +62,22 @@ class _Flight:
         self.started = started
         self.ids = {"host_call_id": request.call_id[:128]}
         self.decided: set[tuple[str, str | None]] = set()
+        self.by_person: dict[str, Scope] = {}  # what somebody allowed for this very call
+        self.asked_for = 0.0  # seconds that a person took to answer
         self.call: Call | None = None
+        self.asking: Future[Decision] | None = None  # of a synchronous call, whose thread waits for a person
         self.ended = False
+
+    def stop(self) -> None:
+        if self.call is not None:
+            self.call.cancel()
+        if self.asking is not None:
+            self.asking.cancel()
+
+    def allows(self, capability: str, resource: str | None) -> bool:
+        """Whether a person allowed it for this call."""
+        scope = self.by_person.get(capability)
+        return scope is not None and scope.covers(resource)
 
 
 class Dispatcher:
@@ -74,14 +91,17 @@ class Dispatcher:
         *,
         consent: Consent | None = None,
         grants: Grants | None = None,
+        weigh: Callable[[str, str], Weighed | None] = lambda _extension, _capability: None,
+        hold: Callable[[str, bool], None] = lambda _extension, _held: None,
         clock: Clock | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.policy = policy
+        self._learned: list[tuple[str, Literal["allow", "deny"], Grant]] = []
         self._connectors = {connector.method: connector for connector in connectors}
         self._evidence = evidence
         self._clock = clock or SystemClock()
-        self._questions = Questions(consent, grants)
+        self._questions = Questions(consent, grants, weigh=weigh, hold=hold)
         self._subjects: dict[str, Subject] = {}
         self._running: dict[str, _Flight] = {}
         self._lock = threading.Lock()
@@ -97,6 +117,23 @@ class Dispatcher:
         except RuntimeError:
             pass
 
+    def learn(self, subject: str, effect: Literal["allow", "deny"], grant: Grant) -> None:
+        """A decision that holds as long as this dispatcher, whatever the ledger says later."""
+        self._learned.append((subject, effect, grant))
+        self.policy = _with(self.policy, subject, effect, grant)
+
+    def renew(self, base: Policy, settled: Iterable[tuple[str, str]] = ()) -> None:
+        """Other rules from now on; what a person said about the `settled` (subject, capability) pairs is outdated."""
+        outdated = set(settled)
+        self._learned = [
+            (subject, effect, grant)
+            for subject, effect, grant in self._learned
+            if grant.source != "person" or (subject, grant.capability) not in outdated
+        ]
+        for subject, effect, grant in self._learned:
+            base = _with(base, subject, effect, grant)
+        self.policy = base
+
     def admit(self, subject: Subject) -> None:
         """Make an extension known; calls of unknown ones are refused."""
         self.attend()
@@ -106,14 +143,13 @@ class Dispatcher:
         """Forget an extension and stop what it has under way."""
         self._subjects.pop(extension, None)
         for flight in list(self._running.values()):
-            if flight.subject.id == extension and flight.call is not None:
-                flight.call.cancel()
+            if flight.subject.id == extension:
+                flight.stop()
 
     def close(self) -> None:
         """Stop every call, wait for the connectors, and write what is left."""
         for flight in list(self._running.values()):
-            if flight.call is not None:
-                flight.call.cancel()
+            flight.stop()
         self._threads.shutdown(wait=True)
         self._evidence.close()
 
@@ -131,7 +167,9 @@ class Dispatcher:
         end: HostResult | None = None
         try:
             connector = self._connector(call.method)
-            decision = await self._questions.settle(self, flight.subject.id, self._decide(flight))
+            decision = self._decide(flight)
+            if decision.effect == "prompt":
+                decision = await self._settle(flight, decision)
             self._enter(flight, decision, stream)
             work = self._work(connector, flight)
             work.add_done_callback(_heard)
@@ -160,23 +198,24 @@ class Dispatcher:
             connector = self._connector(call.method)
             decision = self._decide(flight)
             if decision.effect == "prompt":
-                decision = self._on_loop(self._questions.settle(self, flight.subject.id, decision), None)
+                flight.asking = self._posted(self._settle(flight, decision))
+                decision = flight.asking.result()
             self._enter(flight, decision, None, default_ms=SYNC_LIMIT_MS)
             assert flight.call is not None
             done: Any = connector.run(flight.call, call.params)
             if getattr(connector, "waits", False):
-                done = self._on_loop(done, self._patience(flight))
+                done = self._posted(done).result(self._patience(flight))
             output: Output = done
             return self._ok(flight, output, None)
-        except (Problem, TimeoutError) as error:
+        except (Problem, TimeoutError, CancelledError) as error:
             return self._failed(flight, _as_problem(error), None)
         except Exception as error:  # noqa: BLE001 - the door must answer whatever a connector does
             return self._failed(flight, Problem.unexpected(error), None)
 
     def cancel(self, call_id: str) -> None:
         flight = self._running.get(call_id)
-        if flight is not None and flight.call is not None:
-            flight.call.cancel()
+        if flight is not None:
+            flight.stop()
 
     # The steps
 
@@ -241,6 +280,24 @@ class Dispatcher:
             return Decision("downgrade", "scope-filter", "Only what was granted is reachable.", decision.evidence)
         return decision
 
+    async def _settle(self, flight: _Flight, decision: Decision) -> Decision:
+        """What a person says, when policy says to ask (D6); the first decision is on record before they are asked."""
+        about = decision.evidence
+        request = Request(flight.subject.id, flight.capability, flight.request.method, about.get("resource"))
+        before = self._clock.monotonic()
+
+        def told(name: str, data: dict[str, Any]) -> None:
+            if name == "consent.asked":
+                self._record(flight, self._decision(flight, decision))
+            self._record(flight, Event(name, _redacted(data), flight.ids))
+
+        settled = await self._questions.settle(self, request, decision, self._clock.now_ms(), told)
+        flight.asked_for = self._clock.monotonic() - before
+        if settled.rule == "person-allow" and settled.allowed:
+            limits = tuple(settled.evidence.get("scope", ()))
+            flight.by_person[flight.capability] = Scope.of(flight.capability, limits) if limits else Scope()
+        return settled
+
     def _has_scoped(self, subject: str, capability: str) -> bool:
         rules = self.policy.subjects.get(subject)
         grants = (*self.policy.defaults, *(rules.allow if rules else ()))
@@ -260,7 +317,7 @@ class Dispatcher:
             granted=lambda capability, resource: self._granted(flight, capability, resource),
             refused=lambda capability, resource: self._refused(flight, capability, resource),
             emit=stream.emit if stream is not None else None,
-            deadline=flight.started + timeout / 1000 if timeout is not None else None,
+            deadline=flight.started + flight.asked_for + timeout / 1000 if timeout is not None else None,
             monotonic=self._clock.monotonic,
             context=flight.request.context,
         )
@@ -275,6 +332,8 @@ class Dispatcher:
             return
         method = flight.request.method
         decision = self.policy.decide(Request(flight.subject.id, capability, method, resource))
+        if decision.effect == "prompt" and not outside and flight.allows(capability, resource):
+            decision = Decision("allow", "person-allow", f"A person allowed {capability} here.", decision.evidence)
         if outside and decision.rule not in _GRANTED_RULES:
             reason = f"{resource} lies outside the project and no grant names it."
             decision = Decision("deny", "outside-project", reason, decision.evidence)
@@ -286,6 +345,8 @@ class Dispatcher:
     def _granted(self, flight: _Flight, capability: str, resource: str) -> bool:
         """Whether policy allows it without asking; `capability!` only when a grant names the resource."""
         plain = capability.rstrip("!")
+        if plain == capability and flight.allows(plain, resource or None):
+            return True
         request = Request(flight.subject.id, plain, flight.request.method, resource or None, plain != capability)
         return self.policy.decide(request).allowed
 
@@ -312,7 +373,8 @@ class Dispatcher:
             return None
         return max(0.0, call.deadline - self._clock.monotonic()) + 0.25
 
-    def _on_loop(self, work: Any, timeout: float | None) -> Any:
+    def _posted(self, work: Any) -> Future[Any]:
+        """`work` on the loop, for a thread that waits for it."""
         loop = self._loop
         try:
             here: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
@@ -321,7 +383,7 @@ class Dispatcher:
         if loop is None or loop is here or not loop.is_running():
             work.close()
             raise Problem("consent_required", "A synchronous call cannot wait here for somebody's answer.")
-        return asyncio.run_coroutine_threadsafe(work, loop).result(timeout)
+        return asyncio.run_coroutine_threadsafe(work, loop)
 
     # Ends (D4) and records (D3)
 
@@ -371,11 +433,8 @@ class Dispatcher:
         return Event("host_call.start", data, flight.ids)
 
     def _decision(self, flight: _Flight, decision: Decision) -> Event:
-        evidence = {
-            key: redact_text(value) if isinstance(value, str) else value for key, value in decision.evidence.items()
-        }
         data = {
-            **evidence,
+            **_redacted(decision.evidence),
             "effect": decision.effect,
             "rule": decision.rule,
             "reason": redact_text(decision.reason),
@@ -396,6 +455,14 @@ class Dispatcher:
         if problem is not None:
             data["error"] = {"code": problem.row.pi, "problem": problem.key}
         return Event("host_call.end", data, flight.ids, "info" if problem is None else "warn")
+
+
+def _with(policy: Policy, subject: str, effect: Literal["allow", "deny"], grant: Grant) -> Policy:
+    return policy.allowing(subject, grant) if effect == "allow" else policy.denying(subject, grant)
+
+
+def _redacted(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: redact_text(value) if isinstance(value, str) else value for key, value in data.items()}
 
 
 def _heard(work: asyncio.Future[Any]) -> None:
@@ -420,6 +487,8 @@ def _looks_secret(name: str) -> bool:
 
 
 def _as_problem(error: Exception) -> Problem:
+    if isinstance(error, CancelledError):
+        return Problem("cancelled", "The call was cancelled.")
     return error if isinstance(error, Problem) else Problem("timeout", "The call took longer than it may.")
 
 

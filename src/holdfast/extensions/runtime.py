@@ -413,6 +413,16 @@ class Extension:
             raise thrown_problem(_described(reply.value), self.name, self.artifact)
         return reply.value
 
+    def hold(self, held: bool) -> None:
+        """A person is asked (True), or has answered (False): meanwhile the extension's deadlines do not run."""
+        if self._driver is not None:
+            self._driver.hold(held)
+
+    @property
+    def waited(self) -> float:
+        """Seconds that it waited for persons so far."""
+        return self._driver.waited if self._driver is not None else 0.0
+
     def set_flag(self, name: str, value: bool | str) -> None:
         """What `pi.getFlag` answers from now on."""
         flag = self.registrations.flags.get(name)

@@ -18,6 +18,7 @@ from holdfast.host.egress import Egress
 from holdfast.host.extensions import ProjectExtensions
 from holdfast.host.models import HostModels, NodeModels
 from holdfast.host.node_tools import NodeTools
+from holdfast.host.prompts import Prompts
 from holdfast.kernel import canonical
 from holdfast.kernel.clock import Clock, SystemClock
 from holdfast.kernel.config import Config
@@ -128,10 +129,18 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             ledger, secret=derive(secret, "relay"), model=models.default, clock=clock, ids=ids, randomness=randomness
         )
         stack.push_async_callback(relay.aclose)
+        prompts = Prompts(clock, ids.new("life"), runs=lambda: runs)
         extensions = ProjectExtensions(
-            ledger, root=root, config=config, clock=clock, randomness=randomness, consent=options.consent
+            ledger,
+            root=root,
+            config=config,
+            clock=clock,
+            randomness=randomness,
+            prompts=prompts,
+            consent=options.consent,
         )
         stack.push_async_callback(extensions.close)
+        stack.push_async_callback(prompts.close)
         node = AgentNode(
             ledger=ledger,
             relay=relay,
