@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from importlib import resources
 
@@ -21,6 +22,7 @@ from holdfast.http.services import Services
 from holdfast.kernel.problems import Problem
 
 Page = Callable[[Request, Parts], Awaitable[Response]]
+_LOG = logging.getLogger("holdfast.console")
 _FORM_LIMIT = 64 * 1024
 _STATIC = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
@@ -99,6 +101,7 @@ def _guarded(page: Page, parts: Parts, sessions: Sessions) -> Callable[[Request]
         except Problem as problem:
             return _failure(request, parts.templates, problem)
         except Exception as error:  # noqa: BLE001 - the outermost boundary of a page
+            _LOG.exception("a page failed: %s", request.url.path)
             return _failure(request, parts.templates, Problem.unexpected(error))
 
     return endpoint
