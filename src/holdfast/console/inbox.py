@@ -1,68 +1,18 @@
-"""What waits for a person: approvals, clarifications and everything else a run asks."""
+"""What waits for a person: approvals, clarifications, capability prompts and everything else a run asks."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.console.parts import Parts, caller_of, form_of
+from holdfast.console.questions import Question, answer_of
 from holdfast.console.render import go
 from holdfast.http.auth import Caller
-from holdfast.kernel import canonical
-from holdfast.kernel.problems import Problem
-from holdfast.runs.types import Interrupt, RunFilter
+from holdfast.runs.types import RunFilter
 
 # A run that still works on another branch may ask all the same.
 _WAITING = ["waiting-approval", "waiting-input", "waiting-external", "running", "paused"]
-
-
-class Question(msgspec.Struct, frozen=True):
-    """An open interrupt and the run that asks it."""
-
-    run_id: str
-    workflow_id: str
-    interrupt: Interrupt
-
-    @property
-    def data(self) -> dict[str, Any]:
-        return self.interrupt.data if isinstance(self.interrupt.data, dict) else {}
-
-    @property
-    def text(self) -> str:
-        """What the run says it wants to know."""
-        for name in ("title", "message", "prompt", "question", "description"):
-            if isinstance(self.data.get(name), str) and self.data[name]:
-                return str(self.data[name])
-        return f"{self.interrupt.node_id} waits for an answer."
-
-    @property
-    def reason(self) -> str:
-        """Why it asks, when it says more than its title."""
-        said = self.data.get("description")
-        return said if isinstance(said, str) and said != self.text else ""
-
-    @property
-    def is_gate(self) -> bool:
-        return self.interrupt.kind in ("approval", "low-confidence")
-
-    @property
-    def label(self) -> str:
-        return self.interrupt.kind
-
-    @property
-    def look(self) -> str:
-        return "approval" if self.is_gate else "asking"
-
-    @property
-    def asks(self) -> list[tuple[str, Any]]:
-        """What the question is about, line by line."""
-        about = self.data.get("artifactData")
-        if not isinstance(about, dict):
-            return []
-        return [("agent" if name == "agentId" else str(name), value) for name, value in about.items()]
 
 
 async def open_questions(parts: Parts, caller: Caller) -> list[Question]:
@@ -99,21 +49,7 @@ async def answer(request: Request, parts: Parts) -> Response:
     caller = caller_of(request, "approvals:respond")
     form = form_of(request)
     run_id, node_id = request.path_params["run_id"], request.path_params["node_id"]
-    body = {"resumeValue": _value(form)}
+    asked = [item for item in await questions_of(parts, caller, run_id) if item.interrupt.node_id == node_id]
+    body = {"resumeValue": answer_of(form, asked[0] if asked else None)}
     await parts.runs.resolve_by_node(run_id, node_id, caller.tenant, body, caller.principal or caller.key_id)
     return go(f"/runs/{run_id}" if form.get("back") == "run" else "/inbox")
-
-
-def _value(form: dict[str, str]) -> Any:
-    """An action with an optional comment, or the JSON (or plain text) that a person typed."""
-    action, text = form.get("action"), form.get("value", "").strip()
-    if action:
-        value: dict[str, Any] = {"action": action}
-        if text:
-            value["comment"] = text
-        return value
-    if not text:
-        raise Problem("schema_mismatch", "The answer is empty.", at="value")
-    if text[0] in '{["' or text in ("true", "false", "null"):
-        return canonical.decode(text)
-    return text

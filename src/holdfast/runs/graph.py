@@ -207,7 +207,8 @@ def _node_svg(node: Mapping[str, Any], place: tuple[int, int], state: str) -> st
     )
     said = f"{kind} · {escape(_short(state, 20))}" if state else kind
     return (
-        f'<g class="{_group(state) or "idle"}"><rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="{round_by}" fill="{fill}" stroke="{stroke}" '
+        f'<g class="{_group(state) or "idle"}">'
+        f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="{round_by}" fill="{fill}" stroke="{stroke}" '
         f'stroke-width="1.5"/><text x="{x + _WIDTH // 2}" y="{y + 24}" text-anchor="middle" font-size="13" '
         f'font-weight="600" fill="#1f2830">{title}</text><text x="{x + _WIDTH // 2}" y="{y + 42}" text-anchor="middle" '
         f'font-size="10.5" fill="{stroke}">{said}</text></g>'
