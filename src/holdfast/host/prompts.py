@@ -90,15 +90,21 @@ class Prompts:
         extension: str | None = None,
         name: str = "",
         about: dict[str, Any] | None = None,
+        changes: bool = False,
         repeats: bool = False,
     ) -> T:
-        """What `start` gives, while its questions are asked by the run; `repeats` when doing it twice is known to be
-        somebody else's care. Leaves by `Parked` when a question has no answer yet, and is called again with it."""
+        """What `start` gives, while its questions are asked by the run.
+
+        `changes` says that it may change something without asking; `repeats` that doing it twice is somebody else's
+        care. Leaves by `Parked` when a question has no answer yet, and is called again with it.
+        """
         place = ctx.place + name
         work = self._works.get(place)
         if work is None:
             if not repeats:
                 self._check(ctx, place)
+                if changes:
+                    await ctx.effect(f"{place}granted", self._mark)  # W3
             work = self._works[place] = _Work(ctx, extension, asyncio.ensure_future(start()))
         try:
             while True:

@@ -102,10 +102,15 @@ class AgentTools:
         def work() -> Coroutine[Any, Any, Performed]:
             return self._suite.call_tool(tool.name, arguments, call_id=call_id)
 
-        owner = self._suite.owner(tool.name).extension.name
+        owner = self._suite.owner(tool.name)
         guarded = tool.effect != "read"  # then whoever calls asks about what was begun and not recorded
         outcome = await self._prompts.during(
-            self._ctx, work, extension=owner, about={"tool": tool.name}, repeats=guarded
+            self._ctx,
+            work,
+            extension=owner.extension.name,
+            about={"tool": tool.name},
+            changes=self._effect(owner) != "read",  # granted since the tools were listed
+            repeats=guarded,
         )
         for partial in outcome.updates:
             await update(partial)
