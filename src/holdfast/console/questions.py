@@ -21,6 +21,14 @@ PROMPT = "capability-prompt"
 EXPIRIES = {"hour": 3600, "day": 86_400, "week": 7 * 86_400}
 _SCOPED = ("read", "write", "http", "env")
 _ACTIONS = {"accept": "Approve", "reject": "Reject", "refine": "Ask for changes"}
+_PROMPT_LINES = {
+    "capability": "capability",
+    "method": "method",
+    "resource": "on",
+    "allows": "saying yes means",
+    "sandbox": "sandbox",
+    "tool": "tool",
+}
 _TEXTUAL = ("string", None)
 
 
@@ -41,6 +49,12 @@ class Loss(msgspec.Struct, frozen=True, rename="camel"):
     loss_grant: float
     loss_deny: float
     arithmetic: list[str] = []
+
+
+class Ruled(msgspec.Struct, frozen=True):
+    """The rule by which policy asks."""
+
+    rule: str = ""
 
 
 class Remember(msgspec.Struct, frozen=True):
@@ -102,12 +116,13 @@ class Question(msgspec.Struct, frozen=True):
     @property
     def details(self) -> list[tuple[str, Any]]:
         """What the question is about, line by line."""
-        names = ("tool", "arguments", "agentId", "effect") if self.form == "gate" else ("method", "resource", "allows")
-        known = [name for name in names if name in self.about]
-        if self.form == "gate":
-            known += [name for name in self.about if name not in known]
-        shown = {"agentId": "agent", "allows": "saying yes means"}
-        return [(shown.get(name, name), self.about[name]) for name in known]
+        if self.form == "prompt":
+            rule = (_read(self.about.get("decision"), Ruled) or Ruled()).rule
+            lines = [(label, self.about.get(name)) for name, label in _PROMPT_LINES.items()]
+            return [(label, value) for label, value in [*lines, ("rule", rule)] if value]
+        first = [name for name in ("tool", "arguments", "agentId", "effect") if name in self.about]
+        rest = [name for name in self.about if name not in first]
+        return [("agent" if name == "agentId" else name, self.about[name]) for name in (*first, *rest)]
 
     @property
     def actions(self) -> list[tuple[str, str]]:

@@ -16,6 +16,7 @@ from holdfast.host import relay_view
 from holdfast.host.agent_view import AgentWork, agent_work
 from holdfast.http.auth import Caller
 from holdfast.kernel import canonical
+from holdfast.kernel.clock import parse_iso
 from holdfast.kernel.problems import Problem
 from holdfast.runs.graph import svg
 from holdfast.runs.log import stream_of
@@ -73,6 +74,7 @@ async def show(request: Request, parts: Parts) -> Response:
         ended=snapshot.status in TERMINAL,
         works=works,
         tokens=_tokens(works),
+        took=_took(snapshot),
         is_operator=caller.tenant == OPERATOR_TENANT and "audit:read" in caller.scopes,
         graph=await _graph(parts, caller, snapshot),
         questions=await questions_of(parts, caller, run_id) if snapshot.status not in TERMINAL else [],
@@ -116,6 +118,12 @@ async def _shown(parts: Parts, session_id: str, window_id: str) -> relay_view.Sh
 async def _works(parts: Parts, run_id: str) -> list[AgentWork]:
     """The agents' steps of a run that the caller was found to own."""
     return agent_work(await parts.ledger.read(stream_of(run_id), 0, _RECORDS_READ))
+
+
+def _took(snapshot: RunSnapshot) -> int | None:
+    if snapshot.created_at is None or snapshot.completed_at is None:
+        return None
+    return parse_iso(snapshot.completed_at) - parse_iso(snapshot.created_at)
 
 
 def _tokens(works: list[AgentWork]) -> tuple[int, int]:
