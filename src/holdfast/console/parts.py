@@ -62,7 +62,11 @@ def form_of(request: Request) -> dict[str, str]:
 
 def number_of(request: Request, name: str, default: int = 0) -> int:
     """A whole number out of the query."""
-    text = request.query_params.get(name) or str(default)
+    return whole(request.query_params.get(name) or str(default), name)
+
+
+def whole(text: str, name: str) -> int:
+    """What a person or a link wrote as a whole number from 0 on."""
     if not text.isascii() or not text.isdigit() or len(text) > 15:
         raise Problem("out_of_range", f"`{name}` is a whole number from 0 on.", at=name)
     return int(text)

@@ -127,13 +127,16 @@ class Question(msgspec.Struct, frozen=True):
     @property
     def actions(self) -> list[tuple[str, str]]:
         """The buttons of a gate; a gate that names none takes a yes and a no."""
-        offered = self.data.get("actions") or ["accept", "reject"]
-        return [(name, label) for name, label in _ACTIONS.items() if name in offered]
+        return [(name, label) for name, label in _ACTIONS.items() if name in (self._offered or ("accept", "reject"))]
 
     @property
     def editable(self) -> Any:
         """The arguments that a person may change before saying yes; None when there are none to change."""
-        return self.about.get("arguments") if "edit-accept" in self.data.get("actions", ()) else None
+        return self.about.get("arguments") if "edit-accept" in self._offered else None
+
+    @property
+    def _offered(self) -> list[str]:
+        return _read(self.data.get("actions"), list[str]) or []
 
     @property
     def loss(self) -> Loss | None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdfast.console.parts import Parts, number_of, operator_of
+from holdfast.console.parts import Parts, number_of, operator_of, whole
 from holdfast.host import relay_view
-from holdfast.kernel.problems import Problem
 
 _PAGE = 50
 _MOST_TASK = 4_000
@@ -47,10 +46,7 @@ async def show(request: Request, parts: Parts) -> Response:
 async def fact(request: Request, parts: Parts) -> Response:
     """One fact in the text that it was cut out of."""
     view = await _view(request, parts)
-    number = request.path_params["number"]
-    if not number.isascii() or not number.isdigit() or len(number) > 12:
-        raise Problem("not_found", "There is no such fact in this session.", session_id=view.id)
-    found = view.fact(int(number))
+    found = view.fact(whole(request.path_params["number"], "number"))
     return parts.templates.page(request, "fact.html", view=view, fact=found, passage=view.passage(found))
 
 

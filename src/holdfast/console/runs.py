@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from holdfast.console.inbox import questions_of
-from holdfast.console.parts import OPERATOR_TENANT, Parts, caller_of, form_of
+from holdfast.console.parts import OPERATOR_TENANT, Parts, caller_of, form_of, whole
 from holdfast.console.render import SECURITY_HEADERS, go
 from holdfast.host import relay_view
 from holdfast.host.agent_view import AgentWork, agent_work
@@ -87,10 +87,7 @@ async def turn(request: Request, parts: Parts) -> Response:
     run_id = request.path_params["run_id"]
     snapshot = await parts.runs.get_run(run_id, caller.tenant)
     works = await _works(parts, run_id)
-    place = [request.path_params[name] for name in ("work", "turn")]
-    if not all(text.isascii() and text.isdigit() and len(text) < 8 for text in place):
-        raise Problem("not_found", "There is no such turn in this run.", runId=run_id)
-    work_at, turn_at = map(int, place)
+    work_at, turn_at = (whole(request.path_params[name], name) for name in ("work", "turn"))
     if work_at >= len(works) or turn_at >= len(works[work_at].turns):
         raise Problem("not_found", "There is no such turn in this run.", runId=run_id)
     work = works[work_at]
@@ -137,10 +134,9 @@ async def live(request: Request, parts: Parts) -> Response:
     run_id = request.path_params["run_id"]
     await parts.runs.get_run(run_id, caller.tenant)
     seen = request.headers.get("last-event-id") or request.query_params.get("after", "-1")
-    if not seen.lstrip("-").isdigit():
-        raise Problem("out_of_range", "`after` is the sequence of an event.", at="after")
+    start = 0 if seen == "-1" else whole(seen, "after") + 1
     headers = {**SECURITY_HEADERS, "X-Accel-Buffering": "no"}
-    return StreamingResponse(_lines(parts, caller, run_id, int(seen) + 1), 200, headers, "text/event-stream")
+    return StreamingResponse(_lines(parts, caller, run_id, start), 200, headers, "text/event-stream")
 
 
 async def _lines(parts: Parts, caller: Caller, run_id: str, start: int) -> AsyncIterator[bytes]:
@@ -176,10 +172,11 @@ async def cancel(request: Request, parts: Parts) -> Response:
 async def fork(request: Request, parts: Parts) -> Response:
     caller = caller_of(request, "runs:create", "runs:read")
     form = form_of(request)
-    sequence = form.get("from_seq", "0")
-    if not sequence.isdigit():
-        raise Problem("out_of_range", "The sequence is a whole number from 0 on.", at="from_seq")
-    body = msgspec.convert({"mode": form.get("mode", "replay"), "fromSeq": int(sequence)}, ForkRequest)
+    mode = form.get("mode", "replay")
+    if mode not in ("replay", "branch"):
+        raise Problem("schema_mismatch", "A run is replayed or forked.", at="mode")
+    sequence = whole(form.get("from_seq", "0"), "from_seq")
+    body = msgspec.convert({"mode": mode, "fromSeq": sequence}, ForkRequest)
     forked = await parts.runs.fork(request.path_params["run_id"], caller.tenant, body, caller.principal)
     return go(f"/runs/{forked.run_id}")
 

@@ -39,6 +39,12 @@ class Asked(msgspec.Struct, kw_only=True):
     def title(self) -> str:
         return str(self.data.get("title") or self.data.get("message") or self.data.get("description") or self.kind)
 
+    @property
+    def edited(self) -> Any:
+        """The arguments that a person put in place of the model's; None when they stayed."""
+        changed = (self.answer or {}).get("editedArtifactData")
+        return changed.get("arguments", changed) if isinstance(changed, dict) else None
+
 
 class ToolStep(msgspec.Struct, kw_only=True):
     """A tool call: what the model asked for, what was decided, who approved, what came back."""
