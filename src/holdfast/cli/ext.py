@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import msgspec
 import typer
 
-from holdfast.cli import ext_compile
+from holdfast.cli import ext_compile, ext_project
+from holdfast.cli.ext_project import Data, opened_ledger
 from holdfast.cli.output import Answer, answers, choice, note
 from holdfast.cli.terminal import TerminalConsent
 from holdfast.kernel import canonical, config
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from holdfast.extensions.runtime import ToolOutcome
     from holdfast.extensions.suite import Suite
-    from holdfast.kernel.ledger import Ledger
+    from holdfast.host.extension_model import ExtensionModel
 
 # What a host call's code is in the table, when nobody caught it.
 _KEYS = {
@@ -33,10 +34,9 @@ _KEYS = {
 }
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-app.registered_commands += ext_compile.app.registered_commands  # one group, told in two files
-app.registered_groups += ext_compile.app.registered_groups
-grants_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(grants_app, name="grants", help="What extensions were granted and denied.")
+for part in (ext_compile, ext_project):  # one group, told in three files
+    app.registered_commands += part.app.registered_commands
+    app.registered_groups += part.app.registered_groups
 
 Place = Annotated[Path, typer.Argument(help="An extension: a file, or a folder with a manifest or an index file.")]
 PolicyMode = Annotated[
@@ -51,7 +51,9 @@ UiScript = Annotated[
     Path | None, typer.Option("--ui-script", help="A JSON array with the answers to dialogs, in order.")
 ]
 InSession = Annotated[bool, typer.Option("--session", help="Fire session_start before and session_shutdown after.")]
-Data = Annotated[Path | None, typer.Option("--data", help="Where the ledger is; default: data.dir.")]
+ModelName = Annotated[
+    str | None, typer.Option("--model", help="The model that it may ask, e.g. local; default: models.default.")
+]
 
 
 @app.callback()
@@ -95,11 +97,12 @@ async def call(
     deadline: Deadline = 30.0,
     ui_script: UiScript = None,
     session: InSession = False,
+    model: ModelName = None,
     data: Data = None,
 ) -> Answer:
     """Validate, coerce and execute one tool."""
     value = _json(arguments, "arguments")
-    async with _suite(policy, grant, root, deadline, ui_script, data) as suite:
+    async with _suite(policy, grant, root, deadline, ui_script, data, model=model) as suite:
         await suite.load(path)
         async with _session(suite, session):
             outcome = await suite.call_tool(tool, value, call_id="call-1", timeout=deadline)
@@ -121,10 +124,11 @@ async def command(
     deadline: Deadline = 30.0,
     ui_script: UiScript = None,
     session: InSession = False,
+    model: ModelName = None,
     data: Data = None,
 ) -> Answer:
     """Run a slash command; what its handler returned and showed."""
-    async with _suite(policy, grant, root, deadline, ui_script, data) as suite:
+    async with _suite(policy, grant, root, deadline, ui_script, data, model=model) as suite:
         await suite.load(path)
         async with _session(suite, session):
             returned = await suite.run_command(name, " ".join(words or []))
@@ -143,13 +147,14 @@ async def emit(
     deadline: Deadline = 30.0,
     ui_script: UiScript = None,
     session: InSession = False,
+    model: ModelName = None,
     data: Data = None,
 ) -> Answer:
     """Fire an event; the merged answer of its handlers and what they showed."""
     fields = _json(payload, "payload")
     if not isinstance(fields, dict):
         raise Problem("schema_mismatch", "An event's fields are a JSON object.", at="payload")
-    async with _suite(policy, grant, root, deadline, ui_script, data) as suite:
+    async with _suite(policy, grant, root, deadline, ui_script, data, model=model) as suite:
         await suite.load(path)
         async with _session(suite, session):
             returned = await suite.emit({**fields, "type": event})
@@ -205,10 +210,11 @@ async def run(
     grant: GrantTexts = None,
     root: RootFolder = Path(),
     deadline: Deadline = 30.0,
+    model: ModelName = None,
     data: Data = None,
 ) -> None:
     """Try extensions by hand: `tool NAME JSON`, `/command ARGS`, `event NAME JSON`, `list`, `quit`."""
-    async with _suite(policy, grant, root, deadline, None, data) as suite:
+    async with _suite(policy, grant, root, deadline, None, data, model=model) as suite:
         for path in paths:
             await suite.load(path)
         async with _session(suite, True):
@@ -232,102 +238,6 @@ def init(folder: Annotated[Path, typer.Argument(help="A new folder.")]) -> dict[
     return {"files": sorted(path.name for path in folder.iterdir()), "try": f"holdfast ext inspect {folder}"}
 
 
-@app.command("trust")
-@answers("ext.trust")
-async def trust(
-    folder: Annotated[Path, typer.Argument(help="A project folder.")] = Path(),
-    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take the trust back.")] = False,
-    show: Annotated[bool, typer.Option("--show", help="Only say how it stands.")] = False,
-    data: Data = None,
-) -> Answer:
-    """Let a project's own extensions run. Trust is bound to their content: a changed file asks again."""
-    from holdfast.extensions.trust import Trust
-
-    async with _ledger(data) as ledger:
-        trusting = Trust(ledger, config.load(folder).config.extensions.paths)
-        if withdraw:
-            await trusting.withdraw(folder)
-        elif not show:
-            await trusting.give(folder)
-        standing = await trusting.standing(folder)
-    return Answer({"state": standing.state, **msgspec.to_builtins(standing)})
-
-
-@grants_app.command("list")
-@answers("ext.grants.list")
-async def grants_list(
-    extension: Annotated[str | None, typer.Argument(help="Only this extension.")] = None, data: Data = None
-) -> Answer:
-    """What was granted and denied, with scope and expiry."""
-    from holdfast.extensions.grants import Grants
-    from holdfast.kernel.clock import SystemClock
-
-    clock = SystemClock()
-    async with _ledger(data) as ledger:
-        standing = await Grants(ledger, clock).standing(extension)
-    return Answer({"grants": [item.shown(clock.now_ms()) for item in standing]})
-
-
-@grants_app.command("allow")
-@answers("ext.grants.allow")
-async def grants_allow(
-    extension: str,
-    grant: Annotated[str, typer.Argument(help="CAP or CAP:SCOPE.")],
-    hours: Annotated[float | None, typer.Option(min=0, help="How long it holds; without, until revoked.")] = None,
-    data: Data = None,
-) -> dict[str, Any]:
-    """Grant a capability to an extension."""
-    return await _change(extension, grant, "allow", hours, data)
-
-
-@grants_app.command("deny")
-@answers("ext.grants.deny")
-async def grants_deny(
-    extension: str,
-    grant: Annotated[str, typer.Argument(help="CAP or CAP:SCOPE.")],
-    hours: Annotated[float | None, typer.Option(min=0, help="How long it holds; without, until revoked.")] = None,
-    data: Data = None,
-) -> dict[str, Any]:
-    """Deny a capability to an extension: this beats every grant."""
-    return await _change(extension, grant, "deny", hours, data)
-
-
-@grants_app.command("revoke")
-@answers("ext.grants.revoke")
-async def grants_revoke(
-    extension: str,
-    capability: Annotated[str | None, typer.Argument(help="Only this capability.")] = None,
-    data: Data = None,
-) -> dict[str, Any]:
-    """Take decisions back."""
-    from holdfast.extensions.grants import Grants
-    from holdfast.kernel.clock import SystemClock
-
-    async with _ledger(data) as ledger:
-        return {"revoked": await Grants(ledger, SystemClock()).revoke(extension, capability)}
-
-
-async def _change(extension: str, text: str, effect: str, hours: float | None, data: Path | None) -> dict[str, Any]:
-    from holdfast.extensions.grants import Grants, checked
-    from holdfast.kernel.clock import SystemClock
-
-    clock = SystemClock()
-    expires = None if hours is None else clock.now_ms() + int(hours * 3_600_000)
-    grant = msgspec.structs.replace(checked(text), expires_ms=expires, source="user")
-    async with _ledger(data) as ledger:
-        grants = Grants(ledger, clock)
-        await (grants.allow if effect == "allow" else grants.deny)(extension, grant)
-    return {"extension": extension, "grant": text, "effect": effect, "expiresMs": expires}
-
-
-@asynccontextmanager
-async def _ledger(data: Path | None) -> AsyncIterator[Ledger]:
-    from holdfast.kernel.ledger import Ledger
-
-    async with Ledger.open((data or Path(config.load().config.data.dir)) / "ledger.db") as ledger:
-        yield ledger
-
-
 @asynccontextmanager
 async def _suite(
     policy: str | None,
@@ -337,6 +247,7 @@ async def _suite(
     ui_script: Path | None,
     data: Path | None,
     record: Any = None,
+    model: str | None = None,
 ) -> AsyncIterator[Suite]:
     from holdfast.extensions.connectors.ui import NoUi, ScriptedUi, TerminalUi, Ui
     from holdfast.extensions.suite import Suite
@@ -353,7 +264,8 @@ async def _suite(
     else:
         ui = TerminalUi(sys.stdin, sys.stderr) if person else NoUi()
     async with (
-        _ledger(data) as ledger,
+        opened_ledger(data) as ledger,
+        _model(settings.models, model) as connected,
         Suite(
             ledger,
             root=root,
@@ -362,12 +274,28 @@ async def _suite(
             grants=grants or (),
             consent=TerminalConsent() if person else None,
             ui=ui,
+            model=connected,
             deadline=deadline,
             record=record,
             log_file=True,
         ) as suite,
     ):
         yield suite
+
+
+@asynccontextmanager
+async def _model(settings: config.Models, named: str | None) -> AsyncIterator[ExtensionModel]:
+    """The models of the configuration, or the one that was named, as an extension reaches them."""
+    from holdfast.host.extension_model import ExtensionModel
+    from holdfast.host.models import HostModels
+    from holdfast.kernel.clock import SystemClock
+
+    chosen = config.Models(default=named) if named is not None else settings
+    models = HostModels(chosen, clock=SystemClock(), folder=Path())
+    try:
+        yield ExtensionModel(models)
+    finally:
+        await models.close()
 
 
 @asynccontextmanager

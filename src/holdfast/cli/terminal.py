@@ -20,6 +20,12 @@ async def asked(question: str) -> str:
     return line.strip().lower()[:1]
 
 
+def expected(weighed: Any) -> str:
+    """The expected loss of both answers, in one line."""
+    costs = f"granting costs {weighed.loss_grant:.3g}, denying {weighed.loss_deny:.3g}"
+    return f"expected loss: {costs}; {weighed.effect} costs less (P(malicious) = {weighed.probability:.3g})"
+
+
 class TerminalConsent:
     """`extensions.Consent`: capabilities are asked for where the command was started."""
 
@@ -30,5 +36,7 @@ class TerminalConsent:
         sys.stderr.write(f"\n{question.extension} asks for {question.capability}{about}: {question.meaning}\n")
         if question.note:
             sys.stderr.write(f"  {question.note}\n")
+        if question.weighed is not None:
+            sys.stderr.write(f"  {expected(question.weighed)}\n")
         reply = await asked("Allow? [y]es this time, [a]lways, [n]o, ne[v]er: ")
         return Answer(allow=reply in ("y", "a"), remember="always" if reply in ("a", "v") else "session")

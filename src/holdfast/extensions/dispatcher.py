@@ -31,7 +31,7 @@ from holdfast.extensions.parts import CREDITS, Stream, own_thread
 from holdfast.extensions.protocol import Chunk, HostCall, HostCallError, HostResult
 from holdfast.kernel.clock import Clock, SystemClock
 from holdfast.kernel.loss import Weighed
-from holdfast.kernel.policy import Decision, Grant, Policy, Request
+from holdfast.kernel.policy import Decision, Grant, Policy, Request, SubjectRules
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.redact import redact_text
 from holdfast.kernel.scopes import Scope
@@ -317,6 +317,8 @@ class Dispatcher:
             granted=lambda capability, resource: self._granted(flight, capability, resource),
             refused=lambda capability, resource: self._refused(flight, capability, resource),
             emit=stream.emit if stream is not None else None,
+            room=stream.room if stream is not None else None,
+            scopes=lambda capability: self._scopes(flight.subject.id, capability),
             deadline=flight.started + flight.asked_for + timeout / 1000 if timeout is not None else None,
             monotonic=self._clock.monotonic,
             context=flight.request.context,
@@ -349,6 +351,14 @@ class Dispatcher:
             return True
         request = Request(flight.subject.id, plain, flight.request.method, resource or None, plain != capability)
         return self.policy.decide(request).allowed
+
+    def _scopes(self, subject: str, capability: str) -> list[str]:
+        """Patterns that are granted; none when a denial is about the same capability, for a process cannot tell."""
+        rules, now = self.policy.subjects.get(subject, SubjectRules()), self._clock.now_ms()
+        if any(grant.capability == capability for grant in (*rules.deny, *self.policy.denials)):
+            return []
+        grants = [grant for grant in (*rules.allow, *self.policy.defaults) if grant.capability == capability]
+        return [pattern for grant in grants if grant.covers_time(now) for pattern in grant.scope.patterns]
 
     def _refused(self, flight: _Flight, capability: str, resource: str) -> bool:
         decision = self.policy.decide(Request(flight.subject.id, capability, flight.request.method, resource))

@@ -44,6 +44,7 @@ from holdfast.extensions.evidence import Correlation, Event, Evidence, LogFile
 from holdfast.extensions.grants import Grants, about, checked, fold, granted_folders, policy_of, with_standing
 from holdfast.extensions.hooks import Hooks
 from holdfast.extensions.isolate import Artifact as Loadable
+from holdfast.extensions.packs import Resource, adopt, expanded
 from holdfast.extensions.registry import Tool, command_names, tool_owners
 from holdfast.extensions.risk import weighed
 from holdfast.extensions.runtime import Extension, Surroundings, ToolOutcome
@@ -109,6 +110,7 @@ class Suite:
         self._record = record
         self._scenario = scenario
         self._trusted = trusted
+        self._model = model
         self.decided = -1  # the last of people's decisions that was taken in
         self._artifacts: dict[str, Artifact] = {}
         self._running: dict[str, Extension] = {}
@@ -117,6 +119,7 @@ class Suite:
         self.ui = ui or NoUi()
         self.members: list[Member] = []
         self.failures: list[Failure] = []
+        self.resources: list[Resource] = []  # skills, prompts and themes
         self.session = Session(
             str(self.root), clock=self._clock, ids=self._ids, tools=self._listed, commands=self._named
         )
@@ -140,7 +143,7 @@ class Suite:
                 LogConnector(self._said),
                 EventsConnector(self._emitted),
                 UiConnector(self.ui),
-                ModelConnector(model),
+                ModelConnector(model, tokens=self._config.policy.max_model_tokens),
                 SessionConnector(self.session),
             ],
             self._evidence,
@@ -153,6 +156,9 @@ class Suite:
 
     async def __aenter__(self) -> Self:
         await self.refresh()
+        if self._model is not None:
+            offered = await self._model.models()
+            self.session.model = dict(offered[0]) if offered else None
         return self
 
     @property
@@ -301,6 +307,9 @@ class Suite:
 
     async def run_command(self, invocation: str, arguments: str = "") -> Any:
         names = command_names(member.extension.registrations for member in self.members)
+        text = expanded(self.resources, invocation, arguments) if invocation not in names else None
+        if text is not None:
+            return {"prompt": text}
         if invocation not in names:
             raise Problem("not_found", f"There is no command {invocation[:80]}.", commands=sorted(names))
         extension, name = names[invocation]
@@ -313,6 +322,13 @@ class Suite:
         answer = await self.hooks.emit(dict(event))
         await self.settled()
         return answer
+
+    async def find_resources(self, found: Iterable[Resource], reason: str = "startup") -> None:
+        """Take in skills, prompts and themes, and those that extensions name (`resources_discover`)."""
+        event = {"type": "resources_discover", "cwd": str(self.root), "reason": reason}
+        named = await self.hooks.emit(event) if self.hooks.listening("resources_discover") else {}
+        homes = {name: home for name, (home, _) in self._subjects.items()}
+        self.resources = [item for item in adopt(found, named, self.root, homes) if item.kind != "extension"]
 
     async def settled(self) -> None:
         """Until notices and messages that extensions sent without waiting have arrived."""
@@ -348,7 +364,14 @@ class Suite:
 
     def _named(self) -> list[dict[str, Any]]:
         names = command_names(member.extension.registrations for member in self.members)
-        return [{"name": invocation, "source": "extension"} for invocation in names]
+        found: list[dict[str, Any]] = [{"name": invocation, "source": "extension"} for invocation in names]
+        for item in self.resources:
+            if item.kind in ("prompt", "skill") and not item.problem:
+                name = item.name if item.kind == "prompt" else f"skill:{item.name}"
+                found.append(
+                    {"name": name, "source": item.kind, "description": item.description, "location": item.scope}
+                )
+        return found
 
 
 def loadable(artifact: Artifact) -> Loadable:

@@ -22,6 +22,7 @@ from holdfast.kernel.problems import Problem
 if TYPE_CHECKING:
     from holdfast.extensions.connectors.small import Model
     from holdfast.extensions.consent import Consent
+    from holdfast.extensions.packs import Resource
     from holdfast.extensions.suite import Suite
     from holdfast.host.prompts import Prompts
     from holdfast.runs.execution import Execution
@@ -106,15 +107,34 @@ class ProjectExtensions:
         self.prompts.recorded = suite.recorded
         try:
             standing = await self.standing()
-            for item in standing.brings if standing.state == "trusted" else ():
-                if item.kind != "packages":
-                    await _load(suite, self.root / item.path)
+            trusted = standing.state == "trusted"
+            if trusted:
+                await self._load_brought(suite, standing)
             await suite.emit({"type": "session_start", "reason": "startup"})
+            await suite.find_resources(_texts(self.root, trusted))
         except BaseException:
             await suite.__aexit__(None, None, None)
             raise
         self._following = asyncio.get_running_loop().create_task(self._follow(suite))
         return suite
+
+    async def _load_brought(self, suite: Suite, standing: Standing) -> None:
+        """Everything executable that the project brings; what cannot be loaded is kept as a failure."""
+        from holdfast.extensions.packages import named
+        from holdfast.extensions.suite import Failure
+
+        for item in standing.brings:
+            if item.kind in ("file", "folder"):
+                await _load(suite, self.root / item.path)
+        settings = named(self.root)
+        suite.failures.extend(Failure(file, problem) for file, problem in settings.problems)
+        for package in settings.packages:
+            if package.problem:
+                missing = Problem("extension_invalid", f"The package {package.source} {package.problem}.")
+                suite.failures.append(Failure(package.source, missing))
+        for resource in settings.resources():
+            if resource.kind == "extension" and not resource.problem:
+                await _load(suite, Path(resource.path))
 
     async def _follow(self, suite: Suite) -> None:
         """Decisions on the ledger become the suite's as they are written, by whichever process (N2)."""
@@ -128,6 +148,15 @@ class ProjectExtensions:
             await self._suite.emit({"type": "session_shutdown", "reason": "quit"})
             await self._suite.__aexit__(None, None, None)
             self._suite = None
+
+
+def _texts(root: Path, trusted: bool) -> list[Resource]:
+    """Skills, prompts and themes of the user, and of the project when a person trusts what it brings."""
+    from holdfast.extensions.packages import named
+    from holdfast.extensions.packs import discover
+
+    found = discover(root, more=named(root).resources() if trusted else ())
+    return [item for item in found if trusted or item.scope == "user"]
 
 
 async def _load(suite: Suite, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 K1  A handler that needs a capability which a person must grant parks the node; when the node is executed again, the
     handlers go on where they stood, and what was told before in the same step is not told again.
+K2  The skills that were found are named in the system prompt before any extension sees it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 import msgspec
 
 from holdfast.agents.pi import text_of
+from holdfast.extensions.packs import skills_prompt
 from holdfast.extensions.suite import Suite
 from holdfast.host.prompts import Prompts
 from holdfast.kernel import canonical
@@ -35,9 +37,18 @@ class SuiteHooks:
         self.told = Told()
 
     def listens(self, event: str) -> bool:
-        return self._suite.hooks.listening(event)
+        return self._suite.hooks.listening(event) or (event == "before_agent_start" and bool(self._skills()))
+
+    def _skills(self) -> str:
+        return skills_prompt(self._suite.resources)
 
     async def emit(self, event: dict[str, Any]) -> dict[str, Any] | None:
+        if event["type"] == "before_agent_start" and (skills := self._skills()):
+            event = {**event, "systemPrompt": f"{event.get('systemPrompt', '')}\n\n{skills}".strip()}
+            return {"systemPrompt": event["systemPrompt"], **(await self._told(event) or {})}
+        return await self._told(event)
+
+    async def _told(self, event: dict[str, Any]) -> dict[str, Any] | None:
         answer = await (self._asking(event) if self._suite.asks else self._suite.emit(event))
         if event["type"] == "context":
             return {"messages": answer} if isinstance(answer, list) else None

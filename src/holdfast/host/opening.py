@@ -15,6 +15,7 @@ import msgspec
 from holdfast.host.agent_node import ASK, AgentNode
 from holdfast.host.catalogue import Catalogue
 from holdfast.host.egress import Egress
+from holdfast.host.extension_model import ExtensionModel
 from holdfast.host.extensions import ProjectExtensions
 from holdfast.host.models import HostModels, NodeModels
 from holdfast.host.node_tools import NodeTools
@@ -138,6 +139,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             randomness=randomness,
             prompts=prompts,
             consent=options.consent,
+            model=ExtensionModel(models),
         )
         stack.push_async_callback(extensions.close)
         stack.push_async_callback(prompts.close)
