@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def workflow(name: str, *nodes: tuple[str, str, dict[str, Any]]) -> dict[str, An
         ],
         "edges": [
             {"id": f"e{place}", "sourceNodeId": before[0], "targetNodeId": after[0]}
-            for place, (before, after) in enumerate(zip(nodes, nodes[1:], strict=False))
+            for place, (before, after) in enumerate(pairwise(nodes))
         ],
         "triggers": [],
         "variables": [],
@@ -89,9 +90,7 @@ class Served:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.api = httpx.Client(
-            base_url=url, headers={"Authorization": f"Bearer {KEY}"}, timeout=30, trust_env=False
-        )
+        self.api = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {KEY}"}, timeout=30, trust_env=False)
 
     def start(self, workflow_id: str, **inputs: Any) -> str:
         made = self.api.post("/v1/runs", json={"workflowId": workflow_id, "inputs": inputs})

@@ -16,7 +16,8 @@ HOSTILE = """
 import { Type } from "typebox";
 const bad = "<img src=x onerror=alert(1)>";
 export default function (pi: any) {
-  pi.registerTool({ name: "shout", label: bad, description: bad, parameters: Type.Object({ [bad]: Type.String({ description: bad }) }),
+  pi.registerTool({ name: "shout", label: bad, description: bad,
+    parameters: Type.Object({ [bad]: Type.String({ description: bad }) }),
     async execute() { return { content: [{ type: "text", text: bad }] }; } });
   pi.registerCommand("loud", { description: bad, handler: async () => {} });
   pi.registerShortcut("ctrl+x", { description: bad, handler: async () => {} });
@@ -77,7 +78,9 @@ def test_host_calls_are_shown_with_decision_outcome_and_hash(console: Console, f
 
 def test_a_grant_and_a_revocation_hold_for_the_next_call(console: Console, finished: str) -> None:
     """The prompt is asked, then a denial answers in its place, then it is asked again."""
-    console.send("/extensions/ext.tally/decide", capability="http", scope="collector.example", expiry="hour", effect="deny")
+    console.send(
+        "/extensions/ext.tally/decide", capability="http", scope="collector.example", expiry="hour", effect="deny"
+    )
     page = console.page("/extensions/ext.tally?done=denied")
     assert row(page, "http")[2].startswith("deny collector.example until ")
     assert "http deny collector.example" in page.one("section#decisions").one("tbody").text

@@ -40,7 +40,7 @@ def test_a_capability_prompt_shows_the_reasoning_and_the_arithmetic(console: Con
     assert sent.headers["location"] == "/inbox"
     console.running.until(run, "interrupt.requested", count=2)
     page = console.page(f"/runs/{run}")
-    assert "reject May ext.tally talk to hosts on the network? (collector.example)" in page.one("section.agent").text
+    assert "refused May ext.tally talk to hosts on the network? (collector.example)" in page.one("section.agent").text
     assert "it <b>may</b> not" in page.one("section.agent").text  # as text
 
     asked = card(console.page("/inbox"), run)
@@ -102,7 +102,10 @@ def asked(kind: str, data: Any) -> Question:
         [],
         {"artifactType": "capability-prompt"},
         {"artifactType": "capability-prompt", "artifactData": {"loss": {"advice": "<b>"}, "choices": []}},
-        {"artifactType": "capability-prompt", "artifactData": {"choices": {"remember": [1], "scopes": {}}, "capability": "http"}},
+        {
+            "artifactType": "capability-prompt",
+            "artifactData": {"choices": {"remember": [1], "scopes": {}}, "capability": "http"},
+        },
         {"questions": "none", "actions": None, "artifactData": 3},
         {"questions": [{"schema": 1}, 2]},
     ],

@@ -40,7 +40,12 @@ def test_a_session_shows_facts_and_the_quality_of_its_dispatches(console: Consol
     page = console.page(f"/relay/{session}")
     facts = page.one("table.facts").one("tbody").all("tr")
     first = {cell["data-label"]: cell.text for cell in facts[1].all("td")}
-    assert first == {"Fact": "f1", "Text": "The Aurora lies at berth 7.", "Source": "notes/berths.md 10–37", "Confidence": "1.00"}
+    assert first == {
+        "Fact": "f1",
+        "Text": "The Aurora lies at berth 7.",
+        "Source": "notes/berths.md 10–37",
+        "Confidence": "1.00",
+    }
     dispatches = page.one("table.calls").one("tbody").all("tr")
     assert len(dispatches) == 3
     assert [cell.text for cell in dispatches[0].all("td")][2] == "S"
@@ -85,7 +90,9 @@ def test_a_window_shows_what_the_model_was_given_and_proves_it(console: Console,
 
 
 def test_a_session_of_a_callers_secret_cannot_be_looked_ahead(console: Console) -> None:
-    made = console.running.api.post("/crp/sessions", json={"app_id": "bound", "binding_secret": "a secret of the caller"})
+    made = console.running.api.post(
+        "/crp/sessions", json={"app_id": "bound", "binding_secret": "a secret of the caller"}
+    )
     session = made.json()["session_id"]
     page = console.page(f"/relay/{session}/preview?task=anything", 403)
     assert "can look ahead" in page.one("h1").text

@@ -38,11 +38,11 @@ def test_a_run_shows_the_agents_steps(console: Console, finished: str) -> None:
     assert QUESTION in steps[1].text
     tally, write = agent.all("div.tool")
     assert "3 berths are named in the notes." in tally.one("pre.result").text
-    said = "reject May ext.tally talk to hosts on the network? (collector.example) by token not there"
+    said = "refused May ext.tally talk to hosts on the network? (collector.example) by token not there"
     assert tally.all("p.policy")[1].text == said
     assert '"path": "report.md"' in write.one("pre.arguments").text
     assert "asked local.harbour.master asks for tool.write; a person must decide." in write.text
-    assert "accept May the agent call write? by token fine" in write.text
+    assert "approved May the agent call write? by token fine" in write.text
     assert "The Aurora lies at berth 7." in steps[-1].text
     assert page.one("svg.graph").one("g.completed").text.startswith("Harbour master")
 
@@ -51,7 +51,13 @@ def test_a_turn_shows_what_the_model_saw_and_proves_it(console: Console, finishe
     page = console.page(f"/runs/{finished}/turns/0/1")
     assert page.one(".note").text.startswith("Put together again from the ledger")
     seen = page.all("li.step")
-    assert [step.one("h2").text.split(" ")[0] for step in seen] == ["Instructions", "Facts", "Task", "Assistant", "Tool"]
+    assert [step.one("h2").text.split(" ")[0] for step in seen] == [
+        "Instructions",
+        "Facts",
+        "Task",
+        "Assistant",
+        "Tool",
+    ]
     assert "The Petrel lies at berth 3" in seen[1].one("pre").text
     assert "calls write" in page.text
 

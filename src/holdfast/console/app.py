@@ -93,8 +93,7 @@ def _guarded(page: Page, parts: Parts, sessions: Sessions) -> Callable[[Request]
             return go("/login")
         request.scope["holdfast.session"] = session
         try:
-            if request.method == "GET":
-                request.scope["holdfast.waiting"] = await inbox.waiting(parts, session.caller)
+            request.scope["holdfast.waiting"] = await inbox.waiting(parts, session.caller)
             if request.method == "POST":
                 await check_form(request, session)
             return await page(request, parts)

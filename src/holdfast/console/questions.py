@@ -25,9 +25,9 @@ _PROMPT_LINES = {
     "capability": "capability",
     "method": "method",
     "resource": "on",
+    "tool": "for the tool",
     "allows": "saying yes means",
     "sandbox": "sandbox",
-    "tool": "tool",
 }
 _TEXTUAL = ("string", None)
 
