@@ -213,12 +213,12 @@ async def run(
     model: ModelName = None,
     data: Data = None,
 ) -> None:
-    """Try extensions by hand: `tool NAME JSON`, `/command ARGS`, `event NAME JSON`, `list`, `quit`."""
+    """Try extensions by hand: tool NAME JSON, /command ARGS, event NAME JSON, complete TEXT, type KEYS, list, quit."""
     async with _suite(policy, grant, root, deadline, None, data, model=model) as suite:
         for path in paths:
             await suite.load(path)
         async with _session(suite, True):
-            note("tool NAME JSON · /command ARGS · event NAME JSON · list · quit")
+            note("tool NAME JSON · /command ARGS · event NAME JSON · complete TEXT · type KEYS · list · quit")
             for line in sys.stdin:
                 if line.strip() in ("quit", "exit"):
                     break
@@ -319,9 +319,14 @@ async def _reply(suite: Suite, line: str) -> Any:
         if word == "event":
             name, _, payload = rest.partition(" ")
             return {"returned": await suite.emit({**_json(payload or "{}", "payload"), "type": name})}
+        if word == "complete":
+            return {"suggestions": await suite.autocomplete([rest], 0, len(rest))}
+        if word == "type":
+            return {"typed": await suite.typed(rest)}
         if word.startswith("/"):
             return {"returned": await suite.run_command(word[1:], rest), "ui": _shown(suite)}
-        raise Problem("invalid_usage", f"{word[:40]!r} is not understood.", fix="tool, event, /command, list or quit")
+        words = "tool, event, /command, complete, type, list or quit"
+        raise Problem("invalid_usage", f"{word[:40]!r} is not understood.", fix=words)
     except Problem as problem:
         return {"error": problem.as_lafs()}
 

@@ -70,9 +70,8 @@ async def resources(
     def show(console: Console) -> None:
         for item in found:
             note = f"  ({item['problem']})" if item["problem"] else ""
-            console.print(
-                f"{item['kind']:<10} {item['name']:<24} {item['scope']:<8} {item['path']}{note}", markup=False
-            )
+            line = f"{item['kind']:<10} {item['name']:<24} {item['scope']:<8} {item['path']}{note}"
+            console.print(line, markup=False)
         for item in packages:
             if item["problem"]:
                 console.print(f"package    {item['source']} {item['problem']}", markup=False)

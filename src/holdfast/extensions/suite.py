@@ -318,6 +318,22 @@ class Suite:
         await self.settled()
         return returned
 
+    async def autocomplete(self, lines: list[str], line: int, column: int) -> Any:
+        """The suggestions of the extension that was loaded last and has some, as if it stood around the others."""
+        for member in reversed(self.members):
+            found = await member.extension.autocomplete(lines, line, column)
+            if found is not None:
+                return found
+        return None
+
+    async def typed(self, data: str) -> str | None:
+        """What a person typed, past every extension's listeners; None when one of them kept it."""
+        kept: str | None = data
+        for member in self.members:
+            if kept is not None:
+                kept = await member.extension.typed(kept)
+        return kept
+
     async def emit(self, event: Mapping[str, Any]) -> Any:
         answer = await self.hooks.emit(dict(event))
         await self.settled()
