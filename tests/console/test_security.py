@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from holdfast.console.app import PAGES
-from tests.console.conftest import KEY
+from tests.console.served import KEY
 
 
 @pytest.fixture
