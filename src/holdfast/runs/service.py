@@ -253,6 +253,21 @@ class Runs:
         async for event in self._feeds.follow(run_id, max(0, from_sequence)):
             yield event
 
+    async def wait(self, run_id: str, tenant: str) -> RunSnapshot:
+        """The run when it has ended; nothing is read from the disk for a run that this engine carries."""
+        while True:
+            found = await self._engine.find(run_id)
+            state = found if isinstance(found, RunState) else found.state
+            if state.owner is None or state.owner.tenant != tenant:
+                raise Problem("not_found", "There is no such run.", runId=run_id[:128])
+            if isinstance(found, RunState):
+                return snapshot(found, self._clock.now_ms())
+            if found.owned:
+                await found.over()
+            else:  # another instance's: its log tells
+                async for _ in self._feeds.follow(run_id, 0):
+                    pass
+
     async def poll(self, run_id: str, tenant: str, last_sequence: int = -1, timeout: float = 30.0) -> EventPage:
         """Events after `last_sequence` (exclusive, W8), waiting up to `timeout` seconds for the first one."""
         events = await self.events(run_id, tenant, last_sequence + 1)
