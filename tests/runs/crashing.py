@@ -21,7 +21,8 @@ import signal
 import sqlite3
 import sys
 import traceback
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ KEY = b"w" * 32
 # What the receiver asked for: the ends of the run and of its children, a question, an attempt that failed.
 WANTED = ["run.started", "node.suspended", "node.retried", "run.completed"]
 FULL_FOR = 3
+_PASSING = ("run_already_active", "interrupt_already_resolved", "ledger_full", "ledger_io", "ledger_conflict")
 _DISK_BYTES = 4 * 1024 * 1024
 
 
@@ -244,7 +246,7 @@ async def drive(runs: Runs, arm: Any) -> Any:
         await runs.put_workflow(document, tenant=None)
     arm()
     while (snapshot := await _look(runs)) is None or snapshot.status not in TERMINAL:
-        with suppress_refusals():
+        with refusals():
             if snapshot is None:
                 await runs.create_run(CreateRun(workflow_id="parent"), TENANT, run_id=RUN_ID)
             elif await runs.interrupts(RUN_ID, TENANT):
@@ -253,15 +255,14 @@ async def drive(runs: Runs, arm: Any) -> Any:
     return snapshot
 
 
-class suppress_refusals(suppress):  # noqa: N801 - a context manager
+@contextmanager
+def refusals() -> Iterator[None]:
     """A full disk refuses, and an answer may have come from our life before: the caller tries again."""
-
-    def __init__(self) -> None:
-        super().__init__(Problem)
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
-        known = ("run_already_active", "interrupt_already_resolved", "ledger_full", "ledger_io", "ledger_conflict")
-        return isinstance(error, Problem) and error.key in known
+    try:
+        yield
+    except Problem as problem:
+        if problem.key not in _PASSING:
+            raise
 
 
 async def _look(runs: Runs) -> Any:
@@ -284,9 +285,8 @@ async def live(life: Life, clock: PatientClock, disk: Path, ledger: type[Counted
         ledger.open(disk / "ledger.db", **options) as opened,
         Runs(opened, clock=clock, ids=ids, randomness=randomness, secret=b"s", nodes=types(folder)) as runs,
     ):
-        webhooks = Webhooks(
-            opened, runs, sender, clock=clock, ids=ids, randomness=randomness, key=KEY, check_url=sender.egress.check_url
-        )
+        check = sender.egress.check_url
+        webhooks = Webhooks(opened, runs, sender, clock=clock, ids=ids, randomness=randomness, key=KEY, check_url=check)
         if not await webhooks.subscriptions(TENANT):
             await webhooks.register(TENANT, life.url, WANTED)
         await webhooks.start()
@@ -327,7 +327,7 @@ def serve() -> None:
             try:
                 lived(life)
                 code = 0
-            except BaseException:  # noqa: BLE001 - the process ends here, and says why
+            except BaseException:
                 traceback.print_exc()
             finally:
                 sys.stderr.flush()

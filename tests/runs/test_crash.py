@@ -21,7 +21,7 @@ import msgspec
 import pytest
 
 from tests.runs import crashing
-from tests.runs.crashing import KEY, RUN_ID, WANTED, Life
+from tests.runs.crashing import KEY, WANTED, Life
 from tests.runs.patient import PatientClock
 from tests.runs.receiver import Got, Receiver, receiving
 
@@ -38,6 +38,9 @@ TEARS = {"byte": 1, "half": 2048, "frame": _FRAME, "frames": _FRAME + 2048}
 _CHANGING = frozenset(
     {"interruptId", "childRunId", "invocationId", "runId", "parent", "dueAt", "durationMs", "decidedAt"}
 )
+
+
+Story = dict[tuple[str, str], list[str]]
 
 
 class Lives:
@@ -110,20 +113,20 @@ def lasting(value: Any) -> Any:
     return [lasting(item) for item in value] if isinstance(value, list) else value
 
 
-def story(folder: Path) -> dict[tuple[str, str], list[str]]:
+def story(folder: Path) -> Story:
     """What each node of each workflow went through, without what differs from life to life."""
     names = {item[0]: item[5]["workflowId"] for item in records(folder) if item[3] == "run.started"}
-    told: dict[tuple[str, str], list[str]] = defaultdict(list)
+    told: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for stream, _, _, type, _, payload, attrs in records(folder):
         if stream not in names or type == "lease.acquired":
             continue
         told[(names[stream], attrs.get("n", ""))].append(f"{type} {json.dumps(lasting(payload), sort_keys=True)}")
-    # Items of a map, and children of one workflow, run beside each other.
-    return {key: sorted(lines) if key[1] in ("map", "kids") or key[0] == "tiny" else lines for key, lines in told.items()}
+    beside = {key for key in told if key[1] in ("map", "kids") or key[0] == "tiny"}  # run at the same time
+    return {key: sorted(lines) if key in beside else lines for key, lines in told.items()}
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, lives: Lives, receiver: Receiver) -> dict[tuple[str, str], list[str]]:
+def whole(tmp_path_factory: pytest.TempPathFactory, lives: Lives, receiver: Receiver) -> Story:
     """The story of a life that nothing happened to."""
     folder = tmp_path_factory.mktemp("whole")
     assert lives.live(Life(str(folder), receiver.url))

@@ -54,6 +54,7 @@ class RunActor:
         self._todo: dict[str, None] = {}
         self._driver: asyncio.Task[None] | None = None
         self._wake: asyncio.TimerHandle | None = None
+        self._wake_at: int | None = None
         self._standing: dict[str, Any] | None = None
         self._ended: dict[str, asyncio.Queue[str]] = {}
         self._watchers: list[asyncio.Future[None]] = []
@@ -271,14 +272,20 @@ class RunActor:
 
     def _rest(self) -> None:
         """Nothing to do now: be woken when time alone will move the run."""
-        if self._wake is not None:
-            self._wake.cancel()
-            self._wake = None
         due = self.state.next_wake() if self.owned else None
-        if due is not None:
-            seconds = min(max((due - self.engine.clock.now_ms()) / 1000, 0.001), 3600.0)
-            self._wake = asyncio.get_running_loop().call_later(seconds, self.poke)
+        if due != self._wake_at:
+            if self._wake is not None:
+                self._wake.cancel()
+                self._wake = None
+            if due is not None:
+                seconds = min(max((due - self.engine.clock.now_ms()) / 1000, 0.001), 3600.0)
+                self._wake = asyncio.get_running_loop().call_later(seconds, self._woken)
+            self._wake_at = due
         self.engine.on_idle(self)
+
+    def _woken(self) -> None:
+        self._wake = self._wake_at = None
+        self.poke()
 
     # Executing
 
