@@ -24,6 +24,7 @@ from holdfast.runs.expressions import compile_expression
 from holdfast.runs.feeds import Feeds
 from holdfast.runs.interrupts import Claims
 from holdfast.runs.log import ENGINE_VERSION, stream_of, to_wire
+from holdfast.runs.mock_models import MockModels
 from holdfast.runs.nodes.core import standard_registry
 from holdfast.runs.nodes.registry import NodeRegistry
 from holdfast.runs.ports import HttpConnector, ModelCaller, ToolSource
@@ -97,11 +98,13 @@ class Runs:
         self._registry = nodes or standard_registry(sample_seams=sample_seams)
         self._workflows = Workflows(ledger, self._registry)
         self._feeds = Feeds(ledger)
+        self.mocks = MockModels(models, programs=sample_seams)
+        asked = self.mocks if models is not None or sample_seams else None
         self._engine = Engine(
             ledger,
             self._workflows,
             self._registry,
-            Ports(models, tools, http),
+            Ports(asked, tools, http),
             clock=clock,
             ids=ids,
             randomness=randomness,
@@ -196,8 +199,8 @@ class Runs:
         `trusted`: the key is a test key: `mockProvider` and a forced engine version are allowed.
         """
         workflow_id = check_create(request, tenant, self._limits, trusted=trusted)
-        if engine_version is not None and not trusted:
-            raise Problem("force_engine_version_forbidden", "Only test keys may force an engine version.")
+        if engine_version is not None:
+            _check_engine(engine_version, trusted)
         stored = await self._workflows.latest(workflow_id, tenant)
         check_against(stored.plan.workflow, request)
         run_id = run_id or self._ids.new("run")
@@ -525,6 +528,14 @@ class Runs:
             resume_schema=asked.resume_schema,
             votes=interrupts.votes_of(asked),
         )
+
+
+def _check_engine(version: str, trusted: bool) -> None:
+    """An engine plays the versions of its own major number."""
+    if not trusted:
+        raise Problem("force_engine_version_forbidden", "Only test keys may force an engine version.")
+    if version.split(".")[0] != ENGINE_VERSION.split(".")[0]:
+        raise Problem("version_out_of_range", f"This engine is {ENGINE_VERSION}.", supported=ENGINE_VERSION)
 
 
 def _wrong_status(state: RunState, verb: str) -> Problem:
