@@ -404,8 +404,8 @@ class Runs:
     ) -> RunStanding:
         """Hand a named event to a run: it wakes a node that waits for it, or is kept until one does (W4)."""
         await self._own(run_id, tenant)
-        if not name or len(name) > 256:
-            raise Problem("out_of_range", "A signal's name has 1 to 256 characters.", at="$.name")
+        if not name or len(name) > 1024:
+            raise Problem("out_of_range", "A signal's name has 1 to 1024 characters.", at="$.name")
 
         def make(state: RunState) -> Outcome:
             if state.ended is not None:

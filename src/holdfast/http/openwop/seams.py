@@ -84,6 +84,7 @@ def operations(services: Services) -> list[Operation]:
             scopes=("runs:create",),
             body=MockProgram,
             answers={200: dict[str, Any]},
+            problems=("schema_mismatch",),
             tag="seams",
         ),
         Operation(
@@ -95,6 +96,7 @@ def operations(services: Services) -> list[Operation]:
             scopes=("runs:read",),
             query=BudgetQuery,
             answers={200: dict[str, Any]},
+            problems=("schema_mismatch",),
             tag="seams",
         ),
         Operation(
@@ -106,6 +108,7 @@ def operations(services: Services) -> list[Operation]:
             scopes=("runs:read",),
             query=SeamQuery,
             answers={200: SeamEvents},
+            problems=("schema_mismatch",),
             tag="seams",
         ),
         Operation(
