@@ -135,13 +135,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory, lives: Lives, receiver: Rece
     return story(folder)
 
 
-def check_outside(folder: Path, before: Counter[str], kept: set[str], got: list[Got]) -> None:
-    """Effects and webhooks as the world saw them."""
+def check_outside(folder: Path, before: Counter[str], kept: set[str], got: list[Got], crashes: int = 1) -> None:
+    """Effects and webhooks as the world saw them: a crash may repeat what it kept from being recorded, once."""
     after = performed(folder)
     assert set(after) == EFFECTS
     for name in kept:
         assert after[name] == before[name] == 1, f"{name} was on record and was performed again"
-    assert all(count <= 2 for count in after.values()), after
+    assert all(count <= 1 + crashes for count in after.values()), after
     log = records(folder)
     (webhook,) = {item[0].removeprefix("webhook/") for item in log if item[3] == "webhook.registered"}
     secret = hmac.new(KEY, f"webhook:{webhook}:1".encode(), hashlib.sha256).hexdigest()
@@ -160,19 +160,24 @@ def check_outside(folder: Path, before: Counter[str], kept: set[str], got: list[
     db.close()
 
 
+def last_moment(folder: Path) -> int:
+    return max((item[4] for item in records(folder)), default=1_767_225_600_000)
+
+
 def restart(folder: Path, delay: float, receiver: Receiver) -> Any:
-    last = max((item[4] for item in records(folder)), default=1_767_225_600_000)
-    clock = PatientClock(last + round(delay * 1000))
+    clock = PatientClock(last_moment(folder) + round(delay * 1000))
     life = Life(str(folder), receiver.url, seed=2)
     return clock.run(crashing.live(life, clock, folder))
 
 
-def check(folder: Path, delay: float, receiver: Receiver, before: list[Got], whole: Any) -> None:
+def check(
+    folder: Path, delay: float, receiver: Receiver, before: list[Got], whole: Any, crashes: int = 1, kept: Any = None
+) -> None:
     """What was left of a life comes to the same end."""
-    done, kept = performed(folder), recorded(folder)
+    done, kept = performed(folder), recorded(folder) if kept is None else kept
     run = restart(folder, delay, receiver)
     assert (run.status, run.outputs) == ("completed", OUTPUTS), run.error
-    check_outside(folder, done, kept, [*before, *receiver.take()])
+    check_outside(folder, done, kept, [*before, *receiver.take()], crashes)
     assert story(folder) == whole
 
 
@@ -275,4 +280,29 @@ def test_a_run_survives_a_full_disk_at_every_commit(
     for count in range(1, MOST):
         if not fill(tmp_path / f"{moment}{count}", lives, receiver, whole, moment, count):
             break
+    assert count > 25
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("again", [1, 2, 3])
+def test_a_run_survives_a_second_sigkill_while_it_recovers(
+    tmp_path: Path, lives: Lives, receiver: Receiver, whole: Any, again: int
+) -> None:
+    """After each commit of the first life; the second dies at the `again`th commit of its own."""
+    for count in range(1, MOST):
+        folder = tmp_path / f"{again}-{count}"
+        folder.mkdir()
+        receiver.take()
+        if lives.live(Life(str(folder), receiver.url, "told", count)):
+            break
+        kept, done = recorded(folder), performed(folder)
+        second = Life(str(folder), receiver.url, "committed", again, 3, last_moment(folder) + 1000)
+        ended = lives.live(second)
+        got = receiver.take()
+        assert all(performed(folder)[name] == done[name] == 1 for name in kept), "the second life did it again"
+        if ended:  # there was less left to do
+            check_outside(folder, done, kept, got)
+        else:
+            check(folder, 1.0, receiver, got, whole, 2, kept)
+        shutil.rmtree(folder)
     assert count > 25
