@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from tests.runs.documents import finish, waiting
 from tests.runs.events import CONTRACT, check_events
 
 FIXTURES = CONTRACT / "fixtures"
+ROOT = Path(__file__).parents[2]
 needs_contract = pytest.mark.skipif(not FIXTURES.is_dir(), reason="the contract's fixtures are not at hand")
 
 # What a fixture waits for, by its id.
@@ -419,6 +422,12 @@ def test_every_fixture_runs_or_says_what_it_waits_for() -> None:
     assert len(names) == 82
     assert names >= WAITS.keys() | ASKED.keys()
     assert not WAITS.keys() & ASKED.keys()
+
+
+def test_the_page_of_rules_lists_what_each_fixture_waits_for() -> None:
+    page = (ROOT / "docs" / "reference" / "openwop-rules.md").read_text("utf-8").partition("## Fixtures")[2]
+    assert dict(re.findall(r"^\| `([a-z0-9-]+)` \| (.+) \|$", page, re.MULTILINE)) == WAITS
+    assert f"{82 - len(WAITS)} run as" in page
 
 
 @needs_contract
