@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import random
 import resource
 import shutil
 import signal
@@ -39,7 +40,7 @@ from holdfast.runs.ports import Caller, HttpRequest, HttpResponse
 from holdfast.runs.service import Runs, projections
 from holdfast.runs.types import TERMINAL, CreateRun
 from holdfast.runs.webhooks import Webhooks
-from tests.runs.documents import edge, node, workflow
+from tests.runs.documents import edge, node, when, workflow
 from tests.runs.patient import CountedLedger, PatientClock
 
 TENANT = "acme"
@@ -61,6 +62,7 @@ class Life(msgspec.Struct, frozen=True):
     count: int = 0
     seed: int = 1
     start_ms: int = 1_767_225_600_000
+    graph: int | None = None  # a random workflow instead of the one with everything
 
 
 def types(folder: Path) -> NodeRegistry:
@@ -127,6 +129,39 @@ def documents() -> list[dict[str, Any]]:
         ],
     )
     return [child, workflow("tiny", [node("n", "core.identity")]), parent]
+
+
+KINDS: list[tuple[str, dict[str, Any]]] = [
+    ("core.noop", {}),
+    ("core.transform", {"assign": {"n": "variables.n + 1"}, "outputs": {"v": "variables.n"}}),
+    ("core.delay", {"delayMs": 20}),
+    ("core.approvalGate", {}),
+    ("core.subWorkflow", {"workflowId": "child"}),
+    ("core.map", {"items": "[1, 2, 3]", "concurrency": 2, "node": {"typeId": "test.item"}}),
+    ("core.map", {"items": "[1, 2, 3]", "concurrency": 2, "workflowId": "child"}),
+    ("core.channelWrite", {"channelName": "log", "value": 1, "reducer": "append"}),
+    ("test.effect", {}),
+    ("test.retry", {}),
+]
+
+
+def random_graph(seed: int) -> dict[str, Any]:
+    """A graph in which nothing fails for good, so that what happens does not depend on who is faster."""
+    chance = random.Random(seed)
+    settings = {"retry": {"maxAttempts": 3, "initialDelayMs": 5}}
+    nodes, links = [], []
+    for index in range(chance.randint(3, 7)):
+        kind, config = chance.choice(KINDS)
+        nodes.append(node(f"n{index}", kind, config=config, settings=settings))
+        rule = chance.choice(["all_success", "all_success", "all_complete", "none_failed", "any_failed"])
+        sources = [source for source in range(index) if chance.random() < 0.5]
+        links.extend(edge(f"n{source}", f"n{index}", triggerRule=rule) for source in sources)
+    nodes.append(node("last", "core.transform", config={"assign": {"loops": "variables.loops + 1"}}))
+    links.extend(edge(item["id"], "last", triggerRule="all_complete") for item in nodes[:-1])
+    again = when("variables.loops < 2")
+    links.append(edge("last", chance.choice(nodes)["id"], id="back", label="loopback", condition=again))
+    numbers = [{"name": name, "type": "number", "defaultValue": 0} for name in ("n", "loops")]
+    return workflow("parent", nodes, links, variables=numbers)
 
 
 class Sender:
@@ -240,17 +275,18 @@ def small_disk(folder: Path) -> bool:
     return bool(libc.mount(b"tmpfs", str(folder).encode(), b"tmpfs", 0, options) == 0)
 
 
-async def drive(runs: Runs, arm: Any) -> Any:
+async def drive(runs: Runs, life: Life, arm: Any) -> Any:
     """Start the run if it is not there, approve, and wait for the end."""
-    for document in documents():
+    parts = documents()
+    for document in parts if life.graph is None else [*parts[:-1], random_graph(life.graph)]:
         await runs.put_workflow(document, tenant=None)
     arm()
     while (snapshot := await _look(runs)) is None or snapshot.status not in TERMINAL:
         with refusals():
             if snapshot is None:
                 await runs.create_run(CreateRun(workflow_id="parent"), TENANT, run_id=RUN_ID)
-            elif await runs.interrupts(RUN_ID, TENANT):
-                await runs.resolve_by_node(RUN_ID, "gate", TENANT, {"resumeValue": {"action": "accept"}}, "ann")
+            for asked in await runs.interrupts(RUN_ID, TENANT) if snapshot is not None else []:
+                await runs.resolve_by_node(RUN_ID, asked.node_id, TENANT, {"resumeValue": {"action": "accept"}}, "ann")
         await asyncio.sleep(0.05)
     return snapshot
 
@@ -291,7 +327,7 @@ async def live(life: Life, clock: PatientClock, disk: Path, ledger: type[Counted
             await webhooks.register(TENANT, life.url, WANTED)
         await webhooks.start()
         try:
-            snapshot = await drive(runs, lambda: setattr(opened, "armed", True))
+            snapshot = await drive(runs, life, lambda: setattr(opened, "armed", True))
             await webhooks.settled()
         finally:
             await webhooks.close()
