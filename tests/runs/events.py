@@ -67,6 +67,7 @@ REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
     "envelope.refusal": {"nodeId": str, "provider": str, "model": str},
     "envelope.truncated": {"nodeId": str, "provider": str, "model": str, "stopReason": str},
     "envelope.recovery.applied": {"nodeId": str, "path": str},
+    "envelope.nlToFormat.engaged": {"nodeId": str, "originalEnvelopeType": str},
     "holdfast.timer.set": {"nodeId": str, "key": str, "dueAt": int},
     "holdfast.timer.fired": {"nodeId": str, "key": str},
     "holdfast.effect.recorded": {"nodeId": str, "key": str, "invocationId": str},

@@ -386,7 +386,7 @@ async def test_a_loop_goes_round_until_its_condition_is_false(host: Host) -> Non
 
 
 async def test_a_node_without_its_capability_is_not_executed(host: Host) -> None:
-    async with host() as runs:
+    async with host(sample_seams=False) as runs:
         run_id = await start(runs, workflow("w", [node("ai", "core.ai.callPrompt", config={"prompt": "hi"})]))
         run = await runs.get_run(run_id, "acme")
         assert run.error is not None and run.error.code == "capability_not_provided"
@@ -607,3 +607,50 @@ async def test_the_decorator_declares_a_type_for_later_registries(host: Host) ->
             assert "acme.greet" in runs.node_types
     finally:
         _declared.clear()
+
+
+@pytest.mark.parametrize(("kind", "most"), [("core.noop", 1), ("test.step", 6), ("test.effect", 11)])
+async def test_a_run_of_five_costs_no_more_commits_than_it_has_facts_to_wait_for(
+    host: Host, kind: str, most: int
+) -> None:
+    """Instant nodes go in together; a step is one commit, in which the next begins; an effect is one more."""
+    types = standard_registry(custom=False)
+
+    @types.node("test.step")
+    async def step(ctx: Any) -> dict[str, Any]:
+        return {"v": 1}
+
+    @types.node("test.effect")
+    async def effect(ctx: Any) -> dict[str, Any]:
+        return {"v": await ctx.effect("work", lambda: 1)}
+
+    names = [f"s{number}" for number in range(5)]
+    document = workflow("w", [node(name, kind) for name in names], [edge(a, b) for a, b in itertools.pairwise(names)])
+    async with host(nodes=types) as runs:
+        await runs.put_workflow(document, tenant="acme")
+        commits: list[int] = []
+        commit = runs._ledger.commit
+
+        async def counted(*appends: Any) -> Any:
+            commits.append(sum(len(item.drafts) for item in appends))
+            return await commit(*appends)
+
+        runs._ledger.commit = counted  # type: ignore[method-assign]
+        made = await runs.create_run(CreateRun(workflow_id="w"), "acme")
+        run = await runs.wait(made.run_id, "acme")
+        assert run.status == "completed"
+        assert len(commits) == most
+        assert sum(commits) == len(await runs.events(made.run_id, "acme"))
+
+
+async def test_waiting_for_a_run_ends_with_it_wherever_it_is(host: Host) -> None:
+    async with host() as runs:
+        run_id = await start(runs, workflow("w", [node("gate", "core.approvalGate")]))
+        with pytest.raises(Problem, match="no such run"):
+            await runs.wait(run_id, "somebody-else")
+        waiting_for = asyncio.create_task(runs.wait(run_id, "acme"))
+        await asyncio.sleep(0.1)
+        assert not waiting_for.done()
+        await runs.resolve_by_node(run_id, "gate", "acme", {"resumeValue": {"action": "accept"}}, "ann")
+        assert (await waiting_for).status == "completed"
+        assert (await runs.wait(run_id, "acme")).status == "completed", "ended before it was asked for"

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.runs.diff import essence
+from holdfast.runs.mock_models import Staged
+from holdfast.runs.ports import Caller, ModelDelta, ModelRequest
 from holdfast.runs.service import Runs
-from holdfast.runs.types import CreateRun, RunSnapshot
+from holdfast.runs.types import CreateRun, ForkRequest, RunFilter, RunSnapshot
 from tests.runs.conftest import Host
 from tests.runs.documents import finish, waiting
 from tests.runs.events import CONTRACT, check_events
 
 FIXTURES = CONTRACT / "fixtures"
+ROOT = Path(__file__).parents[2]
 needs_contract = pytest.mark.skipif(not FIXTURES.is_dir(), reason="the contract's fixtures are not at hand")
 
 # What a fixture waits for, by its id.
@@ -28,25 +35,15 @@ WAITS = {
     "conformance-agent-pack-handoff-schema-validation": "agents.manifestRuntime",
     "conformance-agent-pack-install": "packs",
     "conformance-agent-pack-provenance": "packs",
-    "conformance-dispatch-loop": "a model that decides (no plan in the fixture)",
-    "conformance-envelope-nl-to-format-engaged": "the mock-ai program seam",
-    "conformance-envelope-recovery-applied": "the mock-ai program seam",
-    "conformance-envelope-refusal": "the mock-ai program seam",
-    "conformance-envelope-retry-attempted": "the mock-ai program seam",
-    "conformance-envelope-retry-exhausted": "the mock-ai program seam",
-    "conformance-envelope-truncated": "the mock-ai program seam",
-    "conformance-envelope-truncation-cap-exhaustion": "the mock-ai program seam",
-    "conformance-mcp-tool-roundtrip": "an MCP tool source",
-    "conformance-model-capability-insufficient": "model capabilities",
-    "conformance-phase4-nondet-tool": "the mock-ai program seam",
-    "conformance-phase4-replay-divergence": "the mock-ai program seam",
+    "conformance-mcp-tool-roundtrip": "`config.mcp` of a prompt node (here `core.tool` calls an MCP tool)",
+    "conformance-model-capability-insufficient": "modelCapabilities: models that say what they can do",
+    "conformance-phase4-replay-divergence": "a replay that asks the model again; ours never does",
     "conformance-prompt-all-four-kinds": "prompt templates",
     "conformance-prompt-end-to-end": "prompt templates",
-    "conformance-stream-text": "a model caller with the stream-text mock",
     "conformance-wasm-pack-memory-cap-breach": "WASM node packs",
     "conformance-wasm-pack-roundtrip": "WASM node packs",
     "openwop-smoke-byok-roundtrip": "secrets",
-    "openwop-smoke-cost-emit": "conformance.cost.emit (telemetry attributes)",
+    "openwop-smoke-cost-emit": "conformance.cost.emit (cost attributes on trace spans)",
 }
 INPUTS: dict[str, dict[str, Any]] = {
     "conformance-delay": {"delayMs": 50},
@@ -88,6 +85,117 @@ async def child_of(runs: Runs, run_id: str, index: int = 0) -> RunSnapshot:
 
 
 # What a fixture's description asks for; a fixture that is not here completes.
+
+
+def staged(*entries: dict[str, Any]) -> list[Staged]:
+    return [Staged(**entry) for entry in entries]
+
+
+VALID = {"content": '{"valid":true}'}
+# What the provider `mock` is to say, as each fixture's description asks.
+PROGRAMS: dict[str, list[Staged]] = {
+    "conformance-envelope-nl-to-format-engaged": staged(
+        *[{"content": "Well, the result is fine."}] * 3, {"content": '{"result":"ok"}'}
+    ),
+    "conformance-envelope-recovery-applied": staged({"content": '```json\n{"result":"ok"}\n```'}),
+    "conformance-envelope-refusal": staged({"stop_reason": "safety", "refusal_text": "I will not say it."}, VALID),
+    "conformance-envelope-retry-attempted": staged({"content": "{not json"}, VALID),
+    "conformance-envelope-retry-exhausted": staged(*[{"content": "{not json"}] * 9),
+    "conformance-envelope-truncated": staged({"stop_reason": "max_tokens", "content": '{"va'}, VALID),
+    "conformance-envelope-truncation-cap-exhaustion": staged(*[{"stop_reason": "max_tokens"}] * 9),
+    "conformance-phase4-nondet-tool": staged(VALID, {"content": '{"valid":false}'}),
+}
+
+
+class Supervising:
+    """A model that sends one worker and then is content."""
+
+    def __init__(self) -> None:
+        self.decisions = [
+            {"kind": "next-worker", "nextWorkerIds": ["conformance-noop"]},
+            {"kind": "terminate", "reason": "done"},
+        ]
+
+    async def stream(self, request: ModelRequest, caller: Caller) -> AsyncIterator[ModelDelta]:
+        yield ModelDelta(text=json.dumps(self.decisions.pop(0)), finish_reason="stop")
+
+
+async def of(runs: Runs, run_id: str, type: str) -> list[dict[str, Any]]:
+    return [event.payload for event in await runs.events(run_id, "acme") if event.type == type]
+
+
+async def coerced(runs: Runs, run_id: str) -> None:
+    assert (await finish(runs, run_id)).outputs == {"result": {"result": "ok"}}
+    assert await of(runs, run_id, "envelope.nlToFormat.engaged") == [
+        {"nodeId": "structured-call", "originalEnvelopeType": "TestEnvelope", "fallbackCalls": 1}
+    ]
+    assert await of(runs, run_id, "envelope.retry.exhausted") == []
+
+
+async def recovered(runs: Runs, run_id: str) -> None:
+    assert (await finish(runs, run_id)).status == "completed"
+    assert [item["path"] for item in await of(runs, run_id, "envelope.recovery.applied")] == ["markdown-fence"]
+    assert await of(runs, run_id, "envelope.retry.attempted") == []
+
+
+async def refused(runs: Runs, run_id: str) -> None:
+    run = await finish(runs, run_id)
+    assert run.error is not None and run.error.code == "envelope_refused_by_provider"
+    assert "I will not" not in run.error.message
+    assert len(await of(runs, run_id, "envelope.refusal")) == 1
+    assert len(await of(runs, run_id, "provider.usage")) == 1, "a refusal is not asked again"
+
+
+async def retried(runs: Runs, run_id: str) -> None:
+    assert (await finish(runs, run_id)).status == "completed"
+    assert [item["attempt"] for item in await of(runs, run_id, "envelope.retry.attempted")] == [2]
+
+
+async def exhausted(runs: Runs, run_id: str) -> None:
+    run = await finish(runs, run_id)
+    assert run.error is not None and run.error.code == "envelope_payload_invalid"
+    assert [item["finalReason"] for item in await of(runs, run_id, "envelope.retry.exhausted")] == ["parse-error"]
+
+
+async def truncated(runs: Runs, run_id: str) -> None:
+    assert (await finish(runs, run_id)).status == "completed"
+    assert [item["stopReason"] for item in await of(runs, run_id, "envelope.truncated")] == ["max_tokens"]
+    assert [item["reason"] for item in await of(runs, run_id, "envelope.retry.attempted")] == ["truncation"]
+    assert runs.mocks.last_budget("acme", "structured-call") == 100, "twice the node's 50"
+
+
+async def cut_off(runs: Runs, run_id: str) -> None:
+    run = await finish(runs, run_id)
+    assert run.error is not None and run.error.code == "envelope_truncation_unrecoverable"
+    assert [item["finalReason"] for item in await of(runs, run_id, "envelope.retry.exhausted")] == ["truncation"]
+    assert [item["kind"] for item in await of(runs, run_id, "cap.breached")] == ["schema"]
+    assert len(await of(runs, run_id, "provider.usage")) == runs.limits.schema_rounds, "no call more than allowed"
+    assert runs.mocks.last_budget("acme", "structured-call") == 200
+
+
+async def recalled(runs: Runs, run_id: str) -> None:
+    assert (await finish(runs, run_id)).outputs == {"result": {"valid": True}}
+    forked = await runs.fork(run_id, "acme", ForkRequest(mode="replay"))
+    again = await runs.events(forked.run_id, "acme")
+    assert [essence(event) for event in again] == [essence(event) for event in await runs.events(run_id, "acme")]
+
+
+async def streamed_text(runs: Runs, run_id: str) -> None:
+    mock = {"id": "stream-text", "config": {"tokens": ["Hel", "lo"], "usage": {"inputTokens": 3, "outputTokens": 2}}}
+    run_id = await ran(runs, "conformance-stream-text", configurable={"mockProvider": mock})
+    run = await finish(runs, run_id)
+    assert run.outputs == {"text": "Hello", "model": "stream-text", "finishReason": "stop"}
+    chunks = await of(runs, run_id, "output.chunk")
+    assert [(item["chunk"], item["isLast"]) for item in chunks] == [("Hel", False), ("lo", False), ("", True)]
+    (usage,) = await of(runs, run_id, "provider.usage")
+    assert (usage["inputTokens"], usage["outputTokens"]) == (3, 2)
+
+
+async def dispatched(runs: Runs, run_id: str) -> None:
+    assert (await finish(runs, run_id)).status == "completed"
+    decided = [item["decision"]["kind"] for item in await of(runs, run_id, "runOrchestrator.decided")]
+    assert decided == ["next-worker", "terminate"]
+    assert (await child_of(runs, run_id)).status == "completed"
 
 
 async def approval(runs: Runs, run_id: str) -> None:
@@ -276,8 +384,16 @@ ASKED: dict[str, Any] = {
     "conformance-dispatch-deterministic-fail-child": fails,
     "conformance-dispatch-input-mapping": mapped_in,
     "conformance-dispatch-input-mapping-no-default": mapped_nothing,
+    "conformance-dispatch-loop": dispatched,
     "conformance-dispatch-output-mapping": mapped_out,
     "conformance-dispatch-per-worker-override": overridden,
+    "conformance-envelope-nl-to-format-engaged": coerced,
+    "conformance-envelope-recovery-applied": recovered,
+    "conformance-envelope-refusal": refused,
+    "conformance-envelope-retry-attempted": retried,
+    "conformance-envelope-retry-exhausted": exhausted,
+    "conformance-envelope-truncated": truncated,
+    "conformance-envelope-truncation-cap-exhaustion": cut_off,
     "conformance-failure": fails,
     "conformance-identity": echoes,
     "conformance-interrupt-auth-required": auth_required,
@@ -289,7 +405,9 @@ ASKED: dict[str, Any] = {
     "conformance-multi-agent-confidence-escalation": low_confidence,
     "conformance-multi-agent-handoff": mapped_out,
     "conformance-orchestrator-low-confidence": low_confidence,
+    "conformance-phase4-nondet-tool": recalled,
     "conformance-run-duration-breach": duration,
+    "conformance-stream-text": streamed_text,
     "conformance-subworkflow-input-mapping": sub_in,
     "conformance-subworkflow-input-mapping-no-default": sub_unset,
     "conformance-subworkflow-mid-run-mutation": sub_held,
@@ -306,15 +424,23 @@ def test_every_fixture_runs_or_says_what_it_waits_for() -> None:
     assert not WAITS.keys() & ASKED.keys()
 
 
+def test_the_page_of_rules_lists_what_each_fixture_waits_for() -> None:
+    page = (ROOT / "docs" / "reference" / "openwop-rules.md").read_text("utf-8").partition("## Fixtures")[2]
+    assert dict(re.findall(r"^\| `([a-z0-9-]+)` \| (.+) \|$", page, re.MULTILINE)) == WAITS
+    assert f"{82 - len(WAITS)} run as" in page
+
+
 @needs_contract
 @pytest.mark.parametrize("name", [d["id"] for d in documents() if d["id"] not in WAITS] or ["none"])
 async def test_fixture(host: Host, name: str) -> None:
-    async with host() as runs:
+    async with host(models=Supervising()) as runs:
         await load(runs)
-        run_id = await ran(runs, name)
+        runs.mocks.stage("acme", "structured-call", PROGRAMS.get(name, []))
+        run_id = "" if name == "conformance-stream-text" else await ran(runs, name)
         asked = ASKED.get(name)
         if asked is not None:
             await asked(runs, run_id)
         else:
             assert (await finish(runs, run_id)).status == "completed"
-        check_events(await runs.events(run_id, "acme"))
+        for run in (await runs.list_runs(RunFilter(), "acme")).runs:
+            check_events(await runs.events(run.run_id, "acme"))

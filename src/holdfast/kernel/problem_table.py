@@ -229,7 +229,7 @@ _RUNS = (
     _row("version_out_of_range", "E_MIGRATION_UNSUPPORTED_VERSION", "The version lies outside the supported range", "Use a version in `details`.", http=422, openwop="version_out_of_range"),
     _row("run_forbidden", _DENIED, "The run belongs to another workspace", "Use a key of that workspace.", openwop="run_forbidden"),
     _row("force_engine_version_forbidden", _DENIED, "Only test keys may force an engine version", "Use a test key, or leave the header out.", openwop="force_engine_version_forbidden"),
-    _row("mock_provider_forbidden", _DENIED, "Mock providers are off on this host", "Start the host with its sample seams.", openwop="mock_provider_forbidden"),
+    _row("mock_provider_forbidden", _DENIED, "Only test keys may use a mock provider", "Use a test key, or leave `mockProvider` out.", openwop="mock_provider_forbidden"),
     _row("interrupt_already_resolved", _CONFLICT, "Somebody has answered already", "Read the run's state.", retryable=False, action="stop", openwop="interrupt_already_resolved"),
     _row("interrupt_cancelled", _CONFLICT, "The run was cancelled before the answer came", "Start a new run.", retryable=False, action="stop", http=422, openwop="interrupt_cancelled"),
     _row("interrupt_expired", _CONFLICT, "The time to answer is over", "Ask for a new token, or start again.", retryable=False, action="stop", http=410, openwop="interrupt_expired"),

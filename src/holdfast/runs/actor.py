@@ -54,8 +54,10 @@ class RunActor:
         self._todo: dict[str, None] = {}
         self._driver: asyncio.Task[None] | None = None
         self._wake: asyncio.TimerHandle | None = None
+        self._wake_at: int | None = None
         self._standing: dict[str, Any] | None = None
         self._ended: dict[str, asyncio.Queue[str]] = {}
+        self._watchers: list[asyncio.Future[None]] = []
         self._committing = False
         self._batch = _Batch()
 
@@ -106,13 +108,26 @@ class RunActor:
             await asyncio.shield(self.post(lambda state: Outcome([])))
         return self.state
 
+    async def over(self) -> None:
+        """Wait until the run has ended in the log, or is no longer ours to tell."""
+        if self.state.ended is None or self._committing:
+            watcher: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._watchers.append(watcher)
+            await watcher
+
+    def _tell_watchers(self) -> None:
+        watchers, self._watchers = self._watchers, []
+        for watcher in watchers:
+            if not watcher.done():
+                watcher.set_result(None)
+
     def restate(self) -> None:
         """Tell the `runs` table with the next append, also when nothing seems to have changed."""
         self._standing = None
 
     @property
     def idle(self) -> bool:
-        return self._driver is None and not self.tasks and not self._inbox
+        return self._driver is None and not self.tasks and not self._inbox and not self._watchers
 
     # The turn
 
@@ -219,6 +234,7 @@ class RunActor:
         self._answer(batch)
         if self.state.ended is not None:
             self.engine.on_ended(self)
+            self._tell_watchers()
         elif self.owned and not self.engine.draining:
             self._start_tasks()
 
@@ -240,6 +256,7 @@ class RunActor:
             if future is not None and not future.done():
                 future.set_exception(problem)
         self.engine.on_lost(self, problem)
+        self._tell_watchers()
 
     def close(self) -> None:
         """Let go without a word: what runs goes on from the log."""
@@ -251,17 +268,24 @@ class RunActor:
             if future is not None and not future.done():
                 future.set_exception(Problem("unavailable", "The engine is closing.", retry_after_ms=1000))
         self._inbox.clear()
+        self._tell_watchers()
 
     def _rest(self) -> None:
         """Nothing to do now: be woken when time alone will move the run."""
-        if self._wake is not None:
-            self._wake.cancel()
-            self._wake = None
         due = self.state.next_wake() if self.owned else None
-        if due is not None:
-            seconds = min(max((due - self.engine.clock.now_ms()) / 1000, 0.001), 3600.0)
-            self._wake = asyncio.get_running_loop().call_later(seconds, self.poke)
+        if due != self._wake_at:
+            if self._wake is not None:
+                self._wake.cancel()
+                self._wake = None
+            if due is not None:
+                seconds = min(max((due - self.engine.clock.now_ms()) / 1000, 0.001), 3600.0)
+                self._wake = asyncio.get_running_loop().call_later(seconds, self._woken)
+            self._wake_at = due
         self.engine.on_idle(self)
+
+    def _woken(self) -> None:
+        self._wake = self._wake_at = None
+        self.poke()
 
     # Executing
 

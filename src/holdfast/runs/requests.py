@@ -9,6 +9,7 @@ from holdfast.kernel.json_schema import misfit
 from holdfast.kernel.problems import Problem
 from holdfast.runs.check import fits
 from holdfast.runs.definition import Workflow
+from holdfast.runs.mock_models import check_mock
 from holdfast.runs.types import CreateRun, Limits
 
 _INTEGERS = ("recursionLimit", "runTimeoutMs", "maxTokens")
@@ -53,8 +54,12 @@ def _configurable(value: dict[str, Any], *, trusted: bool) -> None:
         raise Problem("schema_mismatch", "`temperature` is a number from 0 to 2.", at="$.configurable.temperature")
     if not isinstance(value.get("promptOverrides", {}), dict):
         raise Problem("schema_mismatch", "`promptOverrides` is an object.", at="$.configurable.promptOverrides")
-    if "mockProvider" in value and not trusted:
-        raise Problem("mock_provider_forbidden", "Mock providers need a test key.", at="$.configurable.mockProvider")
+    if "mockProvider" in value:
+        if not trusted:
+            raise Problem(
+                "mock_provider_forbidden", "Mock providers need a test key.", at="$.configurable.mockProvider"
+            )
+        check_mock(value["mockProvider"])
 
 
 def check_against(workflow: Workflow, request: CreateRun) -> None:

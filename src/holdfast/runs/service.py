@@ -24,6 +24,7 @@ from holdfast.runs.expressions import compile_expression
 from holdfast.runs.feeds import Feeds
 from holdfast.runs.interrupts import Claims
 from holdfast.runs.log import ENGINE_VERSION, stream_of, to_wire
+from holdfast.runs.mock_models import MockModels
 from holdfast.runs.nodes.core import standard_registry
 from holdfast.runs.nodes.registry import NodeRegistry
 from holdfast.runs.ports import HttpConnector, ModelCaller, ToolSource
@@ -97,11 +98,13 @@ class Runs:
         self._registry = nodes or standard_registry(sample_seams=sample_seams)
         self._workflows = Workflows(ledger, self._registry)
         self._feeds = Feeds(ledger)
+        self.mocks = MockModels(models, programs=sample_seams)
+        asked = self.mocks if models is not None or sample_seams else None
         self._engine = Engine(
             ledger,
             self._workflows,
             self._registry,
-            Ports(models, tools, http),
+            Ports(asked, tools, http),
             clock=clock,
             ids=ids,
             randomness=randomness,
@@ -196,8 +199,8 @@ class Runs:
         `trusted`: the key is a test key: `mockProvider` and a forced engine version are allowed.
         """
         workflow_id = check_create(request, tenant, self._limits, trusted=trusted)
-        if engine_version is not None and not trusted:
-            raise Problem("force_engine_version_forbidden", "Only test keys may force an engine version.")
+        if engine_version is not None:
+            _check_engine(engine_version, trusted)
         stored = await self._workflows.latest(workflow_id, tenant)
         check_against(stored.plan.workflow, request)
         run_id = run_id or self._ids.new("run")
@@ -252,6 +255,21 @@ class Runs:
         await self._own(run_id, tenant)
         async for event in self._feeds.follow(run_id, max(0, from_sequence)):
             yield event
+
+    async def wait(self, run_id: str, tenant: str) -> RunSnapshot:
+        """The run when it has ended; nothing is read from the disk for a run that this engine carries."""
+        while True:
+            found = await self._engine.find(run_id)
+            state = found if isinstance(found, RunState) else found.state
+            if state.owner is None or state.owner.tenant != tenant:
+                raise Problem("not_found", "There is no such run.", runId=run_id[:128])
+            if isinstance(found, RunState):
+                return snapshot(found, self._clock.now_ms())
+            if found.owned:
+                await found.over()
+            else:  # another instance's: its log tells
+                async for _ in self._feeds.follow(run_id, 0):
+                    pass
 
     async def poll(self, run_id: str, tenant: str, last_sequence: int = -1, timeout: float = 30.0) -> EventPage:
         """Events after `last_sequence` (exclusive, W8), waiting up to `timeout` seconds for the first one."""
@@ -386,8 +404,8 @@ class Runs:
     ) -> RunStanding:
         """Hand a named event to a run: it wakes a node that waits for it, or is kept until one does (W4)."""
         await self._own(run_id, tenant)
-        if not name or len(name) > 256:
-            raise Problem("out_of_range", "A signal's name has 1 to 256 characters.", at="$.name")
+        if not name or len(name) > 1024:
+            raise Problem("out_of_range", "A signal's name has 1 to 1024 characters.", at="$.name")
 
         def make(state: RunState) -> Outcome:
             if state.ended is not None:
@@ -510,6 +528,14 @@ class Runs:
             resume_schema=asked.resume_schema,
             votes=interrupts.votes_of(asked),
         )
+
+
+def _check_engine(version: str, trusted: bool) -> None:
+    """An engine plays the versions of its own major number."""
+    if not trusted:
+        raise Problem("force_engine_version_forbidden", "Only test keys may force an engine version.")
+    if version.split(".")[0] != ENGINE_VERSION.split(".")[0]:
+        raise Problem("version_out_of_range", f"This engine is {ENGINE_VERSION}.", supported=ENGINE_VERSION)
 
 
 def _wrong_status(state: RunState, verb: str) -> Problem:

@@ -79,6 +79,15 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
             "additionalProperties": False,
         },
     ),
+    "prompt": workflow("suite-prompt", node("ask", "core.ai.callPrompt", {"prompt": "Say hello."})),
+    "structured": workflow(
+        "suite-structured",
+        node(
+            "suite-structured-call",
+            "core.ai.structuredOutput",
+            {"provider": "mock", "prompt": "Valid?", "maxTokens": 50, "outputSchema": {"required": ["valid"]}},
+        ),
+    ),
     "waiting": workflow(
         "suite-waiting",
         node("wait", "core.waitForEvent", {"event": "suite.go"}),
@@ -95,4 +104,5 @@ CONTRACT_NAMES = {
     "clarification": "conformance-clarification",
     "failing": "conformance-failure",
     "configurable": "conformance-configurable-schema",
+    "prompt": "conformance-stream-text",
 }

@@ -104,6 +104,31 @@ def test_forcing_an_engine_version_needs_a_test_key(api: Api) -> None:
     assert api.caller("test").post("/v1/runs", body, headers=headers).status_code in (201, 422)
 
 
+def test_an_engine_version_out_of_range_is_refused(api: Api) -> None:
+    body = {"workflowId": api.workflow("noop")}
+    for version in ("999", "not-a-version"):
+        headers = {"X-Force-Engine-Version": version}
+        refused(api.caller("test").post("/v1/runs", body, headers=headers), 422, "version_out_of_range")
+
+
+def test_mock_providers_need_a_test_key_and_a_known_name(api: Api) -> None:
+    mock = {"id": "stream-text", "config": {"tokens": ["Hel", "lo"]}}
+    body = {"workflowId": api.workflow("prompt"), "configurable": {"mockProvider": mock}}
+    refused(api.post("/v1/runs", body), 403, "mock_provider_forbidden")
+    tester = api.caller("test")
+    for wrong in (
+        {"id": "none"},
+        {"id": "stream-text", "config": {"tokens": "x"}},
+        {"id": "error", "x": 1, "config": 2},
+    ):
+        answer = tester.post("/v1/runs", {**body, "configurable": {"mockProvider": wrong}})
+        refused(answer, 400, "validation_error")
+    run_id = tester.post("/v1/runs", body).json()["runId"]
+    assert tester.wait(run_id, "completed")["status"] == "completed"
+    said = [data["payload"]["chunk"] for _, _, data in tester.stream(run_id, params={"streamMode": "messages"})]
+    assert "".join(said) == "Hello"
+
+
 def test_w4_runs_are_listed_newest_first_with_cursors(api: Api) -> None:
     tag = uuid.uuid4().hex
     started = [api.start("noop", tags=[tag]) for _ in range(5)]

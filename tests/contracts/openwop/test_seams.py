@@ -42,3 +42,20 @@ def test_reset_ends_what_runs(api: Api) -> None:
     run_id = other.start("approval")
     assert other.post("/v1/host/sample/test/reset").status_code == 200
     assert other.wait(run_id, "cancelled")["status"] == "cancelled"
+
+
+def test_a_program_plays_the_mock_provider(api: Api) -> None:
+    seam = "/v1/host/sample/test/mock-ai"
+    staged = [{"content": '{"va', "stopReason": "max_tokens"}, {"content": '{"valid":true}'}]
+    body = {"nodeId": "suite-structured-call", "program": staged}
+    refused(api.caller("").post(f"{seam}/program", body), 401, "unauthenticated")
+    refused(api.post(f"{seam}/program", {"program": staged}), 400, "validation_error")
+    assert api.post(f"{seam}/program", body).status_code == 200
+    run_id = api.start("structured")
+    assert api.wait(run_id, "completed")
+    types = [event["type"] for event in api.events(run_id)]
+    assert types.index("envelope.truncated") < types.index("envelope.retry.attempted")
+    budget = api.get(f"{seam}/last-dispatch-budget", params={"nodeId": "suite-structured-call"})
+    assert budget.json()["maxTokens"] == 100, "a retry after a truncation has more room"
+    other = api.caller("other").get(f"{seam}/last-dispatch-budget", params={"nodeId": "suite-structured-call"})
+    assert other.json() == {"maxTokens": None}

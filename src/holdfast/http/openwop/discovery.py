@@ -8,6 +8,8 @@ from typing import Any
 import holdfast
 from holdfast.http.openwop.sse import MODES
 from holdfast.http.services import Services
+from holdfast.runs.mock_models import MOCK_PROVIDERS
+from holdfast.runs.nodes.ai import TRUNCATION_GROWTH
 from holdfast.runs.ports import HttpRequest
 from holdfast.runs.webhooks import SIGNATURE_ALGORITHM
 
@@ -81,6 +83,11 @@ def _add_wired(found: dict[str, Any], operations: Set[str], nodes: Set[str]) -> 
             "maxResponseBodyBytes": bounds.max_response_bytes,
             "requestTimeoutMs": bounds.timeout_ms,
         }
+    if "core.ai.callPrompt" in nodes:
+        found["testing"] = {"mockProviders": list(MOCK_PROVIDERS)}
+    if "core.ai.structuredOutput" in nodes:
+        completion = {"distinguishesTruncation": True, "truncationBudgetMultiplier": TRUNCATION_GROWTH}
+        found["envelopes"] = {"reliability": {"supported": True, "completion": completion}}
     if "schedules.create" in operations:
         found["scheduling"] = {"supported": True, "cron": True}
     if "core.conversationGate" in nodes:

@@ -47,6 +47,17 @@ _ENVELOPE = {
     },
 }
 
+# Before OpenAPI 3.2 the schema of a stream is that of each of its events.
+_SENT_EVENT = {
+    "type": "object",
+    "required": ["event", "data"],
+    "properties": {
+        "id": {"type": "string", "description": "The sequence to go on after, for `Last-Event-ID`."},
+        "event": {"type": "string", "description": "The type of the event, `state.snapshot`, or `batch`."},
+        "data": {"type": "string", "description": "JSON: an event, a snapshot, or a list of events."},
+    },
+}
+
 
 def document(operations: Sequence[Operation]) -> dict[str, Any]:
     types = _types(operations)
@@ -154,7 +165,7 @@ def _answers(operation: Operation, known: Mapping[str, Any]) -> dict[str, Any]:
         if kind is not None:
             answer["content"] = _content(operation.contract, known[repr(kind)])
             if operation.name == "events.stream":
-                answer["content"]["text/event-stream"] = {"schema": {"type": "string"}}
+                answer["content"]["text/event-stream"] = {"schema": _SENT_EVENT}
         found[str(status)] = answer
     return found
 

@@ -109,7 +109,7 @@ def operations(services: Services) -> list[Operation]:
             "Start the runs of past moments, each at most once.",
             body=Backfill,
             answers={200: Firings},
-            problems=("schema_mismatch", "out_of_range", "not_found", "run_already_active", "capability_required"),
+            problems=("schema_mismatch", "out_of_range", "not_found", "run_already_active"),
         ),
     ]
 

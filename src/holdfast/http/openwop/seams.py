@@ -7,9 +7,10 @@ from typing import Any
 
 from starlette.responses import Response
 
-from holdfast.http.operations import Call, Operation, Query, Result
+from holdfast.http.operations import Body, Call, Operation, Query, Result
 from holdfast.http.services import Services
 from holdfast.kernel.problems import Problem
+from holdfast.runs.mock_models import Staged
 from holdfast.runs.types import RunEvent, RunFilter
 
 _ACTIVE = ["pending", "running", "paused", "waiting-approval", "waiting-input", "waiting-external", "cancelling"]
@@ -24,6 +25,15 @@ class SeamQuery(Query, frozen=True):
 
 class SeamEvents(Result, frozen=True, omit_defaults=False):
     events: list[RunEvent]
+
+
+class MockProgram(Body, frozen=True):
+    node_id: str
+    program: list[Staged]
+
+
+class BudgetQuery(Query, frozen=True):
+    node_id: str
 
 
 def operations(services: Services) -> list[Operation]:
@@ -55,7 +65,40 @@ def operations(services: Services) -> list[Operation]:
             if not any(result.ok for result in results):
                 return call.answer({"cancelled": cancelled})
 
+    async def program(call: Call) -> Response:
+        body: MockProgram = call.body
+        runs.mocks.stage(call.caller.tenant, body.node_id, body.program)
+        return call.answer({"nodeId": body.node_id, "entries": len(body.program)})
+
+    async def budget(call: Call) -> Response:
+        query: BudgetQuery = call.query
+        return call.answer({"maxTokens": runs.mocks.last_budget(call.caller.tenant, query.node_id)})
+
     return [
+        Operation(
+            name="seams.mock-program",
+            method="POST",
+            path="/v1/host/sample/test/mock-ai/program",
+            perform=program,
+            summary="Write down what the provider `mock` answers to a node, one entry a call.",
+            scopes=("runs:create",),
+            body=MockProgram,
+            answers={200: dict[str, Any]},
+            problems=("schema_mismatch",),
+            tag="seams",
+        ),
+        Operation(
+            name="seams.mock-budget",
+            method="GET",
+            path="/v1/host/sample/test/mock-ai/last-dispatch-budget",
+            perform=budget,
+            summary="The `maxTokens` of the last call that the provider `mock` answered for a node.",
+            scopes=("runs:read",),
+            query=BudgetQuery,
+            answers={200: dict[str, Any]},
+            problems=("schema_mismatch",),
+            tag="seams",
+        ),
         Operation(
             name="seams.events",
             method="GET",
@@ -65,6 +108,7 @@ def operations(services: Services) -> list[Operation]:
             scopes=("runs:read",),
             query=SeamQuery,
             answers={200: SeamEvents},
+            problems=("schema_mismatch",),
             tag="seams",
         ),
         Operation(

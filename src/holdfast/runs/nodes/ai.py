@@ -16,7 +16,7 @@ from holdfast.runs.nodes.registry import NodeError, NodeType
 from holdfast.runs.ports import ModelDelta, ModelRequest
 
 _FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n?```\s*\Z", re.DOTALL)
-_GROWTH = 2
+TRUNCATION_GROWTH = 2
 
 
 async def call_prompt(ctx: Execution) -> dict[str, Any]:
@@ -38,40 +38,74 @@ async def ask_structured(
 ) -> dict[str, Any]:
     """An answer that fits `schema`; what is wrong with a try is told to the model with the next."""
     request = _request(ctx, messages, schema)
-    budget, reason, detail = request.max_tokens, "unknown", ""
+    failed = _Try("unknown", "")
     rounds = max(1, ctx.limits.schema_rounds)
     for attempt in range(1, rounds + 1):
         if attempt > 1:
-            retried = {"nodeId": ctx.node_id, "attempt": attempt, "reason": reason, "previousError": detail}
-            ctx.emit("envelope.retry.attempted", retried)
-        answer = await _ask(ctx, f"{key}:{attempt}", msgspec.structs.replace(request, max_tokens=budget))
-        who = {"nodeId": ctx.node_id, "provider": answer["provider"], "model": answer["model"]}
-        if answer["refusal"] is not None:
-            raise _refused(ctx, answer)
-        if answer["finishReason"] == "length":
-            ctx.emit("envelope.truncated", {**who, "stopReason": "max_tokens"})
-            reason, detail = "truncation", "The answer was cut off."
-            budget = budget * _GROWTH if budget else None
-            continue
-        value, path = parse_lenient(answer["text"])
-        if path is None:
-            reason, detail = "parse-error", "The answer is not JSON."
-        elif (problem := _misfit(schema, value)) is None:
-            if path != "direct":
-                ctx.emit("envelope.recovery.applied", {"nodeId": ctx.node_id, "path": path})
-            return value  # type: ignore[no-any-return]
+            retried = {"nodeId": ctx.node_id, "attempt": attempt, "reason": failed.reason}
+            ctx.emit("envelope.retry.attempted", {**retried, "previousError": failed.detail})
+        answer = await _ask(ctx, f"{key}:{attempt}", request)
+        failed = _judge(ctx, answer, schema)
+        if failed.reason is None:
+            return failed.value  # type: ignore[no-any-return]
+        if failed.reason == "truncation":  # a matter of room, not of the schema: nothing is said to the model
+            budget = request.max_tokens * TRUNCATION_GROWTH if request.max_tokens else None
+            request = msgspec.structs.replace(request, max_tokens=budget)
         else:
-            reason, detail = "schema-violation", problem
-        told = {
-            "role": "user",
-            "content": f"Your answer was not accepted: {detail} Answer with JSON that fits the schema.",
-        }
-        said = {"role": "assistant", "content": answer["text"]}
-        request = msgspec.structs.replace(request, messages=[*messages, said, told])
-    exhausted = {"nodeId": ctx.node_id, "totalAttempts": rounds, "finalReason": reason, "finalError": detail}
-    ctx.emit("envelope.retry.exhausted", exhausted)
-    code = "envelope_truncated" if reason == "truncation" else "envelope_payload_invalid"
-    raise NodeError(code, f"No answer fitted after {rounds} tries: {detail}", retryable=False)
+            request = _corrected(request, messages, answer["text"], failed.detail)
+    if failed.reason == "parse-error" and _is_prose(answer["text"]):
+        kind = str(schema.get("title") or schema.get("$id") or "structured-output")
+        engaged = {"nodeId": ctx.node_id, "originalEnvelopeType": kind, "fallbackCalls": 1}
+        ctx.emit("envelope.nlToFormat.engaged", engaged)
+        rounds += 1
+        failed = _judge(ctx, await _ask(ctx, f"{key}:{rounds}", request), schema)
+        if failed.reason is None:
+            return failed.value  # type: ignore[no-any-return]
+    raise _exhausted(ctx, rounds, failed)
+
+
+class _Try(msgspec.Struct, frozen=True):
+    """What became of one answer: a value, or the reason why not."""
+
+    reason: str | None
+    detail: str
+    value: Any = None
+
+
+def _judge(ctx: Execution, answer: dict[str, Any], schema: dict[str, Any]) -> _Try:
+    if answer["refusal"] is not None:
+        raise _refused(ctx, answer)
+    if answer["finishReason"] == "length":
+        who = {"nodeId": ctx.node_id, "provider": answer["provider"], "model": answer["model"]}
+        ctx.emit("envelope.truncated", {**who, "stopReason": "max_tokens"})
+        return _Try("truncation", "The answer was cut off.")
+    value, path = parse_lenient(answer["text"])
+    if path is None:
+        return _Try("parse-error", "The answer is not JSON.")
+    if (problem := _misfit(schema, value)) is not None:
+        return _Try("schema-violation", problem)
+    if path != "direct":
+        ctx.emit("envelope.recovery.applied", {"nodeId": ctx.node_id, "path": path})
+    return _Try(None, "", value)
+
+
+def _corrected(request: ModelRequest, messages: list[dict[str, Any]], text: str, detail: str) -> ModelRequest:
+    correction = f"Your answer was not accepted: {detail} Answer with JSON that fits the schema."
+    said = [{"role": "assistant", "content": text}, {"role": "user", "content": correction}]
+    return msgspec.structs.replace(request, messages=[*messages, *said])
+
+
+def _is_prose(text: str) -> bool:
+    """Whether the model talked instead of trying: nothing in it begins like JSON."""
+    return bool(text.strip()) and not text.lstrip().startswith(("{", "[", "`", '"'))
+
+
+def _exhausted(ctx: Execution, rounds: int, failed: _Try) -> NodeError:
+    ended = {"nodeId": ctx.node_id, "totalAttempts": rounds, "finalReason": failed.reason, "finalError": failed.detail}
+    ctx.emit("envelope.retry.exhausted", ended)
+    ctx.emit("cap.breached", {"kind": "schema", "limit": ctx.limits.schema_rounds, "observed": rounds})
+    code = "envelope_truncation_unrecoverable" if failed.reason == "truncation" else "envelope_payload_invalid"
+    return NodeError(code, f"No answer fitted after {rounds} tries: {failed.detail}", retryable=False)
 
 
 def parse_lenient(text: str) -> tuple[Any, str | None]:

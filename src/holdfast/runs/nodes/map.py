@@ -51,31 +51,30 @@ def _inputs(ctx: Execution, item: Any, index: int) -> dict[str, Any]:
 async def _with_children(ctx: Execution, items: list[Any], width: int) -> list[Any]:
     """A child run an item. Results are in the log with the child's end, so a restart goes on where it was."""
     workflow = str(ctx.config["workflowId"])
-    keys = [f"item:{index}" for index in range(len(items))]
-    index_of = {key: index for index, key in enumerate(keys)}
     results: list[Any] = [None] * len(items)
-    done = [ctx.ended(key) for key in keys]
-    waiting = [index for index, result in enumerate(done) if result is None]
-    for index, result in enumerate(done):
-        if result is not None:
-            results[index] = _of_child(workflow, index, result)
-    running = 0
-    queue = iter(waiting)
-    for _, index in zip(range(width), queue, strict=False):
-        await ctx.start_child(workflow, _inputs(ctx, items[index], index), key=keys[index], cause="core.subWorkflow")
-        running += 1
-    while running:
-        key = await ctx.next_ended()
-        result = ctx.ended(key)
-        if result is None or key not in index_of:
-            continue
-        running -= 1
-        results[index_of[key]] = _of_child(workflow, index_of[key], result)
-        following = next(queue, None)
-        if following is not None:
-            inputs = _inputs(ctx, items[following], following)
-            await ctx.start_child(workflow, inputs, key=keys[following], cause="core.subWorkflow")
-            running += 1
+    queue = iter(range(len(items)))
+    under_way: dict[int, str] = {}
+
+    async def fill() -> None:
+        for index in queue:
+            key = f"item:{index}"
+            if ctx.ended(key) is None:
+                inputs = _inputs(ctx, items[index], index)
+                await ctx.start_child(workflow, inputs, key=key, cause="core.subWorkflow")
+            under_way[index] = key
+            if len(under_way) >= width:
+                return
+
+    await fill()
+    while under_way:
+        ended = [(index, found) for index, key in under_way.items() if (found := ctx.ended(key)) is not None]
+        for index, found in ended:  # what the log says counts, not how often we were woken for it
+            results[index] = _of_child(workflow, index, found)
+            del under_way[index]
+        if ended:
+            await fill()
+        else:
+            await ctx.next_ended()
     return results
 
 
