@@ -22,6 +22,7 @@ from holdfast.kernel.ledger import Draft
 from holdfast.kernel.problems import Problem
 from holdfast.models.protocol import Message, Model, Params, ToolCall, Usage
 from holdfast.relay import quality, window
+from holdfast.relay.choose import envelope
 from holdfast.relay.continuation import Echo, Seam, is_wall
 from holdfast.relay.facts import batches
 from holdfast.relay.pack import Packed
@@ -166,7 +167,7 @@ class Run:
         first = self._first
         if first is None or self.reground or first.packed.tokens > room:
             query = f"{state.query}\n{state.output[-2000:]}" if self.reground else state.query
-            packed = await session.envelope(query, room, goal=state.goal)
+            packed = await envelope(session, query, room, goal=state.goal)
         else:
             packed = first.packed
         messages = window.first_messages(state.system_prompt, packed.text, state.task_input) + extra

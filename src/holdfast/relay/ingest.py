@@ -52,14 +52,7 @@ async def ingest(session: Session, text: str, label: str) -> ExtractionResult:
         session.stage(
             Draft("crp.security.batch_quarantined", {"first": first, "count": count, "contradictions": len(against)})
         )
-    if flags.injection_markers_detected:
-        markers = [[item.offset, item.pattern_name] for item in flags.injection_marker_details[:100]]
-        session.stage(
-            Draft(
-                "crp.security.injection_detected",
-                {"count": flags.injection_markers_detected, "markers": markers, "source": label},
-            )
-        )
+    session.stage(*guard.injection_records(flags, source=label))
     await session.record(
         Draft("crp.ingest.complete", {"label": label, "digest": digest, "first": first, "count": count, "bytes": size})
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from holdfast.models.words import words
 from holdfast.relay.continuation import ANCHOR
-from holdfast.relay.words import words
 
 _HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*)")
 _NUMBERED = re.compile(r"[ \t]*(\d{1,9})[.)][ \t]")

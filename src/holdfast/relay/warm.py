@@ -3,7 +3,7 @@
 Invariants:
 
 - S1  `apply` depends on the state and the record alone: a restarted process folds itself to the same state.
-- S2  A fact is never deleted: it is superseded, quarantined, or its confidence changes.
+- S2  A fact is never deleted: it is superseded, quarantined, folded into its copy, or its confidence changes.
 - S3  Tokens of a window that was begun and never finished stay counted as sent.
 """
 
@@ -15,12 +15,12 @@ from typing import Any
 
 import msgspec
 
+from holdfast.models.words import STOP, words
 from holdfast.relay.entities import claim
 from holdfast.relay.facts import GENESIS, Batch, Fact, facts_of
 from holdfast.relay.guard import Role
 from holdfast.relay.index import Index
 from holdfast.relay.types import SessionConfig
-from holdfast.relay.words import STOP, words
 
 INGEST = "ingest:"
 WINDOW = "window:"
@@ -81,7 +81,9 @@ class Warm:
     def _forget(self) -> None:
         self.facts: list[Fact] = []
         self.index = Index()
-        self.claims: dict[str, tuple[int, str]] = {}
+        self.cold = Index()  # superseded facts and copies, after a compaction
+        self.copies: dict[int, list[int]] = {}  # by the fact that stands for them
+        self.claims: dict[str, tuple[list[int], str]] = {}  # who sets which value of a subject
         self.open_contradictions: list[Contradiction] = []
         self.sources: dict[str, tuple[int, int]] = {}
         self.windows = 0
@@ -159,13 +161,15 @@ class Warm:
             return
         subject, value = said
         before = self.claims.get(subject)
-        self.claims[subject] = (fact.number, value)
-        if before is None or before[1] == value:
+        if before is not None and before[1] == value:
+            before[0].append(fact.number)
             return
-        old = self.facts[before[0]]
-        # Documents correct documents and windows correct windows; what a model said never overrides a source.
-        if old.source != fact.source and old.source.startswith(INGEST) == fact.source.startswith(INGEST):
-            self.open_contradictions.append(Contradiction(old.number, fact.number))
+        self.claims[subject] = ([fact.number], value)
+        for number in before[0] if before is not None else ():
+            old = self.facts[number]
+            # Documents correct documents and windows correct windows; what a model said never overrides a source.
+            if old.source != fact.source and old.source.startswith(INGEST) == fact.source.startswith(INGEST):
+                self.open_contradictions.append(Contradiction(old.number, fact.number))
 
     def _on_ingest_complete(self, payload: dict[str, Any]) -> None:
         self.sources[payload["digest"]] = (payload["first"], payload["count"])
@@ -173,14 +177,41 @@ class Warm:
     def _on_facts_superseded(self, payload: dict[str, Any]) -> None:
         pairs = [(old, new) for old, new in payload["pairs"]]
         for old, new in pairs:
-            self.facts[old].superseded_by = new
+            for number in (old, *self.copies.get(old, ())):
+                self.facts[number].superseded_by = new
         done = set(pairs)
         self.open_contradictions = [item for item in self.open_contradictions if (item.old, item.new) not in done]
+
+    def _on_facts_compacted(self, payload: dict[str, Any]) -> None:
+        """Copies and superseded facts go to the cold part; each copy is listed with the fact that stands for it."""
+        for number, stands in payload["folded"]:
+            fact = self.facts[number]
+            fact.folded_into, fact.text = stands, self.facts[stands].text  # the same words, held once
+            mine = [number, *self.copies.pop(number, ())]
+            for copy in mine[1:]:
+                self.facts[copy].folded_into = stands
+            self.copies.setdefault(stands, []).extend(mine)
+        self.index.move([*(number for number, _ in payload["folded"]), *payload["archived"]], self.cold)
+
+    def _unfold(self, number: int) -> None:
+        """The fact can no longer stand for its copies: the newest of them does."""
+        copies = sorted(copy for copy in self.copies.pop(number, ()) if not self.facts[copy].quarantined)
+        if not copies:
+            return
+        stands = copies.pop()
+        self.facts[stands].folded_into = -1
+        self.cold.move([stands], self.index)
+        for copy in copies:
+            self.facts[copy].folded_into = stands
+        if copies:
+            self.copies[stands] = copies
 
     def _on_facts_feedback(self, payload: dict[str, Any]) -> None:
         fact = self.facts[payload["fact"]]
         fact.confidence = payload["confidence"]
-        fact.quarantined = fact.quarantined or payload["action"] == "reject"
+        if payload["action"] == "reject":
+            fact.quarantined = True
+            self._unfold(fact.number)
 
     def _on_security_batch_quarantined(self, payload: dict[str, Any]) -> None:
         first, count = payload["first"], payload["count"]
@@ -191,6 +222,7 @@ class Warm:
     def _on_security_integrity_violation(self, payload: dict[str, Any]) -> None:
         for number in payload["facts"]:
             self.facts[number].quarantined = True
+            self._unfold(number)
         self.violations += len(payload["facts"])
 
     # Dispatches

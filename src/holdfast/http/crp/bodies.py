@@ -261,6 +261,7 @@ class FactView(msgspec.Struct, frozen=True):
     relation: str
     hash: str
     superseded_by: str | None
+    folded_into: str | None
     quarantined: bool
     score: float | None = None
 
