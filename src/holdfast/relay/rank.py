@@ -4,7 +4,8 @@ score = relevance x recency x novelty x trust + graph, where relevance is BM25 d
 cosine, without a model), recency is exp(-0.1 age) but never below a floor, novelty is 1.5, 1 or 0.5 by how often the
 fact was shown, trust follows confidence, and graph is what neighbours joined by a discourse relation lend, at most 0.5.
 
-A task that asks several things has aspects: relevance is then 0.7 of the best aspect's and 0.3 of the whole's. Where
+A task that asks several things has aspects: relevance is then 0.7 of the best aspect's, divided by the place among
+what that aspect finds so that one question's near misses leave room for the next one, and 0.3 of the whole's. Where
 vectors are kept, a fact gains the reciprocal of its place among those that are like the task in meaning.
 """
 
@@ -29,6 +30,7 @@ _GRAPH_MOST = 0.5
 _LENDERS = 100
 _ASPECT_SHARE = 0.7
 _ASPECTS = 8
+_WEAK = 0.3
 _BETWEEN_ASPECTS = re.compile(r"(?<=[.!?;。！？；])\s+|\n+")
 
 
@@ -96,10 +98,13 @@ def _in_words(warm: Warm, text: str, limit: int, aspects: bool, cold: bool) -> d
     strongest = max((hits[0][1] for hits in searched), default=1.0) or 1.0
     asked: dict[int, float] = {}
     for hits in searched:
-        # An aspect that hardly finds anything (a greeting, an order to be brief) does not weigh as much as a question.
-        scale = _ASPECT_SHARE * math.sqrt(hits[0][1] / strongest) / (hits[0][1] or 1.0)
+        # Each aspect gets its best facts in; an aspect that hardly finds anything is not a question of its own.
+        own = hits[0][1] or 1.0
+        scale = _ASPECT_SHARE * min(1.0, own / (_WEAK * strongest)) / own
+        place, before = 0, 0.0
         for number, score in hits:
-            asked[number] = max(asked.get(number, 0.0), score * scale)
+            place, before = (place if score == before else place + 1), score
+            asked[number] = max(asked.get(number, 0.0), score * scale / place)
     together = {number: whole.get(number, 0.0) + asked.get(number, 0.0) for number in (*whole, *asked)}
     order = sorted(together, key=lambda number: (-together[number], number))
     return {number: together[number] for number in order[:limit]}
