@@ -5,9 +5,12 @@ O2  What changes the state is a record first; when writing fails, the state is r
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from holdfast.kernel.ledger import Draft
+from holdfast.relay.drift import gate
+from holdfast.relay.facts import Batch
 from holdfast.relay.warm import INGEST, Warm
 
 if TYPE_CHECKING:
@@ -50,6 +53,14 @@ class Journal:
     async def record(self, *drafts: Draft) -> None:
         self.stage(*drafts)
         await self.flush()
+
+    def stage_facts(self, batches: Iterable[Batch]) -> None:
+        """Facts, each batch with what is odd about it (CRP §1.5)."""
+        for batch in batches:
+            odd = gate(batch, self.warm.rates)
+            self.stage(Draft("crp.extraction.complete", batch))
+            if odd is not None:
+                self.stage(Draft("crp.extraction.quality_gate", odd))
 
     async def refresh(self) -> None:
         """Read the state again when a write failed (O2)."""

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import base64
 import math
+from collections import deque
 from typing import Any
 
 import msgspec
 
 from holdfast.models.words import STOP, words
+from holdfast.relay.drift import rate
 from holdfast.relay.entities import claim
 from holdfast.relay.facts import GENESIS, Batch, Fact, facts_of
 from holdfast.relay.guard import Role
@@ -24,6 +26,7 @@ from holdfast.relay.types import SessionConfig
 
 INGEST = "ingest:"
 WINDOW = "window:"
+_RATES = 64
 
 
 class Dispatch(msgspec.Struct):
@@ -53,6 +56,10 @@ class Dispatch(msgspec.Struct):
     continuations: int = 0
     goal: str = ""
     query: str = ""
+    degradation: float = 0.0  # of the chain since its envelope was chosen
+    since_grounding: int = 0
+    reground: bool = False
+    regroundings: int = 0
 
 
 class Contradiction(msgspec.Struct, frozen=True):
@@ -86,6 +93,7 @@ class Warm:
         self.claims: dict[str, tuple[list[int], str]] = {}  # who sets which value of a subject
         self.open_contradictions: list[Contradiction] = []
         self.sources: dict[str, tuple[int, int]] = {}
+        self.rates: deque[float] = deque(maxlen=_RATES)  # facts a kilobyte of the last extractions
         self.windows = 0
         self.productive = 0
         self.input_tokens = 0
@@ -144,6 +152,8 @@ class Warm:
     def _on_extraction_complete(self, payload: dict[str, Any] | Batch) -> None:
         batch = payload if isinstance(payload, Batch) else msgspec.convert(payload, Batch)
         contexts = [[word for word in words(text) if word not in STOP] for text in batch.contexts]
+        if found := rate(batch):
+            self.rates.append(found)
         add = self.index.add
         for fact, row in zip(facts_of(batch), batch.rows, strict=True):
             terms = words(fact.text)
@@ -252,6 +262,7 @@ class Warm:
                 self.dispatch.envelope_facts = list(payload["facts"])
                 self.dispatch.saturation = payload["saturation"]
             self.dispatch.window_id = payload["window_id"]
+            self.dispatch.reground = False
 
     def _on_window_complete(self, payload: dict[str, Any]) -> None:
         self.reserved = 0
@@ -280,6 +291,15 @@ class Warm:
                     "other_length": payload["other"],
                 }
             )
+
+    def _on_dispatch_continuation(self, payload: dict[str, Any]) -> None:
+        state = self.dispatch
+        if state is None:
+            return
+        state.reground = payload.get("reground", False)
+        state.regroundings += 1 if state.reground else 0
+        state.degradation = 0.0 if state.reground else payload.get("degradation", 0.0)
+        state.since_grounding = 0 if state.reground else state.since_grounding + 1
 
     def _on_tools_complete(self, payload: dict[str, Any]) -> None:
         if self.dispatch is not None:
