@@ -90,6 +90,7 @@ class Run:
         self._first: Built | None = None
         self._shown = False
         self._model = ""
+        self._began = 0.0
         self._said: set[str] = set()  # what the chain's facts say
 
     @property
@@ -101,6 +102,7 @@ class Run:
     async def events(self) -> AsyncGenerator[StreamEvent, None]:
         """The events of the dispatch; a failure is raised as a Problem with the partial output in its details."""
         self.session.stage(*self.starting)
+        self._began = self.session.clock.monotonic()
         resumed = bool(self.state.output)
         if resumed:
             self._structure.feed(self.state.output)
@@ -168,7 +170,9 @@ class Run:
         first, anew = self._first, self.reground or state.reground
         if first is None or anew or first.packed.tokens > room:
             query = f"{state.query}\n{state.output[-2000:]}" if anew else state.query
+            started = session.clock.monotonic()
             packed = await envelope(session, query, room, goal=state.goal)
+            session.relay.meters.took("crp_envelope_seconds", session.clock.monotonic() - started)
         else:
             packed = first.packed
         messages = window.first_messages(state.system_prompt, packed.text, state.task_input) + extra
@@ -450,7 +454,12 @@ class Run:
             resumed=resumed,
         )
         self.session.stage(completed(state, report, stop))
+        self._took()
         return report
+
+    def _took(self) -> None:
+        session = self.session
+        session.relay.meters.took("crp_dispatch_seconds", session.clock.monotonic() - self._began)
 
     async def _failed(self, problem: Problem) -> Problem:
         """The failure as the caller gets it: with what was written so far, and whether it can be gone on with."""
@@ -465,6 +474,7 @@ class Run:
         }
         told = Problem(problem.key, problem.message, retry_after_ms=problem.retry_after_ms, **details)
         told.__cause__ = problem.__cause__
+        self._took()
         await self.session.record(
             Draft(
                 "crp.dispatch.error",

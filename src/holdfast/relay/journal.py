@@ -49,6 +49,7 @@ class Journal:
             self._stale = True
             raise
         self._head = records[-1].seq
+        self.relay.meters.count(drafts)
 
     async def record(self, *drafts: Draft) -> None:
         self.stage(*drafts)

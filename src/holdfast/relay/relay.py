@@ -25,6 +25,7 @@ from holdfast.models.embed import Embedder
 from holdfast.models.protocol import Model
 from holdfast.relay import guard
 from holdfast.relay.facts import verify
+from holdfast.relay.meters import Meters
 from holdfast.relay.projection import SessionsTable
 from holdfast.relay.replies import config_of
 from holdfast.relay.session import Session
@@ -66,6 +67,7 @@ class Relay:
         self.max_sessions_per_app = max_sessions_per_app
         self.embedder = embedder
         self._vectors = vectors
+        self.meters = Meters(self._loaded)
         self._secret = secret
         self._sessions: dict[str, Session] = {}
         self._bindings: dict[str, bytes] = {}
@@ -248,6 +250,9 @@ class Relay:
     def binding(self, session_id: str) -> bytes:
         """What the session's key is derived from: the caller's binding secret, or one derived from the relay's own."""
         return self._bindings.get(session_id) or guard.session_key(self._secret, session_id.encode())
+
+    def _loaded(self) -> tuple[int, int]:
+        return len(self._sessions), sum(len(item.warm.facts) for item in self._sessions.values())
 
     def vectors_of(self, session_id: str) -> Vectors | None:
         """Where the vectors of a session's facts are kept; nothing is embedded unless an embedder was given."""
