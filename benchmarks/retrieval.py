@@ -12,25 +12,42 @@ question is labelled with the one sentence, item or row that answers it:
 - `identifier`  the answer holds a fault code that the question names
 - `newest`      twelve windows said the same of the machine with another figure; the last one counts
 - `unseen`      twelve notes on the machine are alike; eight were shown three times already, the next ones were not
+- `several`     three questions on three machines in one task, behind an order to be brief; each has its own answer
 
 Plain BM25 (k1 1.2, b 0.75) ranks the same facts by the lower-cased words of their own text.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 import re
+import time
 from collections.abc import Callable
 
+from holdfast.kernel.problems import Problem
+from holdfast.models import embed
 from holdfast.relay.facts import GENESIS, batches
 from holdfast.relay.rank import ALL_TERMS, Terms, rank
+from holdfast.relay.vectors import Vectors
 from holdfast.relay.warm import Warm
 
 Row = tuple[str, str, str]
 Question = tuple[str, str, int]  # kind, text, number of the fact that answers it
 CUTS = (5, 10, 25)
-KINDS = ("direct", "inflected", "heading", "pronoun", "paraphrase", "table", "identifier", "newest", "unseen")
+KINDS = (
+    "direct",
+    "inflected",
+    "heading",
+    "pronoun",
+    "paraphrase",
+    "table",
+    "identifier",
+    "newest",
+    "unseen",
+    "several",
+)
 
 _FIRST = (
     "Amber Birch Cedar Delta Ember Flint Grove Heron Indigo Jasper Kestrel Lunar Maple Nimbus Ocean Pearl Quartz "
@@ -81,8 +98,27 @@ def build(seed: int = 7) -> tuple[Warm, list[Question]]:
             ("unseen", f"What do inspection notes say about the {name}?", f"ingest:notes on {name}", notes[8])
         )
     warm.windows = 13
+    wanted += _several(wanted, machines)
     places = {(fact.source, fact.text): fact.number for fact in warm.facts}
     return warm, [(kind, question, places[source, answer]) for kind, question, source, answer in wanted]
+
+
+def _several(wanted: list[tuple[str, str, str, str]], machines: list[str]) -> list[tuple[str, str, str, str]]:
+    """Tasks of three questions; the same text stands once for each of its answers."""
+    known = {
+        (source, kind): (question, answer)
+        for kind, question, source, answer in wanted
+        if kind in ("direct", "table", "heading")
+    }
+    made = []
+    for number in range(len(machines)):
+        parts = [
+            (f"ingest:{machines[(number + step) % len(machines)]}", kind)
+            for step, kind in ((0, "direct"), (13, "heading"), (27, "table"))
+        ]
+        text = " ".join(["Please answer all of this and be brief.", *(known[part][0] for part in parts)])
+        made += [("several", text, source, known[source, kind][1]) for source, kind in parts]
+    return made
 
 
 def _take(warm: Warm, text: str, source: str, window: int) -> None:
@@ -143,8 +179,16 @@ def plain_bm25(warm: Warm) -> Callable[[str], list[int]]:
     return search
 
 
-def ours(warm: Warm, terms: Terms = ALL_TERMS) -> Callable[[str], list[int]]:
-    return lambda query: [item.number for item in rank(warm, query, terms=terms)]
+def ours(warm: Warm, terms: Terms = ALL_TERMS, vectors: Vectors | None = None) -> Callable[[str], list[int]]:
+    def search(query: str) -> list[int]:
+        near = vectors.near(query, 50) if vectors is not None else ()
+        return [item.number for item in rank(warm, query, terms=terms, near=near)]
+
+    return search
+
+
+def meaning_alone(vectors: Vectors) -> Callable[[str], list[int]]:
+    return lambda query: vectors.near(query, 200)
 
 
 def recall(search: Callable[[str], list[int]], questions: list[Question]) -> dict[tuple[str, int], float]:
@@ -173,9 +217,41 @@ def run() -> list[Row]:
     rows += [
         (f"retrieval: recall@5, {kind}", f"{mine[kind, 5]:.3f}", f"plain BM25 {theirs[kind, 5]:.3f}") for kind in KINDS
     ]
-    for name in ("graph", "recency", "novelty"):
+    for name in ("graph", "recency", "novelty", "aspects"):
         without = recall(ours(warm, Terms(**{name: False})), questions)
         rows.append(
             (f"retrieval: recall@5 without {name}", f"{without['all', 5]:.3f}", f"with it {mine['all', 5]:.3f}")
         )
+    for name in embed.KNOWN:
+        rows += _with_vectors(warm, questions, name, mine)
     return rows
+
+
+def _with_vectors(warm: Warm, questions: list[Question], name: str, mine: dict[tuple[str, int], float]) -> list[Row]:
+    """What an embedder adds; the one that is not installed is said not to be."""
+    try:
+        vectors = Vectors(embed.open(name))
+    except Problem as problem:
+        return [(f"retrieval: with {name}", "not measured", problem.message)]
+    started = time.process_time()
+    asyncio.run(vectors.catch_up(warm.facts))
+    seconds = time.process_time() - started
+    found, alone = recall(ours(warm, vectors=vectors), questions), recall(meaning_alone(vectors), questions)
+    rows: list[Row] = [
+        (
+            f"retrieval: with {name}, recall@{cut}",
+            f"{found['all', cut]:.3f}",
+            f"words alone {mine['all', cut]:.3f}; meaning alone {alone['all', cut]:.3f}",
+        )
+        for cut in CUTS
+    ]
+    rows += [
+        (
+            f"retrieval: with {name}, recall@5, {kind}",
+            f"{found[kind, 5]:.3f}",
+            f"words alone {mine[kind, 5]:.3f}; meaning alone {alone[kind, 5]:.3f}",
+        )
+        for kind in KINDS
+    ]
+    cost = f"{1000 * seconds / len(warm.facts):.1f} ms of CPU for a fact"
+    return [*rows, (f"retrieval: with {name}, embedding {len(warm.facts)} facts", cost, "-")]

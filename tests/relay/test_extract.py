@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.ledger import Ledger
+from holdfast.models.words import words
 from holdfast.relay.entities import claim, entities, relation
 from holdfast.relay.extract import units
-from holdfast.relay.words import words
 
 from .conftest import make_relay
 from .documents import KINDS

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.ledger import Ledger
+from holdfast.models.words import stem, words
 from holdfast.relay.index import _COMMON, K1, B, Index
 from holdfast.relay.rank import Terms, neighbours, rank
-from holdfast.relay.words import stem, words
 
 from .conftest import make_relay
 

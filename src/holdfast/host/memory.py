@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from holdfast.kernel.ledger import Draft, Ledger, Record
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.redact import redact_text
-from holdfast.relay.words import STOP, words
+from holdfast.models.words import STOP, words
 
 _LOOKED_AT = 1_000
 _RECALLED = 5

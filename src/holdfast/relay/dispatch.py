@@ -12,8 +12,8 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,12 +21,14 @@ from holdfast.kernel import canonical
 from holdfast.kernel.ledger import Draft
 from holdfast.kernel.problems import Problem
 from holdfast.models.protocol import Message, Model, Params, ToolCall, Usage
-from holdfast.relay import quality, window
+from holdfast.relay import drift, window
+from holdfast.relay.choose import envelope
 from holdfast.relay.continuation import Echo, Seam, is_wall
-from holdfast.relay.facts import batches
+from holdfast.relay.facts import Batch, batches
 from holdfast.relay.pack import Packed
 from holdfast.relay.progress import Flow, Structure, continuation_prompt, safe_cut
-from holdfast.relay.types import QualityReport, SeamReport, SecurityFlags, StreamEvent, Telemetry
+from holdfast.relay.report import completed, report_of
+from holdfast.relay.types import QualityReport, Stop, StreamEvent
 from holdfast.relay.warm import WINDOW, Dispatch, pack_text
 
 if TYPE_CHECKING:
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from holdfast.relay.tools import Toolbox
 
 _CUT_RETRIES = 1
-Stop = Literal["complete", "max_windows", "max_continuations", "no_new_text", "information_flow", "filtered"]
 
 
 class Turn(msgspec.Struct):
@@ -89,6 +90,8 @@ class Run:
         self._first: Built | None = None
         self._shown = False
         self._model = ""
+        self._began = 0.0
+        self._said: set[str] = set()  # what the chain's facts say
 
     @property
     def state(self) -> Dispatch:
@@ -99,10 +102,12 @@ class Run:
     async def events(self) -> AsyncGenerator[StreamEvent, None]:
         """The events of the dispatch; a failure is raised as a Problem with the partial output in its details."""
         self.session.stage(*self.starting)
+        self._began = self.session.clock.monotonic()
         resumed = bool(self.state.output)
         if resumed:
             self._structure.feed(self.state.output)
             self._flow.alive(self.state.output)
+            self._said = {fact.text for fact in self.session.warm.facts[self.state.facts_before :]}
             yield StreamEvent("token", self.state.output)
             self._shown = True
         going_on = resumed
@@ -125,8 +130,7 @@ class Run:
             again = bool(calls) and self._run_tools(turn, calls)
             report = self._finish(built, turn, stop, resumed) if stop is not None and not again else None
             if report is None and not again:
-                reason = {"dispatch_id": self.state.id, "after": built.window_id, "reason": turn.finish or "limit"}
-                self.session.stage(Draft("crp.dispatch.continuation", reason))
+                self._go_on(built, turn, facts)
             await self.session.flush()
             yield StreamEvent(
                 "extraction", {"window_id": built.window_id, "facts_extracted": len(new_facts), "fact_ids": new_facts}
@@ -163,10 +167,12 @@ class Run:
             left = {"dispatch_id": state.id, "max_tokens": max_tokens, "envelope_tokens": allowed}
             session.stage(Draft("crp.dispatch.budget_warning", left))
         room = allowed
-        first = self._first
-        if first is None or self.reground or first.packed.tokens > room:
-            query = f"{state.query}\n{state.output[-2000:]}" if self.reground else state.query
-            packed = await session.envelope(query, room, goal=state.goal)
+        first, anew = self._first, self.reground or state.reground
+        if first is None or anew or first.packed.tokens > room:
+            query = f"{state.query}\n{state.output[-2000:]}" if anew else state.query
+            started = session.clock.monotonic()
+            packed = await envelope(session, query, room, goal=state.goal)
+            session.relay.meters.took("crp_envelope_seconds", session.clock.monotonic() - started)
         else:
             packed = first.packed
         messages = window.first_messages(state.system_prompt, packed.text, state.task_input) + extra
@@ -179,7 +185,7 @@ class Run:
             min(1.0, packed.tokens / room) if room else 0.0,
             going_on,
         )
-        self._first = first or built
+        self._first = built if first is None or state.reground else first
         await session.record(
             Draft(
                 "crp.envelope.build_complete",
@@ -190,6 +196,7 @@ class Run:
                     "input_tokens": built.input_tokens,
                     "max_tokens": max_tokens,
                     "saturation": round(built.saturation, 6),
+                    "regrounded": state.reground,
                     "messages": canonical.digest([[item.role, pack_text(item.content)] for item in messages]),
                 },
             )
@@ -361,6 +368,7 @@ class Run:
             )
         ]
         piece = output[state.extracted : cut]
+        made: Iterable[Batch] = ()
         if piece.strip():
             readable = piece.encode("utf-8", "replace").decode()
             made = batches(
@@ -372,9 +380,31 @@ class Run:
                 parent=warm.parent,
                 base=len(output[: state.extracted].encode("utf-8", "replace")),
             )
-            drafts.extend(Draft("crp.extraction.complete", batch) for batch in made)
         session.stage(*drafts)
+        session.stage_facts(made)
         session.settle_contradictions()
+
+    def _go_on(self, built: Built, turn: Turn, facts: int) -> None:
+        """Another window follows; one that drifted gets facts for what was just written (CRP §1.4)."""
+        warm, state = self.session.warm, self.state
+        made = warm.facts[facts:]
+        new = {fact.text for fact in made} - self._said
+        self._said |= new
+        corrected = {item.new for item in warm.open_contradictions if item.new >= facts}
+        lost = drift.of_window(len(new), len(made), len(corrected), self._flow.novelty, self._flow.before)
+        chain = drift.of_chain(state.degradation, lost)
+        self.session.stage(
+            Draft(
+                "crp.dispatch.continuation",
+                {
+                    "dispatch_id": state.id,
+                    "after": built.window_id,
+                    "reason": turn.finish or "limit",
+                    "degradation": round(chain, 6),
+                    "reground": drift.reground(chain, state.since_grounding + 1),
+                },
+            )
+        )
 
     def _summary(self, built: Built, turn: Turn) -> dict[str, Any]:
         return {
@@ -413,51 +443,23 @@ class Run:
     # The end
 
     def _finish(self, built: Built, turn: Turn, stop: Stop, resumed: bool) -> QualityReport:
-        session, state, warm = self.session, self.state, self.session.warm
-        made = [fact for fact in warm.facts[state.facts_before :] if fact.source == WINDOW + state.id]
-        flags = msgspec.json.decode(state.flags, type=SecurityFlags)
-        report = QualityReport(
-            session_id=session.id,
+        state = self.state
+        report = report_of(
+            self.session,
+            state,
             window_id=built.window_id,
-            output=state.output,
-            facts_extracted=len(made),
-            continuation_windows=state.continuations,
-            envelope_saturation=round(state.saturation, 6),
-            quality_tier=quality.tier(state.windows),
-            security_flags=msgspec.structs.replace(flags, integrity_violations=warm.violations),
-            telemetry=Telemetry(
-                windows=state.windows,
-                input_tokens=state.input_tokens,
-                output_tokens=state.output_tokens,
-                finish_reason=turn.finish or "stop",
-                stopped_by=stop,
-                seams=tuple(msgspec.convert(state.seams, list[SeamReport])),
-                facts_in_envelope=len(state.envelope_facts),
-                overhead_ratio=warm.overhead_ratio,
-                auto_ingested=state.auto_ingested,
-                model=turn.model,
-                cost_usd=quality.cost(state.input_tokens, state.output_tokens, warm.config.pricing),
-                tool_calls=state.tool_calls,
-                resumed=resumed,
-            ),
-            groundedness=quality.groundedness(state.output, warm.index, warm.facts, state.envelope_facts),
-            fact_ids=tuple(fact.id for fact in made),
+            finish=turn.finish,
+            model=turn.model,
+            stop=stop,
+            resumed=resumed,
         )
-        session.stage(
-            Draft(
-                "crp.dispatch.complete",
-                {
-                    "dispatch_id": state.id,
-                    "windows": state.windows,
-                    "stopped_by": stop,
-                    "tier": report.quality_tier,
-                    "facts_extracted": report.facts_extracted,
-                    "groundedness": report.groundedness.score if report.groundedness is not None else None,
-                    "output": canonical.digest(pack_text(state.output)),
-                },
-            )
-        )
+        self.session.stage(completed(state, report, stop))
+        self._took()
         return report
+
+    def _took(self) -> None:
+        session = self.session
+        session.relay.meters.took("crp_dispatch_seconds", session.clock.monotonic() - self._began)
 
     async def _failed(self, problem: Problem) -> Problem:
         """The failure as the caller gets it: with what was written so far, and whether it can be gone on with."""
@@ -472,6 +474,7 @@ class Run:
         }
         told = Problem(problem.key, problem.message, retry_after_ms=problem.retry_after_ms, **details)
         told.__cause__ = problem.__cause__
+        self._took()
         await self.session.record(
             Draft(
                 "crp.dispatch.error",

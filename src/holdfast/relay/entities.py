@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from holdfast.relay.words import stem
+from holdfast.models.words import stem
 
 _TRIM = ".,;:!?()[]{}<>\"'`“”‘’«»|*"
 _LONGEST = 200

@@ -19,10 +19,10 @@ from typing import Any
 import blake3
 import msgspec
 
+from holdfast.models.words import words
 from holdfast.relay.entities import entities, relation
 from holdfast.relay.extract import Kind, units
 from holdfast.relay.guard import clean
-from holdfast.relay.words import words
 
 GENESIS = bytes(32)
 BATCH_CHARACTERS = 96 * 1024
@@ -51,6 +51,7 @@ class Fact(msgspec.Struct, gc=False):
     signature: bytes
     shown: int = 0
     superseded_by: int = -1
+    folded_into: int = -1
     quarantined: bool = False
     verified: bool = False
     tokens: int = -1
@@ -286,5 +287,6 @@ def view(fact: Fact) -> dict[str, Any]:
         "relation": fact.relation,
         "hash": "blake3:" + fact.hash.hex(),
         "superseded_by": f"f{fact.superseded_by}" if fact.superseded_by >= 0 else None,
+        "folded_into": f"f{fact.folded_into}" if fact.folded_into >= 0 else None,
         "quarantined": fact.quarantined,
     }

@@ -20,6 +20,7 @@ import msgspec
 import re2
 
 from holdfast.kernel.clock import Clock
+from holdfast.kernel.ledger import Draft
 from holdfast.kernel.problems import Problem
 from holdfast.relay.types import InjectionMarker, SecurityFlags
 
@@ -27,6 +28,7 @@ MAX_INPUT_BYTES = 50_000_000
 MAX_DESCRIPTION = 10_000
 MAX_METADATA_KEYS = 50
 _MARKERS_REPORTED = 1000
+_MARKERS_KEPT = 100
 
 Role = Literal["OBSERVER", "OPERATOR", "ADMIN"]
 ROLES: tuple[Role, ...] = ("OBSERVER", "OPERATOR", "ADMIN")
@@ -256,3 +258,12 @@ class Rate(msgspec.Struct):
                 what=self.what,
             )
         self._taken.append((now, amount))
+
+
+def injection_records(flags: SecurityFlags, **more: str) -> list[Draft]:
+    """The record of what looks like an instruction in the input, when something does."""
+    if not flags.injection_markers_detected:
+        return []
+    markers = [[item.offset, item.pattern_name] for item in flags.injection_marker_details[:_MARKERS_KEPT]]
+    found = {"count": flags.injection_markers_detected, "markers": markers, **more}
+    return [Draft("crp.security.injection_detected", found)]

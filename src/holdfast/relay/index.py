@@ -8,6 +8,8 @@ Invariants:
 - N1  `search` returns what scoring every fact with BM25 would return, best first, earlier fact first on a tie; only a
       word that stands in more than a sixteenth of many facts adds to what rarer words found and finds nothing itself.
 - N2  A fact can be found by any word of its own text as soon as `add` returns.
+- N3  `move` takes facts out of one index and puts them into another: what is left scores as if they had never been
+      there, and they are found in the other one by the same words.
 """
 
 from __future__ import annotations
@@ -34,9 +36,11 @@ class Index:
         self._terms: dict[str, array[int]] = {}
         self._lengths: array[int] = array("B")
         self._total = 0
+        self._moved: set[int] = set()  # numbers below len(_lengths) that are not, or no longer, here
 
     def __len__(self) -> int:
-        return len(self._lengths)
+        """How many facts are in it."""
+        return len(self._lengths) - len(self._moved)
 
     @property
     def vocabulary(self) -> int:
@@ -68,6 +72,35 @@ class Index:
         self._total += length
         return number
 
+    def move(self, numbers: Iterable[int], to: Index) -> None:
+        """N3. A number that is not here is left alone."""
+        moving = {number for number in numbers if number < len(self._lengths) and number not in self._moved}
+        if not moving:
+            return
+        for term, posting in list(self._terms.items()):
+            leaving = [packed for packed in posting if packed >> _TF_BITS in moving]
+            if not leaving:
+                continue
+            to._terms[term] = array("I", sorted([*to._terms.get(term, ()), *leaving]))
+            if len(leaving) == len(posting):
+                del self._terms[term]
+            else:
+                self._terms[term] = array("I", [packed for packed in posting if packed >> _TF_BITS not in moving])
+        missing = max(moving) + 1 - len(to._lengths)
+        if missing > 0:
+            to._moved.update(range(len(to._lengths), len(to._lengths) + missing))
+            to._lengths.extend([0] * missing)
+        for number in moving:
+            length = self._lengths[number]
+            to._lengths[number] = length
+            to._total += length
+            self._total -= length
+        to._moved -= moving
+        self._moved |= moving
+
+    def __contains__(self, number: int) -> bool:
+        return number < len(self._lengths) and number not in self._moved
+
     def holders(self, term: str, numbers: Sequence[int]) -> list[int]:
         """Which of `numbers` (ascending) hold `term` in their own text."""
         posting = self._terms.get(term)
@@ -85,7 +118,7 @@ class Index:
 
     def idf(self, term: str) -> float:
         found = self.frequency(term)
-        return math.log(1 + (len(self._lengths) - found + 0.5) / (found + 0.5)) if found else 0.0
+        return math.log(1 + (len(self) - found + 0.5) / (found + 0.5)) if found else 0.0
 
     def search(self, query: Mapping[str, float], limit: int) -> list[tuple[int, float]]:
         """The `limit` best facts for the weighted terms of `query` (N1)."""
@@ -99,7 +132,7 @@ class Index:
         # Rare terms first: they decide which facts can still win, so that common ones are only looked up (MaxScore).
         terms.sort(key=lambda item: len(item[1]))
         rest = sum(value for value, _ in terms) * (K1 + 1)
-        common = max(_COMMON, len(self._lengths) >> 4)
+        common = max(_COMMON, len(self) >> 4)
         norms = self._norms()
         scores: dict[int, float] = {}
         for done, (value, posting) in enumerate(terms):
@@ -114,7 +147,7 @@ class Index:
         return [(number, -score) for score, number in best]
 
     def _norms(self) -> list[float]:
-        average = self._total / len(self._lengths) or 1.0
+        average = self._total / len(self) or 1.0
         return [4 * K1 * (1 - B + B * length / average) for length in range(_LENGTH_MAX + 1)]
 
     def _scan(self, value: float, posting: array[int], scores: dict[int, float], norms: list[float]) -> None:

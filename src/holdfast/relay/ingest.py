@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -35,14 +36,12 @@ async def ingest(session: Session, text: str, label: str) -> ExtractionResult:
         return ExtractionResult(len(ids), label, ids, source, size, True, 0, False, flags)
     first = len(warm.facts)
     open_before = len(warm.open_contradictions)
-    waiting: list[Draft] = []
-    # Each batch continues the chain of the one before it, so the generator carries hashes and numbers on.
-    for batch in batches(text, source, window=warm.windows, first=first, key=session.key, parent=warm.parent):
-        waiting.append(Draft("crp.extraction.complete", batch))
-        if len(waiting) >= _BATCHES_AT_ONCE:
-            await session.record(*waiting)
-            waiting.clear()
-    session.stage(*waiting)
+    made = batches(text, source, window=warm.windows, first=first, key=session.key, parent=warm.parent)
+    # Each batch continues the chain of the one before it; a few at a time are written, so that memory stays bounded.
+    while group := list(itertools.islice(made, _BATCHES_AT_ONCE)):
+        session.stage_facts(group)
+        if len(group) == _BATCHES_AT_ONCE:
+            await session.flush()
     count = len(warm.facts) - first
     against = warm.open_contradictions[open_before:]
     quarantined = bool(count) and len(against) > _CONTRADICTING * count
@@ -52,14 +51,7 @@ async def ingest(session: Session, text: str, label: str) -> ExtractionResult:
         session.stage(
             Draft("crp.security.batch_quarantined", {"first": first, "count": count, "contradictions": len(against)})
         )
-    if flags.injection_markers_detected:
-        markers = [[item.offset, item.pattern_name] for item in flags.injection_marker_details[:100]]
-        session.stage(
-            Draft(
-                "crp.security.injection_detected",
-                {"count": flags.injection_markers_detected, "markers": markers, "source": label},
-            )
-        )
+    session.stage(*guard.injection_records(flags, source=label))
     await session.record(
         Draft("crp.ingest.complete", {"label": label, "digest": digest, "first": first, "count": count, "bytes": size})
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.relay import guard, quality, window
+from holdfast.relay.choose import near, packed_for
 from holdfast.relay.pack import explain
 from holdfast.relay.types import CostEstimate, EnvelopePreview, Pricing, RemainingBudget, SessionStatus
 
@@ -35,7 +36,7 @@ def status(session: Session) -> SessionStatus:
     )
 
 
-def preview(
+async def preview(
     session: Session, system_prompt: str, task_input: str, max_output_tokens: int | None, description: str
 ) -> EnvelopePreview:
     system_prompt, _ = guard.validate(system_prompt, "system_prompt")
@@ -46,9 +47,10 @@ def preview(
     left = warm.left()[1]
     room = plan.envelope if left is None else max(0, min(plan.envelope, left - plan.system - plan.task))
     query = f"{goal}\n{task_input}".strip()
-    packed, broken = session.packed(query, room, goal)
+    alike = await near(session, query)
+    packed, broken = packed_for(session, query, room, goal, alike)
     while broken:  # a dispatch would quarantine these facts; a preview only leaves them out
-        packed, more = session.packed(query, room, goal, broken)
+        packed, more = packed_for(session, query, room, goal, alike, broken)
         if not more - broken:
             break
         broken |= more
@@ -81,6 +83,6 @@ def estimate(
     return quality.estimate(planned, tokens_in, tokens_out, reserve, pricing or warm.config.pricing, warm.windows)
 
 
-def estimate_task(session: Session, system_prompt: str, task_input: str) -> CostEstimate:
-    found = preview(session, system_prompt, task_input, None, "")
+async def estimate_task(session: Session, system_prompt: str, task_input: str) -> CostEstimate:
+    found = await preview(session, system_prompt, task_input, None, "")
     return estimate(session, 1, found.system_tokens + found.task_tokens + found.envelope_tokens, None, None)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from holdfast.models.words import words
 from holdfast.relay.continuation import ANCHOR
-from holdfast.relay.words import words
 
 _HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*)")
 _NUMBERED = re.compile(r"[ \t]*(\d{1,9})[.)][ \t]")
@@ -115,6 +115,7 @@ class Flow:
     def __init__(self) -> None:
         self._seen: set[int] = set()
         self._dry = 0
+        self.novelty = self.before = 1.0  # the share of new triples, in the last window and in the one before it
 
     def alive(self, text: str) -> bool:
         """Read one more window; False when the last few said nothing new."""
@@ -124,6 +125,7 @@ class Flow:
         self._seen |= triples
         if len(stems) < _LEAST_TRIGRAMS:
             return True
+        self.before, self.novelty = self.novelty, new / (len(stems) - 2)
         self._dry = self._dry + 1 if new < 0.05 * (len(stems) - 2) else 0
         return self._dry < _PATIENCE
 

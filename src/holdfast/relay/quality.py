@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from holdfast.models.words import STOP, words
 from holdfast.relay.extract import units
 from holdfast.relay.facts import Fact
 from holdfast.relay.index import Index
 from holdfast.relay.types import CostEstimate, Groundedness, Pricing, Support, Tier
-from holdfast.relay.words import STOP, words
 
 _STATEMENT_SHARE = 0.6
 _FACT_SHARE = 0.8

@@ -3,18 +3,24 @@
 score = relevance x recency x novelty x trust + graph, where relevance is BM25 divided by the best BM25 (the contract's
 cosine, without a model), recency is exp(-0.1 age) but never below a floor, novelty is 1.5, 1 or 0.5 by how often the
 fact was shown, trust follows confidence, and graph is what neighbours joined by a discourse relation lend, at most 0.5.
+
+A task that asks several things has aspects: relevance is then 0.7 of the best aspect's, divided by the place among
+what that aspect finds so that one question's near misses leave room for the next one, and 0.3 of the whole's. Where
+vectors are kept, a fact gains the reciprocal of its place among those that are like the task in meaning.
 """
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
 
 import msgspec
 
+from holdfast.models.words import STOP, words
 from holdfast.relay.entities import entities
 from holdfast.relay.facts import QUARANTINE_FACTOR, Fact
 from holdfast.relay.warm import INGEST, Warm
-from holdfast.relay.words import STOP, words
 
 CANDIDATES = 200
 _QUERY_TERMS = 48
@@ -22,6 +28,10 @@ _RECENCY_FLOOR = 0.5
 _GRAPH_SHARE = 0.3
 _GRAPH_MOST = 0.5
 _LENDERS = 100
+_ASPECT_SHARE = 0.7
+_ASPECTS = 8
+_WEAK = 0.3
+_BETWEEN_ASPECTS = re.compile(r"(?<=[.!?;。！？；])\s+|\n+")
 
 
 class Ranked(msgspec.Struct, frozen=True):
@@ -41,6 +51,7 @@ class Terms(msgspec.Struct, frozen=True):
     recency: bool = True
     novelty: bool = True
     graph: bool = True
+    aspects: bool = True
 
 
 ALL_TERMS = Terms()
@@ -62,13 +73,63 @@ def query_terms(warm: Warm, text: str) -> dict[str, float]:
     return weights
 
 
-def rank(warm: Warm, text: str, *, limit: int = CANDIDATES, terms: Terms = ALL_TERMS) -> list[Ranked]:
-    """The facts for `text`, best first; superseded facts count half, quarantined ones not at all."""
+def aspects_of(text: str) -> list[str]:
+    """The questions that `text` is made of, at most eight: its first and its last ones when it has more."""
+    if len(text) > 4000:
+        text = f"{text[:2000]}\n{text[-2000:]}"
+    parts = [part for part in _BETWEEN_ASPECTS.split(text) if len(part) > 2]
+    return parts if len(parts) <= _ASPECTS else parts[: _ASPECTS // 2] + parts[-_ASPECTS // 2 :]
+
+
+def _in_words(warm: Warm, text: str, limit: int, aspects: bool, cold: bool) -> dict[int, float]:
+    """Likeness in words, from 0 to 1: of the whole text, and of its best aspect where it has several."""
     found = warm.index.search(query_terms(warm, text), limit)
+    if cold and len(warm.cold):
+        more = warm.cold.search(query_terms(warm, text), limit)
+        found = sorted([*found, *more], key=lambda item: (-item[1], item[0]))[:limit]
     if not found:
-        return []
+        return {}
     best = found[0][1] or 1.0
-    relevance = {number: score / best for number, score in found}
+    parts = aspects_of(text) if aspects else []
+    if len(parts) < 2:
+        return {number: score / best for number, score in found}
+    whole = {number: (1 - _ASPECT_SHARE) * score / best for number, score in found}
+    searched = [hits for part in parts if (hits := warm.index.search(query_terms(warm, part), limit // len(parts) + 1))]
+    strongest = max((hits[0][1] for hits in searched), default=1.0) or 1.0
+    asked: dict[int, float] = {}
+    for hits in searched:
+        # Each aspect gets its best facts in; an aspect that hardly finds anything is not a question of its own.
+        own = hits[0][1] or 1.0
+        scale = _ASPECT_SHARE * min(1.0, own / (_WEAK * strongest)) / own
+        place, before = 0, 0.0
+        for number, score in hits:
+            place, before = (place if score == before else place + 1), score
+            asked[number] = max(asked.get(number, 0.0), score * scale / place)
+    together = {number: whole.get(number, 0.0) + asked.get(number, 0.0) for number in (*whole, *asked)}
+    order = sorted(together, key=lambda number: (-together[number], number))
+    return {number: together[number] for number in order[:limit]}
+
+
+def rank(
+    warm: Warm,
+    text: str,
+    *,
+    limit: int = CANDIDATES,
+    terms: Terms = ALL_TERMS,
+    near: Sequence[int] = (),
+    cold: bool = False,
+) -> list[Ranked]:
+    """The facts for `text`, best first; superseded facts count half, quarantined ones not at all.
+
+    `near` are facts by their likeness in meaning, the most alike first, where vectors are kept. With `cold`, facts that
+    a compaction put away are looked for too.
+    """
+    relevance = _in_words(warm, text, limit, terms.aspects, cold)
+    for place, number in enumerate((n for n in near if cold or n in warm.index), start=1):
+        relevance[number] = relevance.get(number, 0.0) + 1 / place
+    if not relevance:
+        return []
+    found = list(relevance.items())
     _verbatim(warm, text, found[:_LENDERS], relevance)
     lent = _lent(warm, found[:_LENDERS], relevance) if terms.graph else {}
     ranked = []
@@ -129,8 +190,9 @@ def _lent(warm: Warm, found: list[tuple[int, float]], relevance: dict[int, float
     facts = warm.facts
     for number, _ in found:
         share = relevance[number] * facts[number].confidence * _GRAPH_SHARE
-        for neighbour in neighbours(facts, number):
-            lent[neighbour] = lent.get(neighbour, 0.0) + share
+        for own in (number, *warm.copies.get(number, ())):  # a copy has neighbours of its own
+            for neighbour in neighbours(facts, own):
+                lent[neighbour] = lent.get(neighbour, 0.0) + share
     return lent
 
 

@@ -13,7 +13,7 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,14 +21,19 @@ from holdfast.kernel.clock import Clock, SystemClock
 from holdfast.kernel.ids import Ids, Randomness, SystemRandomness
 from holdfast.kernel.ledger import Draft, Ledger, Projection
 from holdfast.kernel.problems import Problem
+from holdfast.models.embed import Embedder
 from holdfast.models.protocol import Model
 from holdfast.relay import guard
 from holdfast.relay.facts import verify
+from holdfast.relay.meters import Meters
 from holdfast.relay.projection import SessionsTable
 from holdfast.relay.replies import config_of
 from holdfast.relay.session import Session
 from holdfast.relay.types import Reply, SessionConfig, StreamEvent
 from holdfast.relay.warm import Warm
+
+if TYPE_CHECKING:
+    from holdfast.relay.vectors import Vectors
 
 MAX_SESSIONS_PER_APP = 4
 DEFAULT_APP = "default"
@@ -49,6 +54,8 @@ class Relay:
         ids: Ids | None = None,
         randomness: Randomness | None = None,
         max_sessions_per_app: int = MAX_SESSIONS_PER_APP,
+        embedder: Embedder | None = None,
+        vectors: Path | None = None,
     ) -> None:
         if len(secret) < 16:
             raise Problem("config_invalid", "The relay's secret has fewer than 16 bytes.", at="secret")
@@ -58,6 +65,9 @@ class Relay:
         self.randomness = randomness or SystemRandomness()
         self.ids = ids or Ids(self.clock, self.randomness)
         self.max_sessions_per_app = max_sessions_per_app
+        self.embedder = embedder
+        self._vectors = vectors
+        self.meters = Meters(self._loaded)
         self._secret = secret
         self._sessions: dict[str, Session] = {}
         self._bindings: dict[str, bytes] = {}
@@ -78,10 +88,16 @@ class Relay:
         model: Model | None = None,
         secret: bytes | None = None,
         clock: Clock | None = None,
+        embedder: Embedder | None = None,
         **options: Any,
     ) -> AsyncIterator[Relay]:
-        """A relay over the ledger file at `path`; its secret is kept beside it, readable by its owner only."""
+        """A relay over the ledger file at `path`; its secret is kept beside it, readable by its owner only.
+
+        With an `embedder`, facts are found by their meaning too; their vectors are kept beside the ledger.
+        """
         path = Path(path)
+        if embedder is not None:
+            options = {"embedder": embedder, "vectors": path.with_name(path.name + ".vectors"), **options}
         async with Ledger.open(path, projections=cls.projections(), clock=clock) as ledger:
             relay = cls(ledger, secret=secret or own_secret(path), model=model, clock=clock, **options)
             try:
@@ -234,6 +250,17 @@ class Relay:
     def binding(self, session_id: str) -> bytes:
         """What the session's key is derived from: the caller's binding secret, or one derived from the relay's own."""
         return self._bindings.get(session_id) or guard.session_key(self._secret, session_id.encode())
+
+    def _loaded(self) -> tuple[int, int]:
+        return len(self._sessions), sum(len(item.warm.facts) for item in self._sessions.values())
+
+    def vectors_of(self, session_id: str) -> Vectors | None:
+        """Where the vectors of a session's facts are kept; nothing is embedded unless an embedder was given."""
+        if self.embedder is None:
+            return None
+        from holdfast.relay.vectors import Vectors
+
+        return Vectors(self.embedder, self._vectors / session_id if self._vectors is not None else None)
 
     def forget(self, session_id: str) -> None:
         self._bindings.pop(session_id, None)

@@ -3,7 +3,7 @@
 Invariants:
 
 - O1  Every operation first asks: closed (1005), expired (1003), allowed for the role (1013). A refusal is recorded.
-- O2  What changes the state is a record first; when writing fails, the state is read again before it is used again.
+- O2  What changes the state is a record first (`journal.py`).
 - O3  `preview_envelope`, `session_status` and `estimate_session` change nothing.
 - O4  Dispatches of one session run one after the other.
 """
@@ -21,15 +21,17 @@ from holdfast.kernel.clock import Clock
 from holdfast.kernel.ledger import Draft
 from holdfast.kernel.problems import Problem
 from holdfast.models.protocol import Model, ToolSpec
-from holdfast.relay import guard, looking, window
+from holdfast.relay import guard, looking
+from holdfast.relay.choose import near
+from holdfast.relay.compact import Compaction, due, plan
 from holdfast.relay.dispatch import Run
-from holdfast.relay.facts import Fact, fact_id, verify
+from holdfast.relay.facts import Fact, fact_id
 from holdfast.relay.ingest import ingest, share
-from holdfast.relay.oversize import question, shortened
-from holdfast.relay.pack import Packed, pack
+from holdfast.relay.journal import Journal
 from holdfast.relay.providers import Providers, open_provider
-from holdfast.relay.rank import CANDIDATES, rank
+from holdfast.relay.rank import rank
 from holdfast.relay.replies import audit_event, config_of, fold, intent_of, told
+from holdfast.relay.start import checked, start
 from holdfast.relay.tools import Toolbox
 from holdfast.relay.types import (
     PROTOCOL_VERSION,
@@ -38,7 +40,6 @@ from holdfast.relay.types import (
     ExtractionResult,
     Pricing,
     Reply,
-    SecurityFlags,
     SessionConfig,
     SessionHandle,
     SessionStatus,
@@ -51,30 +52,20 @@ if TYPE_CHECKING:
     from holdfast.relay.relay import Relay
 
 _DELTA = 0.1
-# How many facts are ranked for an envelope: as many as can fit, within reason.
-_FEWEST = 50
-_TOKENS_OF_A_FACT = 20
 
 
-class Session:
+class Session(Journal):
     """One conversation with a model that may last for days. Made by `Relay.init` and `Relay.session`."""
 
     def __init__(self, relay: Relay, session_id: str, warm: Warm, head: int, key: bytes) -> None:
-        self.relay = relay
-        self.id = session_id
-        self.warm = warm
+        super().__init__(relay, session_id, warm, head)
         self.key = key
-        self._head = head
-        self._staged: list[Draft] = []
-        self._stale = False
+        self.vectors = relay.vectors_of(session_id)
         self._lock = asyncio.Lock()
+        self._compacted_at = 0
         self.models = Providers(relay)
         self._dispatches = guard.Rate(warm.config.dispatches_per_minute, "dispatches")
         self._bytes = guard.Rate(warm.config.ingest_bytes_per_minute, "bytes of ingest")
-
-    @property
-    def stream_name(self) -> str:
-        return f"relay/{self.id}"
 
     @property
     def clock(self) -> Clock:
@@ -95,46 +86,11 @@ class Session:
             signature_required=warm.bound,
         )
 
-    # Writing (O2)
-
-    def stage(self, *drafts: Draft) -> None:
-        """Fold drafts in now and write them with the next `flush`."""
-        for draft in drafts:
-            self.warm.apply(draft.type, draft.payload)
-            self._staged.append(draft)
-
-    async def flush(self) -> None:
-        """Write what is staged, in one append."""
-        drafts, self._staged = self._staged, []
-        if not drafts:
-            return
-        try:
-            records = await self.relay.ledger.append(self.stream_name, drafts, expect=self._head)
-        except BaseException:
-            self._stale = True
-            raise
-        self._head = records[-1].seq
-
-    async def record(self, *drafts: Draft) -> None:
-        self.stage(*drafts)
-        await self.flush()
-
-    def settle_contradictions(self) -> None:
-        """What a window or a document corrected is superseded, once the newer fact is out of its quarantine."""
-        warm = self.warm
-        ready = [
-            item
-            for item in warm.open_contradictions
-            if warm.facts[item.new].window < warm.windows or not warm.facts[item.new].source.startswith("ingest:")
-        ]
-        if ready:
-            self.stage(Draft("crp.facts.superseded", {"pairs": [[item.old, item.new] for item in ready]}))
+    # Who may
 
     async def enter(self, operation: str) -> None:
         """O1."""
-        if self._stale:
-            self.warm, self._head = await self.relay.fold(self.id)
-            self._stale = False
+        await self.refresh()
         warm = self.warm
         if warm.closed:
             raise Problem("session_closed", "The session is closed.", session_id=self.id)
@@ -246,15 +202,11 @@ class Session:
     ) -> AsyncGenerator[StreamEvent, None]:
         """A dispatch as events; failures are raised. `run` are arguments of the engine, for the variants."""
         await self.enter(operation)
-        system_prompt, flags = guard.validate(intent.system_prompt or "", "system_prompt")
-        task_input, task_flags = guard.validate(intent.task_input or "", "task_input")
-        goal, goal_flags = guard.validate(intent.description, "description")
-        flags = guard.both(guard.both(flags, task_flags), goal_flags)
+        task = checked(intent)
         await self._take(self._dispatches, 1)
         async with self._lock:
             await self.enter(operation)
-            start = await self._start(intent, operation, system_prompt, task_input, goal, flags, query)
-            engine = Run(self, starting=start, **(run or {}))
+            engine = Run(self, starting=await start(self, task, operation, query), **(run or {}))
             if holder is not None:
                 holder.append(engine)
             async with aclosing(engine.events()) as events:
@@ -273,88 +225,6 @@ class Session:
                 async for event in events:
                     yield event
 
-    async def _start(
-        self,
-        intent: TaskIntent,
-        operation: str,
-        system_prompt: str,
-        task_input: str,
-        goal: str,
-        flags: SecurityFlags,
-        query: str | None,
-    ) -> list[Draft]:
-        """The record that begins a dispatch; a task that does not fit is ingested first (CRP §1.3)."""
-        plan = window.plan(self.model, self.warm.config, system_prompt, task_input, intent.max_output_tokens)
-        ingested = not plan.fits
-        if ingested:
-            if plan.system + plan.reserve + 64 > plan.context_window:
-                raise Problem(
-                    "invalid_request",
-                    f"{plan.system} tokens of system prompt and {plan.reserve} of output exceed {plan.context_window}.",
-                    at="$.system_prompt",
-                    fix="Shorten the system prompt, lower max_output_tokens, or use a larger model.",
-                )
-            await ingest(self, task_input, "task")
-            query = query or f"{goal}\n{question(task_input)}"
-            room = (plan.context_window - plan.system - plan.reserve) // 4
-            task_input = shortened(task_input, room, self.model.count_tokens)
-        drafts = [
-            Draft(
-                "crp.dispatch.start",
-                {
-                    "dispatch_id": self.relay.ids.uuid4(),
-                    "kind": operation,
-                    "system_prompt": system_prompt,
-                    "task_input": task_input,
-                    "goal": goal,
-                    "query": query or f"{goal}\n{task_input}".strip(),
-                    "max_windows": intent.max_windows,
-                    "max_output_tokens": intent.max_output_tokens,
-                    "flags": msgspec.json.encode(
-                        flags
-                    ).decode(),  # as text: a marker may be a character the ledger refuses
-                    "auto_ingested": ingested,
-                },
-            )
-        ]
-        if flags.injection_markers_detected:
-            details = [[item.offset, item.pattern_name] for item in flags.injection_marker_details[:100]]
-            drafts.append(
-                Draft(
-                    "crp.security.injection_detected", {"count": flags.injection_markers_detected, "markers": details}
-                )
-            )
-        return drafts
-
-    async def envelope(self, query: str, room: int, goal: str = "") -> Packed:
-        """The envelope for a window; a fact whose signature does not hold is quarantined and never shown."""
-        while True:
-            packed, broken = self.packed(query, room, goal)
-            if not broken:
-                return packed
-            await self.record(Draft("crp.security.integrity_violation", {"facts": sorted(broken)}))
-
-    def packed(
-        self, query: str, room: int, goal: str, exclude: frozenset[int] = frozenset()
-    ) -> tuple[Packed, frozenset[int]]:
-        warm = self.warm
-        packed = pack(
-            warm,
-            rank(warm, query, limit=min(CANDIDATES, max(_FEWEST, room // _TOKENS_OF_A_FACT))),
-            room,
-            self.model.count_tokens,
-            goal=goal,
-            exclude=exclude,
-        )
-        broken = []
-        for number in packed.numbers:
-            fact = warm.facts[number]
-            if not fact.verified:
-                fact.verified = verify(warm.facts, number, self.key)
-                if not fact.verified:
-                    broken.append(number)
-        return packed, frozenset(broken)
-
     async def _take(self, rate: guard.Rate, amount: int) -> None:
         try:
             rate.take(self.clock, amount)
@@ -363,7 +233,7 @@ class Session:
             raise problem
 
     def toolbox(self, extra: Sequence[ToolSpec] = ()) -> Toolbox:
-        return Toolbox(self.warm, extra)
+        return Toolbox(self.warm, extra, self.vectors)
 
     # Facts
 
@@ -373,7 +243,26 @@ class Session:
         size = guard.check_text(raw_text, "raw_text")
         await self._take(self._bytes, size)
         async with self._lock:
-            return await ingest(self, raw_text, source_label)
+            result = await ingest(self, raw_text, source_label)
+            if due(len(self.warm.facts), self._compacted_at):
+                await self._compact()
+            return result
+
+    async def compact(self) -> Compaction:
+        """Put copies and superseded facts away now; it happens by itself when a session has many facts."""
+        await self.enter("ingest")
+        async with self._lock:
+            return await self._compact()
+
+    async def _compact(self) -> Compaction:
+        warm = self.warm
+        self._compacted_at = len(warm.facts)
+        if warm.dispatch is not None:  # its report still asks the index about the facts it was shown
+            return Compaction()
+        found = plan(warm.facts, [number for number in range(len(warm.facts)) if number in warm.cold])
+        if found:
+            await self.record(found.draft())
+        return found
 
     async def facts(
         self, query: str | None = None, *, top_k: int | None = None, include_superseded: bool = False
@@ -382,7 +271,9 @@ class Session:
         await self.enter("facts")
         warm = self.warm
         if query:
-            found = [(warm.facts[item.number], item.score) for item in rank(warm, query, limit=max(top_k or 0, 500))]
+            alike = await near(self, query)
+            ranked = rank(warm, query, limit=max(top_k or 0, 500), near=alike, cold=include_superseded)
+            found = [(warm.facts[item.number], item.score) for item in ranked]
         else:
             found = [(fact, fact.confidence) for fact in reversed(warm.facts)]
         kept = [item for item in found if include_superseded or item[0].superseded_by < 0]
@@ -429,7 +320,7 @@ class Session:
     ) -> EnvelopePreview:
         """The envelope that `dispatch` would send now, and why each fact is in it."""
         await self.enter("preview_envelope")
-        return looking.preview(self, system_prompt, task_input, max_output_tokens, description)
+        return await looking.preview(self, system_prompt, task_input, max_output_tokens, description)
 
     async def estimate_session(
         self,
@@ -445,7 +336,7 @@ class Session:
     async def estimate_task(self, system_prompt: str, task_input: str) -> CostEstimate:
         """As `estimate_session`, for one dispatch of this task with the envelope it would get."""
         await self.enter("estimate_session")
-        return looking.estimate_task(self, system_prompt, task_input)
+        return await looking.estimate_task(self, system_prompt, task_input)
 
     async def audit(self) -> list[dict[str, Any]]:
         """Every record as the contract's event: what the model was told and said can be read off it."""
@@ -495,6 +386,8 @@ class Session:
         await self.enter("close")
         await self.record(Draft("crp.session.close", {"windows": self.warm.windows, "facts": len(self.warm.facts)}))
         self.key = b""
+        if self.vectors is not None:
+            self.vectors.forget()
         self.relay.forget(self.id)
         await self.models.aclose()
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from holdfast.kernel import canonical
 from holdfast.kernel.json_schema import misfit
 from holdfast.models.protocol import ToolCall, ToolSpec
+from holdfast.models.words import STOP, words
 from holdfast.relay.facts import Fact, fact_id
 from holdfast.relay.progress import Structure
 from holdfast.relay.rank import neighbours, rank
-from holdfast.relay.words import STOP, words
 
 if TYPE_CHECKING:
+    from holdfast.relay.vectors import Vectors
     from holdfast.relay.warm import Warm
 
 _MOST = 50
@@ -72,8 +73,9 @@ def openai_tools(specs: Sequence[ToolSpec] = SPECS) -> list[dict[str, Any]]:
 class Toolbox:
     """The context tools over one session, and the specs of tools that only the caller can run."""
 
-    def __init__(self, warm: Warm, extra: Sequence[ToolSpec] = ()) -> None:
+    def __init__(self, warm: Warm, extra: Sequence[ToolSpec] = (), vectors: Vectors | None = None) -> None:
         self._warm = warm
+        self._vectors = vectors
         self.specs = (*SPECS, *extra)
         self.trace: list[dict[str, Any]] = []
         self._tools: Mapping[str, Callable[[dict[str, Any]], Any]] = {
@@ -103,7 +105,11 @@ class Toolbox:
         return None if found is None else {"error": f"The arguments do not fit the tool: {found[1][:200]}"}
 
     def _retrieve(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        found = rank(self._warm, arguments["query"])[: arguments.get("limit", 10)]
+        near = self._vectors.near(arguments["query"], _MOST) if self._vectors is not None else ()
+        ranked = rank(self._warm, arguments["query"], near=near)
+        found = [item for item in ranked if self._warm.facts[item.number].superseded_by < 0][
+            : arguments.get("limit", 10)
+        ]
         return {"facts": [_brief(self._warm.facts[item.number]) | {"score": round(item.score, 4)} for item in found]}
 
     def _structure(self, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ Uuid = Annotated[
     ),
 ]
 Tier = Literal["S", "A", "B", "C", "D"]
+Stop = Literal["complete", "max_windows", "max_continuations", "no_new_text", "information_flow", "filtered"]
 
 
 class TaskIntent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,7 +84,7 @@ class Telemetry(msgspec.Struct, frozen=True):
     input_tokens: Count
     output_tokens: Count
     finish_reason: str
-    stopped_by: Literal["complete", "max_windows", "max_continuations", "no_new_text", "information_flow", "filtered"]
+    stopped_by: Stop
     seams: tuple[SeamReport, ...] = ()
     facts_in_envelope: Count = 0
     overhead_ratio: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
@@ -92,6 +93,7 @@ class Telemetry(msgspec.Struct, frozen=True):
     cost_usd: float | None = None
     tool_calls: Count = 0
     resumed: bool = False
+    regroundings: Count = 0
 
 
 class QualityReport(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 Invariants:
 
 - S1  `apply` depends on the state and the record alone: a restarted process folds itself to the same state.
-- S2  A fact is never deleted: it is superseded, quarantined, or its confidence changes.
+- S2  A fact is never deleted: it is superseded, quarantined, folded into its copy, or its confidence changes.
 - S3  Tokens of a window that was begun and never finished stay counted as sent.
 """
 
@@ -11,19 +11,22 @@ from __future__ import annotations
 
 import base64
 import math
+from collections import deque
 from typing import Any
 
 import msgspec
 
+from holdfast.models.words import STOP, words
+from holdfast.relay.drift import rate
 from holdfast.relay.entities import claim
 from holdfast.relay.facts import GENESIS, Batch, Fact, facts_of
 from holdfast.relay.guard import Role
 from holdfast.relay.index import Index
 from holdfast.relay.types import SessionConfig
-from holdfast.relay.words import STOP, words
 
 INGEST = "ingest:"
 WINDOW = "window:"
+_RATES = 64
 
 
 class Dispatch(msgspec.Struct):
@@ -53,6 +56,10 @@ class Dispatch(msgspec.Struct):
     continuations: int = 0
     goal: str = ""
     query: str = ""
+    degradation: float = 0.0  # of the chain since its envelope was chosen
+    since_grounding: int = 0
+    reground: bool = False
+    regroundings: int = 0
 
 
 class Contradiction(msgspec.Struct, frozen=True):
@@ -81,9 +88,12 @@ class Warm:
     def _forget(self) -> None:
         self.facts: list[Fact] = []
         self.index = Index()
-        self.claims: dict[str, tuple[int, str]] = {}
+        self.cold = Index()  # superseded facts and copies, after a compaction
+        self.copies: dict[int, list[int]] = {}  # by the fact that stands for them
+        self.claims: dict[str, tuple[list[int], str]] = {}  # who sets which value of a subject
         self.open_contradictions: list[Contradiction] = []
         self.sources: dict[str, tuple[int, int]] = {}
+        self.rates: deque[float] = deque(maxlen=_RATES)  # facts a kilobyte of the last extractions
         self.windows = 0
         self.productive = 0
         self.input_tokens = 0
@@ -142,6 +152,8 @@ class Warm:
     def _on_extraction_complete(self, payload: dict[str, Any] | Batch) -> None:
         batch = payload if isinstance(payload, Batch) else msgspec.convert(payload, Batch)
         contexts = [[word for word in words(text) if word not in STOP] for text in batch.contexts]
+        if found := rate(batch):
+            self.rates.append(found)
         add = self.index.add
         for fact, row in zip(facts_of(batch), batch.rows, strict=True):
             terms = words(fact.text)
@@ -159,13 +171,15 @@ class Warm:
             return
         subject, value = said
         before = self.claims.get(subject)
-        self.claims[subject] = (fact.number, value)
-        if before is None or before[1] == value:
+        if before is not None and before[1] == value:
+            before[0].append(fact.number)
             return
-        old = self.facts[before[0]]
-        # Documents correct documents and windows correct windows; what a model said never overrides a source.
-        if old.source != fact.source and old.source.startswith(INGEST) == fact.source.startswith(INGEST):
-            self.open_contradictions.append(Contradiction(old.number, fact.number))
+        self.claims[subject] = ([fact.number], value)
+        for number in before[0] if before is not None else ():
+            old = self.facts[number]
+            # Documents correct documents and windows correct windows; what a model said never overrides a source.
+            if old.source != fact.source and old.source.startswith(INGEST) == fact.source.startswith(INGEST):
+                self.open_contradictions.append(Contradiction(old.number, fact.number))
 
     def _on_ingest_complete(self, payload: dict[str, Any]) -> None:
         self.sources[payload["digest"]] = (payload["first"], payload["count"])
@@ -173,14 +187,41 @@ class Warm:
     def _on_facts_superseded(self, payload: dict[str, Any]) -> None:
         pairs = [(old, new) for old, new in payload["pairs"]]
         for old, new in pairs:
-            self.facts[old].superseded_by = new
+            for number in (old, *self.copies.get(old, ())):
+                self.facts[number].superseded_by = new
         done = set(pairs)
         self.open_contradictions = [item for item in self.open_contradictions if (item.old, item.new) not in done]
+
+    def _on_facts_compacted(self, payload: dict[str, Any]) -> None:
+        """Copies and superseded facts go to the cold part; each copy is listed with the fact that stands for it."""
+        for number, stands in payload["folded"]:
+            fact = self.facts[number]
+            fact.folded_into, fact.text = stands, self.facts[stands].text  # the same words, held once
+            mine = [number, *self.copies.pop(number, ())]
+            for copy in mine[1:]:
+                self.facts[copy].folded_into = stands
+            self.copies.setdefault(stands, []).extend(mine)
+        self.index.move([*(number for number, _ in payload["folded"]), *payload["archived"]], self.cold)
+
+    def _unfold(self, number: int) -> None:
+        """The fact can no longer stand for its copies: the newest of them does."""
+        copies = sorted(copy for copy in self.copies.pop(number, ()) if not self.facts[copy].quarantined)
+        if not copies:
+            return
+        stands = copies.pop()
+        self.facts[stands].folded_into = -1
+        self.cold.move([stands], self.index)
+        for copy in copies:
+            self.facts[copy].folded_into = stands
+        if copies:
+            self.copies[stands] = copies
 
     def _on_facts_feedback(self, payload: dict[str, Any]) -> None:
         fact = self.facts[payload["fact"]]
         fact.confidence = payload["confidence"]
-        fact.quarantined = fact.quarantined or payload["action"] == "reject"
+        if payload["action"] == "reject":
+            fact.quarantined = True
+            self._unfold(fact.number)
 
     def _on_security_batch_quarantined(self, payload: dict[str, Any]) -> None:
         first, count = payload["first"], payload["count"]
@@ -191,6 +232,7 @@ class Warm:
     def _on_security_integrity_violation(self, payload: dict[str, Any]) -> None:
         for number in payload["facts"]:
             self.facts[number].quarantined = True
+            self._unfold(number)
         self.violations += len(payload["facts"])
 
     # Dispatches
@@ -220,6 +262,7 @@ class Warm:
                 self.dispatch.envelope_facts = list(payload["facts"])
                 self.dispatch.saturation = payload["saturation"]
             self.dispatch.window_id = payload["window_id"]
+            self.dispatch.reground = False
 
     def _on_window_complete(self, payload: dict[str, Any]) -> None:
         self.reserved = 0
@@ -248,6 +291,15 @@ class Warm:
                     "other_length": payload["other"],
                 }
             )
+
+    def _on_dispatch_continuation(self, payload: dict[str, Any]) -> None:
+        state = self.dispatch
+        if state is None:
+            return
+        state.reground = payload.get("reground", False)
+        state.regroundings += 1 if state.reground else 0
+        state.degradation = 0.0 if state.reground else payload.get("degradation", 0.0)
+        state.since_grounding = 0 if state.reground else state.since_grounding + 1
 
     def _on_tools_complete(self, payload: dict[str, Any]) -> None:
         if self.dispatch is not None:

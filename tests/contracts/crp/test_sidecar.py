@@ -101,7 +101,10 @@ def test_every_operation_answers_as_described(sidecar: Sidecar, call: Checked) -
     assert call("POST", base + "/close").json()["closed"] is True
     closed = call("GET", base + "/status")
     assert closed.json()["code"] == 1005
-    assert "crp_sessions_active 1" in call("GET", "/metrics").text
+    numbers = call("GET", "/metrics").text
+    assert "crp_sessions_active 1" in numbers
+    assert f'crp_windows_total{{kind="first"}} {float(status["windows_completed"])}' in numbers
+    assert "crp_dispatch_seconds_bucket" in numbers
     missing = set(_operation_ids(call.document)) - call.seen - {"getOpenapi", "dispatchStream", "importState", "rpc"}
     assert missing == set()
 

@@ -8,14 +8,15 @@ import msgspec
 
 from holdfast.relay.types import (
     Count,
+    ExtractionResult,
     Fraction,
-    Groundedness,
-    InjectionMarker,
     Positive,
-    RemainingBudget,
+    QualityReport,
+    SecurityFlags,
     SemVer,
     SessionConfig,
-    Telemetry,
+    SessionHandle,
+    SessionStatus,
     Tier,
     Uuid,
 )
@@ -126,6 +127,19 @@ class EnvelopeQuery(Request, frozen=True):
 # Answers
 
 
+def _shown(name: str, of: type[msgspec.Struct], **changes: Any) -> Any:
+    """The library's type as it is shown over HTTP: every field is there, with the types in `changes`, and new ones."""
+    fields: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(of)}
+    return msgspec.defstruct(name, [*{**fields, **changes}.items()], frozen=True)
+
+
+Handle = _shown("Handle", SessionHandle, created_at=Moment, expires_at=Moment)
+Status = _shown("Status", SessionStatus, expires_at=Moment)
+Flags = _shown("Flags", SecurityFlags, injection_detected=bool)
+Quality = _shown("Quality", QualityReport, security_flags=Flags, tier=Tier, facts_in_envelope=Count)
+Ingested = _shown("Ingested", ExtractionResult, security_flags=Flags)
+
+
 class Health(msgspec.Struct, frozen=True):
     status: Literal["ok"]
     active_sessions: Count
@@ -139,18 +153,6 @@ class Ready(msgspec.Struct, frozen=True):
     ready: bool
     active_sessions: Count
     max_sessions: Count
-
-
-class Handle(msgspec.Struct, frozen=True):
-    session_id: Uuid
-    protocol_version: SemVer
-    capabilities: tuple[str, ...]
-    created_at: Moment
-    expires_at: Moment
-    app_id: str
-    role: str
-    nonce: str
-    signature_required: bool
 
 
 class ListedSession(msgspec.Struct, frozen=True):
@@ -169,51 +171,9 @@ class SessionList(msgspec.Struct, frozen=True):
     count: Count
 
 
-class Status(msgspec.Struct, frozen=True):
-    session_id: Uuid
-    windows_completed: Count
-    total_input_tokens: Count
-    total_output_tokens: Count
-    facts_in_warm_state: Count
-    overhead_ratio: Annotated[float, msgspec.Meta(ge=0)]
-    remaining_budget: RemainingBudget | None
-    is_active: bool
-    model: str
-    context_window: Count
-    expires_at: Moment
-    resumable_dispatch: str | None
-    integrity_violations: Count
-
-
 class Closed(msgspec.Struct, frozen=True):
     session_id: Uuid
     closed: bool
-
-
-class Flags(msgspec.Struct, frozen=True):
-    injection_markers_detected: Count
-    injection_marker_details: tuple[InjectionMarker, ...]
-    unicode_normalized: bool
-    control_chars_stripped: Count
-    input_truncated: bool
-    integrity_violations: Count
-    injection_detected: bool
-
-
-class Quality(msgspec.Struct, frozen=True):
-    session_id: Uuid
-    window_id: Uuid
-    output: str
-    facts_extracted: Count
-    continuation_windows: Count
-    envelope_saturation: Fraction
-    quality_tier: Tier
-    tier: Tier
-    facts_in_envelope: Count
-    security_flags: Flags
-    telemetry: Telemetry | None
-    groundedness: Groundedness | None
-    fact_ids: tuple[str, ...]
 
 
 class PendingCall(msgspec.Struct, frozen=True):
@@ -224,7 +184,7 @@ class PendingCall(msgspec.Struct, frozen=True):
 
 class DispatchResponse(msgspec.Struct, frozen=True):
     output: str
-    quality_report: Quality
+    quality_report: Quality  # type: ignore[valid-type]
     session_id: Uuid
     window_id: Uuid
     continuation_windows: Count
@@ -232,18 +192,6 @@ class DispatchResponse(msgspec.Struct, frozen=True):
     total_output_tokens: Count
     tool_calls: list[PendingCall]
     trace: list[dict[str, Any]]
-
-
-class Ingested(msgspec.Struct, frozen=True):
-    facts_extracted: Count
-    source_label: str
-    fact_ids: tuple[str, ...]
-    source_window: str
-    bytes_read: Count
-    known: bool
-    contradictions: Count
-    batch_quarantined: bool
-    security_flags: Flags
 
 
 class FactView(msgspec.Struct, frozen=True):
@@ -261,6 +209,7 @@ class FactView(msgspec.Struct, frozen=True):
     relation: str
     hash: str
     superseded_by: str | None
+    folded_into: str | None
     quarantined: bool
     score: float | None = None
 

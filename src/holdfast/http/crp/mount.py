@@ -22,6 +22,7 @@ from holdfast.kernel.clock import Clock
 from holdfast.kernel.problems import Problem
 from holdfast.models.protocol import Model
 from holdfast.relay import Relay, Session
+from holdfast.relay.meters import Meters
 
 OPERATOR = "default"
 _MARK = "::"
@@ -42,6 +43,11 @@ class TenantRelay:
     @property
     def model(self) -> Model | None:
         return self._relay.model
+
+    @property
+    def meters(self) -> Meters | None:
+        """What the whole relay did is the operator's to see."""
+        return self._relay.meters if self._tenant == OPERATOR else None
 
     async def init(self, app_id: str, **options: Any) -> Session:
         if _MARK in app_id:

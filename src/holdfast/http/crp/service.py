@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from holdfast.http.crp import bodies as b
-from holdfast.http.crp import views
+from holdfast.http.crp import metrics, views
 from holdfast.kernel.problems import Problem
 from holdfast.relay import CostEstimate, EnvelopePreview, Relay, Session, SessionConfig, variants
 from holdfast.relay.facts import view
@@ -50,25 +50,15 @@ class Service:
         return (200 if ready else 503), {"ready": ready, "active_sessions": active, "max_sessions": self.max_sessions}
 
     async def metrics(self) -> str:
-        sessions = await self.relay.sessions()
-        lines = [
-            "# HELP crp_sessions_active Open sessions.",
-            "# TYPE crp_sessions_active gauge",
-            f"crp_sessions_active {len(sessions)}",
-            "# HELP crp_facts Facts in the warm state of open sessions.",
-            "# TYPE crp_facts gauge",
-            f"crp_facts {sum(item['facts_in_warm_state'] for item in sessions)}",
-            "# HELP crp_windows Windows completed by open sessions.",
-            "# TYPE crp_windows gauge",
-            f"crp_windows {sum(item['windows_completed'] for item in sessions)}",
-            "# HELP crp_requests_total Requests by operation and status.",
-            "# TYPE crp_requests_total counter",
-        ]
-        lines += [
-            f'crp_requests_total{{operation="{name}",status="{status}"}} {count}'
-            for (name, status), count in sorted(self.requests.items())
-        ]
-        return "\n".join(lines) + "\n"
+        """What is open, what was asked and, for who may see all of the relay, what it did (`relay/meters.py`)."""
+        from prometheus_client import CollectorRegistry, generate_latest
+
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(metrics.Sidecar(await self.relay.sessions(), self.requests))
+        meters = getattr(self.relay, "meters", None)
+        if meters is not None:
+            registry.register(meters)
+        return generate_latest(registry).decode()
 
     async def _active(self) -> int:
         return len(await self.relay.sessions())

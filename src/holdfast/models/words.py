@@ -1,4 +1,4 @@
-"""The words by which a text is found: lower case, light stems, bigrams where a script has no spaces."""
+"""The words by which a text is found or compared: lower case, light stems, bigrams where a script has no spaces."""
 
 from __future__ import annotations
 

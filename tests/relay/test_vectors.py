@@ -1,0 +1,175 @@
+"""Vectors beside the index: one row for each fact, made once, thrown away when they do not belong (V1 to V3)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.kernel.clock import ManualClock
+from holdfast.models.embed.hashed import Hashed
+from holdfast.models.protocol import ToolCall
+from holdfast.relay import Relay
+from holdfast.relay.facts import Fact
+from holdfast.relay.tools import Toolbox
+from holdfast.relay.vectors import Vectors, passage
+from tests.relay.conftest import Pieces
+from tests.relay.test_compact import warm_of
+
+
+class Meanings:
+    """Knows that a lubricant is an oil: texts about either are alike, all others are not."""
+
+    name = "meanings"
+    dimension = 3
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        self.texts += texts
+        return [
+            [1.0, 0.0, 0.0] if "oil" in text.lower() or "lubricant" in text.lower() else [0.0, 1.0, 0.0]
+            for text in texts
+        ]
+
+
+TEXT = "# Pump\n\nUse castor oil.\n\n# Press\n\nKeep the cover closed.\n\nCall the service."
+
+
+def facts(lines: list[str]) -> list[Fact]:
+    return warm_of([lines], ("ingest",)).facts
+
+
+async def test_what_shares_no_word_is_found_by_its_meaning(tmp_path: Path, clock: ManualClock) -> None:
+    many = "\n\n".join(f"The suits of sailor {n} are blue." for n in range(300))
+    for embedder, wanted in ((None, False), (Meanings(), True)):
+        path = tmp_path / f"{wanted}.db"
+        async with Relay.open(path, model=Pieces(["Castor oil."]), clock=clock, embedder=embedder) as relay:
+            session = await relay.init("app")
+            await session.ingest(TEXT, "manual.md")
+            await session.ingest(many, "many.md")
+            preview = await session.preview_envelope("", "Which lubricant suits?")
+            assert ("Use castor oil." in preview.envelope_text) is wanted
+            reply = await session.dispatch("", "Which lubricant suits?")
+            sent = session.model.calls[0][-1].content  # type: ignore[attr-defined]
+            assert sent.startswith(preview.envelope_text), "P4 holds with vectors"
+            assert reply.output == "Castor oil."
+            found = await session.facts("lubricant", top_k=1)
+            assert ([fact.text for fact, _ in found] == ["Use castor oil."]) is wanted
+
+
+async def test_without_an_embedder_nothing_is_embedded_and_nothing_written(tmp_path: Path, clock: ManualClock) -> None:
+    async with Relay.open(tmp_path / "ledger.db", model=Pieces(["Yes."]), clock=clock) as relay:
+        session = await relay.init("app")
+        await session.ingest(TEXT, "manual.md")
+        await session.dispatch("", "Which oil?")
+        assert session.vectors is None
+    assert not list(tmp_path.glob("*.vectors"))
+
+
+async def test_rows_are_made_once_and_survive_a_restart(tmp_path: Path, clock: ManualClock) -> None:
+    first, second = Meanings(), Meanings()
+    path = tmp_path / "ledger.db"
+    async with Relay.open(path, model=Pieces(["Yes."]), clock=clock, embedder=first) as relay:
+        session = await relay.init("app")
+        await session.ingest(TEXT, "manual.md")
+        await session.facts("oil")
+        await session.facts("oil")
+        known = [passage(fact) for fact in session.warm.facts]
+        assert first.texts == [*known, "oil", "oil"]
+    async with Relay.open(path, model=Pieces(["Yes."]), clock=clock, embedder=second) as relay:
+        session = await relay.session(session.id)
+        await session.ingest("A new sentence.", "more.md")
+        await session.facts("oil")
+        assert second.texts == ["A new sentence.", "oil"]
+
+
+async def test_v1_a_row_of_another_fact_goes_with_all_behind_it(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    one, two = facts(["Alpha runs.", "Beta runs.", "Gamma runs."]), facts(["Alpha runs.", "Delta runs."])
+    await Vectors(Meanings(), path).catch_up(one)
+    embedder = Meanings()
+    vectors = Vectors(embedder, path)
+    assert await vectors.catch_up(two) == 1
+    assert embedder.texts == ["Delta runs."]
+    assert await Vectors(Meanings(), path).catch_up(two) == 0, "the file was cut as well"
+
+
+async def test_v2_a_torn_row_is_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    known = facts(["Alpha runs.", "Beta runs."])
+    await Vectors(Meanings(), path).catch_up(known)
+    whole = path.read_bytes()
+    for cut in range(1, 21):
+        path.write_bytes(whole[:-cut])
+        vectors = Vectors(Meanings(), path)
+        assert await vectors.catch_up(known) == (1 if cut <= 20 else 2)
+        assert path.read_bytes() == whole
+
+
+async def test_v3_rows_of_another_embedder_are_not_used(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    known = facts(["Alpha runs.", "Beta runs."])
+    await Vectors(Meanings(), path).catch_up(known)
+    assert await Vectors(Hashed(16), path).catch_up(known) == 2
+    assert await Vectors(Hashed(16), path).catch_up(known) == 0
+
+
+async def test_a_reset_forgets_rows_and_a_close_deletes_them(tmp_path: Path, clock: ManualClock) -> None:
+    async with Relay.open(tmp_path / "l.db", model=Pieces(["Yes."]), clock=clock, embedder=Meanings()) as relay:
+        session = await relay.init("app", role="ADMIN")
+        await session.ingest(TEXT, "manual.md")
+        await session.facts("oil")
+        await session.reset_session()
+        await session.ingest("The lubricant is new.", "new.md")
+        assert [fact.text for fact, _ in await session.facts("oil")] == ["The lubricant is new."]
+        assert session.vectors is not None and len(session.vectors) == 1
+        file = tmp_path / "l.db.vectors" / session.id
+        assert file.stat().st_mode & 0o777 == 0o600
+        exported = await session.export_state("a long export key")
+        assert b"meanings" not in exported
+        await session.close()
+        assert not file.exists()
+
+
+async def test_the_context_tool_finds_by_meaning_too() -> None:
+    warm = warm_of([["Use castor oil.", "Keep the cover closed."]], ("ingest",))
+    vectors = Vectors(Meanings())
+    await vectors.catch_up(warm.facts)
+    call = ToolCall("1", "crp_retrieve_context", {"query": "lubricant", "limit": 1})
+    assert "castor" in Toolbox(warm, (), vectors).call(call)
+    assert "castor" not in Toolbox(warm).call(call)
+
+
+@pytest.mark.parametrize("numpy", [True, False])
+def test_products_are_the_same_with_and_without_numpy(numpy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from array import array
+
+    from holdfast.relay import vectors
+
+    if numpy:
+        pytest.importorskip("numpy")
+    else:
+        monkeypatch.setattr(vectors.importlib, "import_module", _refuse)
+    rows = array("f", [1.0, 0.0, 0.6, 0.8, 0.0, 1.0])
+    found = vectors._products(rows, 2, array("f", [0.6, 0.8]), 3)
+    assert [round(value, 6) for value in found] == [0.6, 1.0, 0.8]
+
+
+def _refuse(name: str) -> Any:
+    raise ImportError(name)
+
+
+def test_importing_the_relay_imports_neither_numpy_nor_an_embedder() -> None:
+    script = (
+        "import sys, holdfast.relay, holdfast.models\n"
+        "assert 'numpy' not in sys.modules\n"
+        "assert not [name for name in sys.modules if name.startswith('holdfast.models.embed.')]\n"
+        "assert 'holdfast.relay.vectors' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
