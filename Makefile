@@ -1,5 +1,5 @@
 # Two commands matter: `make run` and `make test`. Each sets up what it needs, once.
-.PHONY: help run test sweep check bench docs corpus lock clean setup
+.PHONY: help run test sweep check bench soak docs corpus lock clean setup
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 
@@ -9,6 +9,7 @@ help:
 	@echo "make check   ruff, mypy --strict, import contracts"
 	@echo "make sweep   the exhaustive tests: crash matrices, corpora, soaks"
 	@echo "make bench   measure, and write benchmarks/RESULTS.md"
+	@echo "make soak    a mixed load at 80 % of capacity for eight minutes (SOAK_SECONDS), and write benchmarks/SOAK.md"
 	@echo "make docs    build the documentation into site/"
 	@echo "make corpus  fetch the extensions that the compiler is measured against"
 	@echo "make lock    resolve the Python packages again (needs uv)"
@@ -34,6 +35,9 @@ check: setup
 
 bench: setup
 	@$(BIN)/python -m benchmarks
+
+soak: setup
+	@$(BIN)/python -m benchmarks.soak $(SOAK_SECONDS)
 
 docs: setup
 	@$(BIN)/python scripts/docs.py
