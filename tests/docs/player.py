@@ -21,6 +21,7 @@ import pty
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -37,6 +38,7 @@ _SHIM = """#!/bin/sh
 exec {python} -c 'import sys; from holdfast.cli.main import main; sys.exit(main())' "$@"
 """
 _PATIENCE = 120.0
+_ADDRESS = "127.0.0.1:8787"  # on a page; here every page has a port of its own
 
 
 class Player:
@@ -48,6 +50,7 @@ class Player:
         self._python: list[str] = []
         self._printed = 0
         self._background: list[Terminal] = []
+        self._port = _free_port()
         self._work, self._state, self._where = folder / "work", folder / "state", folder / "where"
         for made in ("bin", "home", "work"):
             (folder / made).mkdir()
@@ -67,6 +70,7 @@ class Player:
             "NO_COLOR": "1",
             "COLUMNS": "200",
             "TERM": "dumb",
+            "HOLDFAST_HTTP_PORT": str(self._port),
         }
 
     def play(self, block: Block) -> None:
@@ -106,7 +110,7 @@ class Player:
 
     def _type(self, block: Block, *, background: bool) -> None:
         typed, printed = _session(block)
-        lines = "\n".join(_line(line) for line in typed)
+        lines = "\n".join(_line(line) for line in typed).replace(_ADDRESS, f"127.0.0.1:{self._port}")
         script = (
             f'set -euo pipefail; cd "$(cat {self._where})"; set -a; [ ! -f {self._state} ] || . {self._state}\n'
             f"{lines}\npwd > {self._where}; export -p > {self._state}\n"
@@ -118,7 +122,7 @@ class Player:
         else:
             code = terminal.wait()
             assert code == 0, (block.line, code, terminal.said)
-        self.said = terminal.said
+        self.said = terminal.said.replace(f"127.0.0.1:{self._port}", _ADDRESS)
         expect("\n".join(printed), self.said)
 
     def _run(self, block: Block) -> None:
@@ -199,6 +203,12 @@ class Terminal:
         with contextlib.suppress(OSError), os.fdopen(handle, "rb", buffering=0) as file:
             while data := file.read(65536):  # a terminal whose other side is closed reads as an error
                 self._parts.append(data)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def expect(shown: str, said: str) -> None:
