@@ -9,7 +9,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*.md")), *sorted((ROOT / "examples").glob("*.md"))]
 _FENCE = re.compile(
-    r"(?:^<!-- (?P<mark>[^\n]*?) -->\n)?"
+    r"(?:^ *<!-- (?P<mark>[^\n]*?) -->\n)?"
     r"^(?P<indent> *)```(?P<language>[\w-]*)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^(?P=indent)```$",
     re.DOTALL | re.MULTILINE,
 )

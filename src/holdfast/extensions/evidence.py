@@ -81,7 +81,7 @@ class Evidence:
         self._wake = threading.Event()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
-        self._last: Future[list[Record]] | None = None
+        self._last: Future[None] | None = None
         self._failure: BaseException | None = None
 
     def write(self, correlation: Correlation, *events: Event) -> None:
@@ -143,8 +143,9 @@ class Evidence:
             except Problem as problem:
                 self._failure = problem
                 return
-            self._last = future
-        future.add_done_callback(self._written)
+            told: Future[None] = Future()
+            self._last = told  # done when the sink has heard it too (E4)
+        future.add_done_callback(lambda done: self._settle(done, told))
 
     def _submit(self, streams: dict[str, list[Draft]]) -> Future[list[Record]]:
         try:
@@ -155,6 +156,12 @@ class Evidence:
         # A name that an extension chose holds what a record cannot: it is written as far as it can be.
         cleaned = {stream: [_storable(draft) for draft in drafts] for stream, drafts in streams.items()}
         return self._ledger.submit(*(Append(stream, drafts) for stream, drafts in cleaned.items()))
+
+    def _settle(self, future: Future[list[Record]], told: Future[None]) -> None:
+        try:
+            self._written(future)
+        finally:
+            told.set_result(None)
 
     def _written(self, future: Future[list[Record]]) -> None:
         error = future.exception()
