@@ -41,7 +41,7 @@ soak: setup
 
 docs: setup
 	@$(BIN)/python scripts/docs.py
-	@$(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 corpus: setup
 	@$(BIN)/holdfast ext corpus fetch
