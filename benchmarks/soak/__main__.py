@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from benchmarks.host import cpu
 from benchmarks.http import KEY
 from benchmarks.soak import project
 from benchmarks.soak.load import Load
@@ -80,7 +81,7 @@ async def _drive(address: tuple[str, int], pid: int, seconds: float) -> tuple[So
     rate, length = SHARE * capacity, seconds * 0.8
     _say("capacity", f"{capacity:.0f} operations a second; now {rate:.0f} for {length:.0f} s")
     watching = asyncio.create_task(_watch(pid, memory))
-    spent, began, early = _cpu(pid), time.perf_counter(), len(load.done)
+    spent, began, early = cpu(pid), time.perf_counter(), len(load.done)
     await load.open(rate, length)
     took = time.perf_counter() - began
     watching.cancel()
@@ -88,7 +89,7 @@ async def _drive(address: tuple[str, int], pid: int, seconds: float) -> tuple[So
     # What failed while warming up is a failure too; its times are not looked at.
     done = [item for item in load.done[:early] if item.error] + load.done[early:]
     soak = Soak(began, length, capacity, rate, done, memory, load.behind, False, 0)
-    return soak, (_cpu(pid) - spent) / took
+    return soak, (cpu(pid) - spent) / took
 
 
 async def _watch(pid: int, memory: list[Memory]) -> None:
@@ -97,12 +98,6 @@ async def _watch(pid: int, memory: list[Memory]) -> None:
         resident, private = (int(fields[name].split()[0]) / 1024 for name in ("VmRSS", "RssAnon"))
         memory.append(Memory(time.perf_counter(), resident, private))
         await asyncio.sleep(1)
-
-
-def _cpu(pid: int) -> float:
-    """Seconds of processor time that the process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _verified(folder: Path) -> tuple[bool, int]:
