@@ -1,5 +1,5 @@
 # Two commands matter: `make run` and `make test`. Each sets up what it needs, once.
-.PHONY: help run test sweep check bench docs screenshots corpus lock clean setup
+.PHONY: help run test sweep check bench soak docs screenshots corpus lock clean setup
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 
@@ -9,6 +9,7 @@ help:
 	@echo "make check   ruff, mypy --strict, import contracts"
 	@echo "make sweep   the exhaustive tests: crash matrices, corpora, soaks"
 	@echo "make bench   measure, and write benchmarks/RESULTS.md"
+	@echo "make soak    a mixed load at 80 % of capacity for eight minutes (SOAK_SECONDS), and write benchmarks/SOAK.md"
 	@echo "make docs    build the documentation into site/"
 	@echo "make screenshots  take the pictures of the documentation again (needs Chromium)"
 	@echo "make corpus  fetch the extensions that the compiler is measured against"
@@ -36,9 +37,12 @@ check: setup
 bench: setup
 	@$(BIN)/python -m benchmarks
 
+soak: setup
+	@$(BIN)/python -m benchmarks.soak $(SOAK_SECONDS)
+
 docs: setup
 	@$(BIN)/python scripts/docs.py
-	@$(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 screenshots: setup
 	@HOLDFAST_SCREENSHOTS=docs/images $(BIN)/python -m pytest -q tests/browser/test_screenshots.py

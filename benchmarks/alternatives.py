@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 import venv
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ def python_of(name: str) -> Path:
 def measure(name: str, script: str, *arguments: str, timeout: float = 300) -> dict[str, Any]:
     """Run `script` there; its last line of output is one JSON object."""
     command = [str(python_of(name)), "-c", script, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    with tempfile.TemporaryDirectory() as folder:  # some write where they stand
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=timeout, check=False)
     if done.returncode != 0:
         return {"error": (done.stderr or "it failed").strip().splitlines()[-1][:200]}
     result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])

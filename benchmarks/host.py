@@ -23,8 +23,9 @@ _KEY = "a-key-for-the-benchmark"
 _SECONDS = 3.0
 
 
-def first_answer() -> tuple[float, int]:
-    """Seconds from starting `holdfast up` to the answer to a request, and the resident KiB afterwards."""
+def first_answer(idle: float = 0.0) -> tuple[float, int, float]:
+    """Seconds from starting `holdfast up` to the answer to a request, the resident KiB afterwards, and the share of a
+    core that it uses while nobody asks for `idle` seconds."""
     with tempfile.TemporaryDirectory() as folder:
         env = {**os.environ, "HOLDFAST_API_KEY": _KEY, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         began = time.perf_counter()
@@ -37,9 +38,21 @@ def first_answer() -> tuple[float, int]:
         spent = time.perf_counter() - began
         status = Path(f"/proc/{process.pid}/status")
         resident = int(status.read_text().split("VmRSS:")[1].split()[0]) if status.exists() else 0
+        used = cpu(process.pid)
+        time.sleep(idle)
+        used = (cpu(process.pid) - used) / idle if idle else 0.0
         process.terminate()
         process.wait()
-    return spent, resident
+    return spent, resident, used
+
+
+def cpu(pid: int) -> float:
+    """Seconds of processor time that a process has used, where the system tells."""
+    stat = Path(f"/proc/{pid}/stat")
+    if not stat.exists():
+        return 0.0
+    fields = stat.read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def turns(clients: int, script: Script) -> tuple[float, float]:
@@ -70,10 +83,11 @@ async def turns(clients: int, script: Script) -> tuple[float, float]:
 
 def run() -> list[tuple[str, str, str]]:
     """(what, figure, note) for the benchmark report."""
-    starts = [first_answer() for _ in range(3)]
+    starts = [first_answer(idle) for idle in (0.0, 0.0, 10.0)]
     rows = [
         ("`holdfast up` to its first answer", f"{statistics.median(item[0] for item in starts):.2f} s", "median of 3"),
         ("resident memory after it", f"{starts[-1][1] / 1024:.0f} MiB", "no extension loaded"),
+        ("processor while idle", f"{starts[-1][2]:.1%} of a core", "over 10 s, after the first answer"),
     ]
     plain = Script((Turn("Berth 7."),), position="conversation")
     reading = Script(

@@ -115,6 +115,7 @@ def answer_of(status: int, content: bytes, retry_after: str | None) -> Any:
 
 def _key_of(code: str, status: int) -> str:
     rows = [row.key for row in TABLE.values() if row.openwop == code]
+    rows.sort(key=lambda key: key != code)  # the row of that very name speaks before those that share its code
     exact = [key for key in rows if TABLE[key].http == status]
     return (exact or rows or ["upstream_confused"])[0]
 

@@ -66,10 +66,16 @@ def init(
     """Write a commented holdfast.toml."""
     file = folder / PROJECT_FILE
     if file.exists() and not force:
-        raise Problem("already_exists", f"There is a {PROJECT_FILE} already.", at=str(file), fix="Use --force.")
+        raise Problem("already_exists", f"There is a {PROJECT_FILE} already.", at=str(file), fix="Use --force to write over it.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file.write_text(TEMPLATE, "utf-8")
     except OSError as error:
         raise Problem("io_failed", f"{file} cannot be written.", reason=error.strerror or "") from error
-    return Answer({"file": str(file)}, human=lambda console: console.print(f"wrote {file}", markup=False))
+    return Answer({"file": str(file)}, human=lambda console: console.print(_NEXT.format(file=file), markup=False))
+
+
+_NEXT = """\
+wrote {file}: every setting, commented, with its default
+Next: put a text into the folder and ask about it (`holdfast ask "…"`), or serve it (`holdfast up`).\
+"""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from holdfast.cli.notes import announced
 from holdfast.cli.output import Answer, answers, choice, each, note
 from holdfast.kernel import canonical, config
 from holdfast.kernel.clock import iso
@@ -118,6 +119,8 @@ async def import_(
     data: Data = None,
 ) -> dict[str, int]:
     """Take an export in, whole or not at all; every line must continue its stream and match its hash."""
+    if (address := announced(data or Path(config.load().config.data.dir))) is not None:
+        raise Problem("state_conflict", f"A host runs here ({address}) and would not see it.", fix="Stop `holdfast up` first.")
     async with _open(data, create=True) as ledger:
         with file.open("rb") as lines:
             return {"records": await ledger.import_lines(lines)}

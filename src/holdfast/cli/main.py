@@ -37,6 +37,9 @@ def run(arguments: list[str]) -> int:
     except (typer.Abort, KeyboardInterrupt):
         return 130
     except typer.TyperException as error:
+        if _asks_for_help(error) and output.choice().format == "human":
+            sys.stdout.write(error.format_message() + "\n")
+            return _usage(error).exit_code
         return output.fail("cli", _usage(error))
     except Problem as problem:
         return output.fail("cli", problem)
@@ -70,10 +73,16 @@ def _placeholder() -> None:
     """Stands for a command whose module was not needed."""
 
 
+def _asks_for_help(error: typer.TyperException) -> bool:
+    """Whether nothing was said, neither a command nor an option: the message is the help then."""
+    message = error.format_message()
+    return not message or message.startswith("Usage: ")
+
+
 def _usage(error: typer.TyperException) -> Problem:
     context = getattr(error, "ctx", None)
     where = context.command_path if context is not None else "holdfast"
-    message = error.format_message() or "A command is missing."
+    message = "A command is missing." if _asks_for_help(error) else error.format_message()
     return Problem("invalid_usage", message, fix=f"Run `{where} --help`.")
 
 

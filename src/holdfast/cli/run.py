@@ -68,7 +68,7 @@ async def list_(
     status: Annotated[list[str] | None, typer.Option(help="Only runs with this status; may be repeated.")] = None,
     workflow: Annotated[str | None, typer.Option(help="Only runs of this workflow.")] = None,
     tag: Annotated[str | None, typer.Option(help="Only runs with this tag.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=200)] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="At most so many.")] = 20,
     cursor: Annotated[str | None, typer.Option(help="Where the page before ended.")] = None,
     url: Url = None,
     key: Key = None,

@@ -67,7 +67,7 @@ async def list_(url: Url = None, key: Key = None, data: Data = None) -> Answer:
 @answers("workflow.show")
 async def show(
     workflow: Annotated[str, typer.Argument(help="A workflow's id.")],
-    revision: Annotated[int | None, typer.Option(min=1)] = None,
+    revision: Annotated[int | None, typer.Option(min=1, help="An older one; default: the latest.")] = None,
     url: Url = None,
     key: Key = None,
     data: Data = None,

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -71,7 +72,7 @@ class Relay:
         self._secret = secret
         self._sessions: dict[str, Session] = {}
         self._bindings: dict[str, bytes] = {}
-        self._opening = asyncio.Lock()
+        self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._default: Session | None = None
 
     @staticmethod
@@ -136,7 +137,7 @@ class Relay:
                 "Structural validation cannot be switched off.",
                 at="$.config.structural_validation",
             )
-        async with self._opening:
+        async with self._alone(f"app {app_id}"):
             await self._check_limit(app_id)
             await self._let_go()
             session_id, nonce, now = self.ids.uuid4(), self.randomness.bytes(32), self.clock.now_ms()
@@ -168,7 +169,8 @@ class Relay:
         now = self.clock.now_ms()
         over = [name for name, item in self._sessions.items() if item.warm.closed or item.warm.expires_ms <= now]
         for name in over:
-            await self._sessions.pop(name).models.aclose()
+            if (session := self._sessions.pop(name, None)) is not None:
+                await session.models.aclose()
 
     async def _check_limit(self, app_id: str) -> None:
         rows = await self.ledger.query(
@@ -186,9 +188,10 @@ class Relay:
     async def session(self, session_id: str, *, binding_secret: bytes | str | None = None) -> Session:
         """The session with this id: the one in memory, or folded from the ledger, where it goes on as it stopped."""
         secret = binding_secret.encode() if isinstance(binding_secret, str) else binding_secret
-        async with self._opening:
-            known = self._sessions.get(session_id)
-            if known is not None and (known.key or secret is None or known.warm.closed):
+        if (known := self._known(session_id, secret)) is not None:
+            return known
+        async with self._alone(f"session {session_id}"):
+            if (known := self._known(session_id, secret)) is not None:
                 return known
             warm, head = await self.fold(session_id)
             if secret is not None and warm.bound:
@@ -212,6 +215,15 @@ class Relay:
                     )
             self._sessions[session_id] = session
             return session
+
+    def _known(self, session_id: str, secret: bytes | None) -> Session | None:
+        """The session in memory, unless the secret that was given opens what it could not."""
+        known = self._sessions.get(session_id)
+        return known if known is not None and (known.key or secret is None or known.warm.closed) else None
+
+    def _alone(self, name: str) -> asyncio.Lock:
+        """One at a time for each app that opens and each session that is folded; others do not wait for them."""
+        return self._opening.setdefault(name, asyncio.Lock())
 
     async def fold(self, session_id: str) -> tuple[Warm, int]:
         """The warm state of a session out of its records, and where its stream stands."""

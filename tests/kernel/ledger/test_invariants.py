@@ -235,6 +235,18 @@ async def test_a_closed_ledger_says_so_and_keeps_what_was_waiting(tmp_path: Path
         assert (await again.head("run/a")).seq == 99
 
 
+async def test_l6_a_projection_that_did_not_see_an_import_is_built_again(tmp_path: Path) -> None:
+    async with Ledger.open(tmp_path / "a.db") as ledger:
+        await ledger.append("run/a", drafts(1, 2))
+        lines = [line async for line in ledger.export()]
+    async with Ledger.open(tmp_path / "b.db", projections=[Sums()]) as host:
+        await host.append("run/b", drafts(4))
+    async with Ledger.open(tmp_path / "b.db") as plain:
+        assert await plain.import_lines(lines) == 2
+    async with Ledger.open(tmp_path / "b.db", projections=[Sums()]) as host:
+        assert await host.query("SELECT stream, total FROM sums ORDER BY 1") == [("run/a", 3), ("run/b", 4)]
+
+
 async def test_export_and_import_carry_the_chain(tmp_path: Path) -> None:
     async with Ledger.open(tmp_path / "a.db", projections=[Sums()]) as ledger:
         for n in range(5):

@@ -14,7 +14,10 @@ _Heads = dict[str, tuple[int, int, str]]
 
 
 def take_in(tx: sqlite3.Connection, lines: Iterable[bytes], projections: Sequence[Projection]) -> int:
-    """Write every line's record, checking that each continues its stream and matches its hash."""
+    """Write every line's record, checking that each continues its stream and matches its hash.
+
+    A projection that is not among `projections` did not see them: it is built again when it is next opened (L6).
+    """
     heads: _Heads = {}
     count = 0
     cursor = tx.cursor()
@@ -30,6 +33,9 @@ def take_in(tx: sqlite3.Connection, lines: Iterable[bytes], projections: Sequenc
         count += 1
     for stream_id, head, digest in heads.values():
         cursor.execute("UPDATE streams SET head = ?, hash = ? WHERE id = ?", (head, bytes.fromhex(digest), stream_id))
+    known = [(row[0],) for row in cursor.execute("SELECT name FROM projections")]
+    seeing = {projection.name for projection in projections}
+    cursor.executemany("DELETE FROM projections WHERE name = ?", [row for row in known if row[0] not in seeing])
     return count
 
 

@@ -20,6 +20,7 @@ from holdfast.kernel.problems import Problem
 
 _GROUP_TICKETS = 1024
 _GROUP_BYTES = 8 * 1024 * 1024
+_KEEP_STREAMS = 8192
 
 Job = Callable[[sqlite3.Connection], Any]
 
@@ -166,6 +167,9 @@ class Writer:
         if version != self._data_version:  # another process wrote: what we remember may be old
             self._streams.clear()
             self._data_version = version
+        if len(self._streams) > _KEEP_STREAMS:  # between groups: one ticket must see one object a stream
+            for name in list(self._streams)[: _KEEP_STREAMS // 2]:
+                del self._streams[name]
         return self._connection
 
     def _abandon(self) -> None:
@@ -239,8 +243,6 @@ class Writer:
                 row = (cursor.lastrowid, -1, GENESIS)
             last = cursor.execute("SELECT ts FROM records WHERE stream = ? AND seq = ?", (row[0], row[1])).fetchone()
             known = _Stream(row[0], msgspec.json.encode(name), row[1], row[2], last[0] if last else 0)
-            if len(self._streams) > 50_000:
-                self._streams.clear()
             self._streams[name] = known
         return known
 

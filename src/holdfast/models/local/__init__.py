@@ -21,7 +21,7 @@ _TOKEN = re.compile(r"\s*(?:\w+|[^\w\s])|\s+")
 _LONGEST_RESULT = 2_000
 NOTHING_FOUND = (
     "I am holdfast's local model: I only quote the context I am given, and nothing in it answers this. "
-    "Ingest a document that does, or configure a larger model."
+    "Add a text that does (a .md or .txt file of the project), or configure a larger model."
 )
 
 

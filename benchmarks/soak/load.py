@@ -1,0 +1,149 @@
+"""The load: four kinds of operation over HTTP, each checked for what it should have given.
+
+In the closed loop so many clients ask one after the other, which finds out what the host can carry. In the open loop
+operations begin when the clock says so, whether or not those before have ended; an operation's time counts from the
+moment it was due, so a host that falls behind cannot hide it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from benchmarks.http import Connection
+from benchmarks.soak.project import AGENT, ANSWER, WORDS
+from holdfast.http.server import KEEP_ALIVE_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+_MOST_OPEN = 400
+# Of twenty operations: ten runs, four calls of an extension's tool, three agent turns, three relay sessions.
+MIX = ("run", "tool", "run", "agent", "run", "relay", "run") * 2 + ("run", "tool", "agent", "tool", "relay", "run")
+_NOTES = "The Aurora lies at berth 7. She sails on Thursday. The Petrel lies at berth 3. Her rudder is being mended."
+
+
+class Done(NamedTuple):
+    kind: str
+    due: float  # on the clock of time.perf_counter
+    seconds: float
+    error: str | None
+
+
+class Load:
+    """Operations against one host, and what became of them."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.done: list[Done] = []
+        self.behind = 0
+        self._address = address
+        self._idle: list[tuple[float, Connection]] = []  # since when, the newest last
+        self._numbers = itertools.count()
+
+    async def closed(self, clients: int, seconds: float) -> float:
+        """Operations a second with so many clients."""
+        kinds, first = itertools.cycle(MIX), len(self.done)
+        began = time.perf_counter()
+
+        async def client() -> None:
+            while time.perf_counter() < began + seconds:
+                await self._operate(next(kinds), time.perf_counter())
+
+        await asyncio.gather(*(client() for _ in range(clients)))
+        return (len(self.done) - first) / (time.perf_counter() - began)
+
+    async def open(self, rate: float, seconds: float) -> None:
+        """`rate` operations a second, evenly, for so long."""
+        began, running = time.perf_counter(), set[asyncio.Task[None]]()
+        for number in range(int(rate * seconds)):
+            due = began + number / rate
+            if (wait := due - time.perf_counter()) > 0:
+                await asyncio.sleep(wait)
+            if len(running) >= _MOST_OPEN:
+                self.behind += 1  # the host is not keeping up; that is an error of its own
+                continue
+            task = asyncio.create_task(self._operate(MIX[number % len(MIX)], due))
+            running.add(task)
+            task.add_done_callback(running.discard)
+        await asyncio.gather(*running)
+
+    def close(self) -> None:
+        for _, host in self._idle:
+            host.writer.close()
+
+    async def _operate(self, kind: str, due: float) -> None:
+        error = None
+        try:
+            async with self._connection() as host:
+                await _OPERATIONS[kind](host, next(self._numbers))
+        except (OSError, EOFError, AssertionError, LookupError, ValueError) as caught:
+            error = f"{kind}: {type(caught).__name__}: {str(caught)[:300]}"
+        self.done.append(Done(kind, due, time.perf_counter() - due, error))
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Connection]:
+        """A connection that nobody uses; one on which something failed is not used again.
+
+        The host closes one that was idle for its keep-alive time: a client lets it go before that.
+        """
+        now = time.perf_counter()
+        while self._idle and self._idle[0][0] < now - KEEP_ALIVE_SECONDS / 2:
+            self._idle.pop(0)[1].writer.close()
+        host = self._idle.pop()[1] if self._idle else Connection(*await asyncio.open_connection(*self._address))
+        try:
+            yield host
+        except BaseException:
+            host.writer.close()
+            raise
+        self._idle.append((time.perf_counter(), host))
+
+
+async def _run(host: Connection, workflow: str, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A run from its creation to its last event."""
+    body = {"workflowId": workflow, **({"inputs": inputs} if inputs else {})}
+    run_id = (await host.ask("POST", "/v1/runs", body))["runId"]
+    while not (await host.ask("GET", f"/v1/runs/{run_id}/events/poll?timeout=30"))["isComplete"]:
+        pass
+    run: dict[str, Any] = await host.ask("GET", f"/v1/runs/{run_id}")
+    assert run["status"] == "completed", run
+    return run
+
+
+async def _plain(host: Connection, number: int) -> None:
+    await _run(host, "five")
+
+
+async def _tool(host: Connection, number: int) -> None:
+    outputs = (await _run(host, "tool"))["outputs"]
+    assert str(WORDS) in str(outputs), outputs
+
+
+async def _agent(host: Connection, number: int) -> None:
+    inputs = {"question": f"How many words has the note? ({number})", "agentId": AGENT}
+    outputs = (await _run(host, "holdfast-ask", inputs))["outputs"]
+    assert outputs["output"] == ANSWER, outputs
+
+
+async def _relay(host: Connection, number: int) -> None:
+    """A session from its opening to its end: notes in, a question, an answer."""
+    opened = await host.ask("POST", "/crp/sessions", {"app_id": f"soak-{number}"})
+    session = f"/crp/sessions/{opened['session_id']}"
+    taken = await host.ask("POST", f"{session}/ingest", {"text": _NOTES, "source_label": "notes"})
+    assert taken["facts_extracted"] >= 4, taken
+    body = {"system_prompt": "You are brief.", "task_input": "Where does the Aurora lie?"}
+    said = await host.ask("POST", f"{session}/dispatch", body)
+    assert said["output"] == ANSWER, said
+    await host.ask("POST", f"{session}/close")
+
+
+_OPERATIONS: dict[str, Callable[[Connection, int], Awaitable[None]]] = {
+    "run": _plain,
+    "tool": _tool,
+    "agent": _agent,
+    "relay": _relay,
+}
+KINDS = tuple(_OPERATIONS)

@@ -1,0 +1,116 @@
+"""The reference names everything that there is: compared with the code, both ways where a name could be left over."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli.commands import COMMANDS, GROUPS
+from holdfast.extensions.capabilities import CAPABILITIES, METHODS, READS, WRITES
+from holdfast.extensions.hooks import EVENTS, OLDER_EVENTS
+from holdfast.host.builtin import BUILTIN
+from holdfast.kernel.config import Config, ExtensionOverride, _leaves
+from holdfast.kernel.problem_table import TABLE
+from tests.docs.pages import ROOT
+
+REFERENCE = ROOT / "docs" / "reference"
+# What writes a record or an event: its first words name the type.
+_WRITERS = {"Draft", "Event", "AgentEvent", "_event", "_node_event", "_record", "emit", "_beat_once"}
+_TYPE = re.compile(r"[a-z]+[A-Za-z]*(\.[a-zA-Z_]+){1,3}")
+
+
+def page(name: str) -> str:
+    return (REFERENCE / f"{name}.md").read_text("utf-8")
+
+
+def test_the_generated_pages_are_current() -> None:
+    done = subprocess.run([sys.executable, "scripts/docs.py", "--check"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr + "run `make docs`"
+
+
+def test_every_command_has_a_heading() -> None:
+    text = page("commands")
+    for name in {**COMMANDS, **GROUPS}:
+        assert f"\n## holdfast {name}\n" in text
+
+
+def test_no_command_is_without_words() -> None:
+    """A parameter without help, or a command without a docstring, is a hole in the page."""
+    assert "| `--" in page("commands")
+    assert not re.findall(r"^\| [^|]+ \|  \|.*$", page("commands"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("key", sorted(TABLE))
+def test_every_problem_has_a_heading(key: str) -> None:
+    assert f"\n## {key}\n" in page("problems")
+
+
+def test_every_setting_stands_on_the_page() -> None:
+    text = page("config")
+    for name, _ in _leaves(Config()):
+        assert re.search(rf"^# {name.rsplit('.', 1)[-1]} = ", text, re.MULTILINE), name
+    for name in ExtensionOverride.__struct_fields__:
+        assert re.search(rf"^# {name} = ", text, re.MULTILINE), name
+
+
+def test_every_capability_and_method_has_a_row() -> None:
+    text = page("capabilities")
+    for name in CAPABILITIES:
+        assert f"\n| `{name}` |" in text, name
+    for name in METHODS:
+        assert f"`{name}`" in text, name
+    for name in READS | WRITES:
+        assert re.search(rf"[` ]{name}[` ,]", text), name
+
+
+def test_every_built_in_tool_is_named() -> None:
+    text = (ROOT / "docs" / "how-to" / "gate-a-tool.md").read_text("utf-8")
+    assert all(f"`{tool.name}`" in text for tool in BUILTIN)
+
+
+def test_every_event_of_extensions_is_named() -> None:
+    text = page("events").partition("## What extensions hear")[2]
+    assert {*EVENTS, *OLDER_EVENTS} == set(re.findall(r"`([a-z_]+)`", text))
+
+
+def written(tree: ast.AST) -> Iterator[str]:
+    """The types of records and events that a module writes."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        if called not in _WRITERS:
+            continue
+        for argument in node.args[:2]:
+            for part in ast.walk(argument):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str) and _TYPE.fullmatch(part.value):
+                    yield part.value
+
+
+def test_every_type_of_record_is_named_and_no_other() -> None:
+    found: dict[str, Path] = {}
+    for path in sorted((ROOT / "src" / "holdfast").rglob("*.py")):
+        if path.parent.name != "cli":
+            found |= dict.fromkeys(written(ast.parse(path.read_text("utf-8"))), path)
+    assert len(found) > 100
+    records = page("events").partition("## What extensions hear")[0]
+    named = set(re.findall(r"`([a-z]+[A-Za-z]*(?:\.[a-zA-Z_]+)+)`", records))
+    missing = {type: str(path.relative_to(ROOT)) for type, path in found.items() if type not in named}
+    assert not missing, missing
+    sources = "".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
+    assert not {type for type in named if f'"{type}"' not in sources}, "named, but nobody writes it"
+
+
+def test_every_page_is_in_the_navigation_and_in_the_index() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text("utf-8")
+    index = (ROOT / "docs" / "index.md").read_text("utf-8")
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        name = path.relative_to(ROOT / "docs").as_posix()
+        assert f": {name}\n" in navigation, name
+        assert name == "index.md" or f"({name})" in index, name
