@@ -128,6 +128,7 @@ class RelayCaller:
         told = {
             "nodeId": self._talk.ctx.node_id,
             "sessionId": report.session_id,
+            "windowId": report.window_id,
             "windows": telemetry.windows,
             "tier": report.quality_tier,
             "factsInEnvelope": telemetry.facts_in_envelope,
