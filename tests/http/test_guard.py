@@ -157,9 +157,7 @@ def test_g2_a_body_that_does_not_come_is_408(tmp_path: Path) -> None:
     async def story(serving: Serving) -> None:
         key = serving.services.keys.lend()
         async with raw(serving) as slow:
-            slow.say(
-                f"POST /v1/runs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\nContent-Length: 50\r\n\r\n{{".encode()
-            )
+            slow.say(f"POST /v1/runs HTTP/1.1\r\nAuthorization: Bearer {key}\r\nContent-Length: 50\r\n\r\n{{".encode())
             refusal(await slow.hear(), 408, "service_unavailable")
         await until(lambda: serving.services.load.active == 0)
         await healthy(serving)

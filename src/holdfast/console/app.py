@@ -17,6 +17,7 @@ from holdfast.console.parts import Parts
 from holdfast.console.render import SECURITY_HEADERS, Templates, go
 from holdfast.console.session import COOKIE, LIFETIME_MS, Session, Sessions
 from holdfast.host import Host
+from holdfast.http.exchange import note_caller, note_route
 from holdfast.http.services import Services
 from holdfast.kernel.problems import Problem
 
@@ -82,10 +83,12 @@ def console(parts: Parts, secret: bytes) -> ASGIApp:
 
 def _guarded(page: Page, parts: Parts, sessions: Sessions) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
+        note_route(request.scope, f"console.{page.__module__.rpartition('.')[2]}.{page.__qualname__}")
         session = sessions.read(request.cookies)
         if session is None:
             return go("/login")
         request.scope["holdfast.session"] = session
+        note_caller(request.scope, session.caller)
         try:
             if request.method == "POST":
                 await check_form(request, session)

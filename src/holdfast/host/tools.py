@@ -22,6 +22,7 @@ from holdfast.extensions.dispatcher import Subject
 from holdfast.extensions.protocol import HostCall
 from holdfast.extensions.suite import Member, Suite
 from holdfast.host.builtin import BUILTIN
+from holdfast.host.tracing import Tracing
 from holdfast.kernel import canonical
 from holdfast.kernel.policy import Grant, SubjectRules
 from holdfast.kernel.problems import Problem
@@ -37,13 +38,24 @@ _OWN_CAPABILITIES = ("read", "write", "exec")
 class AgentTools:
     """`agents.ToolSource` for one subject of one tenant; `scope` keeps call ids of different runs apart."""
 
-    def __init__(self, suite: Suite, runs: Runs, *, subject: str, tenant: str, scope: str, consents: bool) -> None:
+    def __init__(
+        self,
+        suite: Suite,
+        runs: Runs,
+        *,
+        subject: str,
+        tenant: str,
+        scope: str,
+        consents: bool,
+        tracing: Tracing | None = None,
+    ) -> None:
         self._suite = suite
         self._runs = runs
         self._subject = f"agent:{subject}"
         self._tenant = tenant
         self._scope = scope
         self._consents = consents
+        self._tracing = tracing or Tracing()
 
     async def tools(self) -> Sequence[Tool]:
         if self._tenant != OPERATOR:
@@ -53,9 +65,18 @@ class AgentTools:
     async def call(
         self, tool: Tool, arguments: dict[str, Any], *, call_id: str, idempotency_key: str | None, update: Update
     ) -> ToolOutcome:
-        kind = tool.id.partition(":")[0]
         if self._tenant != OPERATOR:
             raise Problem("permission_denied", "Tools are the operator's alone.", tool=tool.name)
+        with self._tracing.span(f"execute_tool {tool.name}") as span:
+            span.set("gen_ai.operation.name", "execute_tool")
+            span.set("gen_ai.tool.name", tool.name)
+            span.set("gen_ai.tool.call.id", call_id)
+            return await self._call(tool, arguments, call_id, idempotency_key, update)
+
+    async def _call(
+        self, tool: Tool, arguments: dict[str, Any], call_id: str, idempotency_key: str | None, update: Update
+    ) -> ToolOutcome:
+        kind = tool.id.partition(":")[0]
         if kind == "workflow":
             return await self._workflow(tool, arguments, idempotency_key)
         try:

@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from holdfast.http.answers import Contract, as_problem, parse_json, problem_answer, read_body, request_id
 from holdfast.http.auth import Caller, Keys
-from holdfast.http.exchange import note_caller
+from holdfast.http.exchange import note_caller, note_route
 from holdfast.http.limits import Load, RateLimits
 from holdfast.http.operations import Call, Operation, Query
 from holdfast.http.routing import Routes
@@ -71,6 +71,7 @@ class Dispatch:
         try:
             operation, path = self._match(request)
             scope["holdfast.operation"] = operation.name
+            note_route(scope, operation.name)
             contract = operation.contract
             caller = self._admit(operation, request)
             key = caller.key_id if caller is not None else ""

@@ -10,8 +10,10 @@ import msgspec
 from starlette.types import ASGIApp
 
 from holdfast.host import Host, Options, open_host
+from holdfast.http import metrics
 from holdfast.http.app import App, build_app
 from holdfast.http.auth import Keys, KeyTable
+from holdfast.http.front import Front
 from holdfast.http.guard import Guard, within_files
 from holdfast.http.limits import Load, RateLimits, Rates
 from holdfast.http.server import listen, serving, url_of
@@ -49,9 +51,11 @@ async def serve(
         opening = msgspec.structs.replace(options, projections=(*options.projections, KeyTable()))
         async with open_host(opening) as host:
             services = await _services(host, options, rates)
-            app = build_app(services, mounts=mounts(host, services) if mounts else None)
+            app = build_app(services, more=metrics.operations(host), mounts=mounts(host, services) if mounts else None)
             guard = Guard(within_files(options.config.http.limits))
-            async with serving(app, bound, guard):
+            measured = metrics.HttpMetrics(host.metrics.registry, services.load, guard)
+            front = Front(app, services, measured, host.tracing)
+            async with serving(front, bound, guard):
                 try:
                     yield Serving(url_of(bound), host, services, app, guard)
                 finally:

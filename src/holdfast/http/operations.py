@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from holdfast.http.answers import BODY_LIMIT, Contract, answer
 from holdfast.http.auth import Caller
+from holdfast.http.negotiation import JSON
 from holdfast.kernel.problems import Problem
 
 Auth = Literal["key", "token", "none"]
@@ -81,6 +82,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     sensitive: bool = False
     streams: bool = False
     contract: Contract = "openwop"
+    media: str = JSON
     tag: str = "runs"
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 import holdfast
-from holdfast.http.answers import Contract
+from holdfast.http.negotiation import JSON, LAFS
 from holdfast.http.operations import Operation
 from holdfast.http.routing import parameter_schema
 from holdfast.kernel.problem_table import TABLE
@@ -152,17 +152,19 @@ def _answers(operation: Operation, known: Mapping[str, Any]) -> dict[str, Any]:
     for status, kind in operation.answers.items():
         answer: dict[str, Any] = {"description": operation.summary if status < 300 else "Nothing has changed."}
         if kind is not None:
-            answer["content"] = _content(operation.contract, known[repr(kind)])
+            answer["content"] = _content(operation, known[repr(kind)])
             if operation.name == "events.stream":
                 answer["content"]["text/event-stream"] = {"schema": {"type": "string"}}
         found[str(status)] = answer
     return found
 
 
-def _content(contract: Contract, schema: Any) -> dict[str, Any]:
-    envelope = {"schema": {"$ref": _REF.format(name="Envelope")}}
-    own = envelope if contract == "lafs" else {"schema": schema}
-    return {"application/json": own, "application/vnd.lafs.envelope+json": envelope}
+def _content(operation: Operation, schema: Any) -> dict[str, Any]:
+    if operation.media != JSON:
+        return {operation.media: {"schema": schema}}
+    envelope = {"schema": {"allOf": [{"$ref": _REF.format(name="Envelope")}, {"properties": {"result": schema}}]}}
+    own = envelope if operation.contract == "lafs" else {"schema": schema}
+    return {JSON: own, LAFS: envelope}
 
 
 def problem_keys(operation: Operation) -> list[str]:

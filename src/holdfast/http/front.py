@@ -1,0 +1,174 @@
+"""The outermost layer: every request has an id, a trace, a line in the log, its metrics and its place in the limits.
+
+Invariants:
+
+- F1  Every answer carries `X-Request-Id`: the caller's when it is a plain one, else one of ours.
+- F2  What is logged, counted or traced names routes, keys by id and statuses; never a query, a body, a header's value.
+- F3  A mount's stream counts as a stream of its key: beyond the limits it is refused before its first byte.
+- F4  A mount's request has its place in the load of the host, and none while the host drains.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from contextlib import ExitStack
+from typing import Any, TextIO
+
+from starlette.requests import Request
+from starlette.types import Message, Receive, Scope, Send
+
+from holdfast.host.tracing import Tracing
+from holdfast.http.answers import Contract, problem_answer, request_id
+from holdfast.http.app import App
+from holdfast.http.exchange import Exchange, open_exchange
+from holdfast.http.limits import Kind
+from holdfast.http.metrics import HttpMetrics
+from holdfast.http.services import Services
+from holdfast.http.trace import read_traceparent, trace_id
+from holdfast.kernel.clock import iso
+from holdfast.kernel.problems import Problem
+from holdfast.kernel.redact import redact_text
+
+ACCESS_LOG = logging.getLogger("holdfast.access")
+
+
+def log_requests(stream: TextIO) -> None:
+    """Write a line for each request to `stream`."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    ACCESS_LOG.addHandler(handler)
+    ACCESS_LOG.setLevel(logging.INFO)
+    ACCESS_LOG.propagate = False
+
+
+class _Refused(Exception):
+    """The request was answered with a refusal instead: what would have answered it ends here."""
+
+
+class Front:
+    """One application and its mounts behind one door."""
+
+    def __init__(self, app: App, services: Services, metrics: HttpMetrics, tracing: Tracing) -> None:
+        self._app = app
+        self._services = services
+        self._metrics = metrics
+        self._tracing = tracing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        scope["holdfast.clock"], scope["holdfast.ids"] = self._services.clock, self._services.ids
+        request = Request(scope)
+        trace = read_traceparent(request.headers.get("traceparent"))
+        exchange = open_exchange(scope, request_id(request), trace)
+        started = time.perf_counter()
+        with self._tracing.span(f"HTTP {_method(request)}", kind="server", parent=trace) as span:
+            try:
+                await self._serve(request, exchange, receive, send)
+            finally:
+                seconds = time.perf_counter() - started
+                span.set("http.request.method", _method(request))
+                span.set("http.route", exchange.route)
+                span.set("http.response.status_code", exchange.status)
+                self._metrics.observe(_method(request), exchange.route, exchange.status, seconds)
+                if ACCESS_LOG.isEnabledFor(logging.INFO):
+                    ACCESS_LOG.info("%s", self._line(request, exchange, seconds))
+
+    async def _serve(self, request: Request, exchange: Exchange, receive: Receive, send: Send) -> None:
+        with ExitStack() as places:
+
+            async def watched(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    message = _with_id(message, exchange.request_id)
+                    if mounted and _is_stream(message):
+                        places.close()  # a stream holds a stream's place, not a request's
+                        key = exchange.caller.key_id if exchange.caller is not None else ""
+                        await self._enter(request, places, "streams", key, counted)
+                    exchange.status = message["status"]
+                await send(message)
+
+            async def counted(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    exchange.status = message["status"]
+                await send(message)
+
+            mounted = self._app.mount_of(request.scope["path"]) is not None
+            try:
+                if mounted:
+                    await self._enter(request, places, "requests", "", counted)
+                await self._app(request.scope, receive, watched)
+            except Exception as error:
+                if not _was_refused(error):
+                    raise
+
+    async def _enter(self, request: Request, places: ExitStack, kind: Kind, key: str, send: Send) -> None:
+        """F3, F4: take a place until the request ends, or answer why there is none."""
+        try:
+            places.enter_context(self._services.load.enter(kind, key))
+        except Problem as problem:
+            response = problem_answer(request, problem, contract_of(request.scope["path"]))
+            await response(request.scope, _nothing, send)
+            raise _Refused from problem
+
+    def _line(self, request: Request, exchange: Exchange, seconds: float) -> str:
+        """One JSON object: who asked for what and what came of it (F2)."""
+        caller = exchange.caller
+        line: dict[str, Any] = {
+            "time": iso(self._services.clock.now_ms()),
+            "request": exchange.request_id,
+            "method": _method(request),
+            "route": exchange.route,
+            "path": None if exchange.route != "unmatched" else _beginning(request.scope["path"]),
+            "status": exchange.status,
+            "ms": round(seconds * 1000, 3),
+            "client": request.client.host if request.client else None,
+            "key": caller.key_id if caller else None,
+            "tenant": caller.tenant if caller else None,
+            "trace": trace_id(exchange.trace) if exchange.trace else None,
+        }
+        return json.dumps({name: value for name, value in line.items() if value is not None})
+
+
+def contract_of(path: str) -> Contract:
+    """Whose words a refusal at this path is said in."""
+    if path == "/crp" or path.startswith("/crp/"):
+        return "crp"
+    return "lafs" if path.startswith(("/host/", "/_lafs/")) else "openwop"
+
+
+def _method(request: Request) -> str:
+    known = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
+    return request.method if request.method in known else "OTHER"
+
+
+def _beginning(path: str) -> str:
+    """Enough of an address that leads nowhere to see what was meant; the rest could be a token."""
+    return redact_text("/".join(path.split("/")[:3])[:64])
+
+
+def _with_id(message: Message, reference: str) -> Message:
+    """F1."""
+    headers = message.get("headers", ())
+    if any(name.lower() == b"x-request-id" for name, _ in headers):
+        return message
+    return {**message, "headers": [*headers, (b"x-request-id", reference.encode("latin-1"))]}
+
+
+def _is_stream(message: Message) -> bool:
+    return any(
+        name.lower() == b"content-type" and value.startswith(b"text/event-stream")
+        for name, value in message.get("headers", ())
+    )
+
+
+def _was_refused(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(_was_refused(item) for item in error.exceptions)
+    return isinstance(error, _Refused)
+
+
+async def _nothing() -> Message:
+    return {"type": "http.disconnect"}
