@@ -20,7 +20,7 @@ from holdfast.host import Options
 from holdfast.host.tracing import OtelTracing, Tracing, open_tracing
 from holdfast.http.front import ACCESS_LOG, log_requests
 from holdfast.http.hosting import Serving, serve
-from holdfast.http.trace import read_traceparent
+from holdfast.kernel.trace import read_traceparent
 from holdfast.kernel.config import Config, Http, HttpLimits, Telemetry
 from tests.contracts.openwop.documents import DOCUMENTS
 
@@ -177,6 +177,41 @@ def test_metrics_are_the_operators_and_no_caller_adds_a_label(tmp_path: Path) ->
 )
 def test_a_traceparent_is_read_as_the_recommendation_says(given: str | None, read: str | None) -> None:
     assert read_traceparent(given) == read
+
+
+@pytest.mark.parametrize("given", [TRACE, TRACE + "\tX: y", "00-zz"], ids=["good", "injected", "malformed"])
+def test_a_trace_goes_on_with_the_run_and_its_webhooks(tmp_path: Path, given: str) -> None:
+    """The header is kept with the run and carried to its webhooks; a bad one is dropped, wherever it stands."""
+
+    async def whole() -> None:
+        heads: asyncio.Queue[bytes] = asyncio.Queue()
+
+        async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            heads.put_nowait(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+            writer.close()
+
+        async with await asyncio.start_server(receive, "127.0.0.1", 0) as receiver, asyncio.timeout(60):
+            port = receiver.sockets[0].getsockname()[1]
+            options = Options(data=tmp_path, allow_egress=(f"127.0.0.1:{port}",))
+            async with serve(options) as serving:
+                key = {"Authorization": f"Bearer {serving.services.keys.lend()}"}
+                async with httpx.AsyncClient(base_url=serving.url, headers=key, trust_env=False) as http:
+                    hook = {"url": f"http://127.0.0.1:{port}/", "events": ["run.completed"]}
+                    assert (await http.post("/v1/webhooks", json=hook)).status_code == 201
+                    await http.put("/v1/workflows/suite-noop", json=DOCUMENTS["noop"] | {"id": "suite-noop"})
+                    body = {"workflowId": "suite-noop"}
+                    ended = await finished(http, body, traceparent=given)
+                    first = await heads.get()
+                    kept = await finished(http, body | {"metadata": {"traceparent": given.replace("\t", "\r\n")}})
+                    second = await heads.get()
+            assert ended.get("metadata", {}).get("traceparent") == (TRACE if given == TRACE else None)
+            assert kept["metadata"]["traceparent"]
+            for head in (first, second):
+                assert (b"traceparent: " + TRACE.encode() in head) == (given == TRACE)
+                assert b"X: y" not in head
+
+    asyncio.run(whole())
 
 
 def test_spans_have_the_names_of_generative_ai_and_one_trace(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ _HEADERS = {
     ),
     "X-Dedup": ("`enforce`: refuse a second active run of the same workflow and scopeId.", None),
     "X-Force-Engine-Version": ("Test keys only.", None),
+    "traceparent": ("W3C trace context; kept in the run's metadata and carried on by its webhooks.", None),
     "Last-Event-ID": ("The last `id:` that was seen.", "-1|[0-9]{1,15}"),
 }
 _ERROR = {

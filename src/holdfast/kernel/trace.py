@@ -8,9 +8,9 @@ import re
 _PARENT = re.compile(r"([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 
 
-def read_traceparent(text: str | None) -> str | None:
-    """The `traceparent` of a request when it is well-formed (as version 00), else None."""
-    if text is None or len(text) > 512:
+def read_traceparent(text: object) -> str | None:
+    """A `traceparent` when it is a well-formed one (as version 00), else None."""
+    if not isinstance(text, str) or len(text) > 512:
         return None
     found = _PARENT.fullmatch(text.strip())
     if found is None or found[1] == "ff" or (found[1] == "00" and found[5]):
