@@ -26,10 +26,10 @@ from holdfast.http.exchange import Exchange, open_exchange
 from holdfast.http.limits import Kind
 from holdfast.http.metrics import HttpMetrics
 from holdfast.http.services import Services
-from holdfast.kernel.trace import read_traceparent, trace_id
 from holdfast.kernel.clock import iso
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.redact import redact_text
+from holdfast.kernel.trace import read_traceparent, trace_id
 
 ACCESS_LOG = logging.getLogger("holdfast.access")
 

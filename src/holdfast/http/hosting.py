@@ -10,7 +10,8 @@ import msgspec
 from starlette.types import ASGIApp
 
 from holdfast.host import Host, Options, open_host
-from holdfast.http import metrics
+from holdfast.http import hostapi, metrics
+from holdfast.http.a2a import A2A
 from holdfast.http.app import App, build_app
 from holdfast.http.auth import Keys, KeyTable
 from holdfast.http.front import Front
@@ -51,7 +52,9 @@ async def serve(
         opening = msgspec.structs.replace(options, projections=(*options.projections, KeyTable()))
         async with open_host(opening) as host:
             services = await _services(host, options, rates)
-            app = build_app(services, more=metrics.operations(host), mounts=mounts(host, services) if mounts else None)
+            own = [*metrics.operations(host), *hostapi.operations(host, services)]
+            beside = A2A(host, services, options.config.http.public_url or url_of(bound)).mounts()
+            app = build_app(services, more=own, mounts={**beside, **(mounts(host, services) if mounts else {})})
             guard = Guard(within_files(options.config.http.limits))
             measured = metrics.HttpMetrics(host.metrics.registry, services.load, guard)
             front = Front(app, services, measured, host.tracing)

@@ -58,6 +58,10 @@ class Call:
     def answer(self, body: Any = None, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
         return answer(self.request, body, status, headers, self.operation.contract)
 
+    def plain(self, body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+        """A document that is itself and stands in no envelope, whatever the operation's contract."""
+        return answer(self.request, body, status, headers, "openwop")
+
 
 Perform = Callable[[Call], Awaitable[Response]]
 

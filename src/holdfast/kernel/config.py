@@ -55,6 +55,7 @@ class HttpLimits(_Section, frozen=True):
 class Http(_Section, frozen=True):
     host: str = "127.0.0.1"
     port: int = 8787
+    public_url: str = ""
     access_log: bool = False
     limits: HttpLimits = HttpLimits()
 

@@ -49,7 +49,7 @@ _ENVELOPE = {
 }
 
 
-def document(operations: Sequence[Operation]) -> dict[str, Any]:
+def document(operations: Sequence[Operation], summary: str = "Durable workflows over OpenWOP 1.11.") -> dict[str, Any]:
     types = _types(operations)
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     known = {repr(kind): schema for kind, schema in zip(types, schemas, strict=True)}
@@ -61,7 +61,7 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
         "info": {
             "title": "holdfast",
             "version": holdfast.__version__,
-            "summary": "Durable workflows over OpenWOP 1.11.",
+            "summary": summary,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
