@@ -15,10 +15,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 import holdfast
 from holdfast.host import Host
 from holdfast.host.skills import skills
-from holdfast.http.answers import BODY_LIMIT, Boundary, as_problem, problem_answer, request_id
+from holdfast.http.answers import Boundary, as_problem, problem_answer, request_id
 from holdfast.http.exchange import note_caller, note_route
 from holdfast.http.services import Services
-from holdfast.kernel.problems import Problem
 
 CARD_PATH = "/.well-known/agent-card.json"
 RPC_PATH = "/a2a"
@@ -42,7 +41,6 @@ class A2A:
         request = Request(scope, receive)
         try:
             tenant = "" if scope["path"] == CARD_PATH else self._admitted(request)
-            _check_length(request)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever it is becomes an answer
             response = problem_answer(request, as_problem(error, request_id(request)), "lafs")
             await response(scope, receive, send)
@@ -77,10 +75,3 @@ class A2A:
                 Router(mine, redirect_slashes=False), "lafs", clock=self._host.clock, ids=self._host.ids
             )
         return self._agents[tenant]
-
-
-def _check_length(request: Request) -> None:
-    """What the library would hold in memory is bounded before it reads."""
-    length = request.headers.get("content-length")
-    if request.method == "POST" and (length is None or not length.isdigit() or int(length[:20]) > BODY_LIMIT):
-        raise Problem("payload_too_large", f"A body has a length of at most {BODY_LIMIT} bytes.", limit=BODY_LIMIT)

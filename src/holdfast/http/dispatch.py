@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from holdfast.http.answers import Contract, as_problem, parse_json, problem_answer, read_body, request_id
+from holdfast.http.answers import as_problem, contract_of, parse_json, problem_answer, read_body, request_id
 from holdfast.http.auth import Caller, Keys
 from holdfast.http.exchange import note_caller, note_route
 from holdfast.http.limits import Load, RateLimits
@@ -67,7 +67,7 @@ class Dispatch:
         scope["holdfast.clock"] = self._clock
         scope["holdfast.ids"] = self._ids
         request = Request(scope, receive)
-        contract: Contract = "lafs" if scope["path"].startswith("/host/") else "openwop"
+        contract = contract_of(scope["path"])
         try:
             operation, path = self._match(request)
             scope["holdfast.operation"] = operation.name

@@ -6,6 +6,7 @@ Invariants:
 - F2  What is logged, counted or traced names routes, keys by id and statuses; never a query, a body, a header's value.
 - F3  A mount's stream counts as a stream of its key: beyond the limits it is refused before its first byte.
 - F4  A mount's request has its place in the load of the host, and none while the host drains.
+- F5  A mount that does not count its bodies itself is never given one beyond the limit.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
 from holdfast.host.tracing import Tracing
-from holdfast.http.answers import Contract, problem_answer, request_id
+from holdfast.http.answers import BODY_LIMIT, contract_of, problem_answer, request_id
 from holdfast.http.app import App
 from holdfast.http.exchange import Exchange, open_exchange
-from holdfast.http.limits import Kind
+from holdfast.http.limits import Kind, Load
 from holdfast.http.metrics import HttpMetrics
 from holdfast.http.services import Services
 from holdfast.kernel.clock import iso
@@ -31,6 +32,8 @@ from holdfast.kernel.problems import Problem
 from holdfast.kernel.redact import redact_text
 from holdfast.kernel.trace import read_traceparent, trace_id
 
+# The relay counts its bodies itself, because it takes more.
+_UNBOUNDED = frozenset({"/crp"})
 ACCESS_LOG = logging.getLogger("holdfast.access")
 
 
@@ -56,6 +59,10 @@ class Front:
         self._metrics = metrics
         self._tracing = tracing
 
+    @property
+    def load(self) -> Load:
+        return self._services.load
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
@@ -78,40 +85,19 @@ class Front:
                     ACCESS_LOG.info("%s", self._line(request, exchange, seconds))
 
     async def _serve(self, request: Request, exchange: Exchange, receive: Receive, send: Send) -> None:
+        mount = self._app.mount_of(request.scope["path"])
         with ExitStack() as places:
-
-            async def watched(message: Message) -> None:
-                if message["type"] == "http.response.start":
-                    message = _with_id(message, exchange.request_id)
-                    if mounted and _is_stream(message):
-                        places.close()  # a stream holds a stream's place, not a request's
-                        key = exchange.caller.key_id if exchange.caller is not None else ""
-                        await self._enter(request, places, "streams", key, counted)
-                    exchange.status = message["status"]
-                await send(message)
-
-            async def counted(message: Message) -> None:
-                if message["type"] == "http.response.start":
-                    exchange.status = message["status"]
-                await send(message)
-
-            mounted = self._app.mount_of(request.scope["path"]) is not None
+            passage = _Passage(self, request, exchange, places, send)
             try:
-                if mounted:
-                    await self._enter(request, places, "requests", "", counted)
-                await self._app(request.scope, receive, watched)
+                if mount is None:
+                    await self._app(request.scope, receive, passage.send)
+                else:
+                    await passage.enter("requests")
+                    bodies = receive if mount in _UNBOUNDED else passage.bounded(receive, BODY_LIMIT)
+                    await self._app(request.scope, bodies, passage.send_mounted)
             except Exception as error:
                 if not _was_refused(error):
                     raise
-
-    async def _enter(self, request: Request, places: ExitStack, kind: Kind, key: str, send: Send) -> None:
-        """F3, F4: take a place until the request ends, or answer why there is none."""
-        try:
-            places.enter_context(self._services.load.enter(kind, key))
-        except Problem as problem:
-            response = problem_answer(request, problem, contract_of(request.scope["path"]))
-            await response(request.scope, _nothing, send)
-            raise _Refused from problem
 
     def _line(self, request: Request, exchange: Exchange, seconds: float) -> str:
         """One JSON object: who asked for what and what came of it (F2)."""
@@ -132,11 +118,58 @@ class Front:
         return json.dumps({name: value for name, value in line.items() if value is not None})
 
 
-def contract_of(path: str) -> Contract:
-    """Whose words a refusal at this path is said in."""
-    if path == "/crp" or path.startswith("/crp/"):
-        return "crp"
-    return "lafs" if path.startswith(("/host/", "/_lafs/")) else "openwop"
+class _Passage:
+    """One request on its way through: what it may send and receive, and its place in the load (F1, F3 to F5)."""
+
+    def __init__(self, front: Front, request: Request, exchange: Exchange, places: ExitStack, send: Send) -> None:
+        self._front = front
+        self._request = request
+        self._exchange = exchange
+        self._places = places
+        self._send = send
+        self._refused = False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._exchange.status = message["status"]
+            message = _with_id(message, self._exchange.request_id)
+        await self._send(message)
+
+    async def send_mounted(self, message: Message) -> None:
+        if self._refused:
+            raise _Refused
+        if message["type"] == "http.response.start" and _is_stream(message):
+            self._places.close()  # a stream holds a stream's place, not a request's
+            await self.enter("streams")
+        await self.send(message)
+
+    async def enter(self, kind: Kind) -> None:
+        """Take a place until the request ends, or answer why there is none (F3, F4)."""
+        caller = self._exchange.caller
+        try:
+            self._places.enter_context(self._front.load.enter(kind, caller.key_id if caller is not None else ""))
+        except Problem as problem:
+            await self._refuse(problem)
+
+    def bounded(self, receive: Receive, limit: int) -> Receive:
+        """`receive`, refusing what is more than `limit` (F5)."""
+        size = 0
+
+        async def counted() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > limit:
+                await self._refuse(Problem("payload_too_large", f"The body is larger than {limit} bytes.", limit=limit))
+            return message
+
+        return counted
+
+    async def _refuse(self, problem: Problem) -> None:
+        self._refused = True
+        scope = self._request.scope
+        await problem_answer(self._request, problem, contract_of(scope["path"]))(scope, _nothing, self.send)
+        raise _Refused from problem
 
 
 def _method(request: Request) -> str:
