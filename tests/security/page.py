@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 from tests.security.world import MARK
 
 _ADDRESSES = frozenset({"href", "src", "action", "formaction", "xlink:href", "data", "poster", "background", "srcdoc"})
-_VOID = frozenset({"script", "style"})
 
 
 class Page(HTMLParser):
@@ -29,7 +28,7 @@ class Page(HTMLParser):
         if tag == "form":
             self.forms.append(dict(attrs))
         for name, value in attrs:
-            if value and name in ("href", "data-live") and value.startswith("/"):
+            if value and name == "href" and value.startswith("/"):
                 self.links.add(value)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

@@ -12,14 +12,15 @@ import pytest
 
 from holdfast.console.app import PAGES
 from holdfast.http.hosting import Serving
+from tests.console.conftest import CHROMIUM, FLAGS
 from tests.security.page import Page
 from tests.security.world import ALL, MARK, PAYLOADS, run
 
 MOST_PAGES = 250
 # Where a payload was put and must be seen on a page: without this, a page that shows nothing would pass.
 SEEN = (
-    "workflow title message input tag metadata question failure prompt reasoning argument result answer error "
-    "nodedraft literaldraft"
+    "workflow title message input tag metadata question failure prompt reasoning answer nodedraft literaldraft "
+    "hook schedule scope fact objective subject"
 ).split()
 
 
@@ -33,26 +34,23 @@ async def crawl(http: httpx.AsyncClient, start: str = "/") -> dict[str, Page]:
         if path in pages or kinds[kind] > 12:
             continue
         answer = await http.get(path)
-        kind_of_text = answer.headers.get("content-type", "")
-        if kind_of_text.startswith("text/event-stream"):
-            html = "\n".join(line.removeprefix("data: ") for line in answer.text.splitlines() if line[:6] == "data: ")
-        elif kind_of_text.startswith("text/html"):
-            assert "default-src 'none'" in answer.headers["content-security-policy"], path
-            html = answer.text
-        else:
+        if not answer.headers.get("content-type", "").startswith("text/html"):
             continue
+        assert "default-src 'none'" in answer.headers["content-security-policy"], path
         assert answer.status_code == 200, (path, answer.status_code)
-        pages[path] = Page(html)
+        pages[path] = Page(answer.text)
         waiting.extend(sorted(pages[path].links - set(pages)))
     return pages
 
 
 def test_no_payload_is_anything_but_text_on_any_page_that_links_lead_to(tmp_path: Path) -> None:
     async def story(serving: Serving, http: httpx.AsyncClient) -> None:
-        for name in (item["runId"] for item in (await http.get("/v1/runs?limit=200")).json()["runs"]):
-            if (await http.get(f"/v1/runs/{name}")).json()["status"].startswith("waiting"):
-                await http.get(f"/runs/{name}")  # seen while it waits
         pages = await crawl(http)
+        for item in (await http.get("/v1/runs?limit=200")).json()["runs"]:
+            if item["status"] in ("completed", "failed"):  # a stream that ends: what the page's script adds
+                live = f"/runs/{item['runId']}/live"
+                lines = (await http.get(live)).text.splitlines()
+                pages[live] = Page("\n".join(line[6:] for line in lines if line[:6] == "data: "))
         faults = {path: page.faults for path, page in pages.items() if page.faults}
         assert not faults, faults
         text = "".join(page.text for page in pages.values())
@@ -100,6 +98,42 @@ def _harmless(answer: httpx.Response, path: str) -> None:
         assert "default-src 'none'" in answer.headers["content-security-policy"], path
     else:
         assert answer.headers.get("x-content-type-options") == "nosniff" or not answer.content, path
+
+
+FOUND = """() => [...document.querySelectorAll("*")].filter(item => item.tagName.toLowerCase().includes("zqx")
+  || [...item.attributes].some(at => at.name.includes("zqx") || at.name.startsWith("on")
+       || (["href", "src", "action", "xlink:href"].includes(at.name) && /^\\s*(javascript|data):/i.test(at.value)))
+  || ["IMG", "IFRAME", "OBJECT", "EMBED"].includes(item.tagName)).map(item => item.outerHTML.slice(0, 200))"""
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+def test_no_payload_runs_in_a_real_browser(tmp_path: Path) -> None:
+    from playwright.async_api import async_playwright
+
+    async def story(serving: Serving, http: httpx.AsyncClient) -> None:
+        paths = sorted(await crawl(http))
+        hostile = [f"/runs?tag={quote(ALL)}&status={quote(ALL)}", f"/ledger?prefix={quote(ALL)}", f"/runs/{quote(ALL)}"]
+        async with async_playwright() as play:
+            browser = await play.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+            context = await browser.new_context(base_url=serving.url)
+            cookie = {"name": "holdfast", "value": http.cookies["holdfast"], "url": serving.url}
+            await context.add_cookies([cookie])  # type: ignore[list-item]
+            await context.add_init_script(f"window.{MARK} = () => {{ window.hits = (window.hits || 0) + 1 }}")
+            page = await context.new_page()
+            asked: list[str] = []
+            page.on("request", lambda request: asked.append(request.url))
+            page.on("dialog", lambda dialog: asked.append("dialog"))
+            for path in [*paths, *hostile]:
+                await page.goto(path, wait_until="domcontentloaded")
+                await page.evaluate("() => document.querySelectorAll('details').forEach(item => item.open = true)")
+                assert await page.evaluate(FOUND) == [], path
+                assert await page.evaluate("() => window.hits") is None, path
+            away = [url for url in asked if not url.startswith(serving.url + "/")]
+            assert not away, "no page makes the browser ask anybody else"
+            await browser.close()
+
+    run(tmp_path, story)
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)

@@ -85,7 +85,7 @@ def node(name: str, kind: str, **config: Any) -> dict[str, Any]:
         "name": field(f"node{name}")[:200],
         "position": {"x": 0, "y": 0},
         "config": config,
-        "inputs": {"value": {"type": "literal", "value": field(f"literal{name}")}} if kind == "core.identity" else {},
+        "inputs": {"value": {"type": "static", "value": field(f"literal{name}")}} if kind == "core.identity" else {},
     }
 
 

@@ -21,7 +21,9 @@ from typing import Any
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from holdfast.kernel.clock import SystemClock
 from holdfast.kernel.config import HttpLimits
+from holdfast.kernel.ids import Ids
 from holdfast.kernel.problems import Problem
 
 LINGER_SECONDS = 1.0
@@ -32,8 +34,9 @@ _OTHER_FILES = 256  # the ledger, extensions, calls out
 class Guard:
     """The limits of one server, and what its connections take of them."""
 
-    def __init__(self, limits: HttpLimits) -> None:
+    def __init__(self, limits: HttpLimits, ids: Ids | None = None) -> None:
         self.limits = limits
+        self.ids = ids or Ids(SystemClock())
         self.open = 0
         self.lingering = 0
         self.refused: Counter[str] = Counter()
@@ -218,7 +221,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if (answering and cycle.response_started) or self._guard.lingering > _MOST_LINGERING:
             self.transport.abort()
             return
-        self.transport.write(_answer(problem))
+        self.transport.write(_answer(problem, self._guard.ids.new("req")))
         if self.transport.can_write_eof():
             self.transport.write_eof()
             self.flow.resume_reading()
@@ -250,14 +253,15 @@ def within_files(limits: HttpLimits) -> HttpLimits:
     return msgspec.structs.replace(limits, connections=max(1, soft - _OTHER_FILES))
 
 
-def _answer(problem: Problem) -> bytes:
+def _answer(problem: Problem, request_id: str) -> bytes:
     status = problem.row.http
     retry = b"retry-after: 1\r\n" if status == 503 else b""
     details = {**problem.details, "retryAfter": 1} if status == 503 else problem.details
     body = msgspec.json.encode(Problem(problem.key, problem.message, **details).as_openwop())
     return (
-        b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\nconnection: close\r\n%bcontent-length: %d\r\n\r\n%b"
-        % (status, http.HTTPStatus(status).phrase.encode(), retry, len(body), body)
+        b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\nx-content-type-options: nosniff\r\nx-request-id: %b\r\n"
+        b"connection: close\r\n%bcontent-length: %d\r\n\r\n%b"
+        % (status, http.HTTPStatus(status).phrase.encode(), request_id.encode(), retry, len(body), body)
     )
 
 

@@ -55,7 +55,7 @@ async def serve(
             own = [*metrics.operations(host), *hostapi.operations(host, services)]
             beside = A2A(host, services, options.config.http.public_url or url_of(bound)).mounts()
             app = build_app(services, more=own, mounts={**beside, **(mounts(host, services) if mounts else {})})
-            guard = Guard(within_files(options.config.http.limits))
+            guard = Guard(within_files(options.config.http.limits), host.ids)
             measured = metrics.HttpMetrics(host.metrics.registry, services.load, guard)
             front = Front(app, services, measured, host.tracing)
             async with serving(front, bound, guard):
