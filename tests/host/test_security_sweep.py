@@ -15,13 +15,16 @@ import pytest
 from holdfast.cli.up import mounts
 from holdfast.console.app import PAGES
 from holdfast.host import Options
+from holdfast.http.a2a import CARD_PATH, RPC_PATH
 from holdfast.http.crp.operations import OPERATIONS as CRP
 from holdfast.http.hosting import Serving, serve
 
 # What anybody may read: what the host is and whether it lives. Everything else needs a key.
 PUBLIC = {
     "/.well-known/openwop",
+    "/.well-known/agent-card.json",
     "/v1/openapi.json",
+    "/host/v1/openapi.json",
     "/healthz",
     "/readyz",
     "/crp/health",
@@ -79,7 +82,8 @@ def routes(serving: Serving) -> list[tuple[str, str, str]]:
     """(auth, method, path) of everything that is served."""
     own = [(item.auth, item.method, item.path) for item in serving.app.operations]
     crp = [("none" if item.open else "key", item.method, "/crp" + item.path) for item in CRP]
-    return own + crp
+    agent = [("none", "GET", CARD_PATH), ("key", "POST", RPC_PATH), ("key", "GET", RPC_PATH)]
+    return own + crp + agent
 
 
 def filled(path: str, ids: dict[str, str]) -> str:
