@@ -51,6 +51,9 @@ UiScript = Annotated[
     Path | None, typer.Option("--ui-script", help="A JSON array with the answers to dialogs, in order.")
 ]
 InSession = Annotated[bool, typer.Option("--session", help="Fire session_start before and session_shutdown after.")]
+ToolWords = Annotated[
+    Path | None, typer.Option("--tool-words", help="A JSON file with the wording of the built-in tools.")
+]
 Data = Annotated[Path | None, typer.Option("--data", help="Where the ledger is; default: data.dir.")]
 
 
@@ -68,10 +71,11 @@ async def inspect(
     root: RootFolder = Path(),
     deadline: Deadline = 30.0,
     ui_script: UiScript = None,
+    tool_words: ToolWords = None,
     data: Data = None,
 ) -> Answer:
     """Load extensions and show what they register."""
-    async with _suite(policy, grant, root, deadline, ui_script, data) as suite:
+    async with _suite(policy, grant, root, deadline, ui_script, data, words=tool_words) as suite:
         for path in paths:
             await suite.try_load(path)
         found = [{**member.extension.registrations.inspect(), "path": member.path} for member in suite.members]
@@ -95,11 +99,12 @@ async def call(
     deadline: Deadline = 30.0,
     ui_script: UiScript = None,
     session: InSession = False,
+    tool_words: ToolWords = None,
     data: Data = None,
 ) -> Answer:
     """Validate, coerce and execute one tool."""
     value = _json(arguments, "arguments")
-    async with _suite(policy, grant, root, deadline, ui_script, data) as suite:
+    async with _suite(policy, grant, root, deadline, ui_script, data, words=tool_words) as suite:
         await suite.load(path)
         async with _session(suite, session):
             outcome = await suite.call_tool(tool, value, call_id="call-1", timeout=deadline)
@@ -337,6 +342,7 @@ async def _suite(
     ui_script: Path | None,
     data: Path | None,
     record: Any = None,
+    words: Path | None = None,
 ) -> AsyncIterator[Suite]:
     from holdfast.extensions.connectors.ui import NoUi, ScriptedUi, TerminalUi, Ui
     from holdfast.extensions.suite import Suite
@@ -345,7 +351,9 @@ async def _suite(
         raise Problem("invalid_usage", f"There is no policy {policy!r}.", fix="Use strict, prompt or permissive.")
     if not root.is_dir():  # noqa: ASYNC240 - before anything runs
         raise Problem("invalid_usage", f"{root.name} is no folder.", at="--root")
-    settings = config.load().config
+    settings = config.load().config.extensions
+    if words is not None:
+        settings = msgspec.structs.replace(settings, tool_words=str(words.absolute()))
     person = sys.stdin.isatty() and sys.stderr.isatty() and choice().format == "human"
     ui: Ui
     if ui_script is not None:
@@ -357,7 +365,7 @@ async def _suite(
         Suite(
             ledger,
             root=root,
-            config=settings.extensions,
+            config=settings,
             mode=cast(Literal["strict", "prompt", "permissive"] | None, policy),
             grants=grants or (),
             consent=TerminalConsent() if person else None,

@@ -229,6 +229,26 @@ def corpus_fetch(corpus: CorpusFolder = Path("corpus")) -> Answer:
     return Answer(result, problem=next(iter(failed.values()), None))
 
 
+@corpus_app.command("words")
+@answers("ext.corpus.words")
+def corpus_words(
+    oracle: Annotated[str, typer.Argument(help="Which of the lock's loaders.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Write the wording to this file.")],
+    corpus: CorpusFolder = Path("corpus"),
+) -> Answer:
+    """How the real host words its built-in tools, as a file for --tool-words."""
+    import msgspec
+
+    from holdfast.extensions.conform.corpus import Corpus
+    from holdfast.extensions.conform.run import oracle_wording
+    from holdfast.kernel import canonical
+
+    words = oracle_wording(Corpus(corpus.resolve()), oracle)
+    document = canonical.encode({"schema": "holdfast.tool-words.v1", "tools": words})
+    out.write_bytes(msgspec.json.format(document, indent=2) + b"\n")
+    return Answer({"tools": sorted(words), "written": out.name})
+
+
 @corpus_app.command("add")
 @answers("ext.corpus.add")
 def corpus_add(

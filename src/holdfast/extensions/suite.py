@@ -47,6 +47,7 @@ from holdfast.extensions.isolate import Artifact as Loadable
 from holdfast.extensions.registry import Tool, command_names, tool_owners
 from holdfast.extensions.runtime import Extension, Surroundings, ToolOutcome
 from holdfast.extensions.session import Session
+from holdfast.extensions.words import read_wording
 from holdfast.kernel import config as configuration
 from holdfast.kernel.clock import Clock, SystemClock
 from holdfast.kernel.ids import Ids, Randomness
@@ -106,6 +107,7 @@ class Suite:
         self._record = record
         self._scenario = scenario
         self.root = root.resolve()
+        self._words = read_wording(self.root / self._config.tool_words) if self._config.tool_words else {}
         self.ui = ui or NoUi()
         self.members: list[Member] = []
         self.failures: list[Failure] = []
@@ -191,7 +193,7 @@ class Suite:
         self.dispatcher.admit(Subject(name, roots, correlation=correlation, methods=methods))
         extension = Extension(
             loadable(artifact),
-            Surroundings(name, str(self.root), str(home), has_ui=self.ui.interactive),
+            Surroundings(name, str(self.root), str(home), has_ui=self.ui.interactive, tool_words=self._words),
             self.dispatcher,
             limits=self._limits,
             deadline=self._deadline,

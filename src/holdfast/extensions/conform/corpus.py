@@ -91,7 +91,10 @@ class Corpus:
         return all(entry.is_file() for entry in self.entries(package)) and self.home(package).is_dir()
 
     def oracle(self, name: str) -> Oracle:
-        spec = self.lock().oracles[name]
+        known = self.lock().oracles
+        if name not in known:
+            raise Problem("not_found", f"There is no oracle {name}.", known=sorted(known), fix="Use one of `known`.")
+        spec = known[name]
         folder = self.cache / spec.group / "node_modules" / spec.package
         if not (folder / LOADER).is_file():
             raise Problem("asset_missing", f"The oracle {name} has not been fetched.", fix="Run `make corpus`.")
@@ -147,8 +150,7 @@ class Corpus:
     def add(self, name: str, version: str, oracle: str) -> Package:
         """Pin a package of the registry: install it, keep its integrity, its entries and its dependencies' versions."""
         lock = self.lock()
-        if oracle not in lock.oracles:
-            raise Problem("not_found", f"There is no oracle {oracle}.", known=sorted(lock.oracles))
+        self.oracle(oracle)
         group = name.replace("@", "").replace("/", "-")
         folder = self.cache / group
         folder.mkdir(parents=True, exist_ok=True)

@@ -15,9 +15,13 @@ from holdfast.extensions.conform.scenarios import ScenarioResult
 from holdfast.kernel import canonical
 
 SCHEMA = "holdfast.conform.v1"
+NOTES = (
+    "The wording of the built-in tools (description, parameter descriptions, prompt texts, label) is data of a host. "
+    "Both sides were run with the real host's, read from it for this run; the sandbox has its own words otherwise.",
+    "A scenario may leave out a place that cannot be compared; each such place is listed with its reason.",
+)
 _WORDS = {
     "equal": "equal",
-    "host_words": "equal but for the words of the host's own tools",
     "different": "different",
     "not_loaded": "not loaded by us",
     "blocked": "blocked by the scanner",
@@ -29,11 +33,11 @@ h1 { font-size: 1.6rem } h2 { font-size: 1.15rem; margin-top: 2rem }
 table { border-collapse: collapse; width: 100% } td, th { text-align: left; padding: .3rem .6rem; vertical-align: top;
   border-bottom: 1px solid #dde3ea } code { font-size: .9em; overflow-wrap: anywhere }
 .equal { color: #116329 } .different, .not_loaded { color: #a40e26 } .blocked { color: #8a4600 }
-.no_oracle { color: #57606a } .host_words { color: #0a5c8a }
+.no_oracle { color: #57606a }
 .bar { display: flex; height: .8rem; border-radius: .4rem; overflow: hidden; background: #dde3ea }
 .bar span { display: block } .bar .equal { background: #2da44e }
 .bar .different, .bar .not_loaded { background: #cf222e }
-.bar .host_words { background: #6cb6dd } .bar .blocked { background: #d4a72c } .bar .no_oracle { background: #8c959f }
+.bar .blocked { background: #d4a72c } .bar .no_oracle { background: #8c959f }
 details summary { cursor: pointer }
 @media (prefers-color-scheme: dark) { body { background: #14181d; color: #d7dde4 } td, th { border-color: #333b44 }
   .equal { color: #56d364 } .different, .not_loaded { color: #ff7b72 } .blocked { color: #e3b341 } }
@@ -45,6 +49,7 @@ def document(sets: Sequence[SetResult], scenarios: Sequence[ScenarioResult], gen
     return {
         "schema": SCHEMA,
         "generated_at": generated_at,
+        "notes": list(NOTES),
         "totals": totals(sets),
         "sets": [
             {
@@ -72,6 +77,7 @@ def page(sets: Sequence[SetResult], scenarios: Sequence[ScenarioResult], generat
         f"<style>{_STYLE}</style></head><body><h1>Real extensions, unmodified</h1>",
         "<p>Each extension was loaded by the real loader and by the sandbox; every field of every registration was "
         f"compared. Made at {html.escape(generated_at)}.</p>",
+        *(f"<p>{html.escape(note)}</p>" for note in NOTES),
         _overview(sets),
     ]
     for item in sets:
