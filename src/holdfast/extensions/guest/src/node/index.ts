@@ -12,3 +12,5 @@ import "./fs";
 import "./child_process";
 import "./crypto";
 import "./others";
+import "./net";
+import "./undici";
