@@ -13,4 +13,5 @@ import "./child_process";
 import "./crypto";
 import "./others";
 import "./net";
+import "./dns";
 import "./undici";

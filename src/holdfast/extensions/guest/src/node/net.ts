@@ -33,7 +33,7 @@ function groups(address: string): number[] | undefined {
 
 const isIPv4 = (value: any): boolean => V4.test(`${value}`);
 const isIPv6 = (value: any): boolean => groups(`${value}`) !== undefined;
-const isIP = (value: any): number => (isIPv4(value) ? 4 : isIPv6(value) ? 6 : 0);
+export const isIP = (value: any): number => (isIPv4(value) ? 4 : isIPv6(value) ? 6 : 0);
 
 // An address as one number; a mapped one (`::ffff:1.2.3.4`) is the IPv4 address that it holds.
 function number(address: string, family: string): bigint {
