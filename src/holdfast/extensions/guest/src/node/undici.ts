@@ -126,9 +126,9 @@ async function send(given: any, options: any): Promise<any> {
     asked.on("response", (answer: any) => {
       clock.stop();
       const idle = limit(options.bodyTimeout, () => answer.destroy(new errors.BodyTimeoutError()));
-      answer.on("data", idle.again);
+      const push = answer.push;
+      answer.push = (chunk: any): boolean => { if (chunk === null) idle.stop(); else idle.again(); return push.call(answer, chunk); };
       answer.on("close", () => { idle.stop(); signal?.removeEventListener?.("abort", stop); });
-      answer.pause();
       resolve(answer);
     });
     asked.end(body);
