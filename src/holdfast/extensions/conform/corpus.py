@@ -157,12 +157,16 @@ class Corpus:
         folder.mkdir(parents=True, exist_ok=True)
         draft = Package(group, name, version, "", oracle)
         (folder / "package.json").write_bytes(_project(draft))
-        _npm(folder, "install")
-        home = self.home(draft)
-        entries = tuple(found.entry.relative_to(home.resolve()).as_posix() for found in sources(home))
+        try:
+            _npm(folder, "install")
+            home = self.home(draft)
+            entries = tuple(found.entry.relative_to(home.resolve()).as_posix() for found in sources(home))
+        except Problem:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         package = msgspec.structs.replace(draft, integrity=_installed_integrity(folder, name), entries=entries)
         (self.folder / "locks").mkdir(exist_ok=True)
-        shutil.copyfile(folder / "package-lock.json", self.folder / "locks" / f"{group}.json")
+        (self.folder / "locks" / f"{group}.json").write_bytes(_pinned(folder / "package-lock.json"))
         others = tuple(item for item in lock.packages if item.group != group)
         self.save(msgspec.structs.replace(lock, packages=(*others, package)))
         return package
@@ -170,6 +174,14 @@ class Corpus:
 
 def _project(package: Package) -> bytes:
     return canonical.encode({"private": True, "dependencies": {package.package: package.version}})
+
+
+def _pinned(lock: Path) -> bytes:
+    """npm's lock as it is kept: versions and hashes; where a package came from is this machine's matter."""
+    document: dict[str, Any] = msgspec.json.decode(lock.read_bytes())
+    for item in document["packages"].values():
+        item.pop("resolved", None)
+    return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
 
 
 def _npm(folder: Path, command: str) -> None:

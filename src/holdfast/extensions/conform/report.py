@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +44,18 @@ details summary { cursor: pointer }
 """
 
 
-def document(sets: Sequence[SetResult], scenarios: Sequence[ScenarioResult], generated_at: str) -> dict[str, Any]:
-    """The report as data."""
+def document(
+    sets: Sequence[SetResult],
+    scenarios: Sequence[ScenarioResult],
+    generated_at: str,
+    unavailable: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The report as data; `unavailable` names what would be measured too and cannot be fetched, with the reason."""
     return {
         "schema": SCHEMA,
         "generated_at": generated_at,
         "notes": list(NOTES),
+        "unavailable": dict(unavailable or {}),
         "totals": totals(sets),
         "sets": [
             {
@@ -69,7 +75,12 @@ def document(sets: Sequence[SetResult], scenarios: Sequence[ScenarioResult], gen
     }
 
 
-def page(sets: Sequence[SetResult], scenarios: Sequence[ScenarioResult], generated_at: str) -> str:
+def page(
+    sets: Sequence[SetResult],
+    scenarios: Sequence[ScenarioResult],
+    generated_at: str,
+    unavailable: Mapping[str, str] | None = None,
+) -> str:
     """The report as one self-contained page."""
     parts = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
@@ -80,6 +91,9 @@ def page(sets: Sequence[SetResult], scenarios: Sequence[ScenarioResult], generat
         *(f"<p>{html.escape(note)}</p>" for note in NOTES),
         _overview(sets),
     ]
+    if unavailable:
+        rows = "".join(f"<li>{html.escape(name)}: {html.escape(why)}</li>" for name, why in unavailable.items())
+        parts.append(f"<h2>Not to be had</h2><ul>{rows}</ul>")
     for item in sets:
         parts.append(f"<h2>{html.escape(item.package)} {html.escape(item.version)}</h2>")
         parts.append(_table(item.results))
@@ -89,13 +103,18 @@ def page(sets: Sequence[SetResult], scenarios: Sequence[ScenarioResult], generat
 
 
 def write(
-    folder: Path, sets: Sequence[SetResult], scenarios: Sequence[ScenarioResult], generated_at: str
+    folder: Path,
+    sets: Sequence[SetResult],
+    scenarios: Sequence[ScenarioResult],
+    generated_at: str,
+    unavailable: Mapping[str, str] | None = None,
 ) -> tuple[Path, Path]:
     """Both forms into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     data, text = folder / "conform.json", folder / "conform.html"
-    data.write_bytes(msgspec.json.format(canonical.encode(document(sets, scenarios, generated_at)), indent=1) + b"\n")
-    text.write_text(page(sets, scenarios, generated_at))
+    whole = canonical.encode(document(sets, scenarios, generated_at, unavailable))
+    data.write_bytes(msgspec.json.format(whole, indent=1) + b"\n")
+    text.write_text(page(sets, scenarios, generated_at, unavailable))
     return data, text
 
 
@@ -139,6 +158,12 @@ def _scenarios(results: Sequence[ScenarioResult]) -> str:
             for d in item.differences[:20]
         )
         told = html.escape(item.reason) + (f"<ul>{differences}</ul>" if differences else "")
+        told += "".join(
+            f"<div>left out: <code>{html.escape(mask.at)}</code>"
+            + (f" where <code>{html.escape(mask.pattern or mask.drop)}</code>" if mask.pattern or mask.drop else "")
+            + f": {html.escape(mask.why)}</div>"
+            for mask in item.left_out
+        )
         rows.append(
             f"<tr><td>{html.escape(item.scenario)}</td><td class='{item.outcome}'>{item.outcome}</td>"
             f"<td>{told}</td></tr>"
