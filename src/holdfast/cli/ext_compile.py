@@ -59,14 +59,22 @@ def build(
         Path | None, typer.Option("--out", "-o", help="Write the artifact's files into this folder.")
     ] = None,
     inline_map: Annotated[bool, typer.Option("--inline-map", help="The source map inside the code.")] = False,
+    bytecode: Annotated[bool, typer.Option("--bytecode", help="The engine's bytecode beside the code.")] = False,
     strict: Strict = False,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Compile even when nothing changed.")] = False,
 ) -> Answer:
     """Compile an extension to one module, its source map and artifact.json."""
+    import msgspec
+
     from holdfast.extensions.compiler import build as compile_extension
     from holdfast.extensions.compiler.cache import default_cache
 
     artifact = compile_extension(path, strict=strict, cache=None if no_cache else default_cache())
+    if bytecode:
+        from holdfast.extensions.engine.bytecode import compile_module
+
+        made = compile_module(artifact.code.decode(), artifact.meta.entry_module, default_cache().folder / "bytecode")
+        artifact = msgspec.structs.replace(artifact, bytecode=made)
     if out is not None:
         artifact.write(out, inline_map=inline_map)
     meta = artifact.meta

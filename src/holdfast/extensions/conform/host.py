@@ -74,6 +74,7 @@ class Host:
         pool: Pool | None = None,
         grants: Iterable[str] = (),
         words: Mapping[str, ToolWords] | None = None,
+        bytecode_cache: Path | None = None,
         emitted: Callable[[str, str, Any], None] | None = None,
         report: Callable[[str, dict[str, Any]], None] | None = None,
     ) -> None:
@@ -118,6 +119,7 @@ class Host:
             self.dispatcher,
             pool=pool,
             report=report,
+            bytecode_cache=bytecode_cache,
         )
 
     async def __aenter__(self) -> Host:
