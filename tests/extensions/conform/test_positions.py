@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
 
+import pytest
+
+from holdfast import assets
 from holdfast.extensions.compiler import build
 from holdfast.extensions.compiler.artifact import read_artifact
 from holdfast.extensions.compiler.cache import Cache
@@ -59,13 +64,14 @@ def _check(outcome):
     assert outcome.content == [{"type": "text", "text": "bad"}]
     details = outcome.problem["details"]
     source = FILES["src/lib/outer.ts"]
-    # The engine points at the class behind `new`.
-    assert str(details["at"]) == f"src/lib/outer.ts:{_place_of(source, 'RangeError')}" == "src/lib/outer.ts:10:30"
+    assert str(details["at"]) == f"src/lib/outer.ts:{_place_of(source, 'new RangeError')}" == "src/lib/outer.ts:10:26"
     stack = [str(line) for line in details["stack"]]
     assert any(f"src/lib/outer.ts:{_place_of(source, 'inner(input')}" in line for line in stack), stack
-    assert any("src/index.ts:8:" in line for line in stack)
+    assert any(f"src/index.ts:{_place_of(FILES['src/index.ts'], 'outer({')}" in line for line in stack), stack
+    assert any(f"src/index.ts:{_place_of(FILES['src/index.ts'], 'each([')}" in line for line in stack), stack
     dependency = FILES["node_modules/dep/i.js"]
     assert any(f"node_modules/dep/i.js:{_place_of(dependency, 'f(x)')}" in line for line in stack), stack
+    assert any(f"node_modules/dep/i.js:{_place_of(dependency, 'map(')}" in line for line in stack), stack
 
 
 def test_the_place_is_the_same_cold_and_from_a_snapshot(tmp_path):
@@ -114,3 +120,47 @@ def test_bytecode_of_an_artifact_folder_is_never_taken(tmp_path):
     artifact.write(tmp_path / "out")
     (tmp_path / "out" / "index.qbc").write_bytes(b"not bytecode at all")
     assert read_artifact(tmp_path / "out").bytecode is None
+
+
+LAYOUTS = {
+    "over several lines": ("throw new TypeError(\n    `bad ${\n      value\n    }`,\n  );", "new TypeError"),
+    "a class of its own": ("class Odd extends Error {}\n  throw new Odd('bad' + value);", "new Odd"),
+    "a class with a constructor": (
+        "class Odd extends Error { constructor(m) { super(m + '!'); this.m = m; } }\n  throw new Odd('bad' + value);",
+        "new Odd",
+    ),
+    "two classes deep": (
+        "class A extends Error { constructor(m) { super(m); } }\n  class B extends A { constructor(m) { super(m + value); } }\n"
+        "  throw new B('bad');",
+        "new B",
+    ),
+    "inside another constructor": (
+        "class Thing { constructor(v) { throw new Error('bad' + v); } }\n  return new Thing(value);",
+        "new Error",
+    ),
+    "made before it is thrown": ("const error = new Error('b' + String(value));\n  throw error;", "new Error"),
+    "with wide letters before": ("const s = 'äöü – 漢字'; throw new Error(s + value);", "new Error"),
+    "in an argument": ("String([value].map((x) => { throw new Error(`bad ${x}`); }));", "new Error"),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_place_is_where_node_tells_it_however_it_is_written(tmp_path, layout):
+    """The same file in Node gives the same line and column."""
+    text, needle = LAYOUTS[layout]
+    module = f"export function fail(value) {{\n  {text}\n}}\n"
+    root = tmp_path / "ext"
+    (root / "lib").mkdir(parents=True)
+    (root / "lib" / "fail.mjs").write_text(module)
+    (root / "index.ts").write_text(
+        'import { fail } from "./lib/fail.mjs";\nexport default (pi: any) => {\n  pi.registerTool({ name: "go", label: "g",'
+        ' description: "d", parameters: { type: "object" }, execute: async () => fail(3) });\n};\n'
+    )
+    outcome = asyncio.run(_thrown(Place(tmp_path / "p"), build(root), "go"))
+    assert str(outcome.problem["details"]["at"]) == f"lib/fail.mjs:{_place_of(module, needle)}"
+    told = subprocess.run(
+        [assets.node_command(), "--input-type=module", "-e",
+         f"import {{ fail }} from {json.dumps((root / 'lib' / 'fail.mjs').as_uri())}; try {{ fail(3) }} catch (e) {{ console.log(e.stack) }}"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert f"lib/fail.mjs:{_place_of(module, needle)}" in told
