@@ -156,7 +156,10 @@ def test_what_only_tunes_a_connection_is_accepted(world: World, address: str) ->
 def test_undici_goes_no_further_than_policy(tmp_path: Path, address: str) -> None:
     world = World(tmp_path, mode="permissive")
     try:
-        found = run(world, f'{UNDICI} return [await caught(() => undici.request("{address}")), await caught(() => undici.fetch("{address}"))]')
+        found = run(
+            world,
+            f'{UNDICI} return [await caught(() => undici.request("{address}")), await caught(() => undici.fetch("{address}"))]',
+        )
         assert [item["hostcall"] for item in found] == ["denied", "denied"]
     finally:
         world.close()

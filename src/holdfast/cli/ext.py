@@ -353,7 +353,7 @@ async def _suite(
         raise Problem("invalid_usage", f"{root.name} is no folder.", at="--root")
     settings = config.load().config.extensions
     if words is not None:
-        settings = msgspec.structs.replace(settings, tool_words=str(words.absolute()))
+        settings = msgspec.structs.replace(settings, tool_words=str(words.absolute()))  # noqa: ASYNC240 - early
     person = sys.stdin.isatty() and sys.stderr.isatty() and choice().format == "human"
     ui: Ui
     if ui_script is not None:

@@ -240,7 +240,6 @@ def catalog_show(
 def corpus_fetch(corpus: CorpusFolder = Path("corpus")) -> Answer:
     """Bring in what the lock pins, with npm; no script of any package is run."""
     from holdfast.extensions.conform.corpus import Corpus
-
     from holdfast.extensions.conform.run import oracle_wording
 
     folder = Corpus(corpus.resolve())
@@ -268,7 +267,8 @@ def corpus_record(
     from holdfast.extensions.conform.run import oracle_answers, packages_of
 
     folder = Corpus(corpus.resolve())
-    found = {item.group: record(folder, item, oracle_answers(folder, item)) for item in packages_of(folder, names or [])}
+    packages = packages_of(folder, names or [])
+    found = {item.group: record(folder, item, oracle_answers(folder, item)) for item in packages}
     if not found:
         raise Problem("not_found", "No package of the corpus is here.", fix="Run `make corpus`, or check the names.")
     return Answer({"recorded": {group: len(entries) for group, entries in found.items()}})

@@ -35,8 +35,8 @@ class ToolWords(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True,
     label: str | msgspec.UnsetType = msgspec.UNSET
     description: str | msgspec.UnsetType = msgspec.UNSET
     parameters: dict[str, str] = {}
-    prompt_snippet: str | None | msgspec.UnsetType = msgspec.UNSET
-    prompt_guidelines: list[str] | None | msgspec.UnsetType = msgspec.UNSET
+    prompt_snippet: str | msgspec.UnsetType | None = msgspec.UNSET
+    prompt_guidelines: list[str] | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,7 +58,10 @@ def checked_wording(wording: Wording) -> dict[str, ToolWords]:
     for name, words in wording.tools.items():
         if name not in TOOLS:
             raise Problem(
-                "schema_mismatch", f"There is no built-in tool {name[:80]}.", at=f"tools.{name[:80]}", tools=sorted(TOOLS)
+                "schema_mismatch",
+                f"There is no built-in tool {name[:80]}.",
+                at=f"tools.{name[:80]}",
+                tools=sorted(TOOLS),
             )
         for parameter in words.parameters:
             if parameter not in TOOLS[name]:
@@ -73,6 +76,4 @@ def checked_wording(wording: Wording) -> dict[str, ToolWords]:
 
 def wording_of(described: dict[str, Any]) -> dict[str, ToolWords]:
     """The wording of a host that described its own tools: name to description, parameters and prompt texts."""
-    return checked_wording(
-        msgspec.convert({"schema": "holdfast.tool-words.v1", "tools": described}, Wording)
-    )
+    return checked_wording(msgspec.convert({"schema": "holdfast.tool-words.v1", "tools": described}, Wording))

@@ -16,7 +16,7 @@ PACKAGE = '{"name": "dep", "version": "1.0.0", "main": "i.js"}'
 
 TESTED = {
     "and": "const p = globalThis.process;\nmodule.exports = p && p.binding && p.binding('util');",
-    "and, in a function": "function f() { const p = process; return p && p.binding && p.binding('x'); }\nmodule.exports = f();",
+    "in a function": "function f() { const p = process; return p.binding && p.binding('x'); }\nmodule.exports = f();",
     "ternary": "module.exports = process.binding ? process.binding('util') : 'none';",
     "if": "if (process.binding) { module.exports = process.binding('util'); }",
     "typeof": "module.exports = typeof process.dlopen === 'function' && process.dlopen({}, 'x');",
@@ -34,7 +34,7 @@ NOT_TESTED = {
 }
 CAUGHT = {
     "require": "try { module.exports = require('node:vm'); } catch (e) { module.exports = 'fallback'; }",
-    "without a name": "let v = 'fallback';\ntry { v = require('worker_threads').Worker; } catch {}\nmodule.exports = v;",
+    "no name": "let v = 'fallback';\ntry { v = require('worker_threads').Worker; } catch {}\nmodule.exports = v;",
     "import()": "module.exports = 'later';\n(async () => { try { await import('node:net'); } catch { } })();",
 }
 NOT_CAUGHT = {

@@ -1,4 +1,4 @@
-"""A small npm registry on the loopback, and a small loader that speaks the real one's interface: corpus commands offline."""
+"""A small npm registry on the loopback, and a small loader with the real one's interface: corpus commands offline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ export async function loadExtensions(paths, cwd) {
   const runtime = { pendingProviderRegistrations: [] };
   const extensions = [], errors = [];
   for (const path of paths) {
-    const found = { path, tools: new Map(), commands: new Map(), handlers: new Map(), shortcuts: new Map(), flags: new Map(), messageRenderers: new Map() };
+    const found = { path };
+    for (const kind of ["tools", "commands", "handlers", "shortcuts", "flags", "messageRenderers"])
+      found[kind] = new Map();
     const pi = {
       registerTool: (tool) => found.tools.set(tool.name, { definition: tool }),
       registerCommand: (name, options) => found.commands.set(name, { name, ...options }),
@@ -37,7 +39,8 @@ export async function loadExtensions(paths, cwd) {
 """
 TOOLS = "".join(
     f"export const create{kind}ToolDefinition = () => ({{ name: '{kind.lower()}', label: '{kind.lower()}', "
-    f"description: 'Words for {kind}', promptSnippet: 'Snippet', parameters: {{ type: 'object', properties: {{}} }} }});\n"
+    f"description: 'Words for {kind}', promptSnippet: 'Snippet', "
+    "parameters: { type: 'object', properties: {} } });\n"
     for kind in ("Read", "Bash", "Edit", "Write", "Grep", "Find", "Ls")
 )
 LOADER_PACKAGE = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.extensions.conform.registry import LOADER_PACKAGE, Registry, tarball, use
 from typer.testing import CliRunner
 
 from holdfast import assets
 from holdfast.cli.ext_compile import app
-from tests.extensions.conform.registry import LOADER_PACKAGE, Registry, tarball, use
 
 pytestmark = pytest.mark.skipif(assets.npm_command() is None, reason="there is no npm here")
 
@@ -126,7 +126,8 @@ def test_words_of_the_loaders_host_become_a_file(corpus, tmp_path):
     code, envelope = _run("corpus", "words", "real", "--out", out, "--corpus", corpus)
     assert (code, len(envelope["result"]["tools"])) == (0, 7)
     words = json.loads(out.read_bytes())["tools"]["ls"]
-    assert (words["description"], words["promptSnippet"], words["promptGuidelines"]) == ("Words for Ls", "Snippet", None)
+    assert (words["description"], words["promptSnippet"]) == ("Words for Ls", "Snippet")
+    assert words["promptGuidelines"] is None
 
 
 def test_conform_writes_a_report_for_programs_and_people(corpus, tmp_path):
@@ -187,7 +188,8 @@ def test_install_tells_what_npm_said(tmp_path, registry):
     root = tmp_path / "extension"
     root.mkdir()
     assert _run("install", root)[1]["error"]["details"]["problem"] == "extension_invalid"
-    (root / "package.json").write_text(json.dumps({"name": "x", "version": "1.0.0", "dependencies": {"nobody": "1.0.0"}}))
+    wanted = {"name": "x", "version": "1.0.0", "dependencies": {"nobody": "1.0.0"}}
+    (root / "package.json").write_text(json.dumps(wanted))
     code, envelope = _run("install", root)
     assert code != 0 and "nobody" in envelope["error"]["details"]["reason"]
 
@@ -195,7 +197,8 @@ def test_install_tells_what_npm_said(tmp_path, registry):
 def test_bench_holds_budgets_and_tells_what_grew(tmp_path):
     (tmp_path / "e").mkdir()
     (tmp_path / "e" / "one.ts").write_text("export default (pi: any) => { pi.on('session_start', () => {}); };")
-    wide = [{"name": "all", "measure": measure, "percentile": 99, "budget_ms": 1e6} for measure in ("cold", "warm", "dispatch")]
+    measures = ("cold", "warm", "dispatch")
+    wide = [{"name": "all", "measure": measure, "percentile": 99, "budget_ms": 1e6} for measure in measures]
     budgets, out, before = tmp_path / "budgets.json", tmp_path / "now.json", tmp_path / "before.json"
     budgets.write_text(json.dumps(wide))
     code, envelope = _run("bench", "--extensions", tmp_path / "e", "--budgets", budgets, "--out", out)

@@ -33,8 +33,9 @@ FILES = {
 DEEP = {
     **FILES,
     "src/index.ts": FILES["src/index.ts"].replace(
-        "  });\n};", "  });\n  pi.registerTool({ name: 'deep', label: 'D', description: 'D', parameters: { type: 'object' },\n"
-        "    execute: async () => each(null as any, () => 1) });\n};"
+        "  });\n};",
+        "  });\n  pi.registerTool({ name: 'deep', label: 'D', description: 'D',\n    parameters: { type: 'object' },\n"
+        "    execute: async () => each(null as any, () => 1) });\n};",
     ),
 }
 
@@ -130,7 +131,8 @@ LAYOUTS = {
         "new Odd",
     ),
     "two classes deep": (
-        "class A extends Error { constructor(m) { super(m); } }\n  class B extends A { constructor(m) { super(m + value); } }\n"
+        "class A extends Error { constructor(m) { super(m); } }\n"
+        "  class B extends A { constructor(m) { super(m + value); } }\n"
         "  throw new B('bad');",
         "new B",
     ),
@@ -153,14 +155,13 @@ def test_the_place_is_where_node_tells_it_however_it_is_written(tmp_path, layout
     (root / "lib").mkdir(parents=True)
     (root / "lib" / "fail.mjs").write_text(module)
     (root / "index.ts").write_text(
-        'import { fail } from "./lib/fail.mjs";\nexport default (pi: any) => {\n  pi.registerTool({ name: "go", label: "g",'
-        ' description: "d", parameters: { type: "object" }, execute: async () => fail(3) });\n};\n'
+        'import { fail } from "./lib/fail.mjs";\nexport default (pi: any) => {\n  pi.registerTool({ name: "go",'
+        ' label: "g", description: "d", parameters: { type: "object" }, execute: async () => fail(3) });\n};\n'
     )
     outcome = asyncio.run(_thrown(Place(tmp_path / "p"), build(root), "go"))
     assert str(outcome.problem["details"]["at"]) == f"lib/fail.mjs:{_place_of(module, needle)}"
-    told = subprocess.run(
-        [assets.node_command(), "--input-type=module", "-e",
-         f"import {{ fail }} from {json.dumps((root / 'lib' / 'fail.mjs').as_uri())}; try {{ fail(3) }} catch (e) {{ console.log(e.stack) }}"],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+    there = json.dumps((root / "lib" / "fail.mjs").as_uri())
+    script = f"import {{ fail }} from {there}; try {{ fail(3) }} catch (e) {{ console.log(e.stack) }}"
+    node = [assets.node_command(), "--input-type=module", "-e", script]
+    told = subprocess.run(node, capture_output=True, text=True, check=True).stdout
     assert f"lib/fail.mjs:{_place_of(module, needle)}" in told

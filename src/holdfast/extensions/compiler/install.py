@@ -1,4 +1,4 @@
-"""An extension's own npm dependencies, fetched when a person asks for it (Pi §2A.5); no script of any package is run."""
+"""An extension's own npm dependencies, fetched when a person asks (Pi §2A.5); no script of any package is run."""
 
 from __future__ import annotations
 
@@ -58,6 +58,6 @@ def _packages(root: Path) -> tuple[str, ...]:
     for place, item in listed.items():
         _, inside, name = place.rpartition("node_modules/")
         if inside:  # a link's version stands at the folder that it leads to
-            version = listed.get(str(item.get("resolved")), item).get("version", "?") if item.get("link") else item.get("version")
-            found.add(f"{name}@{version}")
+            meant = listed.get(str(item.get("resolved")), item) if item.get("link") else item
+            found.add(f"{name}@{meant.get('version', '?')}")
     return tuple(sorted(found))

@@ -1,6 +1,6 @@
 """Where an error was made and a call stands, to the column: the engine tells the last name that it read before.
 
-For `throw new RangeError(text + value)` the engine points at `value`, perhaps lines below. The syntax tree of the source
+For `throw new RangeError(text + value)` the engine points at `value`, perhaps lines below. The source's syntax tree
 tells which call that name belongs to; the place told is the one that Node tells: `new`, or the name that is called.
 """
 

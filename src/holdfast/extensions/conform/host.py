@@ -113,9 +113,7 @@ class Host:
         self.dispatcher.admit(Subject(name, roots, correlation=Correlation(name, "conform")))
         self.extension = Extension(
             loadable(artifact),
-            Surroundings(
-                name, str(place.project), str(root), has_ui=ui is not None, tool_words=dict(words or {})
-            ),
+            Surroundings(name, str(place.project), str(root), has_ui=ui is not None, tool_words=dict(words or {})),
             self.dispatcher,
             pool=pool,
             report=report,

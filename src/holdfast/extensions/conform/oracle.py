@@ -58,7 +58,8 @@ def wording(oracle: Oracle) -> dict[str, ToolWords]:
     lines = [line for line in done.stdout.splitlines() if line.startswith(b"{")]
     if not lines:
         reason = done.stderr.decode("utf-8", "replace")[-300:]
-        raise Problem("asset_missing", "The real host did not describe its tools.", reason=reason, fix="Run `make corpus`.")
+        told = "The real host did not describe its tools."
+        raise Problem("asset_missing", told, reason=reason, fix="Run `make corpus`.")
     described: dict[str, Any] = canonical.decode(lines[-1])
     return wording_of(described)
 

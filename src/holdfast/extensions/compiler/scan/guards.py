@@ -31,12 +31,10 @@ def is_tested(node: Node) -> bool:
         return True
     wanted, inner, outer = _plain(member), node, node.parent
     while outer is not None and outer.type not in _BOUNDARIES:
-        if _is_and(outer) and _same(outer.child_by_field_name("right"), inner):
-            if wanted in _truths(outer.child_by_field_name("left")):
-                return True
-        elif outer.type in _CONDITIONAL and _same(outer.child_by_field_name("consequence"), inner):
-            if wanted in _truths(outer.child_by_field_name("condition")):
-                return True
+        then, asked = ("right", "left") if _is_and(outer) else ("consequence", "condition")
+        is_behind = (_is_and(outer) or outer.type in _CONDITIONAL) and _same(outer.child_by_field_name(then), inner)
+        if is_behind and wanted in _truths(outer.child_by_field_name(asked)):
+            return True
         inner, outer = outer, outer.parent
     return False
 

@@ -18,7 +18,7 @@ _NAMES = "(identifier) @name (shorthand_property_identifier) @name"
 
 
 def is_pure(file: File, source: Node, module: str) -> bool:
-    """Whether what the import, `require` or `import()` with the name at `source` brings in is used for computing only."""
+    """Whether what the import, `require` or `import()` of the name at `source` brings is used for computing only."""
     members = PURE_MEMBERS.get(module)
     if members is None:
         return False
