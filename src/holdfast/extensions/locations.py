@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from holdfast.extensions.compiler.sourcemap import SourceMap
 
 _FRAME = re.compile(r"^\s*at (?:(?P<function>.*?) \()?(?P<file>[^()]*?):(?P<line>\d+):(?P<column>\d+)\)?$")
+_CALLED = re.compile(r"^\s*at (?P<function>[^ (]*)")
 _MAX_LINES, _MAX_FRAMES = 400, 20
 
 
@@ -31,26 +32,53 @@ class Frame(msgspec.Struct, frozen=True):
 
 def location(error: dict[str, Any], artifact: str, source_map: str) -> tuple[str | None, list[str]]:
     """Where a described error happened, and its stack in source positions."""
-    found = frames(str(error.get("stack") or ""), artifact, source_map)
+    found = frames(str(error.get("stack") or ""), artifact, source_map, str(error.get("name") or "Error"))
     return (found[0].place if found else None), [str(frame) for frame in found]
 
 
-def frames(stack: str, artifact: str, source_map: str) -> list[Frame]:
+def frames(stack: str, artifact: str, source_map: str, error: str = "Error") -> list[Frame]:
     """The extension's own frames of a stack, in its own files; the bridge's frames are left out."""
     found: list[Frame] = []
+    callee: str | None = None  # who was called in this frame; nobody in the innermost one
     for text in stack.splitlines()[:_MAX_LINES]:
         match = _FRAME.match(text)
         if match and match["file"] == artifact and len(found) < _MAX_FRAMES:
             function, line, column = match["function"] or "", int(match["line"]), int(match["column"])
-            found.append(_mapped(Frame(function, artifact, line, column), source_map))
+            found.append(_mapped(Frame(function, artifact, line, column), source_map, callee, error))
+        named = _CALLED.match(text)
+        callee = named["function"] if named else callee
+    return _without_constructors(found, source_map)
+
+
+def _without_constructors(found: list[Frame], source_map: str) -> list[Frame]:
+    """As Node tells it: an error begins where `new` stands, not in the constructors of its class."""
+    table = _table(source_map) if source_map else None
+    while table is not None and len(found) > 1:
+        from holdfast.extensions.compiler.artifact import Location
+        from holdfast.extensions.compiler.places import is_construction, makes
+
+        first, second = found[0], found[1]
+        inner, outer = table.content(first.file), table.content(second.file)
+        if inner is None or outer is None or not first.function:
+            break
+        if not makes(Location(second.file, second.line, second.column), outer, first.function):
+            break
+        if not is_construction(Location(first.file, first.line, first.column), inner):
+            break
+        found = found[1:]
     return found
 
 
-def _mapped(frame: Frame, source_map: str) -> Frame:
+def _mapped(frame: Frame, source_map: str, callee: str | None, error: str) -> Frame:
     table = _table(source_map) if source_map else None
     original = table.original(frame.line, frame.column) if table is not None else None
-    if original is None:
+    if table is None or original is None:
         return frame
+    source = table.content(original.file)
+    if source is not None:
+        from holdfast.extensions.compiler.places import called_at, made_at
+
+        original = made_at(original, source, error) if callee is None else called_at(original, source, callee)
     return Frame(frame.function, original.file, original.line, original.column)
 
 

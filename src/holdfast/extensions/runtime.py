@@ -26,6 +26,7 @@ from holdfast.extensions.problems import thrown_problem
 from holdfast.extensions.protocol import Dispatcher
 from holdfast.extensions.registry import Registrations, Tool
 from holdfast.extensions.trace import FORMAT, Header, Recorder
+from holdfast.extensions.words import ToolWords
 from holdfast.extensions.world import RealWorld, World
 from holdfast.kernel.clock import Clock, SystemClock
 from holdfast.kernel.ids import Randomness
@@ -38,7 +39,7 @@ MAX_TRAPS = 10  # in a row, without one answer between them
 Report = Callable[[str, dict[str, Any]], None]
 
 
-class Surroundings(msgspec.Struct, frozen=True, rename={"has_ui": "hasUI"}):
+class Surroundings(msgspec.Struct, frozen=True, rename={"has_ui": "hasUI", "tool_words": "toolWords"}):
     """What an extension is told about where it runs."""
 
     extension: str
@@ -47,6 +48,7 @@ class Surroundings(msgspec.Struct, frozen=True, rename={"has_ui": "hasUI"}):
     has_ui: bool = False
     colour: bool = False
     flags: dict[str, bool | str] = msgspec.field(default_factory=dict)
+    tool_words: dict[str, ToolWords] = msgspec.field(default_factory=dict)
 
 
 class Saved(msgspec.Struct, frozen=True):
@@ -476,9 +478,12 @@ class Extension:
 
 
 def _outcome(value: Any, updates: list[Any]) -> ToolOutcome:
-    """A tool answers `{content, details}`; a plain string is taken as text, as the agent would show it."""
+    """A tool answers `{content, details}`; a plain string is taken as text, as the agent would show it.
+
+    Only a tool that throws has failed: the real runtime takes no notice of an `isError` in the answer (P10).
+    """
     if isinstance(value, dict) and isinstance(value.get("content"), list):
-        return ToolOutcome(value["content"], value.get("details"), value.get("isError") is True, updates)
+        return ToolOutcome(value["content"], value.get("details"), False, updates)
     if isinstance(value, str):
         return ToolOutcome([{"type": "text", "text": value}], None, False, updates)
     return ToolOutcome([], value, False, updates)

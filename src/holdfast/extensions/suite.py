@@ -49,6 +49,7 @@ from holdfast.extensions.registry import Tool, command_names, tool_owners
 from holdfast.extensions.risk import weighed
 from holdfast.extensions.runtime import Extension, Surroundings, ToolOutcome
 from holdfast.extensions.session import Session
+from holdfast.extensions.words import read_wording
 from holdfast.kernel import config as configuration
 from holdfast.kernel.clock import Clock, SystemClock
 from holdfast.kernel.ids import Ids, Randomness
@@ -118,6 +119,7 @@ class Suite:
         self._running: dict[str, Extension] = {}
         self._subjects: dict[str, tuple[Path, Subject]] = {}
         self.root = root.resolve()
+        self._words = read_wording(self.root / self._config.tool_words) if self._config.tool_words else {}
         self.ui = ui or NoUi()
         self.members: list[Member] = []
         self.failures: list[Failure] = []
@@ -225,7 +227,7 @@ class Suite:
         self.dispatcher.admit(subject)
         extension = Extension(
             loadable(artifact),
-            Surroundings(name, str(self.root), str(home), has_ui=self.ui.interactive),
+            Surroundings(name, str(self.root), str(home), has_ui=self.ui.interactive, tool_words=self._words),
             self.dispatcher,
             limits=self._limits,
             deadline=self._deadline,
@@ -233,6 +235,7 @@ class Suite:
             randomness=self._randomness,
             pool=self._pool,
             record=self._record,
+            bytecode_cache=default_cache().folder / "bytecode",
             report=lambda event, data: self._evidence.write(
                 correlation, Event(f"extension.{event}", data, level="warn")
             ),

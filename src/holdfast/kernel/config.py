@@ -86,9 +86,12 @@ class ExtensionOverride(_Section, frozen=True):
 
 
 class Extensions(_Section, frozen=True):
+    """`tool_words` is a file with the wording of the built-in tools; without one they have our own."""
+
     policy: ExtensionPolicy = ExtensionPolicy()
     overrides: dict[str, ExtensionOverride] = {}
     paths: list[str] = []
+    tool_words: str = ""
 
 
 class Models(_Section, frozen=True):

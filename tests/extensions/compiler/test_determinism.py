@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import json
 import shutil
 
+import pytest
+from tests.extensions.conform.registry import Registry, tarball, use
+
+from holdfast import assets
 from holdfast.extensions.compiler import build
 from holdfast.extensions.compiler.artifact import read_artifact
 from holdfast.extensions.compiler.cache import Cache
+from holdfast.extensions.compiler.install import install
+from holdfast.extensions.engine.bytecode import compile_module
 from holdfast.kernel import canonical
 
 FILES = {
@@ -100,3 +107,46 @@ def test_a_cached_build_is_found_until_something_it_looked_at_changes(extension,
     assert len(calls) == 2
     build(root, cache=cache)
     assert len(calls) == 2
+
+
+@pytest.mark.skipif(assets.npm_command() is None, reason="there is no npm here")
+def test_two_folders_and_two_states_of_npms_cache_give_identical_bytes(tmp_path, monkeypatch):
+    """A real npm dependency, installed by the command, from an empty cache and from a used one."""
+    files = {
+        "package.json": json.dumps(
+            {
+                "name": "same",
+                "version": "1.2.3",
+                "pi": {"extensions": ["./src/index.ts"]},
+                "dependencies": {"dep": "file:./dep-1.0.0.tgz", "registered": "^1.0.0"},
+            }
+        ),
+        **{name: text for name, text in FILES.items() if name.startswith("src/")},
+    }
+    files["src/index.ts"] = 'import more from "registered";\nvoid more;\n' + files["src/index.ts"]
+    packed = {
+        name.removeprefix("node_modules/dep/"): text for name, text in FILES.items() if name.startswith("node_modules/")
+    }
+    registered = {
+        "package.json": '{"name": "registered", "version": "1.0.4", "main": "m.cjs"}',
+        "m.cjs": "module.exports = { file: __filename, ok: require('node:path').sep };",
+    }
+
+    def made(folder, cache):
+        root = tmp_path / folder
+        for name, text in files.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+        (root / "dep-1.0.0.tgz").write_bytes(tarball(packed))
+        use(monkeypatch, registry, tmp_path / cache)
+        assert install(root).packages == ("dep@1.0.0", "registered@1.0.4")
+        return build(root)
+
+    with Registry([registered]) as registry:
+        fresh = made("one/deep/down", "cache-a")
+        used = made("two", "cache-a")
+        other = made("three", "cache-b")
+    assert _bytes(fresh) == _bytes(used) == _bytes(other)
+    assert b"1.0.4" not in fresh.code and str(tmp_path).encode() not in fresh.code + fresh.source_map
+    codes = [compile_module(item.code.decode(), item.meta.entry_module) for item in (fresh, used)]
+    assert codes[0] == codes[1]

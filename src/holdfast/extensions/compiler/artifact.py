@@ -23,8 +23,8 @@ from holdfast.kernel.problems import Problem
 
 SCHEMA: Literal["pi.ext.artifact.v1"] = "pi.ext.artifact.v1"
 ENGINE_VERSION = "quickjs-wasi/3.6.2"
-SHIM_VERSION = "1.0.0"
-COMPILER_VERSION = "1"
+SHIM_VERSION = "1.1.0"
+COMPILER_VERSION = "2"
 ENTRY_MODULE = "index.js"
 
 CODE_FILE, MAP_FILE, META_FILE, BYTECODE_FILE = "index.js", "index.js.map", "artifact.json", "index.qbc"
@@ -121,19 +121,21 @@ class Artifact(msgspec.Struct, frozen=True):
 
 
 def read_artifact(folder: Path, root: str = "", *, is_trusted: bool = False) -> Artifact:
-    """The artifact that `write` put into `folder`; unless its files are trusted, the hash must match."""
+    """The artifact that `write` put into `folder`; unless its files are trusted, the hash must match.
+
+    Bytecode is not read: the engine trusts it blindly, so the runtime makes its own from the code.
+    """
     try:
         meta = canonical.decode((folder / META_FILE).read_bytes(), ArtifactMeta)
         code = (folder / CODE_FILE).read_bytes()
         source_map = (folder / MAP_FILE).read_bytes()
-        bytecode = (folder / BYTECODE_FILE).read_bytes() if (folder / BYTECODE_FILE).exists() else None
     except OSError as error:
         raise Problem(
             "extension_invalid", "The artifact is incomplete.", file=Path(error.filename or "").name
         ) from error
     if not is_trusted and artifact_hash(meta.manifest, code, source_map) != meta.hash:
         raise Problem("extension_invalid", "The artifact's bytes do not match its hash.", fix="Build it again.")
-    return Artifact(code, source_map, bytecode, meta, root)
+    return Artifact(code, source_map, None, meta, root)
 
 
 def artifact_hash(manifest: Manifest, code: bytes, source_map: bytes) -> str:

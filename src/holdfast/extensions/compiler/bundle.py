@@ -19,6 +19,8 @@ import msgspec
 
 from holdfast import assets
 from holdfast.extensions.compiler import esbuild, here, modules, rewrite
+from holdfast.extensions.compiler.scan.pure import PURE_MEMBERS
+from holdfast.extensions.compiler.scan.uses import scan_text
 from holdfast.extensions.compiler.source import Source
 from holdfast.kernel.problems import Problem
 
@@ -171,6 +173,7 @@ class _Session:
             return {"path": specifier, "namespace": modules.MISSING}
         target = rewrite.virtual_module(specifier)
         if target is not None:
+            target = self._pure(specifier, importer) or target
             return self._virtual(specifier, target, ask)
         provided = rewrite.provided_package(specifier)
         if provided is not None:
@@ -184,6 +187,16 @@ class _Session:
             return _refuse(f'The import of "{specifier}" is refused: native addons cannot run in the sandbox.')
         self.kinds.setdefault((specifier, importer), set()).add(kind)
         return None
+
+    def _pure(self, specifier: str, importer: str) -> str | None:
+        """The computing part of a forbidden module, for a file that takes nothing else from it."""
+        name = rewrite.node_builtin(specifier)
+        item = self.inputs.get(self._name(importer))
+        if name not in PURE_MEMBERS or item is None or item.loader not in ("js", "jsx", "ts", "tsx"):
+            return None
+        findings = scan_text(item.name, item.contents, item.loader)  # type: ignore[arg-type]
+        asked = [finding for finding in findings if finding.module == name]
+        return f"pi:node/{name}_computing" if asked and all(f.rule.severity == "flagged" for f in asked) else None
 
     def _virtual(self, specifier: str, target: str, ask: dict[str, Any]) -> dict[str, Any]:
         kind = ask["kind"]

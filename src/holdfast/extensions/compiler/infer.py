@@ -25,7 +25,7 @@ from holdfast.kernel.redact import redact_text
 
 SCHEMA = "pi.ext.infer.v1"
 _SEEDS = re.compile(
-    rb"\b(?:fs|fs/promises|os|child_process|https?|http2|dns|sqlite|fetch|process|XMLHttpRequest|WebSocket|EventSource|"
+    rb"\b(?:fs|fs/promises|os|child_process|https?|http2|dns|undici|sqlite|fetch|process|XMLHttpRequest|WebSocket|EventSource|"
     rb"pi|ui|exec|tool|sessionManager|ExtensionAPI|registerProvider|http)\b"
 )
 _NODES = """

@@ -42,6 +42,10 @@ CAPABILITIES: dict[str, dict[str, tuple[str, ...]]] = {
     "http2": {"constants": (), "default": (), "*": ("http",)},
     "dns": {"default": (), "*": ("http",)},
     "dns/promises": {"default": (), "*": ("http",)},
+    "undici": {
+        **dict.fromkeys("Headers Request Response FormData File errors default getGlobalDispatcher".split(), ()),
+        "*": ("http",),
+    },
     "sqlite": {"default": (), "*": ("read", "write")},
 }
 METHODS = {"read": "fs", "write": "fs", "exec": "exec", "http": "http", "env": "env"}

@@ -41,6 +41,10 @@ FORBIDDEN_MODULES = {
 _PI_SCOPES = ("@mariozechner/", "@earendil-works/")
 _PI_PACKAGES = frozenset({"pi-agent-core", "pi-ai", "pi-coding-agent", "pi-tui"})
 
+# Packages that are part of a platform (other runtimes serve them themselves too): ours, over the connectors. Their real
+# sources would open sockets. A subpath is no public part of such a package and stays what it is.
+PLATFORM_PACKAGES = {"undici": "pi:web/undici"}
+
 # Packages that every extension may import without bringing them: bundled from the real source.
 PROVIDED_PACKAGES = {"typebox": "typebox", "@sinclair/typebox": "typebox"}
 
@@ -71,6 +75,11 @@ def node_builtin(specifier: str) -> str | None:
     return name
 
 
+def platform_module(specifier: str) -> str | None:
+    """The name under which an import is judged and inferred: a builtin's, or a platform package's own."""
+    return specifier if specifier in PLATFORM_PACKAGES else node_builtin(specifier)
+
+
 def virtual_module(specifier: str) -> str | None:
     """The sandbox module that `specifier` becomes, or None when it is a file or an npm package."""
     builtin = node_builtin(specifier)
@@ -78,6 +87,8 @@ def virtual_module(specifier: str) -> str | None:
         return "pi:node/" + builtin.replace("/", "_")
     if specifier.startswith("pi:"):
         return specifier
+    if specifier in PLATFORM_PACKAGES:
+        return PLATFORM_PACKAGES[specifier]
     for scope in _PI_SCOPES:
         if specifier.startswith(scope) and specifier.removeprefix(scope).split("/", 1)[0] in _PI_PACKAGES:
             return specifier

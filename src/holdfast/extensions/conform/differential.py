@@ -2,12 +2,13 @@
 
 1. Nothing is compared that one side does not tell; nothing that both tell is left out.
 2. An extension that the real loader does not load has no measure: it is reported, and counts for nobody.
+3. The wording of the built-in tools is data of a host: ours is run with the real host's, read from it at that moment.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,10 +19,11 @@ from holdfast.extensions.compiler.source import sources
 from holdfast.extensions.conform.host import Host, Place
 from holdfast.extensions.conform.oracle import Verdict
 from holdfast.extensions.registry import Registrations
+from holdfast.extensions.words import ToolWords
 from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
 
-Outcome = Literal["equal", "host_words", "different", "not_loaded", "blocked", "no_oracle"]
+Outcome = Literal["equal", "different", "not_loaded", "blocked", "no_oracle"]
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -44,8 +46,10 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
     equal_if_allowed: bool | None = None
 
 
-async def compare(package: str, entry: Path, name: str, oracle: Verdict) -> Result:
-    """Load one extension on our side and compare it with the oracle's answer."""
+async def compare(
+    package: str, entry: Path, name: str, oracle: Verdict, words: Mapping[str, ToolWords] | None = None
+) -> Result:
+    """Load one extension on our side, with the oracle's wording of the built-in tools, and compare the answers."""
     if oracle.registrations is None:
         return Result(package, name, "no_oracle", _first_line(oracle.error or ""))
     try:
@@ -54,7 +58,7 @@ async def compare(package: str, entry: Path, name: str, oracle: Verdict) -> Resu
         return Result(package, name, "not_loaded", _told(problem))
     blocked = "; ".join(f"{use.message} {use.locations[0]}" for use in artifact.meta.forbidden_apis)
     try:
-        ours = await registrations_of(artifact)
+        ours = await registrations_of(artifact, words)
     except Problem as problem:
         if blocked:
             return Result(package, name, "blocked", blocked, (), "blocked", False)
@@ -62,22 +66,14 @@ async def compare(package: str, entry: Path, name: str, oracle: Verdict) -> Resu
     differences = tuple(differing(normal(oracle.registrations), normal(ours)))
     if blocked:
         return Result(package, name, "blocked", blocked, differences, "blocked", not differences)
-    return Result(package, name, _outcome(differences, oracle.host), "", differences, artifact.meta.verdict)
+    return Result(package, name, "different" if differences else "equal", "", differences, artifact.meta.verdict)
 
 
-def _outcome(differences: tuple[Difference, ...], host: tuple[str, ...]) -> Outcome:
-    """An extension that wraps a tool of the host hands on the host's words; each host has its own."""
-    if not differences:
-        return "equal"
-    are_words = all(any(at == d.at or at.startswith(d.at + "[") for at in host) for d in differences)
-    return "host_words" if are_words else "different"
-
-
-async def registrations_of(artifact: Any) -> dict[str, Any]:
+async def registrations_of(artifact: Any, words: Mapping[str, ToolWords] | None = None) -> dict[str, Any]:
     """What an artifact registers in the sandbox, in the oracle's form."""
     with tempfile.TemporaryDirectory(prefix="holdfast-conform-") as work:
         place = Place(Path(work))
-        async with Host(place, artifact) as host:
+        async with Host(place, artifact, words=words) as host:
             described = describe(await host.extension.load())
         text = canonical.encode(described).replace(str(place.project).encode(), b"/project")
         result: dict[str, Any] = canonical.decode(text.replace(str(place.home).encode(), b"/home"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from holdfast.extensions.evidence import Correlation, Evidence
 from holdfast.extensions.grants import granted_folders, policy_of
 from holdfast.extensions.runtime import Extension, Surroundings
 from holdfast.extensions.suite import loadable
+from holdfast.extensions.words import ToolWords
 from holdfast.kernel.clock import SystemClock
 from holdfast.kernel.config import Extensions
 from holdfast.kernel.ledger import Ledger
@@ -72,6 +73,8 @@ class Host:
         sandbox: Any = None,
         pool: Pool | None = None,
         grants: Iterable[str] = (),
+        words: Mapping[str, ToolWords] | None = None,
+        bytecode_cache: Path | None = None,
         emitted: Callable[[str, str, Any], None] | None = None,
         report: Callable[[str, dict[str, Any]], None] | None = None,
     ) -> None:
@@ -110,10 +113,11 @@ class Host:
         self.dispatcher.admit(Subject(name, roots, correlation=Correlation(name, "conform")))
         self.extension = Extension(
             loadable(artifact),
-            Surroundings(name, str(place.project), str(root), has_ui=ui is not None),
+            Surroundings(name, str(place.project), str(root), has_ui=ui is not None, tool_words=dict(words or {})),
             self.dispatcher,
             pool=pool,
             report=report,
+            bytecode_cache=bytecode_cache,
         )
 
     async def __aenter__(self) -> Host:

@@ -62,32 +62,13 @@ const described = (extension, runtime) => ({
 
 const { loadExtensions } = await import(pathToFileURL(loader).href);
 
-// The words of the host's own tools, which an extension that wraps one of them hands on: not the extension's words.
-const walk = (value, at, visit) => {
-  if (typeof value === "string") visit(value, at);
-  else if (Array.isArray(value)) value.forEach((item, index) => walk(item, `${at}[${index}]`, visit));
-  else if (value !== null && typeof value === "object") for (const key of Object.keys(value)) walk(value[key], at ? `${at}.${key}` : key, visit);
-};
-const hostTexts = new Set();
-const host = await import(pathToFileURL(`${loader.split("/core/extensions/")[0]}/index.js`).href);
-for (const kind of ["Read", "Bash", "Edit", "Write", "Grep", "Find", "Ls"]) {
-  for (const make of [host[`create${kind}Tool`], host[`create${kind}ToolDefinition`]]) {
-    const tool = make?.(cwd);
-    const words = [tool?.description, tool?.parameters, tool?.promptSnippet, tool?.promptGuidelines];
-    walk(plain(words) ?? [], "", (text) => text.includes(" ") && hostTexts.add(text));
-  }
-}
 for (const path of extensions) {
   const answer = { path };
   try {
     const timeout = new Promise((_, reject) => setTimeout(() => reject(new Error("no answer in 60 s")), 60_000).unref());
     const { extensions: loaded, errors, runtime } = await Promise.race([loadExtensions([path], cwd), timeout]);
     if (errors.length > 0) answer.error = errors[0].error;
-    else {
-      answer.registrations = described(loaded[0], runtime);
-      answer.host = [];
-      walk(answer.registrations.tools, "tools", (text, at) => hostTexts.has(text) && answer.host.push(at));
-    }
+    else answer.registrations = described(loaded[0], runtime);
   } catch (error) {
     answer.error = String(error?.message ?? error);
   }

@@ -10,9 +10,12 @@ from typing import Any
 import msgspec
 
 from holdfast.extensions.conform.node import node_for, run_node
+from holdfast.extensions.words import ToolWords, wording_of
 from holdfast.kernel import canonical
+from holdfast.kernel.problems import Problem
 
 _SCRIPT = Path(__file__).with_name("oracle.mjs")
+_WORDING = Path(__file__).with_name("wording.mjs")
 LOADER = "dist/core/extensions/loader.js"
 
 
@@ -29,7 +32,6 @@ class Verdict(msgspec.Struct, frozen=True):
     path: str
     registrations: dict[str, Any] | None = None
     error: str | None = None
-    host: tuple[str, ...] = ()  # places that hold the words of the host's own tools
 
 
 def ask(oracle: Oracle, entries: Sequence[Path], *, timeout: float = 600.0) -> list[Verdict]:
@@ -45,6 +47,21 @@ def ask(oracle: Oracle, entries: Sequence[Path], *, timeout: float = 600.0) -> l
             rest = rest[1:]
         pending = rest
     return [found[str(entry)] for entry in entries]
+
+
+def wording(oracle: Oracle) -> dict[str, ToolWords]:
+    """How the real host words its own tools: what an extension that wraps one hands on, on both sides."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-oracle-") as work:
+        folder = Path(work)
+        asked = canonical.encode({"package": str(oracle.folder), "cwd": work})
+        done = run_node(node_for(oracle.node), _WORDING, asked, cwd=folder, home=folder, temp=folder, timeout=120)
+    lines = [line for line in done.stdout.splitlines() if line.startswith(b"{")]
+    if not lines:
+        reason = done.stderr.decode("utf-8", "replace")[-300:]
+        told = "The real host did not describe its tools."
+        raise Problem("asset_missing", told, reason=reason, fix="Run `make corpus`.")
+    described: dict[str, Any] = canonical.decode(lines[-1])
+    return wording_of(described)
 
 
 def _run(oracle: Oracle, paths: list[str], timeout: float) -> list[Verdict]:

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -27,15 +27,24 @@ from holdfast.kernel.problems import Problem
 
 _EVENT = {"type": "session_start", "reason": "startup"}
 _DISPATCHES = 50
+_WORSE, _NOISE_MS = 1.25, 0.25
+SCHEMA = "holdfast.bench.v1"
 
 
-class Budget(msgspec.Struct, frozen=True):
+class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A figure that must not be exceeded: which measure, which percentile, how many milliseconds."""
 
     name: str
-    measure: str
-    percentile: int
-    budget_ms: float
+    measure: Literal["cold", "warm", "dispatch"]
+    percentile: Annotated[int, msgspec.Meta(ge=1, le=99)]
+    budget_ms: Annotated[float, msgspec.Meta(gt=0)]
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What of an earlier report is compared with: measure to percentile to milliseconds."""
+
+    schema: Literal["holdfast.bench.v1"]
+    milliseconds: dict[str, dict[str, float]]
 
 
 BUDGETS = (
@@ -51,13 +60,39 @@ def read_budgets(path: Path | None) -> tuple[Budget, ...]:
     """The budgets of a file, or the contract's."""
     if path is None:
         return BUDGETS
-    return canonical.decode(path.read_bytes(), tuple[Budget, ...])
+    return canonical.decode(_bytes(path), tuple[Budget, ...])
 
 
-async def measure(folder: Path, most: int, budgets: tuple[Budget, ...]) -> dict[str, Any]:
-    """Measure at most `most` extensions of the corpus that load in the sandbox."""
+def read_report(path: Path) -> Report:
+    """An earlier report of `ext bench`."""
+    return canonical.decode(_bytes(path), Report)
+
+
+def _bytes(path: Path) -> bytes:
+    if not path.is_file():
+        raise Problem("not_found", f"There is no {path.name}.", fix="Name a file that is there.")
+    return path.read_bytes()
+
+
+def regressions(before: Report, now: dict[str, Any]) -> list[dict[str, Any]]:
+    """Figures that grew by more than noise explains: by a quarter, and by at least a quarter of a millisecond."""
+    found = []
+    for name, figures in now["milliseconds"].items():
+        for share, value in figures.items():
+            old = before.milliseconds.get(name, {}).get(share)
+            if old is not None and value > old * _WORSE and value - old >= _NOISE_MS:
+                found.append({"name": f"{name} {share}", "before_ms": old, "now_ms": value})
+    return found
+
+
+def corpus_entries(folder: Path) -> list[Path]:
+    """Every entry of the corpus that is here."""
     corpus = Corpus(folder)
-    entries = [entry for package in packages_of(corpus) for entry in corpus.entries(package)]
+    return [entry for package in packages_of(corpus) for entry in corpus.entries(package)]
+
+
+async def measure(entries: list[Path], most: int, budgets: tuple[Budget, ...]) -> dict[str, Any]:
+    """Measure at most `most` of these extensions, spread over the list, that load in the sandbox."""
     step = max(1, len(entries) // most)
     samples: dict[str, list[float]] = {"cold": [], "warm": [], "dispatch": []}
     measured = 0
@@ -71,8 +106,9 @@ async def measure(folder: Path, most: int, budgets: tuple[Budget, ...]) -> dict[
             except Problem:
                 continue  # what does not load is the conformance report's matter
     if not measured:
-        raise Problem("not_found", "No extension of the corpus is here.", fix="Run `make corpus`.")
+        raise Problem("not_found", "There is no extension here that loads.", fix="Run `make corpus`, or name a folder.")
     return {
+        "schema": SCHEMA,
         "extensions": measured,
         "samples": {name: len(values) for name, values in samples.items()},
         "milliseconds": {name: _summary(values) for name, values in samples.items()},

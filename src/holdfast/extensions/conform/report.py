@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,13 @@ from holdfast.extensions.conform.scenarios import ScenarioResult
 from holdfast.kernel import canonical
 
 SCHEMA = "holdfast.conform.v1"
+NOTES = (
+    "The wording of the built-in tools (description, parameter descriptions, prompt texts, label) is data of a host. "
+    "Both sides were run with the real host's, read from it for this run; the sandbox has its own words otherwise.",
+    "A scenario may leave out a place that cannot be compared; each such place is listed with its reason.",
+)
 _WORDS = {
     "equal": "equal",
-    "host_words": "equal but for the words of the host's own tools",
     "different": "different",
     "not_loaded": "not loaded by us",
     "blocked": "blocked by the scanner",
@@ -29,22 +33,29 @@ h1 { font-size: 1.6rem } h2 { font-size: 1.15rem; margin-top: 2rem }
 table { border-collapse: collapse; width: 100% } td, th { text-align: left; padding: .3rem .6rem; vertical-align: top;
   border-bottom: 1px solid #dde3ea } code { font-size: .9em; overflow-wrap: anywhere }
 .equal { color: #116329 } .different, .not_loaded { color: #a40e26 } .blocked { color: #8a4600 }
-.no_oracle { color: #57606a } .host_words { color: #0a5c8a }
+.no_oracle { color: #57606a }
 .bar { display: flex; height: .8rem; border-radius: .4rem; overflow: hidden; background: #dde3ea }
 .bar span { display: block } .bar .equal { background: #2da44e }
 .bar .different, .bar .not_loaded { background: #cf222e }
-.bar .host_words { background: #6cb6dd } .bar .blocked { background: #d4a72c } .bar .no_oracle { background: #8c959f }
+.bar .blocked { background: #d4a72c } .bar .no_oracle { background: #8c959f }
 details summary { cursor: pointer }
 @media (prefers-color-scheme: dark) { body { background: #14181d; color: #d7dde4 } td, th { border-color: #333b44 }
   .equal { color: #56d364 } .different, .not_loaded { color: #ff7b72 } .blocked { color: #e3b341 } }
 """
 
 
-def document(sets: Sequence[SetResult], scenarios: Sequence[ScenarioResult], generated_at: str) -> dict[str, Any]:
-    """The report as data."""
+def document(
+    sets: Sequence[SetResult],
+    scenarios: Sequence[ScenarioResult],
+    generated_at: str,
+    unavailable: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The report as data; `unavailable` names what would be measured too and cannot be fetched, with the reason."""
     return {
         "schema": SCHEMA,
         "generated_at": generated_at,
+        "notes": list(NOTES),
+        "unavailable": dict(unavailable or {}),
         "totals": totals(sets),
         "sets": [
             {
@@ -64,7 +75,12 @@ def document(sets: Sequence[SetResult], scenarios: Sequence[ScenarioResult], gen
     }
 
 
-def page(sets: Sequence[SetResult], scenarios: Sequence[ScenarioResult], generated_at: str) -> str:
+def page(
+    sets: Sequence[SetResult],
+    scenarios: Sequence[ScenarioResult],
+    generated_at: str,
+    unavailable: Mapping[str, str] | None = None,
+) -> str:
     """The report as one self-contained page."""
     parts = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
@@ -72,8 +88,12 @@ def page(sets: Sequence[SetResult], scenarios: Sequence[ScenarioResult], generat
         f"<style>{_STYLE}</style></head><body><h1>Real extensions, unmodified</h1>",
         "<p>Each extension was loaded by the real loader and by the sandbox; every field of every registration was "
         f"compared. Made at {html.escape(generated_at)}.</p>",
+        *(f"<p>{html.escape(note)}</p>" for note in NOTES),
         _overview(sets),
     ]
+    if unavailable:
+        rows = "".join(f"<li>{html.escape(name)}: {html.escape(why)}</li>" for name, why in unavailable.items())
+        parts.append(f"<h2>Not to be had</h2><ul>{rows}</ul>")
     for item in sets:
         parts.append(f"<h2>{html.escape(item.package)} {html.escape(item.version)}</h2>")
         parts.append(_table(item.results))
@@ -83,13 +103,18 @@ def page(sets: Sequence[SetResult], scenarios: Sequence[ScenarioResult], generat
 
 
 def write(
-    folder: Path, sets: Sequence[SetResult], scenarios: Sequence[ScenarioResult], generated_at: str
+    folder: Path,
+    sets: Sequence[SetResult],
+    scenarios: Sequence[ScenarioResult],
+    generated_at: str,
+    unavailable: Mapping[str, str] | None = None,
 ) -> tuple[Path, Path]:
     """Both forms into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     data, text = folder / "conform.json", folder / "conform.html"
-    data.write_bytes(msgspec.json.format(canonical.encode(document(sets, scenarios, generated_at)), indent=1) + b"\n")
-    text.write_text(page(sets, scenarios, generated_at))
+    whole = canonical.encode(document(sets, scenarios, generated_at, unavailable))
+    data.write_bytes(msgspec.json.format(whole, indent=1) + b"\n")
+    text.write_text(page(sets, scenarios, generated_at, unavailable))
     return data, text
 
 
@@ -133,6 +158,12 @@ def _scenarios(results: Sequence[ScenarioResult]) -> str:
             for d in item.differences[:20]
         )
         told = html.escape(item.reason) + (f"<ul>{differences}</ul>" if differences else "")
+        told += "".join(
+            f"<div>left out: <code>{html.escape(mask.at)}</code>"
+            + (f" where <code>{html.escape(mask.pattern or mask.drop)}</code>" if mask.pattern or mask.drop else "")
+            + f": {html.escape(mask.why)}</div>"
+            for mask in item.left_out
+        )
         rows.append(
             f"<tr><td>{html.escape(item.scenario)}</td><td class='{item.outcome}'>{item.outcome}</td>"
             f"<td>{told}</td></tr>"

@@ -11,7 +11,8 @@ import msgspec
 
 from holdfast.extensions.conform.corpus import Corpus, Package
 from holdfast.extensions.conform.differential import Result, compare
-from holdfast.extensions.conform.oracle import Verdict, ask
+from holdfast.extensions.conform.oracle import Verdict, ask, wording
+from holdfast.extensions.words import ToolWords, read_wording
 from holdfast.kernel import canonical
 
 
@@ -40,6 +41,17 @@ def oracle_answers(corpus: Corpus, package: Package, *, fresh: bool = False) -> 
     return answers
 
 
+def oracle_wording(corpus: Corpus, name: str, *, fresh: bool = False) -> dict[str, ToolWords]:
+    """How the real host `name` words its own tools; kept in the cache, never with the project."""
+    kept = corpus.cache / "words" / f"{name}.json"
+    if kept.is_file() and not fresh:
+        return read_wording(kept)
+    found = wording(corpus.oracle(name))
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_bytes(canonical.encode({"schema": "holdfast.tool-words.v1", "tools": found}))
+    return found
+
+
 def packages_of(corpus: Corpus, names: Iterable[str] = ()) -> list[Package]:
     """The fetched packages with entries; `names` picks some by group, package or package@version."""
     wanted = set(names)
@@ -64,11 +76,12 @@ async def conform(
     sets = []
     for package in packages:
         answers = oracle_answers(corpus, package, fresh=fresh)
+        words = oracle_wording(corpus, package.oracle, fresh=fresh)
         results = []
         for name, entry, answer in zip(package.entries, corpus.entries(package), answers, strict=True):
             if only and only not in name:
                 continue
-            result = await compare(package.package, entry, name, answer)
+            result = await compare(package.package, entry, name, answer, words)
             results.append(result)
             if told is not None:
                 told(result)

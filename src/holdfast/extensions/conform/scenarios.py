@@ -21,9 +21,12 @@ from holdfast.extensions.conform.corpus import Corpus
 from holdfast.extensions.conform.differential import Difference, differing, normal
 from holdfast.extensions.conform.doubles import Models, Network, Person, SessionDouble
 from holdfast.extensions.conform.host import Host, Place
+from holdfast.extensions.conform.masks import Mask, masked
 from holdfast.extensions.conform.node import node_for, run_node
 from holdfast.extensions.conform.oracle import Oracle
+from holdfast.extensions.conform.run import oracle_wording
 from holdfast.extensions.hooks import Hooks
+from holdfast.extensions.words import ToolWords
 from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
 
@@ -55,8 +58,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     idle: bool = True
     pending: bool = False
     system_prompt: str = ""
-    ignore: list[str] = []
-    why: str = ""
+    ignore: list[Mask] = []
+    why: str = ""  # why a difference that remains is there
 
 
 class ScenarioResult(msgspec.Struct, frozen=True):
@@ -67,6 +70,7 @@ class ScenarioResult(msgspec.Struct, frozen=True):
     outcome: Literal["equal", "different", "not_loaded", "no_oracle"]
     reason: str = ""
     differences: tuple[Difference, ...] = ()
+    left_out: tuple[Mask, ...] = ()
 
 
 def read_scenarios(folder: Path) -> list[Scenario]:
@@ -83,36 +87,36 @@ def read_scenarios(folder: Path) -> list[Scenario]:
 
 async def compare_scenario(corpus: Corpus, scenario: Scenario) -> ScenarioResult:
     """Run one scenario on both sides."""
-    entry, oracle = _place(corpus, scenario)
+    entry, name = _place(corpus, scenario)
+    oracle = corpus.oracle(name)
+    words = await asyncio.to_thread(oracle_wording, corpus, name)
     theirs = await asyncio.to_thread(real_answer, corpus, oracle, entry, scenario)
     if "failed" in theirs:
         return ScenarioResult(scenario.scenario, scenario.extension, "no_oracle", str(theirs["failed"]))
     try:
         async with asyncio.timeout(_PATIENCE):
-            ours = await _sandbox(entry, scenario)
+            ours = await _sandbox(entry, scenario, words)
     except TimeoutError:
         reason = f"The sandbox did not finish in {_PATIENCE} seconds."
         return ScenarioResult(scenario.scenario, scenario.extension, "not_loaded", reason)
     except Problem as problem:
         reason = f"{problem.key}: {problem.message}"
         return ScenarioResult(scenario.scenario, scenario.extension, "not_loaded", reason)
-    differences = tuple(
-        difference
-        for difference in differing(normal(theirs), normal(ours))
-        if not any(difference.at.startswith(prefix) for prefix in scenario.ignore)
-    )
+    masks = tuple(scenario.ignore)
+    differences = tuple(differing(normal(masked(theirs, masks)), normal(masked(ours, masks))))
     outcome: Literal["equal", "different"] = "different" if differences else "equal"
-    return ScenarioResult(scenario.scenario, scenario.extension, outcome, scenario.why, differences)
+    reason = scenario.why if differences else ""
+    return ScenarioResult(scenario.scenario, scenario.extension, outcome, reason, differences, masks)
 
 
-def _place(corpus: Corpus, scenario: Scenario) -> tuple[Path, Oracle]:
-    """The entry of a scenario and its oracle; a probe is an extension of this project's own."""
+def _place(corpus: Corpus, scenario: Scenario) -> tuple[Path, str]:
+    """The entry of a scenario and the name of its oracle; a probe is an extension of this project's own."""
     if scenario.group == PROBES:
-        return corpus.folder / "probes" / scenario.extension, corpus.oracle(next(iter(corpus.lock().oracles)))
+        return corpus.folder / "probes" / scenario.extension, next(iter(corpus.lock().oracles))
     package = next((item for item in corpus.lock().packages if item.group == scenario.group), None)
     if package is None:
         raise Problem("not_found", f"The corpus has no group {scenario.group}.", at=scenario.scenario)
-    return corpus.home(package) / scenario.extension, corpus.oracle(package.oracle)
+    return corpus.home(package) / scenario.extension, package.oracle
 
 
 def _prepare(scenario: Scenario, place: Place) -> None:
@@ -130,7 +134,8 @@ def _prepare(scenario: Scenario, place: Place) -> None:
 
 def real_answer(corpus: Corpus, oracle: Oracle, entry: Path, scenario: Scenario) -> dict[str, Any]:
     """What the real runtime does; kept, because neither it nor the scenario changes."""
-    parts = [scenario, _SCRIPT.read_text(), str(oracle.folder.relative_to(corpus.cache)), entry.read_text()]
+    asked = msgspec.structs.replace(scenario, ignore=[], why="")
+    parts = [asked, _SCRIPT.read_text(), str(oracle.folder.relative_to(corpus.cache)), entry.read_text()]
     kept = corpus.cache / "real" / f"{canonical.digest(parts).removeprefix('sha256:')}.json"
     if kept.is_file():
         known: dict[str, Any] = canonical.decode(kept.read_bytes())
@@ -167,10 +172,10 @@ def _real(folder: Path, node: tuple[int, ...], entry: Path, scenario: Scenario) 
             reason = done.stderr.decode("utf-8", "replace")[-300:]
             return {"failed": f"The real runtime ended without an answer. {reason}"}
         answer: dict[str, Any] = canonical.decode(lines[-1])
-        return answer if "failed" in answer else _tidy({**answer, "files": _files(place)}, place)
+        return answer if "failed" in answer else _tidy({**answer, "files": _files(place)}, place, entry)
 
 
-async def _sandbox(entry: Path, scenario: Scenario) -> dict[str, Any]:
+async def _sandbox(entry: Path, scenario: Scenario, words: Mapping[str, ToolWords]) -> dict[str, Any]:
     artifact, _ = compile_source(sources(entry)[0])
     with tempfile.TemporaryDirectory(prefix="holdfast-ours-") as work:
         place = Place(Path(work))
@@ -187,6 +192,7 @@ async def _sandbox(entry: Path, scenario: Scenario) -> dict[str, Any]:
             session=session,
             model=Models(scenario.models),
             http=Network(scenario.http, acted),
+            words=words,
             report=lambda event, data: errors.append(
                 {"where": data.get("where", event), "message": data.get("message")}
             ),
@@ -208,7 +214,7 @@ async def _sandbox(entry: Path, scenario: Scenario) -> dict[str, Any]:
                 steps.append(await _step(host, hooks, step, str(place.project)))
                 await asyncio.sleep(step.get("wait", 30) / 1000 if "wait" in step else _SETTLE)
         answer = {"steps": steps, "ui": person.shown, "session": acted, "errors": errors, "files": _files(place)}
-        tidy: dict[str, Any] = _tidy(answer, place)
+        tidy: dict[str, Any] = _tidy(answer, place, entry)
         return tidy
 
 
@@ -281,16 +287,18 @@ def _files(place: Place) -> dict[str, str]:
     return found
 
 
-def _tidy(value: Any, place: Place) -> Any:
+def _tidy(value: Any, place: Place, entry: Path) -> Any:
     """Without colours, and with the same names for folders that differ by chance."""
     if isinstance(value, dict):
-        return {key: _tidy(item, place) for key, item in value.items()}
+        return {key: _tidy(item, place, entry) for key, item in value.items()}
     if isinstance(value, list):
-        return [_tidy(item, place) for item in value]
+        return [_tidy(item, place, entry) for item in value]
     if isinstance(value, str):
         text = _ANSI.sub("", value)
         for label, folder in (("<project>", place.project), ("<home>", place.home), ("<temp>", place.temp)):
             text = text.replace(str(folder), label)
+        for own in (entry.parent, entry.resolve().parent):
+            text = text.replace(str(own), "<extension>")
         return text.replace(str(place.folder), "<work>").rstrip(" ")
     return value
 

@@ -26,6 +26,16 @@ class Rule(msgspec.Struct, frozen=True):
     def message(self) -> str:
         return f"{self.api} is {self.severity}: {self.reason}."
 
+    @property
+    def computing_only(self) -> Rule:
+        """The same module where only members are taken that compute and reach nothing (`pure.py`)."""
+        return Rule(self.api, "flagged", "Only its members that compute are there")
+
+    @property
+    def expected_missing(self) -> Rule:
+        """The same API where a dependency only asks whether it is there: it is not, so nothing is used."""
+        return Rule(self.api, "flagged", "A dependency asks whether it is there, and goes on without it")
+
 
 MODULE_RULES = {name: Rule(f"node:{name}", "forbidden", reason) for name, reason in FORBIDDEN_MODULES.items()}
 

@@ -16,6 +16,8 @@ from tree_sitter import Node
 from holdfast.extensions.compiler.artifact import Location
 from holdfast.extensions.compiler.rewrite import node_builtin
 from holdfast.extensions.compiler.scan import rules
+from holdfast.extensions.compiler.scan.guards import is_caught, is_tested
+from holdfast.extensions.compiler.scan.pure import is_pure
 from holdfast.extensions.compiler.scan.rules import Rule
 from holdfast.extensions.compiler.scan.syntax import Dialect, File, text_of
 from holdfast.extensions.compiler.scan.values import BUILT, REQUIRE, Value, Values, call_arguments
@@ -41,6 +43,7 @@ _DEFINES = {
     ("global", "Object", "defineProperty"), ("global", "Object", "defineProperties"),
     ("global", "Reflect", "defineProperty"),
 }  # fmt: skip
+_MEMBER_RULES = frozenset(rules.PROCESS_MEMBERS.values())
 _MAX_NESTING = 3
 
 
@@ -52,6 +55,7 @@ class Finding(msgspec.Struct, frozen=True):
     text: str
     module: str = ""
     is_static: bool = False  # by an import or export statement, which may stand for types only
+    is_guarded: bool = False  # feature detection: the code goes on without it
 
 
 def scan_text(name: str, text: bytes, dialect: Dialect, nesting: int = 0) -> list[Finding]:
@@ -87,7 +91,11 @@ class _Uses:
 
     def _add(self, rule: Rule, node: Node, text: str | None = None, module: str = "", is_static: bool = False) -> None:
         shown = text if text is not None else text_of(node)
-        self.found.append(Finding(rule, self.file.location(node), shown[:2000], module, is_static))
+        if module:
+            is_guarded = not is_static and self.nesting == 0 and is_caught(node)
+        else:
+            is_guarded = rule in _MEMBER_RULES and self.nesting == 0 and is_tested(node)
+        self.found.append(Finding(rule, self.file.location(node), shown[:2000], module, is_static, is_guarded))
 
     def _static_import(self, statement: Node) -> None:
         source = statement.child_by_field_name("source")
@@ -97,8 +105,9 @@ class _Uses:
     def _module(self, specifier: str | None, node: Node, is_static: bool = False) -> None:
         name = node_builtin(specifier) if specifier is not None else None
         rule = rules.MODULE_RULES.get(name) if name is not None else None
-        if rule is not None:
-            self._add(rule, node, module=name or "", is_static=is_static)
+        if rule is not None and name is not None:
+            used = rule.computing_only if is_pure(self.file, node, name) else rule
+            self._add(used, node, module=name, is_static=is_static)
 
     def _call(self, node: Node) -> None:
         callee = node.child_by_field_name("function") or node.child_by_field_name("constructor")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from tree_sitter import Node
 
-from holdfast.extensions.compiler.rewrite import node_builtin
+from holdfast.extensions.compiler.rewrite import platform_module
 from holdfast.extensions.compiler.scan.rules import BUILTINS, GLOBAL_OBJECTS
 from holdfast.extensions.compiler.scan.syntax import File, text_of
 
@@ -206,7 +206,7 @@ class Values:
 
     def _imported(self, statement: Node, name: str) -> frozenset[Value]:
         origin = self.string(statement.child_by_field_name("source"))
-        module = node_builtin(origin) if origin is not None else None
+        module = platform_module(origin) if origin is not None else None
         clause = next((child for child in statement.named_children if child.type == "import_clause"), None)
         if clause is None:
             return frozenset({UNKNOWN})
@@ -359,7 +359,7 @@ class Values:
         name = self.string(arguments[0]) if arguments else None
         if name is None:
             return frozenset({UNKNOWN})
-        module = node_builtin(name)
+        module = platform_module(name)
         if module is None and name.startswith("pi:node/"):
             module = name.removeprefix("pi:node/")
         return _module(module) if module is not None else frozenset({UNKNOWN})

@@ -9,6 +9,7 @@ export const environment = {
   hasUI: false,
   colour: false,
   flags: {} as Record<string, boolean | string>,
+  toolWords: {} as Record<string, any>,
 };
 
 function setEnvironment(values: any): void {
@@ -17,6 +18,7 @@ function setEnvironment(values: any): void {
   environment.hasUI = values.hasUI === true;
   environment.colour = values.colour === true;
   environment.flags = values.flags;
+  environment.toolWords = values.toolWords ?? {};
   // Compiled code makes `import.meta.url` and `__dirname` from the folder that the extension lies in.
   defineProperty(globalThis, "__holdfast_root__", {
     __proto__: null, value: "" + values.root, writable: false, configurable: true, enumerable: false,

@@ -20,7 +20,7 @@ const BACKGROUND: Record<string, number> = {
 export function makeTheme(colour: () => boolean): any {
   const wrap = (text: string, on: number, off: number) => (colour() ? `\u001b[${on}m${text}\u001b[${off}m` : "" + text);
   const theme: any = {
-    name: "holdfast",
+    name: "dark",
     fg: (name: string, text: string) => wrap(text, FOREGROUND[name] ?? 39, 39),
     bg: (name: string, text: string) => wrap(text, BACKGROUND[name] ?? 49, 49),
     getFgAnsi: (name: string) => (colour() ? `\u001b[${FOREGROUND[name] ?? 39}m` : ""),

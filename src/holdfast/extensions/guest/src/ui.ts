@@ -146,7 +146,7 @@ export const ui: any = {
     completers.push(factory);
     notice({ op: "addAutocompleteProvider" });
   },
-  setEditorComponent: (factory: any) => { editorFactory = factory; notice({ op: "setEditorComponent", set: factory !== undefined }); },
+  setEditorComponent: (factory: any) => { if (environment.hasUI) editorFactory = factory; notice({ op: "setEditorComponent", set: factory !== undefined }); },
   getEditorComponent: () => editorFactory,
   onTerminalInput: (handler: any) => {
     if (typeof handler !== "function") throw new PrimordialTypeError("onTerminalInput needs a function");
@@ -155,12 +155,12 @@ export const ui: any = {
   },
   custom,
   theme,
-  getAllThemes: () => [{ name: theme.name, path: undefined }],
-  getTheme: (name: string) => (name === theme.name ? theme : undefined),
+  getAllThemes: () => (environment.hasUI ? [{ name: theme.name, path: undefined }] : []),
+  getTheme: (name: string) => (environment.hasUI && name === theme.name ? theme : undefined),
   setTheme: (chosen: any) => {
     const name = typeof chosen === "string" ? chosen : chosen?.name;
-    if (name === theme.name) return { success: true };
-    return { success: false, error: environment.hasUI ? `There is no theme ${name}` : "UI not available" };
+    if (!environment.hasUI) return { success: false, error: "UI not available" };
+    return name === theme.name ? { success: true } : { success: false, error: `There is no theme ${name}` };
   },
   getToolsExpanded: () => expanded,
   setToolsExpanded: (value: boolean) => { expanded = value === true; notice({ op: "setToolsExpanded", expanded }); },

@@ -134,6 +134,7 @@ export class Request extends Body {
   readonly cache: string;
   readonly mode: string;
   readonly duplex = "half";
+  readonly dispatcher: any;
   constructor(input: any, init: any = {}) {
     const old = input instanceof Request ? input : undefined;
     const method = normal(String(init?.method ?? old?.method ?? "GET"));
@@ -147,6 +148,7 @@ export class Request extends Body {
     this.credentials = init?.credentials ?? "same-origin";
     this.cache = init?.cache ?? "default";
     this.mode = init?.mode ?? "cors";
+    Object.defineProperty(this, "dispatcher", { value: init?.dispatcher ?? old?.dispatcher, enumerable: false });
   }
   clone(): Request { return new Request(this); }
   get [Symbol.toStringTag](): string { return "Request"; }
@@ -186,7 +188,11 @@ export class Response extends Body {
   get [Symbol.toStringTag](): string { return "Response"; }
 }
 
+// Whether a request may go the way that a dispatcher stands for; the module that knows dispatchers fills it in.
+export const dispatching = { check: (_dispatcher: any): void => undefined };
+
 export async function fetch(input: any, init: any = {}): Promise<Response> {
+  dispatching.check(init?.dispatcher ?? (input instanceof Request ? input.dispatcher : undefined));
   const request = new Request(input, init);
   const signal = init?.signal ?? (input instanceof Request ? input.signal : undefined);
   if (signal?.aborted) throw signal.reason;

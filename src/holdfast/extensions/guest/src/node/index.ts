@@ -12,3 +12,6 @@ import "./fs";
 import "./child_process";
 import "./crypto";
 import "./others";
+import "./net";
+import "./dns";
+import "./undici";

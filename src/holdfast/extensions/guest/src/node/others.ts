@@ -123,7 +123,7 @@ defineNode("readline_promises", promises);
 
 // -- module ----------------------------------------------------------------------------------------------------------------
 
-const BUILTINS = ["assert", "assert/strict", "async_hooks", "buffer", "child_process", "console", "constants", "crypto", "diagnostics_channel", "events", "fs", "fs/promises", "http", "https", "module", "os", "path", "path/posix", "process", "punycode", "querystring", "readline", "readline/promises", "stream", "stream/consumers", "stream/promises", "stream/web", "string_decoder", "timers", "timers/promises", "tty", "url", "util", "util/types", "zlib"];
+const BUILTINS = ["assert", "assert/strict", "async_hooks", "buffer", "child_process", "console", "constants", "crypto", "diagnostics_channel", "dns", "dns/promises", "events", "fs", "fs/promises", "http", "https", "module", "os", "path", "path/posix", "process", "punycode", "querystring", "readline", "readline/promises", "stream", "stream/consumers", "stream/promises", "stream/web", "string_decoder", "timers", "timers/promises", "tty", "url", "util", "util/types", "zlib"];
 export const builtinName = (specifier: string): string => `pi:node/${specifier.replace(/^node:/, "").replace(/\//g, "_")}`;
 export const isBuiltin = (specifier: string): boolean => BUILTINS.includes(String(specifier).replace(/^node:/, ""));
 

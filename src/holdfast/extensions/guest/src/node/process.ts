@@ -127,7 +127,7 @@ export const process: any = new Process();
 Object.assign(process, {
   title: "node", argv: ["node", "extension"], argv0: "node", execArgv: [], execPath: "/usr/bin/node", pid: 1, ppid: 0, exitCode: undefined, version: "v22.19.0", release: { name: "node" }, config: { variables: {} }, features: {}, debugPort: 0, env, hrtime, uptime,
   versions: { node: "22.19.0", modules: "127", v8: "0.0.0", uv: "0.0.0", zlib: "1.3.1", openssl: "3.0.0" },
-  cwd: () => environment.cwd, chdir: refuse("process.chdir()"), umask: () => 0o22, binding: refuse("process.binding()"), dlopen: refuse("process.dlopen()"), abort: refuse("process.abort()"),
+  cwd: () => environment.cwd, chdir: refuse("process.chdir()"), umask: () => 0o22, abort: refuse("process.abort()"),
   exit: (code?: number) => { const error: any = new Error(`process.exit(${code ?? ""}) was called; an extension cannot end its host`); error.code = "ERR_PROCESS_EXIT"; throw error; },
   kill: (pid: number, signal: any = "SIGTERM") => {
     const error: any = new Error(`kill ${signal === 0 || SIGNALS[signal] ? "EPERM" : "EINVAL"}`);

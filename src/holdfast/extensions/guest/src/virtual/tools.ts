@@ -7,6 +7,7 @@ import { fs, promises } from "../node/fs";
 import { os, system } from "../node/small";
 import { isAbsolute, join, resolve } from "../node/path";
 import { spawn } from "../node/child_process";
+import { wordsOf } from "./words";
 
 export const DEFAULT_MAX_LINES = 2000;
 export const DEFAULT_MAX_BYTES = 50 * 1024;
@@ -55,15 +56,13 @@ const at = (cwd: string, path: string): string => { const plain = path.replace(/
 const text = (content: string, details?: any): any => ({ content: [{ type: "text", text: content }], details });
 const byHost = (name: string, input: any, signal: any): Promise<any> => hostCall("tool", { name, input }, { signal }).then((found: any) => ({ content: found.content, details: found.details }));
 
-interface Spec { name: string; about: string; parameters: any; run: (cwd: string, options: any, params: any, signal: any, onUpdate: any) => Promise<any> }
-
-// Before 0.80 the schema said that nothing else may be given.
-const edits = (own: any) => T.Object({ path: T.String({ description: "The file, relative or absolute" }), edits: T.Array(T.Object({ oldText: T.String({ description: "Text as it stands in the file, once" }), newText: T.String({ description: "Text to put in its place" }) }, own), { description: "The replacements, each against the original file" }) }, own);
+type Say = (parameter: string) => { description: string };
+interface Spec { name: string; parameters: (say: Say, closed?: any) => any; run: (cwd: string, options: any, params: any, signal: any, onUpdate: any) => Promise<any> }
 
 const specs: Record<string, Spec> = {
   read: {
-    name: "read", about: `Shows a file: text from a line on, or an image. At most ${DEFAULT_MAX_LINES} lines or ${DEFAULT_MAX_BYTES / 1024}KB at a time; go on with offset.`,
-    parameters: T.Object({ path: T.String({ description: "The file, relative or absolute" }), offset: T.Optional(T.Number({ description: "First line to show, counted from 1" })), limit: T.Optional(T.Number({ description: "How many lines to show at most" })) }),
+    name: "read",
+    parameters: (say) => T.Object({ path: T.String(say("path")), offset: T.Optional(T.Number(say("offset"))), limit: T.Optional(T.Number(say("limit"))) }),
     async run(cwd, options, params, signal) {
       const ops = options.operations;
       if (!ops?.readFile) return byHost("read", { ...params, path: at(cwd, params.path) }, signal);
@@ -79,8 +78,8 @@ const specs: Record<string, Spec> = {
     },
   },
   write: {
-    name: "write", about: "Writes a whole file, with the folders that it needs; what was there is replaced.",
-    parameters: T.Object({ path: T.String({ description: "The file, relative or absolute" }), content: T.String({ description: "What the file shall hold" }) }),
+    name: "write",
+    parameters: (say) => T.Object({ path: T.String(say("path")), content: T.String(say("content")) }),
     async run(cwd, options, params, signal) {
       const path = at(cwd, params.path);
       const ops = options.operations;
@@ -89,8 +88,8 @@ const specs: Record<string, Spec> = {
     },
   },
   edit: {
-    name: "edit", about: "Replaces pieces of a file. Each old text must stand there exactly once; all replacements are made, or none.",
-    parameters: edits(undefined),
+    name: "edit",
+    parameters: (say, closed) => T.Object({ path: T.String(say("path")), edits: T.Array(T.Object({ oldText: T.String(say("edits.oldText")), newText: T.String(say("edits.newText")) }, closed), say("edits")) }, closed),
     async run(cwd, options, params, signal) {
       const path = at(cwd, params.path);
       const ops = options.operations;
@@ -110,12 +109,12 @@ const specs: Record<string, Spec> = {
       });
     },
   },
-  ls: { name: "ls", about: "Lists a folder; folders in it end in a slash.", parameters: T.Object({ path: T.Optional(T.String({ description: "The folder; the current one when left out" })), limit: T.Optional(T.Number({ description: "How many entries at most (500 when left out)" })) }), run: (cwd, _options, params, signal) => byHost("ls", { ...params, path: at(cwd, params.path ?? ".") }, signal) },
-  find: { name: "find", about: "Finds files by a glob pattern.", parameters: T.Object({ pattern: T.String({ description: "A glob such as '*.ts' or 'src/**/*.json'" }), path: T.Optional(T.String({ description: "Where to look; the current folder when left out" })), limit: T.Optional(T.Number({ description: "How many results at most (1000 when left out)" })) }), run: (cwd, _options, params, signal) => byHost("find", { ...params, path: at(cwd, params.path ?? ".") }, signal) },
-  grep: { name: "grep", about: "Searches the content of files for a pattern.", parameters: T.Object({ pattern: T.String({ description: "What to search for: a regular expression, or plain text with literal" }), path: T.Optional(T.String({ description: "File or folder; the current folder when left out" })), glob: T.Optional(T.String({ description: "Only files whose name matches" })), ignoreCase: T.Optional(T.Boolean({ description: "Capital and small letters alike" })), literal: T.Optional(T.Boolean({ description: "Take the pattern as plain text" })), context: T.Optional(T.Number({ description: "Lines to show around each match" })), limit: T.Optional(T.Number({ description: "How many matches at most (100 when left out)" })) }), run: (cwd, _options, params, signal) => byHost("grep", { ...params, path: at(cwd, params.path ?? ".") }, signal) },
+  ls: { name: "ls", parameters: (say) => T.Object({ path: T.Optional(T.String(say("path"))), limit: T.Optional(T.Number(say("limit"))) }), run: (cwd, _options, params, signal) => byHost("ls", { ...params, path: at(cwd, params.path ?? ".") }, signal) },
+  find: { name: "find", parameters: (say) => T.Object({ pattern: T.String(say("pattern")), path: T.Optional(T.String(say("path"))), limit: T.Optional(T.Number(say("limit"))) }), run: (cwd, _options, params, signal) => byHost("find", { ...params, path: at(cwd, params.path ?? ".") }, signal) },
+  grep: { name: "grep", parameters: (say) => T.Object({ pattern: T.String(say("pattern")), path: T.Optional(T.String(say("path"))), glob: T.Optional(T.String(say("glob"))), ignoreCase: T.Optional(T.Boolean(say("ignoreCase"))), literal: T.Optional(T.Boolean(say("literal"))), context: T.Optional(T.Number(say("context"))), limit: T.Optional(T.Number(say("limit"))) }), run: (cwd, _options, params, signal) => byHost("grep", { ...params, path: at(cwd, params.path ?? ".") }, signal) },
   bash: {
-    name: "bash", about: `Runs a shell command and shows the end of its output, at most ${DEFAULT_MAX_LINES} lines or ${DEFAULT_MAX_BYTES / 1024}KB.`,
-    parameters: T.Object({ command: T.String({ description: "The command" }), timeout: T.Optional(T.Number({ description: "Seconds after which it is stopped" })) }),
+    name: "bash",
+    parameters: (say) => T.Object({ command: T.String(say("command")), timeout: T.Optional(T.Number(say("timeout"))) }),
     async run(cwd, options, params, signal, onUpdate) {
       let context: any = { command: options.commandPrefix ? `${options.commandPrefix}\n${params.command}` : params.command, cwd, env: { ...(globalThis as any).process.env } };
       if (options.spawnHook) context = options.spawnHook(context);
@@ -168,25 +167,41 @@ function asEdits(params: any): any {
   return { ...rest, edits: [...(rest.edits ?? []), { oldText, newText }] };
 }
 
-function make(kind: string, parameters: any = specs[kind].parameters) {
+// How the two generations of pi shape the same tool. A plain tool (`createReadTool`) has no prompt texts, a definition has;
+// from 0.80 on the plain bash has them too, and a schema no longer says that nothing else may be given.
+interface Generation { closed?: any; guidesBash: boolean }
+const NEWER: Generation = { guidesBash: true };
+const OLDER: Generation = { closed: { additionalProperties: false }, guidesBash: false };
+
+function prompts(kind: string, words: any, { guidesBash }: Generation, isDefinition: boolean): any {
+  if (!isDefinition && !(kind === "bash" && guidesBash)) return {};
+  const guides = kind === "bash" && !guidesBash ? null : words.promptGuidelines ?? null;
+  return { ...(words.promptSnippet == null ? {} : { promptSnippet: words.promptSnippet }), ...(guides === null ? {} : { promptGuidelines: [...guides] }) };
+}
+
+const SIZE = `${DEFAULT_MAX_LINES} lines or ${DEFAULT_MAX_BYTES / 1024}KB`;
+function make(kind: string, generation: Generation, isDefinition = false) {
   const spec = specs[kind];
-  return (cwd: string, options: any = {}): any => ({
-    name: spec.name, label: spec.name, description: spec.about, parameters,
-    ...(kind === "edit" ? { prepareArguments: asEdits } : {}),
-    execute: (_id: string, params: any, signal?: any, onUpdate?: any) => (signal?.aborted ? Promise.reject(new Error("Operation aborted")) : spec.run(cwd, options, params, signal, onUpdate)),
-  });
+  return (cwd: string, options: any = {}): any => {
+    const words = wordsOf(kind, SIZE);
+    return {
+      name: spec.name, label: words.label, description: words.description, ...prompts(kind, words, generation, isDefinition),
+      parameters: spec.parameters((name) => ({ description: words.parameters[name] }), generation.closed),
+      ...(kind === "edit" ? { prepareArguments: asEdits } : {}),
+      execute: (_id: string, params: any, signal?: any, onUpdate?: any) => (signal?.aborted ? Promise.reject(new Error("Operation aborted")) : spec.run(cwd, options, params, signal, onUpdate)),
+    };
+  };
 }
-const made: any = {};
-for (const kind of Object.keys(specs)) {
-  const name = kind[0].toUpperCase() + kind.slice(1);
-  made[`create${name}Tool`] = make(kind);
-  made[`create${name}ToolDefinition`] = make(kind);
+function factories(generation: Generation): any {
+  const made: any = {};
+  for (const kind of Object.keys(specs)) {
+    const name = kind[0].toUpperCase() + kind.slice(1);
+    made[`create${name}Tool`] = make(kind, generation);
+    made[`create${name}ToolDefinition`] = make(kind, generation, true);
+  }
+  const several = (...kinds: string[]) => (cwd: string, options: any = {}) => kinds.map((kind) => make(kind, generation)(cwd, options[kind]));
+  return { ...made, createLocalBashOperations, createCodingTools: several("read", "bash", "edit", "write"), createReadOnlyTools: several("read", "grep", "find", "ls") };
 }
-export const toolFactories: any = {
-  ...made, createLocalBashOperations,
-  createCodingTools: (cwd: string, options: any = {}) => ["read", "bash", "edit", "write"].map((kind) => make(kind)(cwd, options[kind])),
-  createReadOnlyTools: (cwd: string, options: any = {}) => ["read", "grep", "find", "ls"].map((kind) => make(kind)(cwd, options[kind])),
-};
-const olderEdit = make("edit", edits({ additionalProperties: false }));
-export const olderToolFactories: any = { createEditTool: olderEdit, createEditToolDefinition: olderEdit };
+export const toolFactories: any = factories(NEWER);
+export const olderToolFactories: any = factories(OLDER);
 void fs; void promises; void system;
