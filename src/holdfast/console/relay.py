@@ -55,7 +55,7 @@ async def preview(request: Request, parts: Parts) -> Response:
     view = await _view(request, parts)
     task = request.query_params.get("task", "")[:_MOST_TASK]
     system = request.query_params.get("system", "")[:_MOST_TASK]
-    found = view.preview(system, task) if task.strip() else None
+    found = await view.preview(system, task) if task.strip() else None
     return parts.templates.page(request, "preview.html", view=view, task=task, system=system, preview=found)
 
 

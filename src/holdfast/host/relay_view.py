@@ -150,7 +150,7 @@ class SessionView:
                 return _passage(batch, fact)
         raise Problem("not_found", "The source of this fact is not on record.", session_id=self.id)
 
-    def preview(self, system_prompt: str, task: str) -> EnvelopePreview:
+    async def preview(self, system_prompt: str, task: str) -> EnvelopePreview:
         """What the model would be shown for `task`, and why each fact is there."""
         if self.warm.bound:
             raise Problem(
@@ -160,7 +160,7 @@ class SessionView:
             )
         key = guard.session_key(self._relay.binding(self.id), self.warm.nonce)
         session = Session(self._relay, self.id, self.warm, len(self.records) - 1, key)
-        return looking.preview(session, system_prompt, task, None, "")
+        return await looking.preview(session, system_prompt, task, None, "")
 
     def shown(self, window_id: str) -> Shown:
         """What the relay put before the model in this window (Y3)."""
