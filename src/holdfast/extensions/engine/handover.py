@@ -205,4 +205,9 @@ def _words() -> Words | None:
     if sys.platform == "win32":
         return None
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Words(min(cores - 1, MAX_WATCHING)) if cores > 1 else None
+    if cores < 2:
+        return None
+    try:
+        return Words(min(cores - 1, MAX_WATCHING))
+    except wasmtime.WasmtimeError:  # no memory that threads share, on this system
+        return None
