@@ -259,6 +259,8 @@ class Driver:
 
     def _rest(self) -> None:
         """Nothing runs: sleep until the next timer or the next expiry of a question."""
+        if not self._waiters and self._deadline_ms is None:
+            return
         now = self._loop.time()
         wake = min((w.expires for w in self._waiters.values() if w.expires is not None), default=None)
         if self._deadline_ms is not None:
@@ -269,6 +271,8 @@ class Driver:
 
     def _expire(self) -> None:
         """Tell everybody whose time is over."""
+        if not self._waiters:
+            return
         now = self._loop.time()
         for number, waiter in list(self._waiters.items()):
             if waiter.expires is not None and waiter.expires <= now and not waiter.future.done():
