@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import wasmtime
 from tests.extensions.runtime_world import TableDispatcher, extension, text_of, tool
 
 from holdfast.extensions.engine import handover, owner
@@ -287,6 +288,19 @@ def test_w3_no_more_watch_than_may() -> None:
 
 def test_one_core_has_nobody_to_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handover.os, "sched_getaffinity", lambda _: {0}, raising=False)
+    handover._words.cache_clear()
+    try:
+        assert handover.words() is None
+    finally:
+        handover._words.cache_clear()
+
+
+def test_where_threads_cannot_share_memory_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: int) -> Words:
+        raise wasmtime.WasmtimeError("no shared memory")
+
+    monkeypatch.setattr(handover, "Words", refuse)
+    monkeypatch.setattr(handover.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     handover._words.cache_clear()
     try:
         assert handover.words() is None

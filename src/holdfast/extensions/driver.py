@@ -276,6 +276,8 @@ class Driver:
 
     def _rest(self) -> None:
         """Nothing runs: sleep until the next timer or the next expiry of a question."""
+        if not self._waiters and self._deadline_ms is None:
+            return
         now = self._loop.time()
         expiries = [] if self._held else [w.expires for w in self._waiters.values() if w.expires is not None]
         wake = min(expiries, default=None)
@@ -287,7 +289,7 @@ class Driver:
 
     def _expire(self) -> None:
         """Tell everybody whose time is over."""
-        if self._held:
+        if self._held or not self._waiters:
             return
         now = self._loop.time()
         for number, waiter in list(self._waiters.items()):

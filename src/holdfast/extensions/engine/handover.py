@@ -152,9 +152,13 @@ class Watcher:
         self._function = function._func
         self._raw = (ctypes.c_uint32 * 24)()
         self._trap = ctypes.c_void_p(0)
-        context = ctypes.cast(store._context(), ctypes.c_void_p).value
-        addresses = (ctypes.addressof(each) for each in (self._function, self._raw))
-        self._fixed = (context, *addresses, 6, ctypes.addressof(self._trap))
+        self._fixed = (
+            ctypes.cast(store._context(), ctypes.c_void_p),
+            ctypes.c_void_p(ctypes.addressof(self._function)),
+            ctypes.c_void_p(ctypes.addressof(self._raw)),
+            ctypes.c_size_t(6),
+            ctypes.c_void_p(ctypes.addressof(self._trap)),
+        )
         self._invoke = calls.wasmtime_func_call_unchecked
 
     def watch(self, tell: int, value: int, watched: int, seen: int, turns: int) -> bool:
@@ -205,4 +209,9 @@ def _words() -> Words | None:
     if sys.platform == "win32":
         return None
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Words(min(cores - 1, MAX_WATCHING)) if cores > 1 else None
+    if cores < 2:
+        return None
+    try:
+        return Words(min(cores - 1, MAX_WATCHING))
+    except wasmtime.WasmtimeError:  # no memory that threads share, on this system
+        return None

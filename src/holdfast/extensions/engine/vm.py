@@ -382,21 +382,25 @@ class Vm:
     def _bind(self, name: str, arity: int, library: Any = None) -> Callable[..., int]:
         library = library or (calls if name in _RUNNING else quick)
         invoke = library.wasmtime_func_call_unchecked
-        context = self._context_address
-        function = ctypes.addressof(self._export(name).of.func)
         raw, trap = self._raw, self._trap
-        raw_address, trap_address = ctypes.addressof(raw), ctypes.addressof(trap)
-        length = max(arity, 1)
+        # Made once: making them of numbers costs as much as a third of a crossing.
+        fixed = (
+            ctypes.c_void_p(self._context_address),
+            ctypes.c_void_p(ctypes.addressof(self._export(name).of.func)),
+            ctypes.c_void_p(ctypes.addressof(raw)),
+            ctypes.c_size_t(max(arity, 1)),
+            ctypes.c_void_p(ctypes.addressof(trap)),
+        )
 
         def call0() -> int:
-            error = invoke(context, function, raw_address, length, trap_address)
+            error = invoke(*fixed)
             if error or trap.value:
                 self._fail(error)
             return raw[0]
 
         def call1(first: int) -> int:
             raw[0] = first
-            error = invoke(context, function, raw_address, length, trap_address)
+            error = invoke(*fixed)
             if error or trap.value:
                 self._fail(error)
             return raw[0]
@@ -404,7 +408,7 @@ class Vm:
         def call2(first: int, second: int) -> int:
             raw[0] = first
             raw[4] = second
-            error = invoke(context, function, raw_address, length, trap_address)
+            error = invoke(*fixed)
             if error or trap.value:
                 self._fail(error)
             return raw[0]
@@ -414,7 +418,7 @@ class Vm:
             raw[4] = second
             raw[8] = third
             raw[12] = fourth
-            error = invoke(context, function, raw_address, length, trap_address)
+            error = invoke(*fixed)
             if error or trap.value:
                 self._fail(error)
             return raw[0]
