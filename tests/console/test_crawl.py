@@ -60,7 +60,9 @@ def _fill(visitor: Console) -> None:
     made = running.api.post("/crp/sessions", json={"app_id": f"{XSS}{SCRIPT}"})
     assert made.status_code == 201, made.text
     session = made.json()["session_id"]
-    taken = running.api.post(f"/crp/sessions/{session}/ingest", json={"text": f"{XSS} {QUOTED}", "source_label": SCRIPT})
+    taken = running.api.post(
+        f"/crp/sessions/{session}/ingest", json={"text": f"{XSS} {QUOTED}", "source_label": SCRIPT}
+    )
     assert taken.status_code < 300, taken.text
     visitor.send("/extensions/loud/decide", capability="read", scope=f"a/{XSS.replace(' ', '')}", effect="allow")
 
