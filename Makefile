@@ -22,6 +22,7 @@ run: setup
 	@$(BIN)/holdfast up
 
 test: setup
+	@$(BIN)/python scripts/examples.py
 	@$(BIN)/python -m pytest -n 2 -q -m "not sweep"
 
 sweep: setup

@@ -15,12 +15,14 @@ from holdfast.cli import ext_compile, ext_project
 from holdfast.cli.ext_project import Data, opened_ledger
 from holdfast.cli.output import Answer, answers, choice, note
 from holdfast.cli.terminal import TerminalConsent
+from holdfast.envelope.types import Warning
 from holdfast.kernel import canonical, config
 from holdfast.kernel.problems import Problem
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from holdfast.extensions.compiler import Artifact
     from holdfast.extensions.runtime import ToolOutcome
     from holdfast.extensions.suite import Suite
     from holdfast.host.extension_model import ExtensionModel
@@ -32,6 +34,9 @@ _KEYS = {
     "io": "io_failed",
     "invalid_request": "invalid_request",
 }
+
+# Rules whose refusal a grant would change; a denial stays one, whatever is granted.
+_GRANTABLE = ("mode-prompt", "mode-strict", "by-name-only")
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 for part in (ext_compile, ext_project):  # one group, told in three files
@@ -158,7 +163,8 @@ async def emit(
         await suite.load(path)
         async with _session(suite, session):
             returned = await suite.emit({**fields, "type": event})
-        return Answer({"returned": returned, "ui": _shown(suite)})
+        heard = suite.hooks.listening(event)
+        return Answer({"returned": returned, "ui": _shown(suite)}, warnings=() if heard else (_unheard(event),))
 
 
 @app.command("trace")
@@ -188,7 +194,9 @@ async def trace(
 @answers("ext.replay")
 def replay(
     file: Annotated[Path, typer.Argument(help="What `ext trace` wrote.", exists=True, dir_okay=False)],
-    path: Place,
+    path: Annotated[
+        Path | None, typer.Argument(help="The extension; default: the compiled one that the trace names.")
+    ] = None,
 ) -> Answer:
     """Execute a recorded trace again and compare every step, byte for byte."""
     from holdfast.extensions import trace as traces
@@ -196,10 +204,24 @@ def replay(
     from holdfast.extensions.suite import loadable
 
     recorded = file.read_bytes().splitlines()
-    again = traces.replay(recorded, loadable(build(path)))
+    artifact = build(path) if path is not None else _traced(recorded)
+    again = traces.replay(recorded, loadable(artifact))
     identical = again == recorded
     problem = None if identical else Problem("replay_diverged", "The replay differs from the trace.")
     return Answer({"identical": identical, "lines": len(again)}, problem=problem)
+
+
+def _traced(recorded: list[bytes]) -> Artifact:
+    """The artifact that a trace was recorded with, as long as this machine still has it."""
+    from holdfast.extensions.compiler.cache import default_cache
+    from holdfast.extensions.trace import header
+
+    named = header(recorded)
+    found = default_cache().made(named.artifact)
+    if found is None:
+        message = f"The compiled {named.extension} of this trace is not here."
+        raise Problem("not_found", message, artifact=named.artifact, fix="Name the extension: ext replay TRACE PATH.")
+    return found
 
 
 @app.command("run")
@@ -336,13 +358,21 @@ def _refusal(outcome: ToolOutcome) -> Problem | None:
     if outcome.hostcall is None:
         return None
     text = next((part["text"] for part in outcome.content if part.get("type") == "text"), "The tool failed.")
-    keys = {
-        "denied": "capability_denied",
-        "timeout": "timeout",
-        "io": "io_failed",
-        "invalid_request": "invalid_request",
-    }
-    return Problem(keys.get(outcome.hostcall, "extension_failed"), text, hostcall=outcome.hostcall)
+    told = dict((outcome.problem or {}).get("details") or {})
+    told.pop("problem", None)
+    capability, resource = told.get("capability"), told.get("resource")
+    if outcome.hostcall == "denied" and isinstance(capability, str) and told.get("rule") in _GRANTABLE:
+        scope = f":{resource}" if resource and capability in ("read", "write", "http", "env") else ""
+        told["fix"] = f"Call it with --grant {capability}{scope}, or --grant {capability}."
+    return Problem(_KEYS.get(outcome.hostcall, "extension_failed"), text, **told)
+
+
+def _unheard(event: str) -> Warning:
+    from holdfast.extensions.hooks import EVENTS, OLDER_EVENTS
+
+    known = event in EVENTS or event in OLDER_EVENTS
+    also = "" if known else f" It is no event of pi; those are: {', '.join(EVENTS)}."
+    return Warning(code="W_NO_HANDLER", message=f"Nobody listens to {event[:80]}.{also}")
 
 
 def _shown(suite: Suite) -> list[dict[str, Any]]:

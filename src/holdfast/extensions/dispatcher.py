@@ -19,13 +19,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Any, Literal
 
-import msgspec
-
 from holdfast.extensions import capabilities
 from holdfast.extensions.connectors.contract import Call, Connector, Output, Waiting
-from holdfast.extensions.connectors.paths import Roots
 from holdfast.extensions.consent import Consent, Question, Questions
 from holdfast.extensions.evidence import Correlation, Event, Evidence, params_hash
+from holdfast.extensions.flight import Flight, Subject
 from holdfast.extensions.grants import Grants
 from holdfast.extensions.parts import CREDITS, Stream, own_thread
 from holdfast.extensions.protocol import Chunk, HostCall, HostCallError, HostResult
@@ -39,45 +37,6 @@ from holdfast.kernel.scopes import Scope
 MAX_PARALLEL = 64
 SYNC_LIMIT_MS = 600_000
 _GRANTED_RULES = ("subject-allow", "default")
-
-
-class Subject(msgspec.Struct, frozen=True):
-    """An extension as the dispatcher knows it."""
-
-    id: str
-    roots: Roots
-    runtime: str = "js"
-    correlation: Correlation | None = None
-    methods: Mapping[str, tuple[str, ...]] = {}
-    """By capability: the methods that its manifest limits it to (§3.3)."""
-
-
-class _Flight:
-    """A call under way: who asks, what it needs, since when, and how it stands."""
-
-    def __init__(self, subject: Subject, request: HostCall, capability: str, started: float) -> None:
-        self.subject = subject
-        self.request = request
-        self.capability = capability
-        self.started = started
-        self.ids = {"host_call_id": request.call_id[:128]}
-        self.decided: set[tuple[str, str | None]] = set()
-        self.by_person: dict[str, Scope] = {}  # what somebody allowed for this very call
-        self.asked_for = 0.0  # seconds that a person took to answer
-        self.call: Call | None = None
-        self.asking: Future[Decision] | None = None  # of a synchronous call, whose thread waits for a person
-        self.ended = False
-
-    def stop(self) -> None:
-        if self.call is not None:
-            self.call.cancel()
-        if self.asking is not None:
-            self.asking.cancel()
-
-    def allows(self, capability: str, resource: str | None) -> bool:
-        """Whether a person allowed it for this call."""
-        scope = self.by_person.get(capability)
-        return scope is not None and scope.covers(resource)
 
 
 class Dispatcher:
@@ -103,7 +62,7 @@ class Dispatcher:
         self._clock = clock or SystemClock()
         self._questions = Questions(consent, grants, weigh=weigh, hold=hold)
         self._subjects: dict[str, Subject] = {}
-        self._running: dict[str, _Flight] = {}
+        self._running: dict[str, Flight] = {}
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = loop
         if loop is None:
@@ -217,15 +176,21 @@ class Dispatcher:
         if flight is not None:
             flight.stop()
 
+    def cancel_token(self, extension: str, token: str) -> None:
+        """Stop every call that the extension made under this token; again, or too late, does nothing (Pi §3.2)."""
+        for flight in list(self._running.values()):
+            if flight.subject.id == extension and flight.request.cancel_token == token:
+                flight.stop()
+
     # The steps
 
-    def _open(self, call: HostCall, extension: str) -> _Flight:
+    def _open(self, call: HostCall, extension: str) -> Flight:
         """Who asks, for what (D2); the call is now on record."""
         subject = self._subjects.get(extension)
         if subject is None:
             raise Problem("permission_denied", f"No extension {extension[:80]!r} is loaded here.")
         started = self._clock.monotonic()
-        flight = _Flight(subject, call, "", started)
+        flight = Flight(subject, call, "", started)
         try:
             flight.capability = capabilities.derive(call.method, call.params)
             self._check_claim(call, flight.capability)
@@ -260,7 +225,7 @@ class Dispatcher:
             raise Problem("invalid_request", f"Nothing here answers {method!r}.", at="$.method")
         return connector
 
-    def _decide(self, flight: _Flight) -> Decision:
+    def _decide(self, flight: Flight) -> Decision:
         """What policy says about the call as it stands (D1)."""
         call, subject = flight.request, flight.subject
         if flight.capability == capabilities.NONE:
@@ -280,7 +245,7 @@ class Dispatcher:
             return Decision("downgrade", "scope-filter", "Only what was granted is reachable.", decision.evidence)
         return decision
 
-    async def _settle(self, flight: _Flight, decision: Decision) -> Decision:
+    async def _settle(self, flight: Flight, decision: Decision) -> Decision:
         """What a person says, when policy says to ask (D6); the first decision is on record before they are asked."""
         about = decision.evidence
         request = Request(flight.subject.id, flight.capability, flight.request.method, about.get("resource"))
@@ -303,7 +268,7 @@ class Dispatcher:
         grants = (*self.policy.defaults, *(rules.allow if rules else ()))
         return capability in ("env", "read", "write") and any(grant.capability == capability for grant in grants)
 
-    def _enter(self, flight: _Flight, decision: Decision, stream: Stream | None, default_ms: int | None = None) -> None:
+    def _enter(self, flight: Flight, decision: Decision, stream: Stream | None, default_ms: int | None = None) -> None:
         """Record the decision; go on only when it allows (D1, D3)."""
         if flight.capability != capabilities.NONE:
             self._record(flight, self._decision(flight, decision))
@@ -327,7 +292,7 @@ class Dispatcher:
             call.on_cancel(stream.abandon)
         flight.call = call
 
-    def _permit(self, flight: _Flight, capability: str, resource: str | None) -> None:
+    def _permit(self, flight: Flight, capability: str, resource: str | None) -> None:
         """Policy again, for what a connector found on its way: where a link led, where a redirect points."""
         outside = resource is not None and resource.startswith("/")
         if (capability, resource) in flight.decided and not outside:
@@ -344,7 +309,7 @@ class Dispatcher:
             self._record(flight, self._decision(flight, decision))
         decision.require()
 
-    def _granted(self, flight: _Flight, capability: str, resource: str) -> bool:
+    def _granted(self, flight: Flight, capability: str, resource: str) -> bool:
         """Whether policy allows it without asking; `capability!` only when a grant names the resource."""
         plain = capability.rstrip("!")
         if plain == capability and flight.allows(plain, resource or None):
@@ -360,11 +325,11 @@ class Dispatcher:
         grants = [grant for grant in (*rules.allow, *self.policy.defaults) if grant.capability == capability]
         return [pattern for grant in grants if grant.covers_time(now) for pattern in grant.scope.patterns]
 
-    def _refused(self, flight: _Flight, capability: str, resource: str) -> bool:
+    def _refused(self, flight: Flight, capability: str, resource: str) -> bool:
         decision = self.policy.decide(Request(flight.subject.id, capability, flight.request.method, resource))
         return decision.rule in ("subject-deny", "global-deny")
 
-    def _work(self, connector: Connector | Waiting, flight: _Flight) -> asyncio.Future[Output]:
+    def _work(self, connector: Connector | Waiting, flight: Flight) -> asyncio.Future[Output]:
         assert flight.call is not None and self._loop is not None
         if getattr(connector, "waits", False):
             task = asyncio.ensure_future(connector.run(flight.call, flight.request.params))  # type: ignore[arg-type]
@@ -376,7 +341,7 @@ class Dispatcher:
             return own_thread(self._loop, lambda: connector.run(call, params))  # type: ignore[arg-type,return-value]
         return self._loop.run_in_executor(self._threads, connector.run, flight.call, flight.request.params)  # type: ignore[arg-type]
 
-    def _patience(self, flight: _Flight) -> float | None:
+    def _patience(self, flight: Flight) -> float | None:
         """Seconds that are left; the connector gets a moment more, to end by itself and tell how far it came."""
         call = flight.call
         if call is None or call.deadline is None:
@@ -397,13 +362,13 @@ class Dispatcher:
 
     # Ends (D4) and records (D3)
 
-    def _ok(self, flight: _Flight, output: Output, stream: Stream | None) -> HostResult:
+    def _ok(self, flight: Flight, output: Output, stream: Stream | None) -> HostResult:
         self._record(flight, self._end(flight, None))
         self._land(flight)
         chunk = Chunk(stream.index, True) if stream is not None else None
         return HostResult(flight.request.call_id, output, False, chunk=chunk)
 
-    def _failed(self, flight: _Flight, problem: Problem, stream: Stream | None) -> HostResult:
+    def _failed(self, flight: Flight, problem: Problem, stream: Stream | None) -> HostResult:
         if flight.call is None and not flight.ended:
             pass
         elif flight.call is not None:
@@ -420,17 +385,17 @@ class Dispatcher:
         error = _error(flight.request, problem)
         return HostResult(error.call_id, {}, True, error.error, chunk)
 
-    def _land(self, flight: _Flight) -> None:
+    def _land(self, flight: Flight) -> None:
         flight.ended = True
         self._running.pop(flight.request.call_id, None)
 
-    def _record(self, flight: _Flight, event: Event) -> None:
+    def _record(self, flight: Flight, event: Event) -> None:
         if flight.capability == capabilities.NONE:
             return
         correlation = flight.subject.correlation or Correlation(flight.subject.id, "scn-local")
         self._evidence.write(correlation, event)
 
-    def _start(self, flight: _Flight) -> Event:
+    def _start(self, flight: Flight) -> Event:
         call = flight.request
         data: dict[str, Any] = {
             "capability": flight.capability,
@@ -442,7 +407,7 @@ class Dispatcher:
             data["timeout_ms"] = call.timeout_ms
         return Event("host_call.start", data, flight.ids)
 
-    def _decision(self, flight: _Flight, decision: Decision) -> Event:
+    def _decision(self, flight: Flight, decision: Decision) -> Event:
         data = {
             **_redacted(decision.evidence),
             "effect": decision.effect,
@@ -452,7 +417,7 @@ class Dispatcher:
         }
         return Event("policy.decision", data, flight.ids, "info" if decision.allowed else "warn")
 
-    def _end(self, flight: _Flight, problem: Problem | None) -> Event:
+    def _end(self, flight: Flight, problem: Problem | None) -> Event:
         data: dict[str, Any] = {
             "capability": flight.capability,
             "method": flight.request.method[:40],

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import msgspec
 
@@ -259,14 +259,17 @@ class LogFile:
         environ = os.environ if environ is None else environ
         named = environ.get("PI_EXTENSION_LOG_DIR")
         folder = folder or (Path(named) if named else Path.home() / ".pi" / "agent" / "logs" / "extensions")
-        folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / (re.sub(r"[^A-Za-z0-9._-]", "_", session).lstrip(".") or "session")
         self.path = self.path.with_name(self.path.name + ".jsonl")
-        self._file = self.path.open("ab")
+        self._file: BinaryIO | None = None
 
     def __call__(self, record: Record) -> None:
+        if self._file is None:  # a session in which nothing was said leaves no file
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("ab")
         self._file.write(canonical.encode(log_entry(record)) + b"\n")
         self._file.flush()
 
     def close(self) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()

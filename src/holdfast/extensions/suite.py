@@ -106,7 +106,9 @@ class Suite:
         self._granted = Grants(ledger, self._clock)
         self._randomness = randomness
         self._deadline = deadline
-        self._limits = limits or Limits(memory_mb=self._config.policy.max_memory_mb)
+        # JavaScript that does not let go is stopped at the deadline too, and at the latest after five seconds.
+        slice_ms = min(Limits().slice_ms, max(1, int(deadline * 1000)))
+        self._limits = limits or Limits(memory_mb=self._config.policy.max_memory_mb, slice_ms=slice_ms)
         self._record = record
         self._scenario = scenario
         self._trusted = trusted

@@ -102,6 +102,7 @@ class ProjectExtensions:
             model=self._model,
             clock=self._clock,
             randomness=self._randomness,
+            log_file=True,
         )
         await suite.__aenter__()
         self.prompts.recorded = suite.recorded
