@@ -28,10 +28,10 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 class Console:
     """Somebody at the console, without a browser: pages come as trees, forms are filled in and sent."""
 
-    def __init__(self, running: Served) -> None:
+    def __init__(self, running: Served, key: str = KEY) -> None:
         self.running = running
         self.http = httpx.Client(base_url=running.url, timeout=30, trust_env=False)
-        assert self.http.post("/login", data={"key": KEY}).status_code == 303
+        assert self.http.post("/login", data={"key": key}).status_code == 303
         found = re.search(r'name="csrf" value="([^"]+)"', self.http.get("/").text)
         assert found
         self.token = found[1]

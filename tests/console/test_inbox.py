@@ -115,7 +115,7 @@ def test_a_question_that_an_author_wrote_badly_is_still_shown(kind: str, data: A
     from holdfast.console.render import Templates
 
     item = asked(kind, data)
-    session = type("Session", (), {"csrf": "token"})()
+    session = type("Session", (), {"csrf": "token", "is_operator": True})()
     text = Templates().text("inbox.html", questions=[item], session=session, path="/inbox", waiting_runs=0)
     assert "<b>" not in text
     assert item.text in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Awaitable, Callable
 from importlib import resources
@@ -181,5 +182,8 @@ async def _static(request: Request) -> Response:
     if name not in _STATIC:
         return Response(status_code=404, headers=SECURITY_HEADERS)
     data = resources.files(__package__).joinpath("static", name).read_bytes()
-    headers = {**SECURITY_HEADERS, "Cache-Control": "max-age=3600"}
+    tag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'  # asked for at every load, sent when it changed
+    headers = {**SECURITY_HEADERS, "Cache-Control": "no-cache", "ETag": tag}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
     return Response(data, media_type=_STATIC[name], headers=headers)

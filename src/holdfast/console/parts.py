@@ -16,8 +16,6 @@ from holdfast.kernel.ledger import Ledger
 from holdfast.kernel.problems import Problem
 from holdfast.runs.service import Runs
 
-OPERATOR_TENANT = "default"
-
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a running host that pages show."""
@@ -50,7 +48,7 @@ def caller_of(request: Request, *scopes: str) -> Caller:
 def operator_of(request: Request, *scopes: str) -> Caller:
     """The signed-in caller, who must be the host's own operator: these pages hold every tenant's records."""
     caller = caller_of(request, "audit:read", *scopes)
-    if caller.tenant != OPERATOR_TENANT:
+    if not request.scope["holdfast.session"].is_operator:
         raise Problem("permission_denied", "Only the host's operator may look at this.")
     return caller
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from holdfast.console.inbox import questions_of
-from holdfast.console.parts import OPERATOR_TENANT, Parts, caller_of, form_of, whole
+from holdfast.console.parts import Parts, caller_of, form_of, whole
 from holdfast.console.render import SECURITY_HEADERS, go
 from holdfast.host import relay_view
 from holdfast.host.agent_view import AgentWork, agent_work
@@ -75,7 +75,6 @@ async def show(request: Request, parts: Parts) -> Response:
         works=works,
         tokens=_tokens(works),
         took=_took(snapshot),
-        is_operator=caller.tenant == OPERATOR_TENANT and "audit:read" in caller.scopes,
         graph=await _graph(parts, caller, snapshot),
         questions=await questions_of(parts, caller, run_id) if snapshot.status not in TERMINAL else [],
     )
@@ -101,7 +100,6 @@ async def turn(request: Request, parts: Parts) -> Response:
         step=step,
         said=work.seen_before(turn_at),
         shown=await _shown(parts, step.session, step.window),
-        is_operator=caller.tenant == OPERATOR_TENANT and "audit:read" in caller.scopes,
     )
 
 
