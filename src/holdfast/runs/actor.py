@@ -113,7 +113,11 @@ class RunActor:
         if self.state.ended is None or self._committing:
             watcher: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._watchers.append(watcher)
-            await watcher
+            try:
+                await watcher
+            finally:
+                if watcher in self._watchers:
+                    self._watchers.remove(watcher)
 
     def _tell_watchers(self) -> None:
         watchers, self._watchers = self._watchers, []
@@ -127,7 +131,11 @@ class RunActor:
 
     @property
     def idle(self) -> bool:
-        return self._driver is None and not self.tasks and not self._inbox and not self._watchers
+        return self._driver is None and not self.tasks and not self._inbox
+
+    @property
+    def watched(self) -> bool:
+        return bool(self._watchers)
 
     # The turn
 
