@@ -33,13 +33,14 @@ Make = Callable[[RunState], Outcome]
 class _Batch:
     """What goes into the log together."""
 
-    __slots__ = ("after", "appends", "events", "waiters")
+    __slots__ = ("after", "appends", "events", "settled", "waiters")
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.appends: list[Append] = []
         self.waiters: list[tuple[asyncio.Future[Any] | None, Any]] = []
         self.after: list[Callable[[], None]] = []
+        self.settled = False  # nothing follows from it
 
 
 class RunActor:
@@ -146,6 +147,8 @@ class RunActor:
                 if batch is None:
                     break
                 await self._commit(batch)
+                if batch.settled and not self._inbox:
+                    break
         except Exception as error:  # noqa: BLE001 - a fault of ours must not leave callers waiting
             self._let_go(Problem.unexpected(error))
         finally:
@@ -191,6 +194,7 @@ class RunActor:
                 self._take(batch, event)
             ran = self._run_inline(batch)
             if not events and not ran:
+                batch.settled = True
                 return
 
     def _take(self, batch: _Batch, event: Event) -> None:
