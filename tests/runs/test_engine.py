@@ -654,3 +654,14 @@ async def test_waiting_for_a_run_ends_with_it_wherever_it_is(host: Host) -> None
         await runs.resolve_by_node(run_id, "gate", "acme", {"resumeValue": {"action": "accept"}}, "ann")
         assert (await waiting_for).status == "completed"
         assert (await runs.wait(run_id, "acme")).status == "completed", "ended before it was asked for"
+
+
+async def test_waiting_for_a_run_does_not_outlive_the_engine(host: Host) -> None:
+    async with host() as runs:
+        run_id = await start(runs, workflow("w", [node("gate", "core.approvalGate")]))
+        waiting_for = asyncio.create_task(runs.wait(run_id, "acme"))
+        await asyncio.sleep(0.1)
+        await runs.drain(1.0)  # a run that rests holds nothing up, watched or not
+        await runs.close()
+        with pytest.raises(Problem, match="closing"):
+            await waiting_for

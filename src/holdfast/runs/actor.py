@@ -33,13 +33,14 @@ Make = Callable[[RunState], Outcome]
 class _Batch:
     """What goes into the log together."""
 
-    __slots__ = ("after", "appends", "events", "waiters")
+    __slots__ = ("after", "appends", "events", "settled", "waiters")
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.appends: list[Append] = []
         self.waiters: list[tuple[asyncio.Future[Any] | None, Any]] = []
         self.after: list[Callable[[], None]] = []
+        self.settled = False  # nothing follows from it
 
 
 class RunActor:
@@ -113,7 +114,11 @@ class RunActor:
         if self.state.ended is None or self._committing:
             watcher: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._watchers.append(watcher)
-            await watcher
+            try:
+                await watcher
+            finally:
+                if watcher in self._watchers:
+                    self._watchers.remove(watcher)
 
     def _tell_watchers(self) -> None:
         watchers, self._watchers = self._watchers, []
@@ -127,7 +132,11 @@ class RunActor:
 
     @property
     def idle(self) -> bool:
-        return self._driver is None and not self.tasks and not self._inbox and not self._watchers
+        return self._driver is None and not self.tasks and not self._inbox
+
+    @property
+    def watched(self) -> bool:
+        return bool(self._watchers)
 
     # The turn
 
@@ -138,6 +147,8 @@ class RunActor:
                 if batch is None:
                     break
                 await self._commit(batch)
+                if batch.settled and not self._inbox:
+                    break
         except Exception as error:  # noqa: BLE001 - a fault of ours must not leave callers waiting
             self._let_go(Problem.unexpected(error))
         finally:
@@ -183,6 +194,7 @@ class RunActor:
                 self._take(batch, event)
             ran = self._run_inline(batch)
             if not events and not ran:
+                batch.settled = True
                 return
 
     def _take(self, batch: _Batch, event: Event) -> None:

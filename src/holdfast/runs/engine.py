@@ -363,7 +363,7 @@ class Engine:
         for run_id in list(self._idle)[: _KEEP_IDLE // 10]:
             del self._idle[run_id]
             actor = self._actors.get(run_id)
-            if actor is None or not actor.idle:
+            if actor is None or not actor.idle or actor.watched:
                 continue
             wake = actor.state.next_wake()
             if wake is None or wake > soon:

@@ -265,6 +265,8 @@ class Runs:
                 raise Problem("not_found", "There is no such run.", runId=run_id[:128])
             if isinstance(found, RunState):
                 return snapshot(found, self._clock.now_ms())
+            if not self._engine.started:
+                raise Problem("unavailable", "The engine is closing.", retry_after_ms=1000)
             if found.owned:
                 await found.over()
             else:  # another instance's: its log tells
