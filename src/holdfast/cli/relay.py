@@ -78,7 +78,8 @@ async def ask(
         sys.stdout.write("\n")
         seen, score = report.telemetry, report.groundedness.score
         note(
-            f"{seen.windows} {'window' if seen.windows == 1 else 'windows'}, tier {report.quality_tier}, {seen.output_tokens} tokens out, "
+            f"{seen.windows} {'window' if seen.windows == 1 else 'windows'}, tier {report.quality_tier}, "
+            f"{seen.output_tokens} tokens out, "
             f"{seen.facts_in_envelope} facts shown, groundedness {'-' if score is None else f'{score:.0%}'}"
         )
         return None

@@ -168,7 +168,10 @@ class Relay:
         now = self.clock.now_ms()
         over = [name for name, item in self._sessions.items() if item.warm.closed or item.warm.expires_ms <= now]
         for name in over:
-            await self._sessions.pop(name).models.aclose()
+            session = self._sessions.pop(name)
+            if session.vectors is not None:
+                session.vectors.forget()
+            await session.models.aclose()
 
     async def _check_limit(self, app_id: str) -> None:
         rows = await self.ledger.query(
