@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.ledger import Ledger
-from holdfast.relay import Pricing, Relay
+from holdfast.relay import Pricing, Relay, SessionConfig
 from holdfast.relay.quality import tier
 
 from .conftest import Failing, Pieces, make_relay
@@ -135,3 +135,25 @@ async def test_three_lines_are_enough(tmp_path_factory: pytest.TempPathFactory) 
         reply = await relay.dispatch("You are brief.", "Say hello.")
         output, report = reply
     assert (output, report.quality_tier) == ("Hello.", "S")
+
+
+async def test_c3_a_short_fact_supports_a_statement_that_quotes_it(ledger: Ledger, clock: ManualClock) -> None:
+    text = 'The notes on the mill say this: "It is closed on Sunday."'
+    session = await make_relay(ledger, clock, Pieces([text])).init("app")
+    await session.ingest("The mill grinds rye. It is closed on Sunday.", "mill.md")
+    found = (await session.dispatch("", "When is the mill closed?")).report.groundedness
+    assert found is not None and found.score == 1.0
+    assert [item.fact_ids for item in found.support] == [("f1",)]
+
+
+async def test_the_cost_follows_the_users_table_of_prices(ledger: Ledger, clock: ManualClock) -> None:
+    prices = {"pieces": Pricing(2.0, 4.0), "other": Pricing(100.0, 100.0)}
+    relay = make_relay(ledger, clock, Pieces(["An answer of some length."]))
+    session = await relay.init("app", config=SessionConfig(prices=prices, pricing=Pricing(9.0, 9.0)))
+    seen = (await session.dispatch("", "Say it.")).report.telemetry
+    assert seen is not None
+    assert seen.cost_usd == round((2 * seen.input_tokens + 4 * seen.output_tokens) / 1e6, 9)
+    estimate = await session.estimate_session(10, 1000, 100)
+    assert estimate.estimated_cost_usd == round(10 * (2 * 1000 + 4 * 100) / 1e6, 9)
+    unnamed = await relay.init("app", config=SessionConfig(prices={"other": Pricing(1.0, 1.0)}))
+    assert (await unnamed.estimate_session()).estimated_cost_usd is None

@@ -45,6 +45,7 @@ TEMPLATE = """\
 
 [models]
 # default = "local"                      # offline; or "openai:MODEL[@BASE_URL]", "anthropic:MODEL", "scripted:FILE"
+# embedder = ""                          # "minilm" finds facts by their meaning too (the extra `embeddings`)
 
 [models.classes]                         # another model for a class of work
 # reasoning = "openai:MODEL"

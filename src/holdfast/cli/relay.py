@@ -13,12 +13,14 @@ import typer
 
 from holdfast.cli.output import Answer, answers, choice, note
 from holdfast.kernel import config
+from holdfast.kernel.clock import iso
 from holdfast.kernel.problems import Problem
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from holdfast.relay import EnvelopePreview, Relay, Session
+    from holdfast.relay.types import RemainingBudget
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -76,7 +78,8 @@ async def ask(
         sys.stdout.write("\n")
         seen, score = report.telemetry, report.groundedness.score
         note(
-            f"{seen.windows} windows, tier {report.quality_tier}, {seen.output_tokens} tokens out, "
+            f"{seen.windows} {'window' if seen.windows == 1 else 'windows'}, tier {report.quality_tier}, "
+            f"{seen.output_tokens} tokens out, "
             f"{seen.facts_in_envelope} facts shown, groundedness {'-' if score is None else f'{score:.0%}'}"
         )
         return None
@@ -182,9 +185,23 @@ async def status(session: Which = None, data: Data = None) -> Answer:
 
         def human(console: Console) -> None:
             for name in shown.__struct_fields__:
-                console.print(f"{name:<24}{getattr(shown, name)}", markup=False)
+                value = getattr(shown, name)
+                if name == "expires_at":
+                    value = iso(round(value * 1000))
+                elif name == "remaining_budget":
+                    value = _budget(value)
+                if value not in (None, "") and not (name == "context_window" and not value):
+                    console.print(f"{name:<24}{value}", markup=False)
 
         return Answer(shown, human=human)
+
+
+def _budget(left: RemainingBudget | None) -> str:
+    if left is None:
+        return "no caps"
+    parts = ((left.windows_remaining, "windows"), (left.input_tokens_remaining, "tokens in"))
+    every = (*parts, (left.output_tokens_remaining, "tokens out"))
+    return ", ".join(f"{count} {what}" for count, what in every if count is not None)
 
 
 @app.command("estimate")
@@ -210,7 +227,10 @@ async def estimate(
 
         def human(console: Console) -> None:
             for name in shown.__struct_fields__:
-                console.print(f"{name:<26}{getattr(shown, name)}", markup=False)
+                value = getattr(shown, name)
+                if name == "estimated_cost_usd":
+                    value = "no prices given" if value is None else f"{value:.6f}"
+                console.print(f"{name:<26}{value}", markup=False)
 
         return Answer(shown, human=human)
 
@@ -284,10 +304,11 @@ async def serve(
 
 @asynccontextmanager
 async def _relay(data: Path | None, model: str | None, *, make: bool) -> AsyncIterator[Relay]:
-    from holdfast.models import registry
+    from holdfast.models import embed, registry
     from holdfast.relay import Relay
 
-    path = data or Path(config.load().config.data.dir)
+    settings = config.load().config
+    path = data or Path(settings.data.dir)
     if path.is_dir() or path.suffix != ".db":
         path = path / "ledger.db"
     if not make and not path.exists():
@@ -296,8 +317,9 @@ async def _relay(data: Path | None, model: str | None, *, make: bool) -> AsyncIt
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     opened = registry.open(model) if model is not None else None
+    embedder = embed.open(settings.models.embedder) if settings.models.embedder else None
     try:
-        async with Relay.open(path, model=opened, max_sessions_per_app=_SESSIONS) as relay:
+        async with Relay.open(path, model=opened, max_sessions_per_app=_SESSIONS, embedder=embedder) as relay:
             yield relay
     finally:
         if opened is not None:

@@ -28,7 +28,7 @@ from holdfast.kernel.config import Config
 from holdfast.kernel.ids import Ids, Randomness, SystemRandomness
 from holdfast.kernel.ledger import Ledger, Projection
 from holdfast.kernel.problems import Problem
-from holdfast.models import OpenModel
+from holdfast.models import OpenModel, embed
 from holdfast.relay import Relay
 from holdfast.runs import service
 from holdfast.runs.idempotency import Idempotency
@@ -142,7 +142,14 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         )
         stack.push_async_callback(models.close)
         relay = Relay(
-            ledger, secret=derive(secret, "relay"), model=models.default, clock=clock, ids=ids, randomness=randomness
+            ledger,
+            secret=derive(secret, "relay"),
+            model=models.default,
+            clock=clock,
+            ids=ids,
+            randomness=randomness,
+            embedder=embed.open(config.models.embedder) if config.models.embedder else None,
+            vectors=data / "vectors",
         )
         stack.push_async_callback(relay.aclose)
         prompts = Prompts(clock, ids.new("life"), runs=lambda: runs)

@@ -95,9 +95,13 @@ class Extensions(_Section, frozen=True):
 
 
 class Models(_Section, frozen=True):
-    """`classes` names another model for a class of work: reasoning, writing, coding, research, classification."""
+    """`classes` names another model for a class of work: reasoning, writing, coding, research, classification.
+
+    `embedder` lets the relay find facts by their meaning too; none is the default.
+    """
 
     default: str = "local"
+    embedder: str = ""
     classes: dict[str, str] = {}
 
 

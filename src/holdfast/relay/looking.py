@@ -80,7 +80,8 @@ def estimate(
     seen = max(1, warm.windows)
     tokens_in = input_tokens if input_tokens is not None else warm.input_tokens // seen or size // 2
     tokens_out = output_tokens if output_tokens is not None else warm.output_tokens // seen or reserve // 2
-    return quality.estimate(planned, tokens_in, tokens_out, reserve, pricing or warm.config.pricing, warm.windows)
+    prices = pricing or quality.price_of(warm.config, session.model.name)
+    return quality.estimate(planned, tokens_in, tokens_out, reserve, prices, warm.windows)
 
 
 async def estimate_task(session: Session, system_prompt: str, task_input: str) -> CostEstimate:

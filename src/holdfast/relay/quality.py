@@ -8,7 +8,7 @@ from holdfast.models.words import STOP, words
 from holdfast.relay.extract import units
 from holdfast.relay.facts import Fact
 from holdfast.relay.index import Index
-from holdfast.relay.types import CostEstimate, Groundedness, Pricing, Support, Tier
+from holdfast.relay.types import CostEstimate, Groundedness, Pricing, SessionConfig, Support, Tier
 
 _STATEMENT_SHARE = 0.6
 _FACT_SHARE = 0.8
@@ -27,7 +27,7 @@ def groundedness(output: str, index: Index, facts: Sequence[Fact], envelope: Seq
     """The share of the output's statements that a fact of the envelope supports.
 
     A fact supports a statement when it holds 60 % of the statement's content words, or when 80 % of its own (three or
-    more) stand in the statement; and in either case every number of the statement.
+    more) stand in the statement, or when the statement quotes it; and in any case every number of the statement.
     """
     numbers = sorted(envelope)
     holders: dict[str, list[int]] = {}
@@ -43,14 +43,16 @@ def groundedness(output: str, index: Index, facts: Sequence[Fact], envelope: Seq
         for word in content:
             if word not in holders:
                 holders[word] = index.holders(word, numbers) if numbers else []
-        ids = _supporters(content, holders, facts)
+        ids = _supporters(output[unit.start : unit.end], content, holders, facts)
         supported += 1 if ids else 0
         if len(support) < _SENTENCES_REPORTED:
             support.append(Support(unit.start, unit.end, ids))
     return Groundedness(supported / sentences if sentences else None, sentences, supported, tuple(support))
 
 
-def _supporters(content: set[str], holders: dict[str, list[int]], facts: Sequence[Fact]) -> tuple[str, ...]:
+def _supporters(
+    statement: str, content: set[str], holders: dict[str, list[int]], facts: Sequence[Fact]
+) -> tuple[str, ...]:
     shared: dict[int, int] = {}
     for word in content:
         for number in holders[word]:
@@ -59,17 +61,22 @@ def _supporters(content: set[str], holders: dict[str, list[int]], facts: Sequenc
     good = [
         (-count, number)
         for number, count in shared.items()
-        if (count >= _STATEMENT_SHARE * len(content) or _stands_in(facts[number], count))
+        if (count >= _STATEMENT_SHARE * len(content) or _stands_in(facts[number], count, statement))
         and all(number in held for held in figures)
     ]
     return tuple(f"f{number}" for _, number in sorted(good)[:_SUPPORTERS])
 
 
-def _stands_in(fact: Fact, shared: int) -> bool:
-    """Whether nearly all of the fact was said."""
+def _stands_in(fact: Fact, shared: int, statement: str) -> bool:
+    """Whether nearly all of the fact was said; a fact of two words counts when it was quoted."""
     if shared < 3:
-        return False
+        return shared == 2 and fact.text in statement
     return shared >= _FACT_SHARE * len({word for word in words(fact.text) if word not in STOP})
+
+
+def price_of(config: SessionConfig, model: str) -> Pricing | None:
+    """What the user says the model costs."""
+    return config.prices.get(model, config.pricing)
 
 
 def cost(input_tokens: int, output_tokens: int, pricing: Pricing | None) -> float | None:

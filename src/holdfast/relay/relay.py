@@ -169,8 +169,11 @@ class Relay:
         now = self.clock.now_ms()
         over = [name for name, item in self._sessions.items() if item.warm.closed or item.warm.expires_ms <= now]
         for name in over:
-            if (session := self._sessions.pop(name, None)) is not None:
-                await session.models.aclose()
+            if (session := self._sessions.pop(name, None)) is None:
+                continue
+            if session.vectors is not None:
+                session.vectors.forget()
+            await session.models.aclose()
 
     async def _check_limit(self, app_id: str) -> None:
         rows = await self.ledger.query(

@@ -42,7 +42,7 @@ def report_of(
             overhead_ratio=warm.overhead_ratio,
             auto_ingested=state.auto_ingested,
             model=model,
-            cost_usd=quality.cost(state.input_tokens, state.output_tokens, warm.config.pricing),
+            cost_usd=quality.cost(state.input_tokens, state.output_tokens, quality.price_of(warm.config, model)),
             tool_calls=state.tool_calls,
             resumed=resumed,
             regroundings=state.regroundings,

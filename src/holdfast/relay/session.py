@@ -246,6 +246,8 @@ class Session(Journal):
             result = await ingest(self, raw_text, source_label)
             if due(len(self.warm.facts), self._compacted_at):
                 await self._compact()
+            if self.vectors is not None:
+                await self.vectors.catch_up(self.warm.facts)
             return result
 
     async def compact(self) -> Compaction:

@@ -232,7 +232,10 @@ class Pricing(msgspec.Struct, frozen=True):
 
 
 class SessionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings of a session; None leaves a limit open. `max_windows` is another name of `max_windows_per_session`."""
+    """Settings of a session; None leaves a limit open. `max_windows` is another name of `max_windows_per_session`.
+
+    `prices` is a table of prices by the model's name; `pricing` holds for models that are not in it.
+    """
 
     context_window: Annotated[int, msgspec.Meta(ge=256, le=100_000_000)] | None = None
     max_output_tokens: Positive | None = None
@@ -248,6 +251,7 @@ class SessionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     saturate: bool = False
     structural_validation: bool = True
     pricing: Pricing | None = None
+    prices: Annotated[dict[str, Pricing], msgspec.Meta(max_length=200)] = {}
 
 
 class Reply(msgspec.Struct, frozen=True):
