@@ -232,3 +232,23 @@ def test_the_help_does_not_load_heavy_modules(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert "HEAVY []" in done.stdout
+
+
+def test_without_a_command_people_get_the_help_and_programs_a_problem(tmp_path: Path) -> None:
+    shown = holdfast(tmp_path, "--human")
+    assert shown.code == 2 and shown.out.startswith("Usage: holdfast") and "workflow" in shown.out and not shown.err
+    told = holdfast(tmp_path, "ledger")
+    assert told.envelope["error"]["message"] == "A command is missing."
+
+
+async def test_an_import_is_refused_while_a_host_has_the_folder_open(tmp_path: Path) -> None:
+    path = await fill(tmp_path)
+    assert holdfast(tmp_path, "ledger", "export", "--output", "all.jsonl").code == 0
+    (path.parent / "host.json").write_text(json.dumps({"url": "http://127.0.0.1:1", "pid": os.getpid()}))
+    refused = holdfast(tmp_path, "ledger", "import", "all.jsonl")
+    assert refused.envelope["error"]["details"]["problem"] == "state_conflict"
+
+
+def test_a_run_that_is_not_there_is_told_as_such(tmp_path: Path) -> None:
+    for words in (("ask", "--run-id", "run_none"), ("run", "show", "run_none")):
+        assert holdfast(tmp_path, *words).envelope["error"]["details"]["problem"] == "not_found"
