@@ -84,7 +84,7 @@ def _parameters(path: str, command: Any) -> list[str]:
     lines = [f"`{usage}`", ""]
     if shown:
         lines += ["| | meaning | default |", "|---|---|---|"]
-        lines += [_cells(_named(item), _sentence(item.help), _default(item)) for item in shown]
+        lines += [_cells(_named(item), _meaning(item), _default(item)) for item in shown]
         lines.append("")
     return lines
 
@@ -99,6 +99,12 @@ def _named(item: Any) -> str:
         return f"`{item.name.upper()}`"
     value = "" if item.is_flag else f" {item.name.upper()}"
     return ", ".join(f"`{option}{value}`" for option in (*item.opts, *item.secondary_opts))
+
+
+def _meaning(item: Any) -> str:
+    """What it says of itself; an argument whose name says it all need not."""
+    named = f"The {item.name.replace('_', ' ')}." if item.param_type_name == "argument" else ""
+    return _sentence(item.help) or named
 
 
 def _default(item: Any) -> str:

@@ -38,7 +38,6 @@ app.registered_groups += ext_compile.app.registered_groups
 grants_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(grants_app, name="grants", help="What extensions were granted and denied.")
 
-ExtensionId = Annotated[str, typer.Argument(help="The extension_id of its manifest.")]
 Place = Annotated[Path, typer.Argument(help="An extension: a file, or a folder with a manifest or an index file.")]
 PolicyMode = Annotated[
     str | None, typer.Option("--policy", help="strict, prompt or permissive; default: the configuration's.")
@@ -272,7 +271,7 @@ async def grants_list(
 @grants_app.command("allow")
 @answers("ext.grants.allow")
 async def grants_allow(
-    extension: ExtensionId,
+    extension: str,
     grant: Annotated[str, typer.Argument(help="CAP or CAP:SCOPE.")],
     hours: Annotated[float | None, typer.Option(min=0, help="How long it holds; without, until revoked.")] = None,
     data: Data = None,
@@ -284,7 +283,7 @@ async def grants_allow(
 @grants_app.command("deny")
 @answers("ext.grants.deny")
 async def grants_deny(
-    extension: ExtensionId,
+    extension: str,
     grant: Annotated[str, typer.Argument(help="CAP or CAP:SCOPE.")],
     hours: Annotated[float | None, typer.Option(min=0, help="How long it holds; without, until revoked.")] = None,
     data: Data = None,
@@ -296,7 +295,7 @@ async def grants_deny(
 @grants_app.command("revoke")
 @answers("ext.grants.revoke")
 async def grants_revoke(
-    extension: ExtensionId,
+    extension: str,
     capability: Annotated[str | None, typer.Argument(help="Only this capability.")] = None,
     data: Data = None,
 ) -> dict[str, Any]:
