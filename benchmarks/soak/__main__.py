@@ -1,4 +1,4 @@
-"""`python -m benchmarks.soak [SECONDS]` (or SOAK_SECONDS): warm up, measure the capacity, soak at 80 % of it, verify."""
+"""`python -m benchmarks.soak [SECONDS]` (or SOAK_SECONDS): warm up, measure the capacity, soak at 80 %, verify."""
 
 from __future__ import annotations
 
@@ -114,9 +114,9 @@ def _report(soak: Soak, busy: float, found: list[str]) -> list[str]:
     return [
         "# Soak",
         "",
-        "Written by `make soak`: one `holdfast up` process, asked over HTTP at 80 % of the capacity measured just before.",
-        "Of twenty operations ten are runs of five nodes, four call an extension's tool from a workflow, three are agent "
-        "turns (two model answers and a tool call), three are relay sessions (open, ingest, dispatch, close). "
+        "Written by `make soak`: one `holdfast up` process, asked over HTTP at 80 % of the capacity measured before.",
+        "Of twenty operations ten are runs of five nodes, four call an extension's tool from a workflow, three are "
+        "agent turns (two model answers and a tool call), three are relay sessions (open, ingest, dispatch, close). "
         "Models are scripted; the ledger syncs every commit. Times count from the moment an operation was due.",
         "",
         f"{datetime.now(UTC):%Y-%m-%d}, {platform.system()} {platform.machine()}, {os.cpu_count()} cores, "

@@ -73,7 +73,7 @@ def faults(soak: Soak) -> list[str]:
 def table(soak: Soak) -> list[str]:
     """A row a minute: operations, errors, memory, and p50 and p99 of each kind in milliseconds."""
     lines = [
-        "| minute | operations | errors | RSS MiB | private MiB | " + " | ".join(f"{k} p50/p99 ms" for k in KINDS) + " |",
+        "| minute | operations | errors | RSS MiB | own MiB | " + " | ".join(f"{k} p50/p99 ms" for k in KINDS) + " |",
         "|---" * (5 + len(KINDS)) + "|",
     ]
     minutes = max(1, round(soak.seconds / 60))

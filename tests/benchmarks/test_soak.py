@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from benchmarks.soak import project
 from benchmarks.soak.load import KINDS, MIX, Done
 from benchmarks.soak.verdict import NOISE_MIB, SLOPE_MIB, Memory, Soak, faults, slope, table

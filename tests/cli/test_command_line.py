@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pty
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -232,3 +234,49 @@ def test_the_help_does_not_load_heavy_modules(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert "HEAVY []" in done.stdout
+
+
+def test_without_a_command_people_get_the_help_and_programs_a_problem(tmp_path: Path) -> None:
+    shown = holdfast(tmp_path, "--human")
+    assert shown.code == 2 and shown.out.startswith("Usage: holdfast") and "workflow" in shown.out and not shown.err
+    told = holdfast(tmp_path, "ledger")
+    assert told.envelope["error"]["message"] == "A command is missing."
+
+
+@pytest.fixture
+def listening() -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def leave_note(folder: Path, url: str, pid: int) -> None:
+    (folder / ".holdfast").mkdir(exist_ok=True)
+    (folder / ".holdfast" / "host.json").write_text(json.dumps({"url": url, "pid": pid}))
+
+
+async def test_an_import_is_refused_while_a_host_has_the_folder_open(tmp_path: Path, listening: str) -> None:
+    await fill(tmp_path)
+    assert holdfast(tmp_path, "ledger", "export", "--output", "all.jsonl").code == 0
+    leave_note(tmp_path, listening, os.getpid())
+    refused = holdfast(tmp_path, "ledger", "import", "all.jsonl")
+    assert refused.envelope["error"]["details"]["problem"] == "state_conflict"
+
+
+def test_a_second_host_on_one_folder_is_refused(tmp_path: Path, listening: str) -> None:
+    leave_note(tmp_path, listening, os.getpid())
+    refused = holdfast(tmp_path, "up", "--port", "0").envelope["error"]
+    assert refused["details"]["problem"] == "state_conflict" and listening in refused["message"]
+
+
+@pytest.mark.parametrize("alive", [True, False], ids=["a number that is somebody else's", "a number that is nobody's"])
+def test_the_note_of_a_host_that_was_killed_is_not_believed(tmp_path: Path, alive: bool) -> None:
+    """Nobody listens there, so a command opens the folder itself."""
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        url = f"http://127.0.0.1:{gone.getsockname()[1]}"
+    leave_note(tmp_path, url, os.getpid() if alive else 2**22 + 1)
+    assert holdfast(tmp_path, "run", "list").envelope["result"]["runs"] == []
+
+
+def test_a_run_that_is_not_there_is_told_as_such(tmp_path: Path) -> None:
+    for words in (("ask", "--run-id", "run_none"), ("run", "show", "run_none")):
+        assert holdfast(tmp_path, *words).envelope["error"]["details"]["problem"] == "not_found"

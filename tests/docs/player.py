@@ -6,9 +6,9 @@
 - A block with a title is a file. `toml` without one is a configuration, `json` a document.
 - `python` runs in one process per page, block after block.
 - `text` is what the block before it printed: each line is found there, `…` stands for anything.
-- `<!-- figure -->` before a block: it is drawn, not typed. `<!-- background -->`: it runs until the page is over, and the
-  next block begins when it has printed something. `<!-- help: why -->`: it cannot be typed here, so each command is asked
-  for its help instead.
+- `<!-- figure -->` before a block: it is drawn, not typed. `<!-- background -->`: a host, which runs until the page is
+  over; the next block begins when it is up. `<!-- help: why -->`: it cannot be typed here, so each command is asked for
+  its help instead.
 - Whatever else stands in a block is a fault of the page.
 """
 

@@ -114,3 +114,28 @@ def test_every_page_is_in_the_navigation_and_in_the_index() -> None:
         name = path.relative_to(ROOT / "docs").as_posix()
         assert f": {name}\n" in navigation, name
         assert name == "index.md" or f"({name})" in index, name
+
+
+def test_the_figures_of_the_readme_are_those_of_the_results() -> None:
+    results = (ROOT / "benchmarks" / "RESULTS.md").read_text("utf-8")
+    readme = (ROOT / "README.md").read_text("utf-8")
+
+    def rate(what: str) -> str:
+        return re.search(rf"^\| {re.escape(what)} \| (\d+) runs/s", results, re.MULTILINE)[1]  # type: ignore[index]
+
+    steps = [
+        (rate(f"five steps in DBOS 3.3.0, {clients} client(s)"), rate(f"{ours}, {clients} client(s)"))
+        for ours in ("run of five steps with an effect each",)
+        for clients in (1, 16)
+    ]
+    (one, our_one), (many, our_many) = steps
+    assert f"five steps: {one} runs/s to our {our_one} with one client, {many} to our {our_many} with sixteen" in readme
+    overhead = re.search(r"dispatch overhead, 0 facts \| p50 ([\d.]+) ms.*crprotocol-6\.2\.5: ([\d.]+) ms", results)
+    assert overhead is not None
+    ours, theirs = (round(float(number) + 1e-9, 1) for number in overhead.groups())
+    assert f"overhead of a dispatch {theirs} ms to our {ours}" in readme
+
+
+def test_the_agents_node_type_has_a_row() -> None:
+    """The host adds it to the standard types, which a test of the runs compares."""
+    assert "\n| `core.agent` |" in page("node-types")

@@ -88,7 +88,9 @@ def init(
     """Write a commented holdfast.toml."""
     file = folder / PROJECT_FILE
     if file.exists() and not force:
-        raise Problem("already_exists", f"There is a {PROJECT_FILE} already.", at=str(file), fix="Use --force to write over it.")
+        raise Problem(
+            "already_exists", f"There is a {PROJECT_FILE} already.", at=str(file), fix="Use --force to write over it."
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file.write_text(TEMPLATE, "utf-8")

@@ -120,7 +120,9 @@ async def import_(
 ) -> dict[str, int]:
     """Take an export in, whole or not at all; every line must continue its stream and match its hash."""
     if (address := announced(data or Path(config.load().config.data.dir))) is not None:
-        raise Problem("state_conflict", f"A host runs here ({address}) and would not see it.", fix="Stop `holdfast up` first.")
+        raise Problem(
+            "state_conflict", f"A host runs here ({address}) and would not see it.", fix="Stop `holdfast up` first."
+        )
     async with _open(data, create=True) as ledger:
         with file.open("rb") as lines:
             return {"records": await ledger.import_lines(lines)}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from pathlib import Path
+from urllib.parse import urlsplit
 
 
 def announce(data: Path, url: str) -> Path:
@@ -15,10 +17,19 @@ def announce(data: Path, url: str) -> Path:
 
 
 def announced(data: Path) -> str | None:
-    """The address of the host that has this folder open, if one has."""
+    """The address of the host that has this folder open, if one has.
+
+    A process that was killed leaves its note behind, and its number may be somebody else's by now (in a container often
+    our own): what counts is that something listens there.
+    """
     try:
         note = json.loads((data / "host.json").read_text())
-        os.kill(int(note["pid"]), 0)
-        return str(note["url"])
+        pid, url = int(note["pid"]), str(note["url"])
+        if pid == os.getpid():
+            return None
+        os.kill(pid, 0)
+        parts = urlsplit(url)
+        with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=2):
+            return url
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.notes import announce
+from holdfast.cli.notes import announce, announced
 from holdfast.cli.output import Answer, answers, say
 from holdfast.kernel import config
+from holdfast.kernel.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,6 +41,12 @@ def up(
 
     settings = config.load().config
     options = Options(config=settings, data=data, sample_seams=sample_seams, allow_egress=tuple(allow_egress or ()))
+    if (running := announced(options.folder)) is not None:
+        raise Problem(
+            "state_conflict",
+            f"A host has this folder open already: {running}",
+            fix="Use that one, stop it, or give --data.",
+        )
     address = settings.http.host if host is None else host
     run(_serve(options, address, settings.http.port if port is None else port, workflows, trust))
 
@@ -103,7 +110,7 @@ def _show(console: Console, result: dict[str, Any]) -> None:
         console.print(f"  key        [bold]{result['key']}[/bold]")
         console.print("             Keep it: it is shown once. `export HOLDFAST_API_KEY=…` for other commands.")
     else:
-        console.print("  key        as before; `holdfast key create` makes another")
+        console.print("  key        the one that you keep; `export HOLDFAST_API_KEY=…` for other commands")
     console.print(f"  data       {result['data']}")
     console.print(f"  model      {model_line(result['model'])}")
     if result["workflows"]:
@@ -124,9 +131,9 @@ def model_line(name: str) -> str:
 
 
 def _to_try(result: dict[str, Any]) -> list[str]:
-    key = result["key"] or "$HOLDFAST_API_KEY"
+    key = result["key"]
     return [
         f"open {result['url']}/ and sign in with the key",
-        f'HOLDFAST_API_KEY={key} holdfast ask "What is in this folder?"',
-        f"curl -H 'Authorization: Bearer {key}' {result['url']}/v1/runs",
+        f'{f"HOLDFAST_API_KEY={key} " if key else ""}holdfast ask "What is in this folder?"',
+        f'curl -H "Authorization: Bearer {key or "$HOLDFAST_API_KEY"}" {result["url"]}/v1/runs',
     ]

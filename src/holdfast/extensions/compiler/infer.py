@@ -14,9 +14,10 @@ from urllib.parse import urlsplit
 import msgspec
 from tree_sitter import Node
 
+from holdfast.extensions.capabilities import derive
 from holdfast.extensions.compiler.artifact import Evidence, Location
 from holdfast.extensions.compiler.bundle import Input
-from holdfast.extensions.compiler.node_apis import CAPABILITIES, HINTS, METHODS, PI_FS, PI_MEMBERS, TOOLS
+from holdfast.extensions.compiler.node_apis import CAPABILITIES, HINTS, METHODS, PI_FS, PI_MEMBERS
 from holdfast.extensions.compiler.scan.syntax import Dialect, File, text_of
 from holdfast.extensions.compiler.scan.values import Value, Values, call_arguments
 from holdfast.extensions.manifest import CAP_SCHEMA, CapabilityManifest, Requirement, Scope
@@ -192,7 +193,7 @@ class _Reader:
         if prop is None or text_of(prop) != "tool":
             return
         name = self.values.string(first)
-        capability = TOOLS.get(name, "tool") if name is not None else "tool"
+        capability = derive("tool", {"name": name})
         self._add(capability, "tool", "pi_call", f"pi.tool({name or '…'})", node)
 
     def _member(self, node: Node) -> None:

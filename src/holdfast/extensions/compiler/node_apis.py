@@ -50,17 +50,6 @@ CAPABILITIES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 METHODS = {"read": "fs", "write": "fs", "exec": "exec", "http": "http", "env": "env"}
 
-# Tools of the host by name (Pi §2B.2, §3.2A).
-TOOLS = {
-    "read": "read",
-    "grep": "read",
-    "find": "read",
-    "ls": "read",
-    "write": "write",
-    "edit": "write",
-    "bash": "exec",
-}
-
 # Members of the `pi` object.
 PI_MEMBERS = {
     "exec": ("exec", "exec"),
