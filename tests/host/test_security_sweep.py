@@ -56,6 +56,7 @@ BODIES: dict[str, Any] = {
     "/v1/runs/{runId}:fork": {"mode": "replay"},
     "/v1/runs/{runId}/signals/{name}": {"payload": {}},
     "/v1/runs/{runId}/interrupts/{nodeId}": {"resumeValue": {"action": "accept"}},
+    "/host/v1/contexts/{ledgerId}": {"operation": "x", "version": 0, "contextDelta": {}},
     "/v1/schedules/{scheduleId}:backfill": {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T01:00:00Z"},
     "/v1/schedules/{scheduleId}": {"workflowId": "acme-flow", "cron": "0 * * * *"},
 }
@@ -158,7 +159,9 @@ async def furnish(acme: httpx.AsyncClient) -> dict[str, str]:
     key = (await made("POST", "/host/v1/keys", {"name": MARK}))["result"]
     session = await made("POST", "/crp/sessions", {"app_id": MARK})
     await made("POST", f"/crp/sessions/{session['session_id']}/ingest", {"text": f"The {MARK} is secret."})
+    context = (await made("POST", "/host/v1/contexts", {"objective": MARK, "constraints": [MARK]}))["result"]
     return {
+        "ledgerId": context["ledgerId"],
         "runId": run_id,
         "nodeId": "gate",
         "workflowId": "acme-flow",
@@ -227,8 +230,9 @@ def test_the_console_shows_a_tenant_its_own_alone(tmp_path: Path) -> None:
             for method, path, _ in PAGES:
                 if method != "GET" or path.endswith("/live"):
                     continue
-                address = path.replace("{run_id}", ids["runId"]).replace("{stream:path}", f"run/{ids['runId']}")
-                answer = await other.get(re.sub(r"\{[^}]+\}", "x", address))
+                known = {"run_id": ids["runId"], "stream:path": f"run/{ids['runId']}", "session_id": ids["sessionId"]}
+                address = re.sub(r"\{([^}]+)\}", lambda name, known=known: known.get(name[1], "x"), path)  # type: ignore[misc]
+                answer = await other.get(address)
                 assert MARK not in answer.text, path
                 if "run_id" in path:
                     assert answer.status_code == 404, path
