@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[3]
 # Words of the language or of the contract that happen to name an extension too.
 ORDINARY = {
     "bookmark", "commands", "event-bus", "examples", "extensions", "handoff", "hello", "index", "notify", "preset",
-    "pi-tui",
+    "pi-tui", "structured-output",
     "question", "sandbox", "snake", "ssh", "summarize", "todo", "tools", "subagent", "questionnaire", "qna", "pirate",
 }  # fmt: skip
 
