@@ -37,7 +37,7 @@ def _is_pure_import(file: File, statement: Node, members: frozenset[str]) -> boo
         if child.type == "named_imports":
             taken = [item for item in child.named_children if not any(part.type == "type" for part in item.children)]
             names = [item.child_by_field_name("name") for item in taken]
-            if any(name is None or text_of(name) not in members for name in names):
+            if not names or any(name is None or text_of(name) not in members for name in names):
                 return False
         else:
             local = child.named_children[0] if child.type == "namespace_import" else child
@@ -67,7 +67,8 @@ def _is_pure_value(file: File, value: Node, members: frozenset[str]) -> bool:
 
 
 def _is_read_purely(file: File, local: Node, members: frozenset[str]) -> bool:
-    declared = file.declaration(local)
+    """Whether it is read at all, and nothing of it but `members`."""
+    declared, reads = file.declaration(local), 0
     for _, node in file.find(_NAMES):
         if node.id == local.id or text_of(node) != text_of(local):
             continue
@@ -77,7 +78,8 @@ def _is_read_purely(file: File, local: Node, members: frozenset[str]) -> bool:
         outer = node.parent
         if outer is None or not (outer.type == "nested_type_identifier" or _is_pure_member(outer, node, members)):
             return False
-    return declared is not None
+        reads += 1
+    return reads > 0
 
 
 def _is_pure_member(member: Node, target: Node, members: frozenset[str]) -> bool:
