@@ -248,19 +248,18 @@ class Driver:
             self._lost(batch.trap)
             return
         self._deadline_ms = batch.deadline_ms
-        self._expire()  # an extension that is never at rest must not outrun its deadline
+        if self._waiters:
+            self._expire()  # an extension that is never at rest must not outrun its deadline
         self._saturated = self._saturated + 1 if batch.more else 0
         if self._saturated > _SATURATED:
             self._alarm = self._loop.call_later(_BATCH_SECONDS, self._kick)
         elif self._inbox or batch.more:
             self._kick()
-        else:
+        elif self._waiters or batch.deadline_ms is not None:
             self._rest()
 
     def _rest(self) -> None:
         """Nothing runs: sleep until the next timer or the next expiry of a question."""
-        if not self._waiters and self._deadline_ms is None:
-            return
         now = self._loop.time()
         wake = min((w.expires for w in self._waiters.values() if w.expires is not None), default=None)
         if self._deadline_ms is not None:
@@ -271,8 +270,6 @@ class Driver:
 
     def _expire(self) -> None:
         """Tell everybody whose time is over."""
-        if not self._waiters:
-            return
         now = self._loop.time()
         for number, waiter in list(self._waiters.items()):
             if waiter.expires is not None and waiter.expires <= now and not waiter.future.done():

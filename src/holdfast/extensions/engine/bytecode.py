@@ -1,6 +1,7 @@
 """Bytecode of artifacts, kept by the hash of their text and of the engine: it loads several times faster than text.
 
-Bytecode is trusted by the engine, so it is only ever made here, from text, and never taken from an artifact.
+Bytecode is trusted by the engine, so it is only ever made here, from text, and never taken from an artifact. What is
+kept carries its own hash in front: a file that was cut short or changed is made again.
 """
 
 from __future__ import annotations
@@ -9,18 +10,12 @@ import hashlib
 from contextlib import suppress
 from pathlib import Path
 
-from holdfast import assets
 from holdfast.extensions.engine.limits import GuestError, Limits
 from holdfast.extensions.engine.native import native, write_file
 from holdfast.extensions.engine.snapshot import Nobody
 from holdfast.extensions.engine.vm import Vm
 
 MAX_KEPT = 256
-
-
-def bytecode_folder() -> Path:
-    """Where bytecode is kept unless somebody names another place."""
-    return assets.folder() / "bytecode"
 
 
 def bytecode_key(text: str, name: str) -> str:
@@ -30,9 +25,9 @@ def bytecode_key(text: str, name: str) -> str:
 def compile_module(text: str, name: str, cache: Path | None = None) -> bytes:
     """Bytecode of an ES module; a syntax error is a GuestError."""
     path = cache / f"{bytecode_key(text, name)}.qbc" if cache is not None else None
-    if path is not None:
-        with suppress(OSError):
-            return path.read_bytes()
+    kept = _kept(path) if path is not None else None
+    if kept is not None:
+        return kept
     vm = Vm(Nobody(), Limits(slice_ms=60_000))
     try:
         vm.initialize()
@@ -42,9 +37,17 @@ def compile_module(text: str, name: str, cache: Path | None = None) -> bytes:
         vm.close()
     if path is not None:
         with suppress(OSError):  # where nothing can be kept, it is made again
-            write_file(path, data)
+            write_file(path, hashlib.sha256(data).digest() + data)
             _forget_oldest(path.parent)
     return data
+
+
+def _kept(path: Path) -> bytes | None:
+    try:
+        whole = path.read_bytes()
+    except OSError:
+        return None
+    return whole[32:] if hashlib.sha256(whole[32:]).digest() == whole[:32] else None
 
 
 def _forget_oldest(folder: Path) -> None:
@@ -59,4 +62,4 @@ def _forget_oldest(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-__all__ = ["GuestError", "bytecode_folder", "bytecode_key", "compile_module"]
+__all__ = ["GuestError", "bytecode_key", "compile_module"]
