@@ -240,6 +240,9 @@ class Driver:
             except EngineTrap as trap:
                 batch.trap = trap
                 break
+            except Exception as error:  # noqa: BLE001 - a listener's fault; who asked gets an answer all the same (D3)
+                failed = {"message": f"A listener of {self._name} failed.", "exception": error}
+                self._loop.call_exception_handler(failed)
         for future in self._delivered:
             if not future.done():
                 future.set_result(None)
