@@ -66,10 +66,13 @@ async def stretches(
 
 
 def resident() -> int:
-    """Memory of this process, what it shares counted by its share; 0 where the system does not say."""
+    """Memory that this process has written, which is its alone; 0 where the system does not say.
+
+    Its share of what it shares (libraries, the prelude's image) would change with the other processes of the machine.
+    """
     rollup = Path("/proc/self/smaps_rollup")
     if rollup.exists():
         for line in rollup.read_text().splitlines():
-            if line.startswith("Pss:"):
+            if line.startswith("Anonymous:"):
                 return int(line.split()[1]) * 1024
     return 0

@@ -178,6 +178,40 @@ async def test_an_answer_in_time_does_not_run_in_the_callers_context(attentive: 
     await _end(subject)
 
 
+async def test_what_a_callback_raises_is_the_loops_whoever_waited(attentive: Words) -> None:
+    loop, told = asyncio.get_running_loop(), []
+    loop.set_exception_handler(lambda _loop, said: told.append(str(said["exception"])))
+    subject = _owner()
+
+    def fails(result: Any) -> None:
+        raise ValueError(result)
+
+    assert subject.exchange(lambda: "at once", fails)
+    subject.submit(lambda: "later", fails)
+    await _last(subject)
+    assert told == ["at once", "later"]
+    await _end(subject)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_listener_that_fails_takes_nobodys_answer(
+    waits: bool, attentive: Words, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not waits:
+        monkeypatch.setattr(Owner, "_may_wait", lambda _: False)
+    loop, told = asyncio.get_running_loop(), []
+    loop.set_exception_handler(lambda _loop, said: told.append(str(said["exception"])))
+    subject = extension(tool("onUpdate({ content: [] }); return 'x'"))
+    await subject.load()
+
+    def listener(_: Any) -> None:
+        raise ValueError("not today")
+
+    assert text_of(await subject.call_tool("go", {}, on_update=listener)) == "x"
+    assert told == ["not today"]
+    await subject.close()
+
+
 @pytest.mark.parametrize("lines", [None, 0])
 async def test_without_words_everything_goes_through_the_loop(
     lines: int | None, monkeypatch: pytest.MonkeyPatch

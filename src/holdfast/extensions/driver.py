@@ -257,6 +257,9 @@ class Driver:
             except EngineTrap as trap:
                 batch.trap = trap
                 break
+            except Exception as error:  # noqa: BLE001 - a listener's fault; who asked gets an answer all the same (D3)
+                failed = {"message": f"A listener of {self._name} failed.", "exception": error}
+                self._loop.call_exception_handler(failed)
         for future in self._delivered:
             if not future.done():
                 future.set_result(None)
@@ -265,19 +268,18 @@ class Driver:
             self._lost(batch.trap)
             return
         self._deadline_ms = batch.deadline_ms
-        self._expire()  # an extension that is never at rest must not outrun its deadline
+        if self._waiters:
+            self._expire()  # an extension that is never at rest must not outrun its deadline
         self._saturated = self._saturated + 1 if batch.more else 0
         if self._saturated > _SATURATED:
             self._alarm = self._loop.call_later(_BATCH_SECONDS, self._kick)
         elif self._inbox or batch.more:
             self._kick()
-        else:
+        elif self._waiters or batch.deadline_ms is not None:
             self._rest()
 
     def _rest(self) -> None:
         """Nothing runs: sleep until the next timer or the next expiry of a question."""
-        if not self._waiters and self._deadline_ms is None:
-            return
         now = self._loop.time()
         expiries = [] if self._held else [w.expires for w in self._waiters.values() if w.expires is not None]
         wake = min(expiries, default=None)
@@ -289,7 +291,7 @@ class Driver:
 
     def _expire(self) -> None:
         """Tell everybody whose time is over."""
-        if self._held or not self._waiters:
+        if self._held:
             return
         now = self._loop.time()
         for number, waiter in list(self._waiters.items()):

@@ -17,7 +17,7 @@ import msgspec
 from holdfast.extensions import effects as said
 from holdfast.extensions.arguments import checker, prepare
 from holdfast.extensions.driver import Driver
-from holdfast.extensions.engine.bytecode import bytecode_folder, compile_module
+from holdfast.extensions.engine.bytecode import compile_module
 from holdfast.extensions.engine.image import base_image, image_digest
 from holdfast.extensions.engine.limits import EngineTrap, GuestError, Limits
 from holdfast.extensions.engine.pool import Key, Loaded, Pool
@@ -200,8 +200,7 @@ class Extension:
         if self.artifact.bytecode:
             return self.artifact
         try:
-            kept = self._bytecode_cache or bytecode_folder()
-            data = compile_module(self.artifact.text, self.artifact.name, kept)
+            data = compile_module(self.artifact.text, self.artifact.name, self._bytecode_cache)
         except GuestError as error:
             raise thrown_problem(msgspec.json.decode(error.description), self.name, self.artifact) from error
         return msgspec.structs.replace(self.artifact, bytecode=data)

@@ -10,18 +10,12 @@ import hashlib
 from contextlib import suppress
 from pathlib import Path
 
-from holdfast import assets
 from holdfast.extensions.engine.limits import GuestError, Limits
 from holdfast.extensions.engine.native import native, write_file
 from holdfast.extensions.engine.snapshot import Nobody
 from holdfast.extensions.engine.vm import Vm
 
 MAX_KEPT = 256
-
-
-def bytecode_folder() -> Path:
-    """Where bytecode is kept unless somebody names another place."""
-    return assets.folder() / "bytecode"
 
 
 def bytecode_key(text: str, name: str) -> str:
@@ -68,4 +62,4 @@ def _forget_oldest(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-__all__ = ["GuestError", "bytecode_folder", "bytecode_key", "compile_module"]
+__all__ = ["GuestError", "bytecode_key", "compile_module"]

@@ -105,8 +105,11 @@ class Owner:
             return False
         # The thread has taken the claim: its answer is there, or is being put there (O4).
         self._attention.streak += 1
-        # As every callback that comes from the thread: in a context of its own, not in the caller's.
-        contextvars.Context().run(self._deliver, *self._answers.get())
+        # As every callback that comes from the thread: in a context of its own, and what it raises is the loop's.
+        try:
+            contextvars.Context().run(self._deliver, *self._answers.get())
+        except Exception as error:  # noqa: BLE001 - as the loop does with its callbacks
+            self._loop.call_exception_handler({"message": "A callback of a VM's thread failed.", "exception": error})
         return True
 
     def hurried(self) -> bool:
