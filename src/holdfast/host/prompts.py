@@ -50,6 +50,7 @@ class _Work:
         task.add_done_callback(lambda _: self.stir.set())
 
     def abandon(self) -> None:
+        self.task.add_done_callback(lambda task: task.cancelled() or task.exception())  # heard, whatever it was
         self.task.cancel()
         for asked in self.asked:
             if not asked.answer.done():
