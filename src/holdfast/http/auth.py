@@ -44,7 +44,9 @@ CONTRACT_SCOPES = (
     "deploy:pause",
 )
 # What the contract has no scope for, because it has no endpoint for it (W4).
-OWN_SCOPES = ("manifest:write", "runs:signal", "schedules:manage", "keys:manage")
+OWN_SCOPES = ("manifest:write", "runs:signal", "schedules:manage", "keys:manage", "grants:manage", "metrics:read")
+# The tenant of the host's own operator: the project, its extensions, the whole ledger are this tenant's alone.
+OPERATOR_TENANT = "default"
 SCOPES = CONTRACT_SCOPES + OWN_SCOPES
 
 _BEARER = re.compile(r"bearer +([!-~]{1,512}) *", re.IGNORECASE)
@@ -72,6 +74,13 @@ class Caller(msgspec.Struct, frozen=True):
                 requiredScopes=list(scopes),
                 missingScopes=missing,
                 fix="Use a key that has the scope.",
+            )
+
+    def require_operator(self) -> None:
+        """What shows or changes the whole host is its operator's alone."""
+        if self.tenant != OPERATOR_TENANT:
+            raise Problem(
+                "permission_denied", "Only the host's operator may do this.", fix="Use a key of the host's own tenant."
             )
 
     def require_tenant(self, tenant: str | None) -> None:
