@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.console.conftest import CHROMIUM, FLAGS
 from tests.console.served import KEY, QUESTION, Served, harbour, served
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--force-color-profile=srgb",
-]
 SIZES = {"desktop": {"width": 1200, "height": 850}, "phone": {"width": 390, "height": 844}}
 INPUTS = '{"question": ' + '"' + QUESTION.replace('"', '\\"') + '"}'
 
