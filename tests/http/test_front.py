@@ -20,8 +20,8 @@ from holdfast.host import Options
 from holdfast.host.tracing import OtelTracing, Tracing, open_tracing
 from holdfast.http.front import ACCESS_LOG, log_requests
 from holdfast.http.hosting import Serving, serve
-from holdfast.kernel.trace import read_traceparent
 from holdfast.kernel.config import Config, Http, HttpLimits, Telemetry
+from holdfast.kernel.trace import read_traceparent
 from tests.contracts.openwop.documents import DOCUMENTS
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
