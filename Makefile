@@ -1,5 +1,5 @@
 # Two commands matter: `make run` and `make test`. Each sets up what it needs, once.
-.PHONY: help run test sweep check bench docs corpus lock clean setup
+.PHONY: help run test sweep check bench docs screenshots corpus lock clean setup
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 
@@ -10,6 +10,7 @@ help:
 	@echo "make sweep   the exhaustive tests: crash matrices, corpora, soaks"
 	@echo "make bench   measure, and write benchmarks/RESULTS.md"
 	@echo "make docs    build the documentation into site/"
+	@echo "make screenshots  take the pictures of the documentation again (needs Chromium)"
 	@echo "make corpus  fetch the extensions that the compiler is measured against"
 	@echo "make lock    resolve the Python packages again (needs uv)"
 	@echo "make clean   remove what was made"
@@ -21,6 +22,7 @@ run: setup
 	@$(BIN)/holdfast up
 
 test: setup
+	@$(BIN)/python scripts/examples.py
 	@$(BIN)/python -m pytest -n 2 -q -m "not sweep"
 
 sweep: setup
@@ -38,6 +40,9 @@ bench: setup
 docs: setup
 	@$(BIN)/python scripts/docs.py
 	@$(BIN)/mkdocs build --strict --quiet
+
+screenshots: setup
+	@HOLDFAST_SCREENSHOTS=docs/images $(BIN)/python -m pytest -q tests/browser/test_screenshots.py
 
 corpus: setup
 	@$(BIN)/holdfast ext corpus fetch

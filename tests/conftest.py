@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import os
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.ids import Ids, SeededRandomness
+
+# Log files of extensions belong to whoever runs the tests, not into their home.
+os.environ.setdefault("PI_EXTENSION_LOG_DIR", str(Path(tempfile.gettempdir()) / "holdfast-test-logs"))
 
 
 @pytest.fixture

@@ -1,49 +1,17 @@
-"""A real host as a child process, and a real Chromium to look at it."""
+"""Hosts to look at: one with a single workflow, and the harbour with its agent, its extension and its notes."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import signal
-import subprocess
-import sys
+import re
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 
-KEY = "console-test-key-123456"
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-REVIEW: dict[str, Any] = {
-    "id": "review",
-    "name": "Review",
-    "version": "1.0.0",
-    "nodes": [
-        {"id": name, "typeId": kind, "name": name.title(), "position": {"x": 0, "y": 0}, "config": config, "inputs": {}}
-        for name, kind, config in (
-            ("draft", "core.identity", {}),
-            ("approve", "core.approvalGate", {"title": "Publish <img src=x onerror=alert(1)> the draft?"}),
-            ("publish", "core.noop", {}),
-        )
-    ],
-    "edges": [
-        {"id": "e1", "sourceNodeId": "draft", "targetNodeId": "approve"},
-        {"id": "e2", "sourceNodeId": "approve", "targetNodeId": "publish"},
-    ],
-    "triggers": [],
-    "variables": [],
-    "metadata": {},
-    "settings": {},
-}
+from tests.console.page import Node, parse
+from tests.console.served import KEY, Served, harbour, review, served
 
 
 @pytest.fixture(scope="module")
@@ -51,17 +19,49 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a host that serves the console."""
     folder = tmp_path_factory.mktemp("host")
     (folder / "workflows").mkdir()
-    (folder / "workflows" / "review.json").write_text(json.dumps(REVIEW))
-    words = ["up", "--port", "0", "--data", "data", "--workflows", "workflows", "--json"]
-    child = subprocess.Popen(
-        [sys.executable, "-m", "holdfast.cli.main", *words],
-        cwd=folder,
-        env={**os.environ, "HOLDFAST_API_KEY": KEY},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert child.stdout is not None
-    yield json.loads(child.stdout.readline())["result"]["url"]
-    child.send_signal(signal.SIGTERM)
-    child.stdout.close()
-    assert child.wait(30) == 0
+    document = review("Publish <img src=x onerror=alert(1)> the draft?")
+    (folder / "workflows" / "review.json").write_text(json.dumps(document))
+    with served(folder, "--data", "data", "--workflows", "workflows") as running:
+        yield running.url
+
+
+class Console:
+    """Somebody at the console, without a browser: pages come as trees, forms are filled in and sent."""
+
+    def __init__(self, running: Served, key: str = KEY) -> None:
+        self.running = running
+        self.http = httpx.Client(base_url=running.url, timeout=30, trust_env=False)
+        assert self.http.post("/login", data={"key": key}).status_code == 303
+        found = re.search(r'name="csrf" value="([^"]+)"', self.http.get("/").text)
+        assert found
+        self.token = found[1]
+
+    def page(self, path: str, status: int = 200) -> Node:
+        answer = self.http.get(path)
+        assert answer.status_code == status, (path, answer.status_code, parse(answer.text).one("main").text)
+        return parse(answer.text)
+
+    def send(self, path: str, status: int = 303, **fields: Any) -> httpx.Response:
+        answer = self.http.post(path, data={"csrf": self.token, **fields})
+        assert answer.status_code == status, (path, answer.status_code, parse(answer.text).one("main").text)
+        return answer
+
+    def session_of(self, run_id: str) -> str:
+        """The relay session of the run's agent."""
+        events = self.running.api.get(f"/v1/runs/{run_id}/events/poll", params={"lastSequence": -1}).json()["events"]
+        return next(str(e["payload"]["sessionId"]) for e in events if e["type"] == "holdfast.relay.answered")
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    """The console of the harbour."""
+    with served(harbour(tmp_path_factory.mktemp("harbour")), "--trust") as running:
+        visitor = Console(running)
+        yield visitor
+        visitor.http.close()
+
+
+@pytest.fixture(scope="module")
+def finished(console: Console) -> str:
+    """A run of the harbour that ended."""
+    return console.running.finished()

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from holdfast.console.app import PAGES
-from tests.console.conftest import KEY
+from tests.console.served import KEY
 
 
 @pytest.fixture
@@ -69,7 +69,19 @@ def test_a_form_without_its_token_does_nothing(client: httpx.Client, method: str
 def test_every_answer_carries_the_headers_that_keep_it_harmless(client: httpx.Client) -> None:
     with client:
         signed_in(client)
-        for path in ("/", "/runs", "/inbox", "/ledger", "/login", "/static/live.js", "/runs/none"):
+        for path in (
+            "/",
+            "/runs",
+            "/inbox",
+            "/extensions",
+            "/extensions/none",
+            "/relay",
+            "/relay/none",
+            "/ledger",
+            "/login",
+            "/static/live.js",
+            "/runs/none",
+        ):
             headers = client.get(path).headers
             assert "default-src 'none'" in headers["content-security-policy"], path
             assert headers["x-content-type-options"] == "nosniff"
@@ -93,3 +105,11 @@ def test_bad_input_gets_a_page_with_the_problem(client: httpx.Client) -> None:
         broken = client.post("/runs", data={"csrf": token, "workflow": "review", "inputs": "{"})
         assert (broken.status_code, "What to do" in broken.text) == (400, True)
         assert client.post("/runs", data={"csrf": token, "inputs": "x" * 100_000}).status_code == 413
+
+
+def test_assets_are_sent_again_only_when_they_changed(client: httpx.Client) -> None:
+    with client:
+        first = client.get("/static/style.css")
+        assert (first.status_code, first.headers["cache-control"]) == (200, "no-cache")
+        again = client.get("/static/style.css", headers={"If-None-Match": first.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")

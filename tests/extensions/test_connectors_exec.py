@@ -175,7 +175,29 @@ def test_the_sandbox_hides_what_was_not_granted(world: World) -> None:
 def test_a_denied_write_says_so_and_offers_the_grant(world: World) -> None:
     result = sh(world, "echo x > new.txt")
     assert result["code"] != 0 and "--grant write" in str(result["note"])
+    assert str(result["stderr"]).endswith(f"[{result['note']}]\n")
+    assert world.records()[-1].payload["note"] == result["note"]
     assert not (world.project / "new.txt").exists()
+    shell = world.refused("tool", name="bash", input={"command": "echo x > new.txt"})
+    assert "--grant write" in shell.message and "exited with code 1" in shell.message
+
+
+@confined
+def test_a_write_scope_opens_its_folder_to_programs_and_nothing_beside_it(tmp_path: Path) -> None:
+    world = World(tmp_path, grants=["exec", "write:out/**", "write:*.log", "write:away/**"])
+    (world.project / "out").mkdir()
+    (world.project / "away").symlink_to(world.outside)
+    assert sh(world, "echo x > out/new.txt")["code"] == 0 and (world.project / "out" / "new.txt").exists()
+    for path in ("new.txt", "new.log", "away/new.txt"):
+        assert sh(world, f"echo x > {path}")["code"] != 0
+    assert not (world.outside / "new.txt").exists()
+    world.close()
+    config = Extensions(overrides={"ext.test": ExtensionOverride(deny=["write:out/keep/**"])})
+    (tmp_path / "other").mkdir()
+    world = World(tmp_path / "other", grants=["exec", "write:out/**"], config=config)
+    (world.project / "out").mkdir()
+    assert sh(world, "echo x > out/new.txt")["code"] != 0
+    world.close()
 
 
 @confined

@@ -271,6 +271,31 @@ def test_streams_are_named_safely() -> None:
     assert stream_of("a b\n../c") == "ext/a~20b~a../c" and stream_of("") == "ext/~"
 
 
+def test_a_cancel_token_stops_every_call_under_it_and_no_others(tmp_path: Path) -> None:
+    world = World(tmp_path, mode="permissive")
+
+    async def one(call_id: str, token: str | None, extension: str = "ext.test") -> str:
+        request = HostCall(call_id, "", "exec", {"command": "sleep", "args": ["0.5"]}, cancel_token=token)
+        found = [result async for result in world.dispatcher.call(request, extension)]
+        return found[-1].error.code if found[-1].error is not None else "ok"
+
+    async def main() -> list[str]:
+        calls = [asyncio.ensure_future(one(name, token)) for name, token in (("a", "t"), ("b", "t"), ("c", None))]
+        while len(world.dispatcher._running) < 3 or any(
+            flight.call is None for flight in world.dispatcher._running.values()
+        ):
+            await asyncio.sleep(0.01)
+        world.dispatcher.cancel_token("ext.other", "t")  # a token belongs to its extension
+        world.dispatcher.cancel_token("ext.test", "t")
+        world.dispatcher.cancel_token("ext.test", "t")
+        return await asyncio.gather(*calls)
+
+    assert asyncio.run(asyncio.wait_for(main(), 30)) == ["timeout", "timeout", "ok"]
+    problems = [record.payload["error"]["problem"] for record in world.records() if "error" in record.payload]
+    assert problems == ["cancelled", "cancelled"]
+    world.close()
+
+
 # -- asking ---------------------------------------------------------------------------------------------------------
 
 

@@ -159,9 +159,15 @@ def test_the_whole_story_of_a_denied_program(tmp_path: Path) -> None:
     ]
     assert story == [
         ("host_call.start", None),
+        ("policy.decision", "mode-prompt"),
+        ("consent.asked", "mode-prompt"),
+        ("consent.answered", None),
         ("policy.decision", "person-allow"),
         ("host_call.end", None),
         ("host_call.start", None),
+        ("policy.decision", "mode-prompt"),
+        ("consent.asked", "mode-prompt"),
+        ("consent.answered", None),
         ("policy.decision", "person-deny"),
         ("host_call.end", "denied"),
         ("host_call.start", None),

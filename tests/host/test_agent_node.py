@@ -303,13 +303,13 @@ def test_two_agents_with_one_id_do_not_open(tmp_path: Path) -> None:
         run(tmp_path, story, END, agents=Agents(paths=["a"]))
 
 
-def test_a_node_calls_a_tool_and_is_refused_what_nobody_allowed(tmp_path: Path) -> None:
+def test_a_node_calls_a_tool_and_asks_about_what_nobody_allowed(tmp_path: Path) -> None:
     (tmp_path / "note.md").write_text("berth 7")
 
     async def story(host: Host) -> None:
         for name, arguments, status in (
             ("read", {"path": "note.md"}, "completed"),
-            ("write", {"path": "x", "content": ""}, "failed"),
+            ("write", {"path": "x", "content": ""}, "waiting-approval"),
         ):
             document = workflow("one", [node("t", "core.tool", config={"tool": name, "arguments": arguments})])
             await host.runs.put_workflow(document, tenant=None)

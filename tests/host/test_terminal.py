@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 COMMAND = "import sys; from holdfast.cli.main import main; sys.exit(main())"
 
@@ -50,3 +52,33 @@ def test_a_person_says_no(tmp_path: Path) -> None:
     shown = played(tmp_path / "h", "ask", 'Use tally, then write "x7" to board.md', answer=b"n")
     assert "nobody trusts it yet" in shown and "tally` returned" not in shown
     assert not (tmp_path / "h" / "board.md").exists()
+
+
+async def test_a_capability_prompt_of_a_run_is_asked_with_its_reasons(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from holdfast.cli import terminal
+    from holdfast.extensions.consent import Question
+    from holdfast.host.prompt_form import shown
+    from holdfast.kernel.loss import weigh
+
+    question = Question(
+        "ext.a", "exec", "run programs", None, weighed=weigh({"uses_exec": 1}), note="Commands run here."
+    )
+    for reply, answer in (
+        ("o", {"action": "accept", "remember": "once"}),
+        ("y", {"action": "accept", "remember": "session"}),
+        ("a", {"action": "accept", "remember": "always"}),
+        ("v", {"action": "reject", "remember": "always"}),
+        ("", {"action": "reject", "remember": "session"}),
+    ):
+
+        async def said(_question: str, reply: str = reply) -> str:
+            return reply
+
+        monkeypatch.setattr(terminal, "asked", said)
+        assert await terminal.permission(shown(question, "key", {})) == answer
+    told = capsys.readouterr().err
+    assert (
+        "May ext.a run programs?" in told and "Commands run here." in told and "expected loss: granting costs" in told
+    )

@@ -89,6 +89,8 @@ async def call_tool(stage: Stage, place: str, step: CallTool) -> Returned:
                 step.tool, step.arguments, call_id=step.call.id, idempotency_key=identity, update=update
             )
         except Problem as problem:
+            if problem.key == "effect_uncertain":
+                raise
             outcome = ToolOutcome(problem.message, is_error=True, details=problem.as_lafs())
         return _Called(outcome, round((stage.clock.monotonic() - began) * 1000))
 

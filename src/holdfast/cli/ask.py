@@ -13,7 +13,7 @@ import typer
 from holdfast.cli.connection import Connection, Data, Key, Url, connected, lent
 from holdfast.cli.notes import announced
 from holdfast.cli.output import Answer, answers, choice, note
-from holdfast.cli.terminal import TerminalConsent, asked, attended
+from holdfast.cli.terminal import TerminalConsent, asked, attended, permission
 from holdfast.cli.up import model_line
 from holdfast.kernel import config
 from holdfast.kernel.problems import Problem
@@ -93,12 +93,8 @@ class Following:
         asks = question["data"]
         if not attended():
             return False
-        sys.stderr.write(f"\n{asks['title']}\n  {asks.get('description', '')}\n")
-        for name, value in (asks.get("artifactData") or {}).items():
-            sys.stderr.write(f"  {name}: {value}\n")
-        action = "accept" if await asked("Accept? [y/N] ") == "y" else "reject"
         path = f"/v1/runs/{self._run_id}/interrupts/{question['nodeId']}"
-        await self._connection.post(path, {"resumeValue": {"action": action}})
+        await self._connection.post(path, {"resumeValue": await _value(asks)})
         return True
 
     async def _standing(self) -> dict[str, Any]:
@@ -111,6 +107,16 @@ class Following:
         if question is not None:
             found["question"] = {"nodeId": question["nodeId"], "data": question["data"]}
         return found
+
+
+async def _value(asks: dict[str, Any]) -> dict[str, Any]:
+    """What the person at the terminal says to a question."""
+    if asks.get("artifactType") == "capability-prompt":
+        return await permission(asks)
+    sys.stderr.write(f"\n{asks['title']}\n  {asks.get('description', '')}\n")
+    for name, value in (asks.get("artifactData") or {}).items():
+        sys.stderr.write(f"  {name}: {value}\n")
+    return {"action": "accept" if await asked("Accept? [y/N] ") == "y" else "reject"}
 
 
 def _answer(result: dict[str, Any]) -> Answer:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import shutil
 import sqlite3
-import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -98,17 +97,16 @@ def _engine() -> Finding:
 
 
 def _process_sandbox() -> Finding:
-    """bubblewrap is there and may be used: some systems forbid the namespaces it needs."""
-    bwrap = shutil.which("bwrap")
-    if bwrap is None:
-        fix = "Install bubblewrap to confine the processes that extensions start."
-        return Finding("process sandbox", "optional", "bubblewrap is not installed", fix)
-    command = [bwrap, "--ro-bind", "/", "/", "--unshare-all", "true"]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=10)
-    if done.returncode == 0:
-        return Finding("process sandbox", "ok", "bubblewrap works")
-    fix = "Allow unprivileged user namespaces to confine the processes that extensions start."
-    return Finding("process sandbox", "optional", "bubblewrap may not make namespaces here", fix)
+    """What confines the commands of extensions here, in the words that prompts and evidence use."""
+    from holdfast.extensions.sandbox import Sandbox
+
+    found = Sandbox.detect()
+    if found.kind == "bubblewrap":
+        return Finding("process sandbox", "ok", found.describes)
+    fix = "Install bubblewrap, and allow unprivileged user namespaces, to confine what extensions start."
+    if found.kind == "landlock" and found.namespaces:
+        return Finding("process sandbox", "ok", found.describes)
+    return Finding("process sandbox", "optional", found.describes, fix)
 
 
 def _browser() -> Finding:

@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import msgspec
 import typer
 
-from holdfast.cli import ext_compile
+from holdfast.cli import ext_compile, ext_project
+from holdfast.cli.ext_project import Data, opened_ledger
 from holdfast.cli.output import Answer, answers, choice, note
 from holdfast.cli.terminal import TerminalConsent
+from holdfast.envelope.types import Warning
 from holdfast.kernel import canonical, config
 from holdfast.kernel.problems import Problem
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from holdfast.extensions.compiler import Artifact
     from holdfast.extensions.runtime import ToolOutcome
     from holdfast.extensions.suite import Suite
-    from holdfast.kernel.ledger import Ledger
+    from holdfast.host.extension_model import ExtensionModel
 
 # What a host call's code is in the table, when nobody caught it.
 _KEYS = {
@@ -32,11 +35,13 @@ _KEYS = {
     "invalid_request": "invalid_request",
 }
 
+# Rules whose refusal a grant would change; a denial stays one, whatever is granted.
+_GRANTABLE = ("mode-prompt", "mode-strict", "by-name-only")
+
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-app.registered_commands += ext_compile.app.registered_commands  # one group, told in two files
-app.registered_groups += ext_compile.app.registered_groups
-grants_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(grants_app, name="grants", help="What extensions were granted and denied.")
+for part in (ext_compile, ext_project):  # one group, told in three files
+    app.registered_commands += part.app.registered_commands
+    app.registered_groups += part.app.registered_groups
 
 Place = Annotated[Path, typer.Argument(help="An extension: a file, or a folder with a manifest or an index file.")]
 PolicyMode = Annotated[
@@ -51,7 +56,9 @@ UiScript = Annotated[
     Path | None, typer.Option("--ui-script", help="A JSON array with the answers to dialogs, in order.")
 ]
 InSession = Annotated[bool, typer.Option("--session", help="Fire session_start before and session_shutdown after.")]
-Data = Annotated[Path | None, typer.Option("--data", help="Where the ledger is; default: data.dir.")]
+ModelName = Annotated[
+    str | None, typer.Option("--model", help="The model that it may ask, e.g. local; default: models.default.")
+]
 
 
 @app.callback()
@@ -95,11 +102,12 @@ async def call(
     deadline: Deadline = 30.0,
     ui_script: UiScript = None,
     session: InSession = False,
+    model: ModelName = None,
     data: Data = None,
 ) -> Answer:
     """Validate, coerce and execute one tool."""
     value = _json(arguments, "arguments")
-    async with _suite(policy, grant, root, deadline, ui_script, data) as suite:
+    async with _suite(policy, grant, root, deadline, ui_script, data, model=model) as suite:
         await suite.load(path)
         async with _session(suite, session):
             outcome = await suite.call_tool(tool, value, call_id="call-1", timeout=deadline)
@@ -121,10 +129,11 @@ async def command(
     deadline: Deadline = 30.0,
     ui_script: UiScript = None,
     session: InSession = False,
+    model: ModelName = None,
     data: Data = None,
 ) -> Answer:
     """Run a slash command; what its handler returned and showed."""
-    async with _suite(policy, grant, root, deadline, ui_script, data) as suite:
+    async with _suite(policy, grant, root, deadline, ui_script, data, model=model) as suite:
         await suite.load(path)
         async with _session(suite, session):
             returned = await suite.run_command(name, " ".join(words or []))
@@ -143,17 +152,19 @@ async def emit(
     deadline: Deadline = 30.0,
     ui_script: UiScript = None,
     session: InSession = False,
+    model: ModelName = None,
     data: Data = None,
 ) -> Answer:
     """Fire an event; the merged answer of its handlers and what they showed."""
     fields = _json(payload, "payload")
     if not isinstance(fields, dict):
         raise Problem("schema_mismatch", "An event's fields are a JSON object.", at="payload")
-    async with _suite(policy, grant, root, deadline, ui_script, data) as suite:
+    async with _suite(policy, grant, root, deadline, ui_script, data, model=model) as suite:
         await suite.load(path)
         async with _session(suite, session):
             returned = await suite.emit({**fields, "type": event})
-        return Answer({"returned": returned, "ui": _shown(suite)})
+        heard = suite.hooks.listening(event)
+        return Answer({"returned": returned, "ui": _shown(suite)}, warnings=() if heard else (_unheard(event),))
 
 
 @app.command("trace")
@@ -183,7 +194,9 @@ async def trace(
 @answers("ext.replay")
 def replay(
     file: Annotated[Path, typer.Argument(help="What `ext trace` wrote.", exists=True, dir_okay=False)],
-    path: Place,
+    path: Annotated[
+        Path | None, typer.Argument(help="The extension; default: the compiled one that the trace names.")
+    ] = None,
 ) -> Answer:
     """Execute a recorded trace again and compare every step, byte for byte."""
     from holdfast.extensions import trace as traces
@@ -191,10 +204,24 @@ def replay(
     from holdfast.extensions.suite import loadable
 
     recorded = file.read_bytes().splitlines()
-    again = traces.replay(recorded, loadable(build(path)))
+    artifact = build(path) if path is not None else _traced(recorded)
+    again = traces.replay(recorded, loadable(artifact))
     identical = again == recorded
     problem = None if identical else Problem("replay_diverged", "The replay differs from the trace.")
     return Answer({"identical": identical, "lines": len(again)}, problem=problem)
+
+
+def _traced(recorded: list[bytes]) -> Artifact:
+    """The artifact that a trace was recorded with, as long as this machine still has it."""
+    from holdfast.extensions.compiler.cache import default_cache
+    from holdfast.extensions.trace import header
+
+    named = header(recorded)
+    found = default_cache().made(named.artifact)
+    if found is None:
+        message = f"The compiled {named.extension} of this trace is not here."
+        raise Problem("not_found", message, artifact=named.artifact, fix="Name the extension: ext replay TRACE PATH.")
+    return found
 
 
 @app.command("run")
@@ -205,14 +232,15 @@ async def run(
     grant: GrantTexts = None,
     root: RootFolder = Path(),
     deadline: Deadline = 30.0,
+    model: ModelName = None,
     data: Data = None,
 ) -> None:
-    """Try extensions by hand: `tool NAME JSON`, `/command ARGS`, `event NAME JSON`, `list`, `quit`."""
-    async with _suite(policy, grant, root, deadline, None, data) as suite:
+    """Try extensions by hand: tool NAME JSON, /command ARGS, event NAME JSON, complete TEXT, type KEYS, list, quit."""
+    async with _suite(policy, grant, root, deadline, None, data, model=model) as suite:
         for path in paths:
             await suite.load(path)
         async with _session(suite, True):
-            note("tool NAME JSON · /command ARGS · event NAME JSON · list · quit")
+            note("tool NAME JSON · /command ARGS · event NAME JSON · complete TEXT · type KEYS · list · quit")
             for line in sys.stdin:
                 if line.strip() in ("quit", "exit"):
                     break
@@ -232,102 +260,6 @@ def init(folder: Annotated[Path, typer.Argument(help="A new folder.")]) -> dict[
     return {"files": sorted(path.name for path in folder.iterdir()), "try": f"holdfast ext inspect {folder}"}
 
 
-@app.command("trust")
-@answers("ext.trust")
-async def trust(
-    folder: Annotated[Path, typer.Argument(help="A project folder.")] = Path(),
-    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take the trust back.")] = False,
-    show: Annotated[bool, typer.Option("--show", help="Only say how it stands.")] = False,
-    data: Data = None,
-) -> Answer:
-    """Let a project's own extensions run. Trust is bound to their content: a changed file asks again."""
-    from holdfast.extensions.trust import Trust
-
-    async with _ledger(data) as ledger:
-        trusting = Trust(ledger, config.load(folder).config.extensions.paths)
-        if withdraw:
-            await trusting.withdraw(folder)
-        elif not show:
-            await trusting.give(folder)
-        standing = await trusting.standing(folder)
-    return Answer({"state": standing.state, **msgspec.to_builtins(standing)})
-
-
-@grants_app.command("list")
-@answers("ext.grants.list")
-async def grants_list(
-    extension: Annotated[str | None, typer.Argument(help="Only this extension.")] = None, data: Data = None
-) -> Answer:
-    """What was granted and denied, with scope and expiry."""
-    from holdfast.extensions.grants import Grants
-    from holdfast.kernel.clock import SystemClock
-
-    clock = SystemClock()
-    async with _ledger(data) as ledger:
-        standing = await Grants(ledger, clock).standing(extension)
-    return Answer({"grants": [item.shown(clock.now_ms()) for item in standing]})
-
-
-@grants_app.command("allow")
-@answers("ext.grants.allow")
-async def grants_allow(
-    extension: str,
-    grant: Annotated[str, typer.Argument(help="CAP or CAP:SCOPE.")],
-    hours: Annotated[float | None, typer.Option(min=0, help="How long it holds; without, until revoked.")] = None,
-    data: Data = None,
-) -> dict[str, Any]:
-    """Grant a capability to an extension."""
-    return await _change(extension, grant, "allow", hours, data)
-
-
-@grants_app.command("deny")
-@answers("ext.grants.deny")
-async def grants_deny(
-    extension: str,
-    grant: Annotated[str, typer.Argument(help="CAP or CAP:SCOPE.")],
-    hours: Annotated[float | None, typer.Option(min=0, help="How long it holds; without, until revoked.")] = None,
-    data: Data = None,
-) -> dict[str, Any]:
-    """Deny a capability to an extension: this beats every grant."""
-    return await _change(extension, grant, "deny", hours, data)
-
-
-@grants_app.command("revoke")
-@answers("ext.grants.revoke")
-async def grants_revoke(
-    extension: str,
-    capability: Annotated[str | None, typer.Argument(help="Only this capability.")] = None,
-    data: Data = None,
-) -> dict[str, Any]:
-    """Take decisions back."""
-    from holdfast.extensions.grants import Grants
-    from holdfast.kernel.clock import SystemClock
-
-    async with _ledger(data) as ledger:
-        return {"revoked": await Grants(ledger, SystemClock()).revoke(extension, capability)}
-
-
-async def _change(extension: str, text: str, effect: str, hours: float | None, data: Path | None) -> dict[str, Any]:
-    from holdfast.extensions.grants import Grants, checked
-    from holdfast.kernel.clock import SystemClock
-
-    clock = SystemClock()
-    expires = None if hours is None else clock.now_ms() + int(hours * 3_600_000)
-    grant = msgspec.structs.replace(checked(text), expires_ms=expires, source="user")
-    async with _ledger(data) as ledger:
-        grants = Grants(ledger, clock)
-        await (grants.allow if effect == "allow" else grants.deny)(extension, grant)
-    return {"extension": extension, "grant": text, "effect": effect, "expiresMs": expires}
-
-
-@asynccontextmanager
-async def _ledger(data: Path | None) -> AsyncIterator[Ledger]:
-    from holdfast.kernel.ledger import Ledger
-
-    async with Ledger.open((data or Path(config.load().config.data.dir)) / "ledger.db") as ledger:
-        yield ledger
-
-
 @asynccontextmanager
 async def _suite(
     policy: str | None,
@@ -337,6 +269,7 @@ async def _suite(
     ui_script: Path | None,
     data: Path | None,
     record: Any = None,
+    model: str | None = None,
 ) -> AsyncIterator[Suite]:
     from holdfast.extensions.connectors.ui import NoUi, ScriptedUi, TerminalUi, Ui
     from holdfast.extensions.suite import Suite
@@ -353,7 +286,8 @@ async def _suite(
     else:
         ui = TerminalUi(sys.stdin, sys.stderr) if person else NoUi()
     async with (
-        _ledger(data) as ledger,
+        opened_ledger(data) as ledger,
+        _model(settings.models, model) as connected,
         Suite(
             ledger,
             root=root,
@@ -362,12 +296,28 @@ async def _suite(
             grants=grants or (),
             consent=TerminalConsent() if person else None,
             ui=ui,
+            model=connected,
             deadline=deadline,
             record=record,
             log_file=True,
         ) as suite,
     ):
         yield suite
+
+
+@asynccontextmanager
+async def _model(settings: config.Models, named: str | None) -> AsyncIterator[ExtensionModel]:
+    """The models of the configuration, or the one that was named, as an extension reaches them."""
+    from holdfast.host.extension_model import ExtensionModel
+    from holdfast.host.models import HostModels
+    from holdfast.kernel.clock import SystemClock
+
+    chosen = config.Models(default=named) if named is not None else settings
+    models = HostModels(chosen, clock=SystemClock(), folder=Path())
+    try:
+        yield ExtensionModel(models)
+    finally:
+        await models.close()
 
 
 @asynccontextmanager
@@ -391,9 +341,14 @@ async def _reply(suite: Suite, line: str) -> Any:
         if word == "event":
             name, _, payload = rest.partition(" ")
             return {"returned": await suite.emit({**_json(payload or "{}", "payload"), "type": name})}
+        if word == "complete":
+            return {"suggestions": await suite.autocomplete([rest], 0, len(rest))}
+        if word == "type":
+            return {"typed": await suite.typed(rest)}
         if word.startswith("/"):
             return {"returned": await suite.run_command(word[1:], rest), "ui": _shown(suite)}
-        raise Problem("invalid_usage", f"{word[:40]!r} is not understood.", fix="tool, event, /command, list or quit")
+        words = "tool, event, /command, complete, type, list or quit"
+        raise Problem("invalid_usage", f"{word[:40]!r} is not understood.", fix=words)
     except Problem as problem:
         return {"error": problem.as_lafs()}
 
@@ -403,13 +358,21 @@ def _refusal(outcome: ToolOutcome) -> Problem | None:
     if outcome.hostcall is None:
         return None
     text = next((part["text"] for part in outcome.content if part.get("type") == "text"), "The tool failed.")
-    keys = {
-        "denied": "capability_denied",
-        "timeout": "timeout",
-        "io": "io_failed",
-        "invalid_request": "invalid_request",
-    }
-    return Problem(keys.get(outcome.hostcall, "extension_failed"), text, hostcall=outcome.hostcall)
+    told = dict((outcome.problem or {}).get("details") or {})
+    told.pop("problem", None)
+    capability, resource = told.get("capability"), told.get("resource")
+    if outcome.hostcall == "denied" and isinstance(capability, str) and told.get("rule") in _GRANTABLE:
+        scope = f":{resource}" if resource and capability in ("read", "write", "http", "env") else ""
+        told["fix"] = f"Call it with --grant {capability}{scope}, or --grant {capability}."
+    return Problem(_KEYS.get(outcome.hostcall, "extension_failed"), text, **told)
+
+
+def _unheard(event: str) -> Warning:
+    from holdfast.extensions.hooks import EVENTS, OLDER_EVENTS
+
+    known = event in EVENTS or event in OLDER_EVENTS
+    also = "" if known else f" It is no event of pi; those are: {', '.join(EVENTS)}."
+    return Warning(code="W_NO_HANDLER", message=f"Nobody listens to {event[:80]}.{also}")
 
 
 def _shown(suite: Suite) -> list[dict[str, Any]]:

@@ -65,6 +65,7 @@ TEMPLATE = """\
 [extensions.policy]
 # mode = "prompt"                        # what nobody decided: strict denies, prompt asks, permissive allows
 # max_memory_mb = 256
+# max_model_tokens = 1000000             # of one extension, from the host's start to its stop
 # default_caps = []                      # what every extension may do: "read:docs/**"
 # deny_caps = []                         # what none may do, whatever it was granted: "exec"
 

@@ -141,6 +141,10 @@ async def approve(
     action: Annotated[str, typer.Option(help="accept, reject, refine, edit-accept or ask.")] = "accept",
     reject: Annotated[bool, typer.Option("--reject", help="Short for --action reject.")] = False,
     comment: Annotated[str | None, typer.Option(help="Why.")] = None,
+    remember: Annotated[str | None, typer.Option(help="For a capability prompt: once, session or always.")] = None,
+    scope: Annotated[
+        list[str] | None, typer.Option(help="For a capability prompt: only this path, host or name; repeatable.")
+    ] = None,
     value: Annotated[str | None, typer.Option(help="The whole answer as JSON, for questions of another kind.")] = None,
     url: Url = None,
     key: Key = None,
@@ -155,7 +159,11 @@ async def approve(
                 raise Problem(
                     "invalid_usage", f"{asked['nodeId']} asks a {asked['kind']}.", fix="Answer it with --value JSON."
                 )
-            answer = {"action": "reject" if reject else action, **({"comment": comment} if comment else {})}
+            said = {"comment": comment, "remember": remember, "scope": scope}
+            answer = {
+                "action": "reject" if reject else action,
+                **{name: item for name, item in said.items() if item},
+            }
         done = await host.post(f"/v1/runs/{run}/interrupts/{asked['nodeId']}", {"resumeValue": answer})
     return Answer(done, human=lambda console: console.print(f"{done['nodeId']}: {_coloured(done['status'])}"))
 

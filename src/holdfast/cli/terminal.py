@@ -20,6 +20,27 @@ async def asked(question: str) -> str:
     return line.strip().lower()[:1]
 
 
+def expected(weighed: Any) -> str:
+    """The expected loss of both answers, in one line."""
+    costs = f"granting costs {weighed.loss_grant:.3g}, denying {weighed.loss_deny:.3g}"
+    return f"expected loss: {costs}; {weighed.effect} costs less (P(malicious) = {weighed.probability:.3g})"
+
+
+async def permission(asks: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a capability prompt of a run, as its interrupt takes it."""
+    about = asks["artifactData"]
+    sys.stderr.write(f"\n{asks['title']}\n  {asks['description']}\n  {about['allows']}\n")
+    if about.get("sandbox"):
+        sys.stderr.write(f"  {about['sandbox']}\n")
+    loss = about.get("loss")
+    if loss:
+        costs = f"granting costs {loss['lossGrant']:.3g}, denying {loss['lossDeny']:.3g}"
+        sys.stderr.write(f"  expected loss: {costs}; {loss['advice']} costs less\n")
+    reply = await asked("Allow? [o]nce, [y]es until the host stops, [a]lways, [n]o, ne[v]er: ")
+    remember = {"o": "once", "a": "always", "v": "always"}.get(reply, "session")
+    return {"action": "accept" if reply in ("o", "y", "a") else "reject", "remember": remember}
+
+
 class TerminalConsent:
     """`extensions.Consent`: capabilities are asked for where the command was started."""
 
@@ -30,5 +51,7 @@ class TerminalConsent:
         sys.stderr.write(f"\n{question.extension} asks for {question.capability}{about}: {question.meaning}\n")
         if question.note:
             sys.stderr.write(f"  {question.note}\n")
+        if question.weighed is not None:
+            sys.stderr.write(f"  {expected(question.weighed)}\n")
         reply = await asked("Allow? [y]es this time, [a]lways, [n]o, ne[v]er: ")
-        return Answer(allow=reply in ("y", "a"), remember=reply in ("a", "v"))
+        return Answer(allow=reply in ("y", "a"), remember="always" if reply in ("a", "v") else "session")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import logging
 from collections.abc import Awaitable, Callable
 from importlib import resources
 
@@ -13,7 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast import __version__
-from holdfast.console import inbox, ledger, overview, runs
+from holdfast.console import extensions, inbox, ledger, overview, relay, runs
 from holdfast.console.parts import Parts
 from holdfast.console.render import SECURITY_HEADERS, Templates, go
 from holdfast.console.session import COOKIE, LIFETIME_MS, Session, Sessions
@@ -24,6 +26,7 @@ from holdfast.http.services import Services
 from holdfast.kernel.problems import Problem
 
 Page = Callable[[Request, Parts], Awaitable[Response]]
+_LOG = logging.getLogger("holdfast.console")
 _FORM_LIMIT = 64 * 1024
 _STATIC = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
@@ -33,10 +36,21 @@ PAGES: tuple[tuple[str, str, Page], ...] = (
     ("POST", "/runs", runs.start),
     ("GET", "/runs/{run_id}", runs.show),
     ("GET", "/runs/{run_id}/live", runs.live),
+    ("GET", "/runs/{run_id}/turns/{work}/{turn}", runs.turn),
     ("POST", "/runs/{run_id}/cancel", runs.cancel),
     ("POST", "/runs/{run_id}/fork", runs.fork),
     ("GET", "/inbox", inbox.show),
     ("POST", "/inbox/{run_id}/{node_id}", inbox.answer),
+    ("GET", "/extensions", extensions.listing),
+    ("POST", "/extensions", extensions.load),
+    ("GET", "/extensions/{name:path}", extensions.show),
+    ("POST", "/extensions/{name:path}/decide", extensions.decide),
+    ("POST", "/extensions/{name:path}/revoke", extensions.revoke),
+    ("GET", "/relay", relay.listing),
+    ("GET", "/relay/{session}", relay.show),
+    ("GET", "/relay/{session}/preview", relay.preview),
+    ("GET", "/relay/{session}/facts/{number}", relay.fact),
+    ("GET", "/relay/{session}/windows/{window}", relay.window),
     ("GET", "/ledger", ledger.show),
     ("POST", "/ledger/verify", ledger.verify),
     ("GET", "/ledger/{stream:path}", ledger.stream),
@@ -44,19 +58,12 @@ PAGES: tuple[tuple[str, str, Page], ...] = (
 
 
 # "/" stands for itself alone: everything else at the root belongs to the contracts.
-PREFIXES = ("/", "/runs", "/inbox", "/ledger", "/login", "/logout", "/static")
+PREFIXES = ("/", "/runs", "/inbox", "/extensions", "/relay", "/ledger", "/login", "/logout", "/static")
 
 
 def mounts(host: Host, services: Services) -> dict[str, ASGIApp]:
     """The console, under every path that is its own."""
-    parts = Parts(
-        ledger=host.ledger,
-        runs=host.runs,
-        keys=services.keys,
-        clock=host.clock,
-        templates=Templates(),
-        facts=_facts(host),
-    )
+    parts = Parts(host=host, keys=services.keys, templates=Templates(), facts=_facts(host))
     app = console(parts, host.key_for("console"))
 
     async def whole_path(scope: Scope, receive: Receive, send: Send) -> None:
@@ -92,12 +99,14 @@ def _guarded(page: Page, parts: Parts, sessions: Sessions) -> Callable[[Request]
         request.scope["holdfast.session"] = session
         note_caller(request.scope, session.caller)
         try:
+            request.scope["holdfast.waiting"] = await inbox.waiting(parts, session.caller)
             if request.method == "POST":
                 await check_form(request, session)
             return await page(request, parts)
         except Problem as problem:
             return _failure(request, parts.templates, problem)
         except Exception as error:  # noqa: BLE001 - the outermost boundary of a page
+            _LOG.exception("a page failed: %s", request.url.path)
             return _failure(request, parts.templates, Problem.unexpected(error))
 
     return endpoint
@@ -173,5 +182,8 @@ async def _static(request: Request) -> Response:
     if name not in _STATIC:
         return Response(status_code=404, headers=SECURITY_HEADERS)
     data = resources.files(__package__).joinpath("static", name).read_bytes()
-    headers = {**SECURITY_HEADERS, "Cache-Control": "max-age=3600"}
+    tag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'  # asked for at every load, sent when it changed
+    headers = {**SECURITY_HEADERS, "Cache-Control": "no-cache", "ETag": tag}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
     return Response(data, media_type=_STATIC[name], headers=headers)

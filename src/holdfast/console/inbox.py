@@ -1,39 +1,18 @@
-"""What waits for a person: approvals, clarifications and everything else a run asks."""
+"""What waits for a person: approvals, clarifications, capability prompts and everything else a run asks."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.console.parts import Parts, caller_of, form_of
+from holdfast.console.questions import Question, answer_of
 from holdfast.console.render import go
 from holdfast.http.auth import Caller
-from holdfast.kernel import canonical
-from holdfast.kernel.problems import Problem
-from holdfast.runs.types import Interrupt, RunFilter
+from holdfast.runs.types import RunFilter
 
 # A run that still works on another branch may ask all the same.
 _WAITING = ["waiting-approval", "waiting-input", "waiting-external", "running", "paused"]
-
-
-class Question(msgspec.Struct, frozen=True):
-    """An open interrupt and the run that asks it."""
-
-    run_id: str
-    workflow_id: str
-    interrupt: Interrupt
-
-    @property
-    def text(self) -> str:
-        """What the run says it wants to know."""
-        data = self.interrupt.data if isinstance(self.interrupt.data, dict) else {}
-        for name in ("message", "title", "prompt", "question", "description"):
-            if isinstance(data.get(name), str) and data[name]:
-                return str(data[name])
-        return f"{self.interrupt.node_id} waits for an answer."
 
 
 async def open_questions(parts: Parts, caller: Caller) -> list[Question]:
@@ -45,6 +24,14 @@ async def open_questions(parts: Parts, caller: Caller) -> list[Question]:
     for run in reversed(page.runs):
         found.extend(await questions_of(parts, caller, run.run_id, run.workflow_id))
     return found
+
+
+async def waiting(parts: Parts, caller: Caller) -> int:
+    """How many runs wait for a person, for the number beside the inbox; no run is read for it."""
+    if not {"approvals:respond", "runs:read"} <= caller.scopes:
+        return 0
+    page = await parts.runs.list_runs(RunFilter(status=["waiting-approval", "waiting-input"]), caller.tenant, limit=100)
+    return len(page.runs)
 
 
 async def questions_of(parts: Parts, caller: Caller, run_id: str, workflow_id: str = "") -> list[Question]:
@@ -62,21 +49,7 @@ async def answer(request: Request, parts: Parts) -> Response:
     caller = caller_of(request, "approvals:respond")
     form = form_of(request)
     run_id, node_id = request.path_params["run_id"], request.path_params["node_id"]
-    body = {"resumeValue": _value(form)}
+    asked = [item for item in await questions_of(parts, caller, run_id) if item.interrupt.node_id == node_id]
+    body = {"resumeValue": answer_of(form, asked[0] if asked else None)}
     await parts.runs.resolve_by_node(run_id, node_id, caller.tenant, body, caller.principal or caller.key_id)
     return go(f"/runs/{run_id}" if form.get("back") == "run" else "/inbox")
-
-
-def _value(form: dict[str, str]) -> Any:
-    """An action with an optional comment, or the JSON (or plain text) that a person typed."""
-    action, text = form.get("action"), form.get("value", "").strip()
-    if action:
-        value: dict[str, Any] = {"action": action}
-        if text:
-            value["comment"] = text
-        return value
-    if not text:
-        raise Problem("schema_mismatch", "The answer is empty.", at="value")
-    if text[0] in '{["' or text in ("true", "false", "null"):
-        return canonical.decode(text)
-    return text

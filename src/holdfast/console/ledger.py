@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdfast.console.parts import Parts, operator_of
+from holdfast.console.parts import Parts, number_of, operator_of
 from holdfast.kernel.problems import Problem
 
 _PAGE = 100
@@ -25,15 +25,13 @@ async def verify(request: Request, parts: Parts) -> Response:
 async def stream(request: Request, parts: Parts) -> Response:
     operator_of(request)
     name = request.path_params["stream"]
-    start = request.query_params.get("start", "0")
-    if not start.isdigit():
-        raise Problem("out_of_range", "`start` is a sequence.", at="start")
-    records = await parts.ledger.read(name, int(start), _PAGE)
+    start = number_of(request, "start")
+    records = await parts.ledger.read(name, start, _PAGE)
     head = await parts.ledger.head(name)
     if head.seq < 0:
         raise Problem("not_found", "There is no such stream.")
     return parts.templates.page(
-        request, "stream.html", name=name, records=records, head=head, start=int(start), page_size=_PAGE
+        request, "stream.html", name=name, records=records, head=head, start=start, page_size=_PAGE
     )
 
 

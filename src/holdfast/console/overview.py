@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.console.inbox import open_questions
-from holdfast.console.parts import OPERATOR_TENANT, Parts, caller_of
+from holdfast.console.parts import Parts, caller_of
 from holdfast.runs.types import RunFilter
 
 _GROUPS = {
@@ -31,6 +31,6 @@ async def show(request: Request, parts: Parts) -> Response:
         questions=questions[:5],
         waiting=len(questions),
         workflows=await parts.runs.list_workflows(caller.tenant),
-        records=await parts.ledger.position() if caller.tenant == OPERATOR_TENANT else None,
+        records=await parts.ledger.position() if request.scope["holdfast.session"].is_operator else None,
         facts=parts.facts,
     )

@@ -9,24 +9,33 @@ from starlette.requests import Request
 
 from holdfast.console.render import Templates
 from holdfast.console.session import Session
+from holdfast.host import Host
 from holdfast.http.auth import Caller, Keys
 from holdfast.kernel.clock import Clock
 from holdfast.kernel.ledger import Ledger
 from holdfast.kernel.problems import Problem
 from holdfast.runs.service import Runs
 
-OPERATOR_TENANT = "default"
-
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a running host that pages show."""
 
-    ledger: Ledger
-    runs: Runs
+    host: Host
     keys: Keys
-    clock: Clock
     templates: Templates
     facts: dict[str, str] = {}  # what the overview says of the host: model, address, version
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.host.ledger
+
+    @property
+    def runs(self) -> Runs:
+        return self.host.runs
+
+    @property
+    def clock(self) -> Clock:
+        return self.host.clock
 
 
 def caller_of(request: Request, *scopes: str) -> Caller:
@@ -36,14 +45,26 @@ def caller_of(request: Request, *scopes: str) -> Caller:
     return session.caller
 
 
-def operator_of(request: Request) -> Caller:
-    """The signed-in caller, who must be the host's own operator: the ledger holds every tenant's records."""
-    caller = caller_of(request, "audit:read")
-    if caller.tenant != OPERATOR_TENANT:
-        raise Problem("permission_denied", "Only the host's operator may read the whole ledger.")
+def operator_of(request: Request, *scopes: str) -> Caller:
+    """The signed-in caller, who must be the host's own operator: these pages hold every tenant's records."""
+    caller = caller_of(request, "audit:read", *scopes)
+    if not request.scope["holdfast.session"].is_operator:
+        raise Problem("permission_denied", "Only the host's operator may look at this.")
     return caller
 
 
 def form_of(request: Request) -> dict[str, str]:
     form: dict[str, Any] = request.scope["holdfast.form"]
     return form
+
+
+def number_of(request: Request, name: str, default: int = 0) -> int:
+    """A whole number out of the query."""
+    return whole(request.query_params.get(name) or str(default), name)
+
+
+def whole(text: str, name: str) -> int:
+    """What a person or a link wrote as a whole number from 0 on."""
+    if not text.isascii() or not text.isdigit() or len(text) > 15:
+        raise Problem("out_of_range", f"`{name}` is a whole number from 0 on.", at=name)
+    return int(text)

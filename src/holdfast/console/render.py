@@ -32,6 +32,40 @@ _STATES = {
     "running": "busy",
     "pending": "busy",
     "paused": "wait",
+    "open": "good",
+    "closed": "off",
+    "expired": "off",
+    "loaded": "good",
+    "not loaded": "off",
+    "gone": "off",
+    "trusted": "good",
+    "nothing": "off",
+    "untrusted": "wait",
+    "changed": "bad",
+    "compatible": "good",
+    "warning": "wait",
+    "blocked": "bad",
+    "accepted": "good",
+    "needs_decision": "wait",
+    "refused": "bad",
+    "allow": "good",
+    "run": "good",
+    "deny": "bad",
+    "refuse": "bad",
+    "prompt": "wait",
+    "downgrade": "wait",
+    "ok": "good",
+    "accept": "good",
+    "edit-accept": "good",
+    "reject": "bad",
+    "error": "bad",
+    "forbidden": "bad",
+    "denied": "bad",
+    "timeout": "bad",
+    "io": "bad",
+    "invalid_request": "bad",
+    "internal": "bad",
+    "under way": "busy",
 }
 
 
@@ -46,14 +80,17 @@ class Templates:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._environment.filters.update(pretty=pretty, state=state, clock=clock_time, day=day_time)
+        self._environment.filters.update(
+            pretty=pretty, state=state, clock=clock_time, day=day_time, short=short, count=count, lasted=lasted
+        )
 
     def text(self, template: str, /, **values: Any) -> str:
         return self._environment.get_template(template).render(**values)
 
     def page(self, request: Request, template: str, /, http: int = 200, **values: Any) -> Response:
         session = request.scope.get("holdfast.session")
-        body = self.text(template, session=session, path=request.url.path, **values)
+        waiting = request.scope.get("holdfast.waiting", 0)
+        body = self.text(template, session=session, path=request.url.path, waiting_runs=waiting, **values)
         return HTMLResponse(body, http, headers=SECURITY_HEADERS)
 
 
@@ -71,6 +108,28 @@ def pretty(value: Any) -> str:
 def state(status: str) -> str:
     """The look of a status: good, bad, off, busy or wait."""
     return _STATES.get(status, "wait")
+
+
+def short(name: str) -> str:
+    """An id that a person can tell from others: its beginning and its end; the whole one stands in the title."""
+    return name if len(name) <= 22 else f"{name[:10]}…{name[-6:]}"
+
+
+def count(number: int | None) -> str:
+    """A number with separators; a dash for one that nobody knows."""
+    return "–" if number is None else f"{number:,}"
+
+
+def lasted(milliseconds: float | None) -> str:
+    """A duration in the unit that suits it."""
+    if milliseconds is None:
+        return "–"
+    if milliseconds < 1:
+        return f"{milliseconds * 1000:.0f} µs"
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f} ms"
+    seconds = milliseconds / 1000
+    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def clock_time(value: int | str) -> str:

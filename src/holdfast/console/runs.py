@@ -10,15 +10,20 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from holdfast.console.inbox import questions_of
-from holdfast.console.parts import Parts, caller_of, form_of
+from holdfast.console.parts import Parts, caller_of, form_of, whole
 from holdfast.console.render import SECURITY_HEADERS, go
+from holdfast.host import relay_view
+from holdfast.host.agent_view import AgentWork, agent_work
 from holdfast.http.auth import Caller
 from holdfast.kernel import canonical
+from holdfast.kernel.clock import parse_iso
 from holdfast.kernel.problems import Problem
 from holdfast.runs.graph import svg
+from holdfast.runs.log import stream_of
 from holdfast.runs.types import TERMINAL, CreateRun, ForkRequest, RunEvent, RunFilter, RunSnapshot
 
 _EVENTS_SHOWN = 500
+_RECORDS_READ = 20_000
 _KEEPALIVE = 15.0
 
 
@@ -59,6 +64,7 @@ async def show(request: Request, parts: Parts) -> Response:
     run_id = request.path_params["run_id"]
     snapshot = await parts.runs.get_run(run_id, caller.tenant)
     events = await parts.runs.events(run_id, caller.tenant, max(0, snapshot.last_sequence - _EVENTS_SHOWN + 1))
+    works = await _works(parts, run_id)
     return parts.templates.page(
         request,
         "run.html",
@@ -66,9 +72,58 @@ async def show(request: Request, parts: Parts) -> Response:
         events=events,
         first=events[0].sequence if events else 0,
         ended=snapshot.status in TERMINAL,
+        works=works,
+        tokens=_tokens(works),
+        took=_took(snapshot),
         graph=await _graph(parts, caller, snapshot),
         questions=await questions_of(parts, caller, run_id) if snapshot.status not in TERMINAL else [],
     )
+
+
+async def turn(request: Request, parts: Parts) -> Response:
+    """What the model saw before one of its answers, and what it said."""
+    caller = caller_of(request, "runs:read")
+    run_id = request.path_params["run_id"]
+    snapshot = await parts.runs.get_run(run_id, caller.tenant)
+    works = await _works(parts, run_id)
+    work_at, turn_at = (whole(request.path_params[name], name) for name in ("work", "turn"))
+    if work_at >= len(works) or turn_at >= len(works[work_at].turns):
+        raise Problem("not_found", "There is no such turn in this run.", runId=run_id)
+    work = works[work_at]
+    step = work.turns[turn_at]
+    return parts.templates.page(
+        request,
+        "turn.html",
+        run=snapshot,
+        work=work,
+        place=work_at,
+        step=step,
+        said=work.seen_before(turn_at),
+        shown=await _shown(parts, step.session, step.window),
+    )
+
+
+async def _shown(parts: Parts, session_id: str, window_id: str) -> relay_view.Shown | None:
+    """What the relay added; None when the log does not name the window."""
+    if not session_id or not window_id:
+        return None
+    return (await relay_view.session(parts.host.relay, session_id)).shown(window_id)
+
+
+async def _works(parts: Parts, run_id: str) -> list[AgentWork]:
+    """The agents' steps of a run that the caller was found to own."""
+    return agent_work(await parts.ledger.read(stream_of(run_id), 0, _RECORDS_READ))
+
+
+def _took(snapshot: RunSnapshot) -> int | None:
+    if snapshot.created_at is None or snapshot.completed_at is None:
+        return None
+    return parse_iso(snapshot.completed_at) - parse_iso(snapshot.created_at)
+
+
+def _tokens(works: list[AgentWork]) -> tuple[int, int]:
+    turns = [item for work in works for item in work.turns]
+    return sum(item.input_tokens or 0 for item in turns), sum(item.output_tokens or 0 for item in turns)
 
 
 async def live(request: Request, parts: Parts) -> Response:
@@ -77,10 +132,9 @@ async def live(request: Request, parts: Parts) -> Response:
     run_id = request.path_params["run_id"]
     await parts.runs.get_run(run_id, caller.tenant)
     seen = request.headers.get("last-event-id") or request.query_params.get("after", "-1")
-    if not seen.lstrip("-").isdigit():
-        raise Problem("out_of_range", "`after` is the sequence of an event.", at="after")
+    start = 0 if seen == "-1" else whole(seen, "after") + 1
     headers = {**SECURITY_HEADERS, "X-Accel-Buffering": "no"}
-    return StreamingResponse(_lines(parts, caller, run_id, int(seen) + 1), 200, headers, "text/event-stream")
+    return StreamingResponse(_lines(parts, caller, run_id, start), 200, headers, "text/event-stream")
 
 
 async def _lines(parts: Parts, caller: Caller, run_id: str, start: int) -> AsyncIterator[bytes]:
@@ -116,10 +170,11 @@ async def cancel(request: Request, parts: Parts) -> Response:
 async def fork(request: Request, parts: Parts) -> Response:
     caller = caller_of(request, "runs:create", "runs:read")
     form = form_of(request)
-    sequence = form.get("from_seq", "0")
-    if not sequence.isdigit():
-        raise Problem("out_of_range", "The sequence is a whole number from 0 on.", at="from_seq")
-    body = msgspec.convert({"mode": form.get("mode", "replay"), "fromSeq": int(sequence)}, ForkRequest)
+    mode = form.get("mode", "replay")
+    if mode not in ("replay", "branch"):
+        raise Problem("schema_mismatch", "A run is replayed or forked.", at="mode")
+    sequence = whole(form.get("from_seq", "0"), "from_seq")
+    body = msgspec.convert({"mode": mode, "fromSeq": sequence}, ForkRequest)
     forked = await parts.runs.fork(request.path_params["run_id"], caller.tenant, body, caller.principal)
     return go(f"/runs/{forked.run_id}")
 

@@ -21,6 +21,7 @@ from holdfast.kernel.clock import Clock
 from holdfast.kernel.problems import Problem
 
 COOKIE = "holdfast"
+OPERATOR_TENANT = "default"
 LIFETIME_MS = 12 * 60 * 60 * 1000
 
 
@@ -29,6 +30,11 @@ class Session(msgspec.Struct, frozen=True):
 
     caller: Caller
     csrf: str
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether this is the host's own operator, who may look at what holds every tenant's records."""
+        return self.caller.tenant == OPERATOR_TENANT and "audit:read" in self.caller.scopes
 
     def check(self, token: str | None) -> None:
         if token is None or not hmac.compare_digest(token.encode(), self.csrf.encode()):

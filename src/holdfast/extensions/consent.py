@@ -1,87 +1,192 @@
-"""Asking a person about a capability: once, with the consequences said, and remembered as they wish (D6)."""
+"""Asking a person about a capability: once, with the consequences said, and remembered as they wish (D6).
+
+Q1  While a question is open, whoever needs the same capability of the same extension waits for the same answer.
+Q2  An answer is learnt before the call that asked goes on: for this call, until the host stops, or on the ledger.
+Q3  While a person is asked, the extension's own time does not run: a deadline is never somebody else's patience.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from holdfast.extensions.capabilities import CAPABILITIES
 from holdfast.extensions.grants import Grants
-from holdfast.kernel.policy import Decision, Grant
+from holdfast.kernel.loss import Weighed
+from holdfast.kernel.policy import Decision, Grant, Policy, Request
+from holdfast.kernel.problems import Problem
+from holdfast.kernel.scopes import Scope
+
+Remember = Literal["once", "session", "always"]
+REMEMBER: dict[Remember, str] = {
+    "once": "for this call only; the next one asks again",
+    "session": "until this host stops",
+    "always": "until somebody revokes it, or it expires",
+}
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What a person is asked."""
+    """What a person is asked, with what policy thought and what each answer would cost."""
 
     extension: str
     capability: str
     meaning: str
     resource: str | None
+    method: str = ""
+    rule: str = ""
+    reason: str = ""
+    evidence: dict[str, Any] = {}
+    weighed: Weighed | None = None
     note: str = ""
     """What the person should know besides: for `exec`, how commands are confined here."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the person said; remembered beyond this process only when they wish."""
+    """What the person said, how long it holds and for which resources; no patterns means all of them."""
 
     allow: bool
-    remember: bool = False
+    remember: Remember = "session"
+    scope: tuple[str, ...] = ()
     expires_ms: int | None = None
+    comment: str = ""
 
 
 class Consent(Protocol):
-    async def ask(self, question: Question) -> Answer: ...
+    async def ask(self, question: Question) -> Answer | None:
+        """The person's answer; None when nobody is there to ask."""
+
+
+class Holder(Protocol):
+    """Whoever has the policy in force, and learns decisions into it."""
+
+    policy: Policy
+
+    def learn(self, subject: str, effect: Literal["allow", "deny"], grant: Grant) -> None: ...
+
+
+Told = Callable[[str, dict[str, Any]], None]
+"""Hears `consent.asked` and `consent.answered`, each with its data."""
 
 
 class Questions:
-    """Each question is asked once per extension and capability; who asks meanwhile waits for the same answer."""
-
-    def __init__(self, consent: Consent | None, grants: Grants | None) -> None:
+    def __init__(
+        self,
+        consent: Consent | None,
+        grants: Grants | None,
+        *,
+        weigh: Callable[[str, str], Weighed | None] = lambda _extension, _capability: None,
+        hold: Callable[[str, bool], None] = lambda _extension, _held: None,
+    ) -> None:
         self._consent = consent
         self._grants = grants
-        self._open: dict[tuple[str, str], asyncio.Future[Answer]] = {}
+        self._weigh = weigh
+        self._hold = hold
+        self._open: dict[tuple[str, str], asyncio.Future[Answer | None]] = {}
 
-    async def settle(self, holder: Any, extension: str, decision: Decision) -> Decision:
-        """`decision`, or, when it says to ask, what the person answered. `holder.policy` learns the answer."""
+    async def settle(self, holder: Holder, request: Request, decision: Decision, now_ms: int, told: Told) -> Decision:
+        """`decision`, or, when it says to ask, what the person answered. `holder` learns the answer (Q2)."""
         if decision.effect != "prompt" or self._consent is None:
             return decision
-        capability = decision.evidence["capability"]
-        key = (extension, capability)
-        future = self._open.get(key)
-        if future is None:
-            future = self._open[key] = asyncio.get_running_loop().create_future()
-            question = Question(
-                extension,
-                capability,
-                CAPABILITIES.get(capability, capability),
-                decision.evidence.get("resource"),
-                _note(capability),
-            )
-            try:
-                answer = await self._consent.ask(question)
-            except BaseException as error:
-                del self._open[key]
-                future.set_exception(error)
-                future.exception()
-                raise
-            await self._learn(holder, extension, capability, answer)
-            future.set_result(answer)
-        answer = await future
-        if answer.allow:
-            return Decision(
-                "allow", "person-allow", f"A person allowed {capability} to {extension}.", decision.evidence
-            )
-        return Decision("deny", "person-deny", f"A person denied {capability} to {extension}.", decision.evidence)
+        answer = await self._answer(holder, request, decision, told)
+        if answer is None:
+            return decision
+        return _settled(answer, request, decision, now_ms)
 
-    async def _learn(self, holder: Any, extension: str, capability: str, answer: Answer) -> None:
-        grant = Grant(capability, expires_ms=answer.expires_ms, source="person")
-        change = holder.policy.allowing if answer.allow else holder.policy.denying
-        holder.policy = change(extension, grant)
-        if answer.remember and self._grants is not None:
+    async def _answer(self, holder: Holder, request: Request, decision: Decision, told: Told) -> Answer | None:
+        key = (request.subject, request.capability)
+        future = self._open.get(key)
+        if future is not None:
+            return await asyncio.shield(future)  # Q1
+        future = self._open[key] = asyncio.get_running_loop().create_future()
+        self._hold(request.subject, True)
+        try:
+            answer = await self._asked(request, decision, told)
+            if answer is not None:
+                await self._learn(holder, request, answer)
+            future.set_result(answer)
+            return answer
+        except BaseException as error:
+            gone = Problem("cancelled", "Whoever asked went away before there was an answer.")
+            future.set_exception(error if isinstance(error, Exception) else gone)
+            future.exception()
+            raise
+        finally:
+            del self._open[key]
+            self._hold(request.subject, False)
+
+    async def _asked(self, request: Request, decision: Decision, told: Told) -> Answer | None:
+        assert self._consent is not None
+        question = Question(
+            request.subject,
+            request.capability,
+            CAPABILITIES.get(request.capability, request.capability),
+            request.resource,
+            request.method,
+            decision.rule,
+            decision.reason,
+            decision.evidence,
+            self._weigh(request.subject, request.capability),
+            _note(request.capability),
+        )
+        told("consent.asked", _asked_data(question))
+        answer = await self._consent.ask(question)
+        if answer is not None:
+            told("consent.answered", {**_about(question), **_answered_data(answer)})
+        return answer
+
+    async def _learn(self, holder: Holder, request: Request, answer: Answer) -> None:
+        if answer.remember == "once":
+            return
+        grant = _grant(request, answer)
+        if answer.remember == "always" and self._grants is not None:
             record = self._grants.allow if answer.allow else self._grants.deny
-            await record(extension, grant, by="person")
+            await record(request.subject, grant, by="person")
+        holder.learn(request.subject, "allow" if answer.allow else "deny", grant)
+
+
+def _grant(request: Request, answer: Answer) -> Grant:
+    scope = Scope.of(request.capability, answer.scope) if answer.scope else Scope()
+    return Grant(request.capability, scope, expires_ms=answer.expires_ms, source="person")
+
+
+def _settled(answer: Answer, request: Request, decision: Decision, now_ms: int) -> Decision:
+    who, what = request.subject, request.capability
+    why = f" {answer.comment}" if answer.comment else ""
+    if not answer.allow:
+        return Decision("deny", "person-deny", f"A person denied {what} to {who}.{why}", decision.evidence)
+    if not _grant(request, answer).covers(request, now_ms):
+        only = ", ".join(answer.scope)
+        return Decision("deny", "person-allow", f"A person allowed {who} {what} only for {only}.", decision.evidence)
+    evidence = {**decision.evidence, **({"scope": list(answer.scope)} if answer.scope else {})}
+    return Decision("allow", "person-allow", f"A person allowed {what} to {who}.{why}", evidence)
+
+
+def _about(question: Question) -> dict[str, Any]:
+    about = {"capability": question.capability, "method": question.method, "resource": question.resource}
+    return {name: value for name, value in about.items() if value}
+
+
+def _asked_data(question: Question) -> dict[str, Any]:
+    data: dict[str, Any] = {**_about(question), "rule": question.rule, "reason": question.reason}
+    if question.note:
+        data["sandbox"] = question.note
+    if question.weighed is not None:
+        data["loss"] = question.weighed.arithmetic
+    return data
+
+
+def _answered_data(answer: Answer) -> dict[str, Any]:
+    data: dict[str, Any] = {"allow": answer.allow, "remember": answer.remember}
+    if answer.scope:
+        data["scope"] = list(answer.scope)
+    if answer.expires_ms is not None:
+        data["expires_ms"] = answer.expires_ms
+    if answer.comment:
+        data["comment"] = answer.comment
+    return data
 
 
 def _note(capability: str) -> str:

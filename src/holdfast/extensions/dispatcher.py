@@ -7,60 +7,36 @@ Invariants:
 - D3  Every call that is admitted leaves host_call.start, policy.decision and host_call.end, in that order.
 - D4  A call ends once: with a result, an error, a timeout or a cancellation; nothing follows its end.
 - D5  Synchronous and asynchronous calls pass through the same steps.
-- D6  A person is asked at most once per extension and capability; without a person the answer is no.
+- D6  A person is asked at most once per extension and capability, unless they said "once"; without a person the
+      answer is no. What was asked and answered stands in the records between the first decision and the second.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
-
-import msgspec
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from typing import Any, Literal
 
 from holdfast.extensions import capabilities
 from holdfast.extensions.connectors.contract import Call, Connector, Output, Waiting
-from holdfast.extensions.connectors.paths import Roots
 from holdfast.extensions.consent import Consent, Question, Questions
 from holdfast.extensions.evidence import Correlation, Event, Evidence, params_hash
+from holdfast.extensions.flight import Flight, Subject
 from holdfast.extensions.grants import Grants
 from holdfast.extensions.parts import CREDITS, Stream, own_thread
 from holdfast.extensions.protocol import Chunk, HostCall, HostCallError, HostResult
 from holdfast.kernel.clock import Clock, SystemClock
-from holdfast.kernel.policy import Decision, Policy, Request
+from holdfast.kernel.loss import Weighed
+from holdfast.kernel.policy import Decision, Grant, Policy, Request, SubjectRules
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.redact import redact_text
+from holdfast.kernel.scopes import Scope
 
 MAX_PARALLEL = 64
 SYNC_LIMIT_MS = 600_000
 _GRANTED_RULES = ("subject-allow", "default")
-
-
-class Subject(msgspec.Struct, frozen=True):
-    """An extension as the dispatcher knows it."""
-
-    id: str
-    roots: Roots
-    runtime: str = "js"
-    correlation: Correlation | None = None
-    methods: Mapping[str, tuple[str, ...]] = {}
-    """By capability: the methods that its manifest limits it to (§3.3)."""
-
-
-class _Flight:
-    """A call under way: who asks, what it needs, since when, and how it stands."""
-
-    def __init__(self, subject: Subject, request: HostCall, capability: str, started: float) -> None:
-        self.subject = subject
-        self.request = request
-        self.capability = capability
-        self.started = started
-        self.ids = {"host_call_id": request.call_id[:128]}
-        self.decided: set[tuple[str, str | None]] = set()
-        self.call: Call | None = None
-        self.ended = False
 
 
 class Dispatcher:
@@ -74,16 +50,19 @@ class Dispatcher:
         *,
         consent: Consent | None = None,
         grants: Grants | None = None,
+        weigh: Callable[[str, str], Weighed | None] = lambda _extension, _capability: None,
+        hold: Callable[[str, bool], None] = lambda _extension, _held: None,
         clock: Clock | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.policy = policy
+        self._learned: list[tuple[str, Literal["allow", "deny"], Grant]] = []
         self._connectors = {connector.method: connector for connector in connectors}
         self._evidence = evidence
         self._clock = clock or SystemClock()
-        self._questions = Questions(consent, grants)
+        self._questions = Questions(consent, grants, weigh=weigh, hold=hold)
         self._subjects: dict[str, Subject] = {}
-        self._running: dict[str, _Flight] = {}
+        self._running: dict[str, Flight] = {}
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = loop
         if loop is None:
@@ -97,6 +76,23 @@ class Dispatcher:
         except RuntimeError:
             pass
 
+    def learn(self, subject: str, effect: Literal["allow", "deny"], grant: Grant) -> None:
+        """A decision that holds as long as this dispatcher, whatever the ledger says later."""
+        self._learned.append((subject, effect, grant))
+        self.policy = _with(self.policy, subject, effect, grant)
+
+    def renew(self, base: Policy, settled: Iterable[tuple[str, str]] = ()) -> None:
+        """Other rules from now on; what a person said about the `settled` (subject, capability) pairs is outdated."""
+        outdated = set(settled)
+        self._learned = [
+            (subject, effect, grant)
+            for subject, effect, grant in self._learned
+            if grant.source != "person" or (subject, grant.capability) not in outdated
+        ]
+        for subject, effect, grant in self._learned:
+            base = _with(base, subject, effect, grant)
+        self.policy = base
+
     def admit(self, subject: Subject) -> None:
         """Make an extension known; calls of unknown ones are refused."""
         self.attend()
@@ -106,14 +102,13 @@ class Dispatcher:
         """Forget an extension and stop what it has under way."""
         self._subjects.pop(extension, None)
         for flight in list(self._running.values()):
-            if flight.subject.id == extension and flight.call is not None:
-                flight.call.cancel()
+            if flight.subject.id == extension:
+                flight.stop()
 
     def close(self) -> None:
         """Stop every call, wait for the connectors, and write what is left."""
         for flight in list(self._running.values()):
-            if flight.call is not None:
-                flight.call.cancel()
+            flight.stop()
         self._threads.shutdown(wait=True)
         self._evidence.close()
 
@@ -131,7 +126,9 @@ class Dispatcher:
         end: HostResult | None = None
         try:
             connector = self._connector(call.method)
-            decision = await self._questions.settle(self, flight.subject.id, self._decide(flight))
+            decision = self._decide(flight)
+            if decision.effect == "prompt":
+                decision = await self._settle(flight, decision)
             self._enter(flight, decision, stream)
             work = self._work(connector, flight)
             work.add_done_callback(_heard)
@@ -160,33 +157,40 @@ class Dispatcher:
             connector = self._connector(call.method)
             decision = self._decide(flight)
             if decision.effect == "prompt":
-                decision = self._on_loop(self._questions.settle(self, flight.subject.id, decision), None)
+                flight.asking = self._posted(self._settle(flight, decision))
+                decision = flight.asking.result()
             self._enter(flight, decision, None, default_ms=SYNC_LIMIT_MS)
             assert flight.call is not None
             done: Any = connector.run(flight.call, call.params)
             if getattr(connector, "waits", False):
-                done = self._on_loop(done, self._patience(flight))
+                done = self._posted(done).result(self._patience(flight))
             output: Output = done
             return self._ok(flight, output, None)
-        except (Problem, TimeoutError) as error:
+        except (Problem, TimeoutError, CancelledError) as error:
             return self._failed(flight, _as_problem(error), None)
         except Exception as error:  # noqa: BLE001 - the door must answer whatever a connector does
             return self._failed(flight, Problem.unexpected(error), None)
 
     def cancel(self, call_id: str) -> None:
         flight = self._running.get(call_id)
-        if flight is not None and flight.call is not None:
-            flight.call.cancel()
+        if flight is not None:
+            flight.stop()
+
+    def cancel_token(self, extension: str, token: str) -> None:
+        """Stop every call that the extension made under this token; again, or too late, does nothing (Pi §3.2)."""
+        for flight in list(self._running.values()):
+            if flight.subject.id == extension and flight.request.cancel_token == token:
+                flight.stop()
 
     # The steps
 
-    def _open(self, call: HostCall, extension: str) -> _Flight:
+    def _open(self, call: HostCall, extension: str) -> Flight:
         """Who asks, for what (D2); the call is now on record."""
         subject = self._subjects.get(extension)
         if subject is None:
             raise Problem("permission_denied", f"No extension {extension[:80]!r} is loaded here.")
         started = self._clock.monotonic()
-        flight = _Flight(subject, call, "", started)
+        flight = Flight(subject, call, "", started)
         try:
             flight.capability = capabilities.derive(call.method, call.params)
             self._check_claim(call, flight.capability)
@@ -221,7 +225,7 @@ class Dispatcher:
             raise Problem("invalid_request", f"Nothing here answers {method!r}.", at="$.method")
         return connector
 
-    def _decide(self, flight: _Flight) -> Decision:
+    def _decide(self, flight: Flight) -> Decision:
         """What policy says about the call as it stands (D1)."""
         call, subject = flight.request, flight.subject
         if flight.capability == capabilities.NONE:
@@ -241,12 +245,30 @@ class Dispatcher:
             return Decision("downgrade", "scope-filter", "Only what was granted is reachable.", decision.evidence)
         return decision
 
+    async def _settle(self, flight: Flight, decision: Decision) -> Decision:
+        """What a person says, when policy says to ask (D6); the first decision is on record before they are asked."""
+        about = decision.evidence
+        request = Request(flight.subject.id, flight.capability, flight.request.method, about.get("resource"))
+        before = self._clock.monotonic()
+
+        def told(name: str, data: dict[str, Any]) -> None:
+            if name == "consent.asked":
+                self._record(flight, self._decision(flight, decision))
+            self._record(flight, Event(name, _redacted(data), flight.ids))
+
+        settled = await self._questions.settle(self, request, decision, self._clock.now_ms(), told)
+        flight.asked_for = self._clock.monotonic() - before
+        if settled.rule == "person-allow" and settled.allowed:
+            limits = tuple(settled.evidence.get("scope", ()))
+            flight.by_person[flight.capability] = Scope.of(flight.capability, limits) if limits else Scope()
+        return settled
+
     def _has_scoped(self, subject: str, capability: str) -> bool:
         rules = self.policy.subjects.get(subject)
         grants = (*self.policy.defaults, *(rules.allow if rules else ()))
         return capability in ("env", "read", "write") and any(grant.capability == capability for grant in grants)
 
-    def _enter(self, flight: _Flight, decision: Decision, stream: Stream | None, default_ms: int | None = None) -> None:
+    def _enter(self, flight: Flight, decision: Decision, stream: Stream | None, default_ms: int | None = None) -> None:
         """Record the decision; go on only when it allows (D1, D3)."""
         if flight.capability != capabilities.NONE:
             self._record(flight, self._decision(flight, decision))
@@ -260,7 +282,9 @@ class Dispatcher:
             granted=lambda capability, resource: self._granted(flight, capability, resource),
             refused=lambda capability, resource: self._refused(flight, capability, resource),
             emit=stream.emit if stream is not None else None,
-            deadline=flight.started + timeout / 1000 if timeout is not None else None,
+            room=stream.room if stream is not None else None,
+            scopes=lambda capability: self._scopes(flight.subject.id, capability),
+            deadline=flight.started + flight.asked_for + timeout / 1000 if timeout is not None else None,
             monotonic=self._clock.monotonic,
             context=flight.request.context,
         )
@@ -268,13 +292,15 @@ class Dispatcher:
             call.on_cancel(stream.abandon)
         flight.call = call
 
-    def _permit(self, flight: _Flight, capability: str, resource: str | None) -> None:
+    def _permit(self, flight: Flight, capability: str, resource: str | None) -> None:
         """Policy again, for what a connector found on its way: where a link led, where a redirect points."""
         outside = resource is not None and resource.startswith("/")
         if (capability, resource) in flight.decided and not outside:
             return
         method = flight.request.method
         decision = self.policy.decide(Request(flight.subject.id, capability, method, resource))
+        if decision.effect == "prompt" and not outside and flight.allows(capability, resource):
+            decision = Decision("allow", "person-allow", f"A person allowed {capability} here.", decision.evidence)
         if outside and decision.rule not in _GRANTED_RULES:
             reason = f"{resource} lies outside the project and no grant names it."
             decision = Decision("deny", "outside-project", reason, decision.evidence)
@@ -283,17 +309,27 @@ class Dispatcher:
             self._record(flight, self._decision(flight, decision))
         decision.require()
 
-    def _granted(self, flight: _Flight, capability: str, resource: str) -> bool:
+    def _granted(self, flight: Flight, capability: str, resource: str) -> bool:
         """Whether policy allows it without asking; `capability!` only when a grant names the resource."""
         plain = capability.rstrip("!")
+        if plain == capability and flight.allows(plain, resource or None):
+            return True
         request = Request(flight.subject.id, plain, flight.request.method, resource or None, plain != capability)
         return self.policy.decide(request).allowed
 
-    def _refused(self, flight: _Flight, capability: str, resource: str) -> bool:
+    def _scopes(self, subject: str, capability: str) -> list[str]:
+        """Patterns that are granted; none when a denial is about the same capability, for a process cannot tell."""
+        rules, now = self.policy.subjects.get(subject, SubjectRules()), self._clock.now_ms()
+        if any(grant.capability == capability for grant in (*rules.deny, *self.policy.denials)):
+            return []
+        grants = [grant for grant in (*rules.allow, *self.policy.defaults) if grant.capability == capability]
+        return [pattern for grant in grants if grant.covers_time(now) for pattern in grant.scope.patterns]
+
+    def _refused(self, flight: Flight, capability: str, resource: str) -> bool:
         decision = self.policy.decide(Request(flight.subject.id, capability, flight.request.method, resource))
         return decision.rule in ("subject-deny", "global-deny")
 
-    def _work(self, connector: Connector | Waiting, flight: _Flight) -> asyncio.Future[Output]:
+    def _work(self, connector: Connector | Waiting, flight: Flight) -> asyncio.Future[Output]:
         assert flight.call is not None and self._loop is not None
         if getattr(connector, "waits", False):
             task = asyncio.ensure_future(connector.run(flight.call, flight.request.params))  # type: ignore[arg-type]
@@ -305,14 +341,15 @@ class Dispatcher:
             return own_thread(self._loop, lambda: connector.run(call, params))  # type: ignore[arg-type,return-value]
         return self._loop.run_in_executor(self._threads, connector.run, flight.call, flight.request.params)  # type: ignore[arg-type]
 
-    def _patience(self, flight: _Flight) -> float | None:
+    def _patience(self, flight: Flight) -> float | None:
         """Seconds that are left; the connector gets a moment more, to end by itself and tell how far it came."""
         call = flight.call
         if call is None or call.deadline is None:
             return None
         return max(0.0, call.deadline - self._clock.monotonic()) + 0.25
 
-    def _on_loop(self, work: Any, timeout: float | None) -> Any:
+    def _posted(self, work: Any) -> Future[Any]:
+        """`work` on the loop, for a thread that waits for it."""
         loop = self._loop
         try:
             here: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
@@ -321,17 +358,17 @@ class Dispatcher:
         if loop is None or loop is here or not loop.is_running():
             work.close()
             raise Problem("consent_required", "A synchronous call cannot wait here for somebody's answer.")
-        return asyncio.run_coroutine_threadsafe(work, loop).result(timeout)
+        return asyncio.run_coroutine_threadsafe(work, loop)
 
     # Ends (D4) and records (D3)
 
-    def _ok(self, flight: _Flight, output: Output, stream: Stream | None) -> HostResult:
+    def _ok(self, flight: Flight, output: Output, stream: Stream | None) -> HostResult:
         self._record(flight, self._end(flight, None))
         self._land(flight)
         chunk = Chunk(stream.index, True) if stream is not None else None
         return HostResult(flight.request.call_id, output, False, chunk=chunk)
 
-    def _failed(self, flight: _Flight, problem: Problem, stream: Stream | None) -> HostResult:
+    def _failed(self, flight: Flight, problem: Problem, stream: Stream | None) -> HostResult:
         if flight.call is None and not flight.ended:
             pass
         elif flight.call is not None:
@@ -348,17 +385,17 @@ class Dispatcher:
         error = _error(flight.request, problem)
         return HostResult(error.call_id, {}, True, error.error, chunk)
 
-    def _land(self, flight: _Flight) -> None:
+    def _land(self, flight: Flight) -> None:
         flight.ended = True
         self._running.pop(flight.request.call_id, None)
 
-    def _record(self, flight: _Flight, event: Event) -> None:
+    def _record(self, flight: Flight, event: Event) -> None:
         if flight.capability == capabilities.NONE:
             return
         correlation = flight.subject.correlation or Correlation(flight.subject.id, "scn-local")
         self._evidence.write(correlation, event)
 
-    def _start(self, flight: _Flight) -> Event:
+    def _start(self, flight: Flight) -> Event:
         call = flight.request
         data: dict[str, Any] = {
             "capability": flight.capability,
@@ -370,12 +407,9 @@ class Dispatcher:
             data["timeout_ms"] = call.timeout_ms
         return Event("host_call.start", data, flight.ids)
 
-    def _decision(self, flight: _Flight, decision: Decision) -> Event:
-        evidence = {
-            key: redact_text(value) if isinstance(value, str) else value for key, value in decision.evidence.items()
-        }
+    def _decision(self, flight: Flight, decision: Decision) -> Event:
         data = {
-            **evidence,
+            **_redacted(decision.evidence),
             "effect": decision.effect,
             "rule": decision.rule,
             "reason": redact_text(decision.reason),
@@ -383,7 +417,7 @@ class Dispatcher:
         }
         return Event("policy.decision", data, flight.ids, "info" if decision.allowed else "warn")
 
-    def _end(self, flight: _Flight, problem: Problem | None) -> Event:
+    def _end(self, flight: Flight, problem: Problem | None) -> Event:
         data: dict[str, Any] = {
             "capability": flight.capability,
             "method": flight.request.method[:40],
@@ -396,6 +430,14 @@ class Dispatcher:
         if problem is not None:
             data["error"] = {"code": problem.row.pi, "problem": problem.key}
         return Event("host_call.end", data, flight.ids, "info" if problem is None else "warn")
+
+
+def _with(policy: Policy, subject: str, effect: Literal["allow", "deny"], grant: Grant) -> Policy:
+    return policy.allowing(subject, grant) if effect == "allow" else policy.denying(subject, grant)
+
+
+def _redacted(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: redact_text(value) if isinstance(value, str) else value for key, value in data.items()}
 
 
 def _heard(work: asyncio.Future[Any]) -> None:
@@ -420,6 +462,8 @@ def _looks_secret(name: str) -> bool:
 
 
 def _as_problem(error: Exception) -> Problem:
+    if isinstance(error, CancelledError):
+        return Problem("cancelled", "The call was cancelled.")
     return error if isinstance(error, Problem) else Problem("timeout", "The call took longer than it may.")
 
 

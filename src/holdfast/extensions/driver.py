@@ -89,6 +89,8 @@ class Driver:
         self._deadline_ms: int | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._closed = False
+        self._held: list[float] = []
+        self.waited = 0.0  # seconds that the extension waited for persons
         self.generation = 0
 
     # -- asking -----------------------------------------------------------------------------------------------------
@@ -169,6 +171,21 @@ class Driver:
     def abort(self, number: int) -> None:
         """Raise the abort signal of an event that runs."""
         self.tell("abort", b'{"id":%d}' % number)
+
+    def hold(self, held: bool) -> None:
+        """While a person is asked something on the extension's behalf, nobody's time runs out."""
+        if held:
+            self._held.append(self._loop.time())
+            return
+        since = self._held.pop() if self._held else self._loop.time()
+        if not self._held:
+            passed = self._loop.time() - since
+            self.waited += passed
+            for waiter in self._waiters.values():
+                if waiter.expires is not None:
+                    waiter.expires += passed
+            if not self._busy and self._alarm is None:
+                self._rest()
 
     async def run(self, work: Callable[[Isolate], T]) -> T:
         """Do something with the isolate on its thread, between two batches."""
@@ -255,7 +272,8 @@ class Driver:
     def _rest(self) -> None:
         """Nothing runs: sleep until the next timer or the next expiry of a question."""
         now = self._loop.time()
-        wake = min((w.expires for w in self._waiters.values() if w.expires is not None), default=None)
+        expiries = [] if self._held else [w.expires for w in self._waiters.values() if w.expires is not None]
+        wake = min(expiries, default=None)
         if self._deadline_ms is not None:
             due = now + max(0, self._deadline_ms - self._now_ms()) / 1000
             wake = due if wake is None else min(wake, due)
@@ -264,6 +282,8 @@ class Driver:
 
     def _expire(self) -> None:
         """Tell everybody whose time is over."""
+        if self._held:
+            return
         now = self._loop.time()
         for number, waiter in list(self._waiters.items()):
             if waiter.expires is not None and waiter.expires <= now and not waiter.future.done():

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import msgspec
 
@@ -81,7 +81,7 @@ class Evidence:
         self._wake = threading.Event()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
-        self._last: Future[list[Record]] | None = None
+        self._last: Future[None] | None = None
         self._failure: BaseException | None = None
 
     def write(self, correlation: Correlation, *events: Event) -> None:
@@ -143,8 +143,9 @@ class Evidence:
             except Problem as problem:
                 self._failure = problem
                 return
-            self._last = future
-        future.add_done_callback(self._written)
+            told: Future[None] = Future()
+            self._last = told  # done when the sink has heard it too (E4)
+        future.add_done_callback(lambda done: self._settle(done, told))
 
     def _submit(self, streams: dict[str, list[Draft]]) -> Future[list[Record]]:
         try:
@@ -155,6 +156,12 @@ class Evidence:
         # A name that an extension chose holds what a record cannot: it is written as far as it can be.
         cleaned = {stream: [_storable(draft) for draft in drafts] for stream, drafts in streams.items()}
         return self._ledger.submit(*(Append(stream, drafts) for stream, drafts in cleaned.items()))
+
+    def _settle(self, future: Future[list[Record]], told: Future[None]) -> None:
+        try:
+            self._written(future)
+        finally:
+            told.set_result(None)
 
     def _written(self, future: Future[list[Record]]) -> None:
         error = future.exception()
@@ -252,14 +259,17 @@ class LogFile:
         environ = os.environ if environ is None else environ
         named = environ.get("PI_EXTENSION_LOG_DIR")
         folder = folder or (Path(named) if named else Path.home() / ".pi" / "agent" / "logs" / "extensions")
-        folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / (re.sub(r"[^A-Za-z0-9._-]", "_", session).lstrip(".") or "session")
         self.path = self.path.with_name(self.path.name + ".jsonl")
-        self._file = self.path.open("ab")
+        self._file: BinaryIO | None = None
 
     def __call__(self, record: Record) -> None:
+        if self._file is None:  # a session in which nothing was said leaves no file
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("ab")
         self._file.write(canonical.encode(log_entry(record)) + b"\n")
         self._file.flush()
 
     def close(self) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()

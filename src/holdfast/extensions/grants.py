@@ -75,7 +75,11 @@ class Grants:
 
     async def standing(self, subject: str | None = None) -> list[Standing]:
         """Every decision that holds, expired ones included, oldest first."""
-        return fold(await self._ledger.read(STREAM), subject)
+        return fold(await self.records(), subject)
+
+    async def records(self) -> list[Record]:
+        """Every decision as it was written, oldest first."""
+        return await self._ledger.read(STREAM)
 
     async def apply(self, policy: Policy) -> Policy:
         """`policy` with what people decided."""
@@ -88,6 +92,12 @@ class Grants:
             )
         payload = {"subject": subject, "grant": msgspec.to_builtins(grant), "by": by}
         await self._ledger.append(STREAM, [Draft(kind, payload)])
+
+
+def about(record: Record) -> tuple[str, str]:
+    """The subject and the capability that a record decides about."""
+    decided = record.payload if record.type == "grant.revoke" else record.payload["grant"]
+    return record.payload["subject"], decided["capability"]
 
 
 def fold(records: Iterable[Record], subject: str | None = None) -> list[Standing]:

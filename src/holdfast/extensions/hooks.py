@@ -37,6 +37,10 @@ class Listener(Protocol):
     name: str
     registrations: Registrations
 
+    @property
+    def waited(self) -> float:
+        """Seconds that it waited for persons so far: they are not its own time (H4)."""
+
     async def hook(
         self, event: dict[str, Any], index: int, *, timeout: float | None = None, signal: bool = False
     ) -> HookOutcome: ...
@@ -77,10 +81,11 @@ class Hooks:
         signal = name in _SIGNALLED
         now = asyncio.get_running_loop().time
         for listener in list(self._listeners):
-            until = now() + self._timeout
+            until, waited = now() + self._timeout, listener.waited
             for index in range(listener.registrations.handlers.get(name, 0)):
                 try:
-                    outcome = await listener.hook(fold.event(), index, timeout=max(0.001, until - now()), signal=signal)
+                    left = max(0.001, until - now() + listener.waited - waited)
+                    outcome = await listener.hook(fold.event(), index, timeout=left, signal=signal)
                     if fold.take(listener.name, outcome):
                         return fold.result()
                 except (Problem, ValueError) as error:

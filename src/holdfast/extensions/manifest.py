@@ -132,11 +132,20 @@ def derive_manifest(root: Path, entry: Path) -> Manifest:
         return _derived(stem, stem, "0.0.0", entry.relative_to(root).as_posix())
     name = str(package.get("name") or root.name)
     listed = pi.get("extensions")
-    several = isinstance(listed, list) and (len(listed) > 1 or any("*" in str(item) for item in listed))
+    several = isinstance(listed, list) and (len(listed) > 1 or any(_many(root, str(item)) for item in listed))
     identity = name
     if several:
         identity = f"{name}.{entry.parent.name if entry.stem == 'index' else entry.stem}"
     return _derived(identity, name, str(package.get("version") or "0.0.0"), entry.relative_to(root).as_posix())
+
+
+def _many(root: Path, item: str) -> bool:
+    """Whether one entry of `pi.extensions` may stand for several extensions: a pattern, or a folder of scripts."""
+    folder = root / item
+    if "*" in item or not folder.is_dir():
+        return "*" in item
+    names = [entry.name for entry in folder.iterdir() if entry.is_dir() or entry.suffix in (".ts", ".js")]
+    return len(names) > 1 and not any(name.startswith("index.") for name in names)
 
 
 def _derived(identity: str, name: str, version: str, entrypoint: str) -> Manifest:

@@ -7,6 +7,7 @@ A package says in `package.json#pi` what it holds; without that, the folders `ex
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
 
 Kind = Literal["extension", "skill", "prompt", "theme"]
+Scope = Literal["project", "user", "package"]
 KINDS: dict[str, Kind] = {"extensions": "extension", "skills": "skill", "prompts": "prompt", "themes": "theme"}
 MAX_FILE = 1024 * 1024
 MAX_FOUND = 5_000
@@ -31,21 +33,20 @@ class Resource(msgspec.Struct, frozen=True):
     kind: Kind
     name: str
     path: str
-    scope: Literal["project", "user", "package"]
+    scope: Scope
     description: str = ""
     problem: str = ""
     """Why it cannot be used; empty when it can."""
 
 
-def discover(project: Path, home: Path | None = None, packages: Iterable[Path] = ()) -> list[Resource]:
-    """Everything in the project's, the user's and the packages' folders; the first of a kind and name holds."""
+def discover(project: Path, home: Path | None = None, more: Iterable[Resource] = ()) -> list[Resource]:
+    """Everything in the project's and the user's folders, and `more`; the first of a kind and name holds."""
     found: list[Resource] = []
     for root, scope in ((project, "project"), (home or Path.home(), "user")):
         for base in (".holdfast", ".pi") if scope == "project" else (".holdfast", ".pi/agent"):
             for name, kind in KINDS.items():
                 found += _folder(root / base / name, kind, scope)  # type: ignore[arg-type]
-    for package in packages:
-        found += package_resources(package)
+    found += more
     seen: set[tuple[str, str]] = set()
     kept = []
     for resource in found[:MAX_FOUND]:
@@ -66,7 +67,7 @@ def package_resources(package: Path) -> list[Resource]:
             if not listed:
                 found += _folder(package / name, kind, "package")
             continue
-        for entry in entries:
+        for entry in _globbed(package, entries):
             path = (package / entry).resolve()
             if not path.is_relative_to(package.resolve()):
                 found.append(Resource(kind, str(entry), str(entry), "package", problem="lies outside the package"))
@@ -77,6 +78,88 @@ def package_resources(package: Path) -> list[Resource]:
             else:
                 found.append(Resource(kind, str(entry), str(entry), "package", problem="is not there"))
     return found
+
+
+def resources_at(path: Path, kind: Kind, scope: Scope = "package") -> list[Resource]:
+    """The resource at `path`, or those in it when it is a folder of them."""
+    if path.is_file():
+        return [_resource(path, kind, scope)]
+    return _folder(path, kind, scope)
+
+
+_DISCOVERED: dict[str, Kind] = {"skillPaths": "skill", "promptPaths": "prompt", "themePaths": "theme"}
+
+
+def adopt(found: Iterable[Resource], named: Any, root: Path, homes: Mapping[str, Path]) -> list[Resource]:
+    """`found`, and what extensions named in answer to `resources_discover`: only in the project or their own folder."""
+    kept = {(item.kind, item.name): item for item in reversed(list(found))}
+    kept = dict(reversed(kept.items()))
+    for key, kind in _DISCOVERED.items():
+        for entry in named.get(key, ()) if isinstance(named, Mapping) else ():
+            home = homes.get(entry["extensionPath"], root)
+            path = Path(entry["path"])
+            place = (path if path.is_absolute() else home / path).resolve()
+            if place.exists() and (place.is_relative_to(root) or place.is_relative_to(home.resolve())):
+                for item in resources_at(place, kind):
+                    kept.setdefault((item.kind, item.name), item)
+    return list(kept.values())
+
+
+def expanded(resources: Iterable[Resource], invocation: str, arguments: str) -> str | None:
+    """The text of the prompt template `/name`, its arguments filled in, or of the skill `/skill:name`."""
+    for item in resources:
+        if item.problem or invocation != (item.name if item.kind == "prompt" else f"{item.kind}:{item.name}"):
+            continue
+        if item.kind in ("prompt", "skill"):
+            text = body(Path(item.path).read_bytes()[:MAX_FILE].decode("utf-8", "replace"))
+            return filled(text, arguments) if item.kind == "prompt" else f"{text}\n\n{arguments}".rstrip()
+    return None
+
+
+def filled(text: str, arguments: str) -> str:
+    """`$1`, `$2` … and `$@` (or `$ARGUMENTS`), in one pass: an argument that looks like a place is left alone."""
+    try:
+        words = shlex.split(arguments)
+    except ValueError:
+        words = arguments.split()
+
+    def place(found: re.Match[str]) -> str:
+        if found[1] in ("@", "ARGUMENTS"):
+            return " ".join(words)
+        number = int(found[1])
+        return words[number - 1] if 0 < number <= len(words) else ""
+
+    return re.sub(r"\$(\d+|@|ARGUMENTS)", place, text)
+
+
+def skills_prompt(resources: Iterable[Resource]) -> str:
+    """What a model is told about the skills that are there; it reads the file of one when it needs it."""
+    skills = [item for item in resources if item.kind == "skill" and not item.problem]
+    if not skills:
+        return ""
+    lines = [f"- {item.name}: {item.description} (read {item.path})" for item in skills]
+    return "Skills are instructions for special tasks. When one fits, read its file first.\n" + "\n".join(lines)
+
+
+def _globbed(package: Path, entries: Iterable[str]) -> list[str]:
+    """Entries with their patterns spelt out; `!pattern` takes matches away."""
+    found: dict[str, None] = {}
+    for entry in entries:
+        if entry.startswith("!"):
+            gone = {path.as_posix() for path in _matched(package, entry[1:])}
+            found = {name: None for name in found if name.removeprefix("./") not in gone}
+        elif "*" in entry:
+            found.update(dict.fromkeys(path.as_posix() for path in _matched(package, entry)))
+        else:
+            found[entry] = None
+    return list(found)
+
+
+def _matched(package: Path, pattern: str) -> list[Path]:
+    pattern = pattern.removeprefix("./")
+    if not pattern or pattern.startswith("/") or ".." in Path(pattern).parts:
+        return []
+    return sorted(path.relative_to(package) for path in package.glob(pattern))
 
 
 def _manifest(package: Path) -> Mapping[str, list[str]]:
@@ -96,7 +179,7 @@ def _manifest(package: Path) -> Mapping[str, list[str]]:
     return {name: listed[name] for name in KINDS if name in listed}
 
 
-def _folder(folder: Path, kind: Kind, scope: Literal["project", "user", "package"]) -> list[Resource]:
+def _folder(folder: Path, kind: Kind, scope: Scope) -> list[Resource]:
     if not folder.is_dir():
         return []
     return [_resource(path, kind, scope) for path in sorted(_candidates(folder, kind))]
@@ -124,7 +207,7 @@ def _candidates(folder: Path, kind: Kind) -> Iterator[Path]:
             yield entry
 
 
-def _resource(path: Path, kind: Kind, scope: Literal["project", "user", "package"]) -> Resource:
+def _resource(path: Path, kind: Kind, scope: Scope) -> Resource:
     named = path.parent if path.name in ("SKILL.md", *(f"index{suffix}" for suffix in _CODE)) else path
     name, description, problem = named.stem if named is path else named.name, "", ""
     if kind in ("skill", "prompt"):
@@ -150,6 +233,13 @@ def _theme_problem(path: Path) -> str:
     except Problem as problem:
         return problem.message
     return "" if isinstance(document, dict) and isinstance(document.get("colors"), dict) else "it has no `colors`"
+
+
+def body(text: str) -> str:
+    """A document without its front matter."""
+    if not front_matter(text):
+        return text.strip()
+    return text.replace("\r\n", "\n").split("\n---", 1)[1].partition("\n")[2].strip()
 
 
 def front_matter(text: str) -> dict[str, str]:

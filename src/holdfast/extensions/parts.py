@@ -31,11 +31,11 @@ class Stream:
         self._left = CREDITS
         self._lock = threading.Lock()
         self._abandoned = threading.Event()
+        self._taken = asyncio.Event()
         self.index = 0
 
     def emit(self, output: Output) -> None:
-        on_loop = threading.get_ident() == getattr(self._loop, "_thread_id", None)
-        if not on_loop:  # a connector on the loop must not wait for the loop
+        if not self._on_loop():  # a connector on the loop must not wait for the loop: it asks for `room` before
             while not self._credits.acquire(timeout=0.05):
                 if self._abandoned.is_set():
                     raise Problem("cancelled", "Nobody reads the result any more.")
@@ -45,11 +45,25 @@ class Stream:
             self.index += 1
         self._loop.call_soon_threadsafe(self._queue.put_nowait, part)
 
+    def _on_loop(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+    async def room(self) -> None:
+        """Until the reader has room for another part."""
+        while self._left <= 0 and not self._abandoned.is_set():
+            self._taken.clear()
+            await self._taken.wait()
+
     def finish(self) -> None:
         self._queue.put_nowait(None)
 
     def abandon(self) -> None:
         self._abandoned.set()
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._taken.set)
 
     async def parts(self, work: asyncio.Future[Output], patience: float | None) -> AsyncIterator[Part]:
         async with asyncio.timeout(patience):
@@ -57,6 +71,7 @@ class Stream:
                 yield part
                 with self._lock:
                     self._left = min(CREDITS, self._left + 1)
+                self._taken.set()
                 self._credits.release()
 
 

@@ -355,6 +355,15 @@ class Extension:
         found = await self._value("complete", {"name": name, "prefix": prefix})
         return found if isinstance(found, list) else []
 
+    async def autocomplete(self, lines: list[str], line: int, column: int) -> Any:
+        """What the extension's autocomplete providers suggest at a place in a text: `{items, prefix}`, or None."""
+        return await self._value("autocomplete", {"lines": lines, "line": line, "column": column})
+
+    async def typed(self, data: str) -> str | None:
+        """What a person typed, past the extension's listeners; None when one of them kept it."""
+        kept = await self._value("typed", {"data": data})
+        return kept if isinstance(kept, str) else None
+
     async def hook(
         self, event: dict[str, Any], index: int, *, timeout: float | None = None, signal: bool = False
     ) -> HookOutcome:
@@ -412,6 +421,16 @@ class Extension:
         if not reply.ok:
             raise thrown_problem(_described(reply.value), self.name, self.artifact)
         return reply.value
+
+    def hold(self, held: bool) -> None:
+        """A person is asked (True), or has answered (False): meanwhile the extension's deadlines do not run."""
+        if self._driver is not None:
+            self._driver.hold(held)
+
+    @property
+    def waited(self) -> float:
+        """Seconds that it waited for persons so far."""
+        return self._driver.waited if self._driver is not None else 0.0
 
     def set_flag(self, name: str, value: bool | str) -> None:
         """What `pi.getFlag` answers from now on."""

@@ -41,16 +41,19 @@ from holdfast.extensions.dispatcher import Dispatcher, Subject
 from holdfast.extensions.engine.limits import Limits
 from holdfast.extensions.engine.pool import Pool
 from holdfast.extensions.evidence import Correlation, Event, Evidence, LogFile
-from holdfast.extensions.grants import Grants, checked, granted_folders, policy_of
+from holdfast.extensions.grants import Grants, about, checked, fold, granted_folders, policy_of, with_standing
 from holdfast.extensions.hooks import Hooks
 from holdfast.extensions.isolate import Artifact as Loadable
+from holdfast.extensions.packs import Resource, adopt, expanded
 from holdfast.extensions.registry import Tool, command_names, tool_owners
+from holdfast.extensions.risk import weighed
 from holdfast.extensions.runtime import Extension, Surroundings, ToolOutcome
 from holdfast.extensions.session import Session
 from holdfast.kernel import config as configuration
 from holdfast.kernel.clock import Clock, SystemClock
 from holdfast.kernel.ids import Ids, Randomness
 from holdfast.kernel.ledger import Ledger
+from holdfast.kernel.loss import Weighed
 from holdfast.kernel.policy import Mode, Policy
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.scopes import Scope
@@ -91,6 +94,7 @@ class Suite:
         clock: Clock | None = None,
         randomness: Randomness | None = None,
         scenario: str = "scn-local",
+        trusted: bool = False,
         record: Callable[[bytes], None] | None = None,
         log_file: bool = False,
     ) -> None:
@@ -102,13 +106,22 @@ class Suite:
         self._granted = Grants(ledger, self._clock)
         self._randomness = randomness
         self._deadline = deadline
-        self._limits = limits or Limits(memory_mb=self._config.policy.max_memory_mb)
+        # JavaScript that does not let go is stopped at the deadline too, and at the latest after five seconds.
+        slice_ms = min(Limits().slice_ms, max(1, int(deadline * 1000)))
+        self._limits = limits or Limits(memory_mb=self._config.policy.max_memory_mb, slice_ms=slice_ms)
         self._record = record
         self._scenario = scenario
+        self._trusted = trusted
+        self._model = model
+        self.decided = -1  # the last of people's decisions that was taken in
+        self._artifacts: dict[str, Artifact] = {}
+        self._running: dict[str, Extension] = {}
+        self._subjects: dict[str, tuple[Path, Subject]] = {}
         self.root = root.resolve()
         self.ui = ui or NoUi()
         self.members: list[Member] = []
         self.failures: list[Failure] = []
+        self.resources: list[Resource] = []  # skills, prompts and themes
         self.session = Session(
             str(self.root), clock=self._clock, ids=self._ids, tools=self._listed, commands=self._named
         )
@@ -132,19 +145,41 @@ class Suite:
                 LogConnector(self._said),
                 EventsConnector(self._emitted),
                 UiConnector(self.ui),
-                ModelConnector(model),
+                ModelConnector(model, tokens=self._config.policy.max_model_tokens),
                 SessionConnector(self.session),
             ],
             self._evidence,
             consent=consent,
             grants=self._granted,
+            weigh=self._weighed,
+            hold=self._held,
             clock=self._clock,
         )
 
     async def __aenter__(self) -> Self:
-        policy = policy_of(self._config, self._clock, mode=self._mode)
-        self.dispatcher.policy = await self._granted.apply(policy)
+        await self.refresh()
+        if self._model is not None:
+            offered = await self._model.models()
+            self.session.model = dict(offered[0]) if offered else None
         return self
+
+    @property
+    def asks(self) -> bool:
+        """Whether some extension's call may have to wait for a person."""
+        policy = self.dispatcher.policy
+        return policy.mode == "prompt" or any(rules.mode == "prompt" for rules in policy.subjects.values())
+
+    async def refresh(self) -> None:
+        """Take in what people decided since: on the command line, over HTTP, in another process."""
+        policy = policy_of(self._config, self._clock, mode=self._mode)
+        records = await self._granted.records()
+        news = {about(record) for record in records if record.seq > self.decided}
+        self.decided = records[-1].seq if records else self.decided
+        self.dispatcher.renew(with_standing(policy, fold(records)), news)
+        for name, (home, subject) in self._subjects.items():
+            known = msgspec.structs.replace(subject, roots=self._roots(name, home))
+            self._subjects[name] = home, known
+            self.dispatcher.admit(known)
 
     async def __aexit__(self, *_: object) -> None:
         for member in self.members:
@@ -181,14 +216,13 @@ class Suite:
         name = artifact.meta.extension_id
         if any(member.extension.name == name for member in self.members):
             raise Problem("already_exists", f"An extension {name} is loaded already.", at=path.name)
-        self.dispatcher.policy = self.dispatcher.policy.allowing(name, *(checked(text) for text in self._flags))
+        for text in self._flags:
+            self.dispatcher.learn(name, "allow", checked(text))
         correlation = Correlation(name, self._scenario, self.session.id, artifact_id=artifact.meta.hash)
         methods = self._resolve(artifact, correlation)
         home = Path(artifact.root or entry.parent)
-        roots = Roots.of(
-            self.root, extension=home, temp=self._temp, extra=granted_folders(self.dispatcher.policy, name)
-        )
-        self.dispatcher.admit(Subject(name, roots, correlation=correlation, methods=methods))
+        subject = Subject(name, self._roots(name, home), correlation=correlation, methods=methods)
+        self.dispatcher.admit(subject)
         extension = Extension(
             loadable(artifact),
             Surroundings(name, str(self.root), str(home), has_ui=self.ui.interactive),
@@ -203,16 +237,31 @@ class Suite:
                 correlation, Event(f"extension.{event}", data, level="warn")
             ),
         )
+        self._artifacts[name], self._running[name], self._subjects[name] = artifact, extension, (home, subject)
         try:
             await extension.load()
         except BaseException:
             self.dispatcher.dismiss(name)
+            del self._artifacts[name], self._running[name], self._subjects[name]
             raise
         member = Member(str(path), artifact, extension)
         self.members.append(member)
         self.hooks.set([item.extension for item in self.members])
         self._evidence.write(correlation, Event("extension.ready", {"tools": sorted(extension.registrations.tools)}))
         return member
+
+    def _roots(self, name: str, home: Path) -> Roots:
+        folders = granted_folders(self.dispatcher.policy, name)
+        return Roots.of(self.root, extension=home, temp=self._temp, extra=folders)
+
+    def _weighed(self, name: str, capability: str) -> Weighed | None:
+        artifact = self._artifacts.get(name)
+        return weighed(artifact, capability, trusted=self._trusted) if artifact is not None else None
+
+    def _held(self, name: str, held: bool) -> None:
+        extension = self._running.get(name)
+        if extension is not None:
+            extension.hold(held)
 
     def _resolve(self, artifact: Artifact, correlation: Correlation) -> dict[str, tuple[str, ...]]:
         """Declared and inferred needs against the user's decisions (U1); the methods the manifest limits it to."""
@@ -260,6 +309,9 @@ class Suite:
 
     async def run_command(self, invocation: str, arguments: str = "") -> Any:
         names = command_names(member.extension.registrations for member in self.members)
+        text = expanded(self.resources, invocation, arguments) if invocation not in names else None
+        if text is not None:
+            return {"prompt": text}
         if invocation not in names:
             raise Problem("not_found", f"There is no command {invocation[:80]}.", commands=sorted(names))
         extension, name = names[invocation]
@@ -268,10 +320,33 @@ class Suite:
         await self.settled()
         return returned
 
+    async def autocomplete(self, lines: list[str], line: int, column: int) -> Any:
+        """The suggestions of the extension that was loaded last and has some, as if it stood around the others."""
+        for member in reversed(self.members):
+            found = await member.extension.autocomplete(lines, line, column)
+            if found is not None:
+                return found
+        return None
+
+    async def typed(self, data: str) -> str | None:
+        """What a person typed, past every extension's listeners; None when one of them kept it."""
+        kept: str | None = data
+        for member in self.members:
+            if kept is not None:
+                kept = await member.extension.typed(kept)
+        return kept
+
     async def emit(self, event: Mapping[str, Any]) -> Any:
         answer = await self.hooks.emit(dict(event))
         await self.settled()
         return answer
+
+    async def find_resources(self, found: Iterable[Resource], reason: str = "startup") -> None:
+        """Take in skills, prompts and themes, and those that extensions name (`resources_discover`)."""
+        event = {"type": "resources_discover", "cwd": str(self.root), "reason": reason}
+        named = await self.hooks.emit(event) if self.hooks.listening("resources_discover") else {}
+        homes = {name: home for name, (home, _) in self._subjects.items()}
+        self.resources = [item for item in adopt(found, named, self.root, homes) if item.kind != "extension"]
 
     async def settled(self) -> None:
         """Until notices and messages that extensions sent without waiting have arrived."""
@@ -307,7 +382,14 @@ class Suite:
 
     def _named(self) -> list[dict[str, Any]]:
         names = command_names(member.extension.registrations for member in self.members)
-        return [{"name": invocation, "source": "extension"} for invocation in names]
+        found: list[dict[str, Any]] = [{"name": invocation, "source": "extension"} for invocation in names]
+        for item in self.resources:
+            if item.kind in ("prompt", "skill") and not item.problem:
+                name = item.name if item.kind == "prompt" else f"skill:{item.name}"
+                found.append(
+                    {"name": name, "source": item.kind, "description": item.description, "location": item.scope}
+                )
+        return found
 
 
 def loadable(artifact: Artifact) -> Loadable:

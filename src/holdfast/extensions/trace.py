@@ -124,6 +124,15 @@ class TraceFile:
             self._file.close()
 
 
+def header(lines: Iterable[bytes]) -> Header:
+    """What a trace was recorded with."""
+    first = next((line for line in lines if line.strip()), b"")
+    try:
+        return msgspec.json.decode(first, type=tuple[str, Header])[1]
+    except msgspec.DecodeError as error:
+        raise Problem("invalid_json", "This is not a trace.", fix="Record one with `holdfast ext trace`.") from error
+
+
 def replay(lines: Iterable[bytes], artifact: Artifact) -> list[bytes]:
     """Run the trace again; the lines of the new run, which are those of the old one, or a Problem (T2)."""
     script = [line.rstrip(b"\n") for line in lines if line.strip()]

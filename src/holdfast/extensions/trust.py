@@ -18,23 +18,26 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.extensions.packages import SETTINGS, named
 from holdfast.kernel.clock import iso
 from holdfast.kernel.ledger import Draft, Ledger, Record
 from holdfast.kernel.problems import Problem
 
 STREAM = "trust"
 FOLDERS = (".pi/extensions", ".holdfast/extensions")
-PACKAGES = (".pi/settings.json", ".holdfast/packages.json")
+# What is not executed but followed: a skill or a prompt speaks to the model in the user's name.
+TEXTS = tuple(f"{base}/{name}" for base in (".pi", ".holdfast") for name in ("skills", "prompts", "themes"))
+PACKAGES = tuple(SETTINGS)
 MAX_FILES = 20_000
 MAX_BYTES = 256 * 1024 * 1024
 _CODE = (".ts", ".js", ".mts", ".mjs", ".cts", ".cjs", ".wasm")
 
 
 class Brought(msgspec.Struct, frozen=True):
-    """Something that a project folder would have executed."""
+    """Something that a project folder would have executed, or followed."""
 
     path: str
-    kind: Literal["file", "folder", "packages"]
+    kind: Literal["file", "folder", "texts", "packages", "package"]
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -119,8 +122,18 @@ def brought(project: Path, paths: Sequence[str] = ()) -> list[Brought]:
                 found.append(Brought(f"{name}/{entry.name}", "folder"))
             elif entry.suffix in _CODE:
                 found.append(Brought(f"{name}/{entry.name}", "file"))
+    found.extend(Brought(name, "texts") for name in TEXTS if _has_texts(project / name))
     found.extend(Brought(name, "packages") for name in PACKAGES if (project / name).is_file())
+    root = project.resolve()
+    settings = named(project)
+    places = [package.folder for package in settings.packages if package.folder is not None]
+    places += [path for kind, path in settings.paths if kind == "extension"]
+    found.extend(Brought(place.relative_to(root).as_posix(), "package") for place in places)
     return found
+
+
+def _has_texts(folder: Path) -> bool:
+    return folder.is_dir() and not folder.is_symlink() and any(folder.iterdir())
 
 
 def content_hash(project: Path, paths: Sequence[str] = ()) -> str:
@@ -147,20 +160,26 @@ def content_hash(project: Path, paths: Sequence[str] = ()) -> str:
 
 
 def _members(project: Path, paths: Sequence[str]) -> Iterator[tuple[str, Path]]:
-    for name in (*FOLDERS, *paths):
-        folder = project / name
-        if folder.is_symlink() or folder.is_file():
-            yield name, folder
-        elif folder.is_dir():
-            for base, folders, files in os.walk(folder):
-                folders.sort()
-                links = [entry for entry in folders if Path(base, entry).is_symlink()]
-                for entry in sorted((*files, *links)):
-                    path = Path(base, entry)
-                    yield path.relative_to(project).as_posix(), path
+    for name in (*FOLDERS, *paths, *TEXTS):
+        yield from _tree(project, project / name)
     for name in PACKAGES:
         if (project / name).is_file():
             yield name, project / name
+    root = project.resolve()
+    for tree in named(project).trees:
+        yield from _tree(root, tree)
+
+
+def _tree(project: Path, folder: Path) -> Iterator[tuple[str, Path]]:
+    if folder.is_symlink() or folder.is_file():
+        yield folder.relative_to(project).as_posix(), folder
+    elif folder.is_dir():
+        for base, folders, files in os.walk(folder):
+            folders.sort()
+            links = [entry for entry in folders if Path(base, entry).is_symlink()]
+            for entry in sorted((*files, *links)):
+                path = Path(base, entry)
+                yield path.relative_to(project).as_posix(), path
 
 
 def _feed(digest: Any, path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from holdfast.agents import Agent, AgentManifest, AgentResult, Guarded, Hooks, Invocation
-from holdfast.agents.ports import Quiet
+from holdfast.agents.ports import Quiet, ToolSource
 from holdfast.host.approvals import RunApprovals
 from holdfast.host.catalogue import ASSISTANT, Catalogue
 from holdfast.host.context import open_session, texts
@@ -26,7 +26,7 @@ from holdfast.host.hooks import SuiteHooks
 from holdfast.host.memory import LedgerMemory
 from holdfast.host.model_caller import Conversation, RelayCaller
 from holdfast.host.models import HostModels
-from holdfast.host.tools import OPERATOR, AgentTools
+from holdfast.host.tools import OPERATOR, AgentTools, NoTools
 from holdfast.host.tracing import Tracing
 from holdfast.kernel import canonical
 from holdfast.kernel.clock import Clock
@@ -36,7 +36,7 @@ from holdfast.kernel.ledger import Ledger
 from holdfast.kernel.problems import Problem
 from holdfast.relay import Relay, Session
 from holdfast.relay.relay import MAX_SESSIONS_PER_APP
-from holdfast.runs.execution import Execution
+from holdfast.runs.execution import Execution, Parked
 from holdfast.runs.nodes.registry import NodeType
 from holdfast.runs.service import Runs
 
@@ -73,6 +73,7 @@ class AgentNode:
         self._runs = runs
         self._tracing = tracing or Tracing()
         self._talks: dict[str, tuple[Session, Conversation]] = {}
+        self._parked: dict[str, _Parked] = {}
 
     @property
     def type(self) -> NodeType:
@@ -85,7 +86,21 @@ class AgentNode:
             raise Problem("agent_input_invalid", "The agent has no task.", at="$.inputs.task")
         session = await self._session(ctx)
         prompt = task if isinstance(task, str) else canonical.encode(task).decode()
-        agent = await self._agent(ctx, manifest, session, prompt)
+        node = f"{ctx.run_id}:{ctx.node_id}:{ctx.iteration}"
+        waiting = self._extensions.prompts.waits
+        self._parked = {name: kept for name, kept in self._parked.items() if waiting(name)}
+        before = self._parked.pop(node, None) or _Parked(self._ids.new("life"))
+        try:
+            return await self._invoke(ctx, manifest, session, task, prompt, before)
+        except Parked:
+            if waiting(node):
+                self._parked[node] = before
+            raise
+
+    async def _invoke(
+        self, ctx: Execution, manifest: AgentManifest, session: Session, task: Any, prompt: str, parked: _Parked
+    ) -> dict[str, Any]:
+        agent = await self._agent(ctx, manifest, session, prompt, parked)
         invocation = Invocation(id=ctx.identity("agent", "agent"), task=task, node_id=ctx.node_id)
         result: AgentResult | None = None
         with self._tracing.span(f"invoke_agent {manifest.agent_id}") as span:
@@ -103,25 +118,16 @@ class AgentNode:
             raise result.problem
         return _outputs(manifest, session, result)
 
-    async def _agent(self, ctx: Execution, manifest: AgentManifest, session: Session, prompt: str) -> Agent:
-        life = self._ids.new("life")
+    async def _agent(
+        self, ctx: Execution, manifest: AgentManifest, session: Session, prompt: str, parked: _Parked
+    ) -> Agent:
         about = {"runId": ctx.run_id, "nodeId": ctx.node_id}
-        suite = await self._extensions.suite()
-        hooks: Hooks = SuiteHooks(suite) if ctx.tenant == OPERATOR else Quiet()
-        tools = AgentTools(
-            suite,
-            self._runs(),
-            subject=manifest.agent_id,
-            tenant=ctx.tenant,
-            scope=f"{ctx.run_id}:{ctx.node_id}",
-            consents=self._extensions.has_consent,
-            tracing=self._tracing,
-        )
+        tools, hooks = await self._extended(ctx, manifest, parked)
         return Agent(
             manifest,
             model=RelayCaller(session, self._talk(ctx, manifest, session), prompt),
             tools=tools,
-            effects=Guarded(ctx.effect, life, self._clock),
+            effects=Guarded(ctx.effect, parked.life, self._clock),
             gate=PolicyGate(self._settings, self._ledger, self._clock, manifest.agent_id, about),
             approvals=RunApprovals(ctx),
             hooks=hooks,
@@ -129,6 +135,18 @@ class AgentNode:
             clock=self._clock,
             verbosity="summary",
         )
+
+    async def _extended(self, ctx: Execution, manifest: AgentManifest, parked: _Parked) -> tuple[ToolSource, Hooks]:
+        """The tools and the hooks of the project's extensions; they are the operator's alone."""
+        if ctx.tenant != OPERATOR:
+            return NoTools(), Quiet()
+        suite = await self._extensions.suite(ctx)
+        prompts = self._extensions.prompts
+        hooks = SuiteHooks(suite, prompts, ctx, parked.hooks.told if parked.hooks else None)
+        parked.hooks = hooks
+        consents = self._extensions.has_consent
+        about: dict[str, Any] = {"subject": manifest.agent_id, "consents": consents, "tracing": self._tracing}
+        return AgentTools(suite, self._runs(), ctx, prompts=prompts, **about), hooks
 
     # The relay session of one node
 
@@ -165,6 +183,13 @@ class AgentNode:
         self._talks.pop(session.id, None)
         if not session.warm.closed and not session.warm.expired:
             await session.close()
+
+
+class _Parked(msgspec.Struct):
+    """What an execution leaves to the next one of this process, while its extensions wait for a person (A2)."""
+
+    life: str
+    hooks: SuiteHooks | None = None
 
 
 def _agent_id(ctx: Execution) -> str:

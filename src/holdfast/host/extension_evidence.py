@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.kernel.ledger import Record
 
+UNDER_WAY = "under way"
 _TRAPS = ("extension.trap", "extension.error", "event_hook.error", "extension.reload_failed")
 
 
@@ -29,11 +30,16 @@ class CallSeen(msgspec.Struct, frozen=True, kw_only=True):
     rule: str = ""
     reason: str = ""
     duration_ms: float | None = None
-    outcome: str = "under way"
+    outcome: str = UNDER_WAY
 
     @property
     def allowed(self) -> bool:
         return self.decision in ("allow", "downgrade")
+
+    @property
+    def waits(self) -> bool:
+        """Whether nobody has decided yet: a person is asked."""
+        return self.outcome == UNDER_WAY and self.decision in ("", "prompt")
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -132,7 +138,7 @@ def _uses(calls: Iterable[CallSeen]) -> dict[str, Use]:
     for call in calls:
         use = found.setdefault(call.capability, Use())
         use.allowed += call.allowed
-        use.refused += not call.allowed
+        use.refused += not call.allowed and not call.waits
         use.last = max(use.last, call.at)
     return found
 

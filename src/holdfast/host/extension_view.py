@@ -1,7 +1,8 @@
 """The project's extensions as a person looks at them: what each registered, may do, did, and where it stands.
 
 L1  Looking executes nothing: what is not loaded is described by the ledger and the folder alone.
-L2  What is granted is read from the policy in force, so that the page and the next decision agree.
+L2  What is told is on disk: evidence that still waits to be written is written first.
+L3  What is granted is read from the policy in force, so that the page and the next decision agree.
 """
 
 from __future__ import annotations
@@ -92,6 +93,7 @@ class Portrait(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is known about one extension."""
 
     card: Card
+    stream: str
     mode: str
     seen: Seen
     records: int
@@ -105,6 +107,8 @@ class Portrait(msgspec.Struct, frozen=True, kw_only=True):
 
 async def overview(host: Host) -> Overview:
     suite, standing = host.extensions.opened, await host.extensions.standing()
+    if suite is not None:
+        await suite.recorded()
     policy = await _policy(host, suite)
     cards = [await _card(host, suite, name, standing.state) for name in await _names(host, suite)]
     failures = [_failed(host, item.path, item.problem, standing.state) for item in (suite.failures if suite else ())]
@@ -120,6 +124,8 @@ async def overview(host: Host) -> Overview:
 async def portrait(host: Host, name: str) -> Portrait:
     suite = host.extensions.opened
     member = _member(suite, name)
+    if suite is not None:
+        await suite.recorded()
     evidence, records = await _evidence(host, name)
     if member is None and not records:
         raise Problem("not_found", "There is no such extension, and none of that name left evidence.", extension=name)
@@ -129,6 +135,7 @@ async def portrait(host: Host, name: str) -> Portrait:
     now = host.clock.now_ms()
     return Portrait(
         card=_drawn(host, name, member, evidence, standing.state),
+        stream=stream_of(name),
         mode=rules.mode or policy.mode,
         seen=evidence,
         records=records,
@@ -164,7 +171,7 @@ async def _evidence(host: Host, name: str) -> tuple[Seen, int]:
 
 
 async def _policy(host: Host, suite: Suite | None) -> Policy:
-    """The policy in force, or the one that would be when the suite opened now (L2)."""
+    """The policy in force, or the one that would be when the suite opened now (L3)."""
     if suite is not None:
         return suite.dispatcher.policy
     return await Grants(host.ledger, host.clock).apply(policy_of(host.config.extensions, host.clock))
@@ -246,9 +253,11 @@ def _rules(capability: str, policy: Policy, name: str, now: int) -> tuple[Rule, 
         ("allow", False, own.allow),
         ("allow", True, policy.defaults),
     ):
-        for grant in grants:
-            if grant.capability in (capability, "*"):
-                found.append(_rule("deny" if effect == "deny" else grant.effect, everybody, grant, now))
+        found += [
+            _rule("deny" if effect == "deny" else grant.effect, everybody, grant, now)
+            for grant in grants
+            if grant.capability in (capability, "*")
+        ]
     return tuple(dict.fromkeys(found))
 
 

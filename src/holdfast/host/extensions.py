@@ -1,7 +1,8 @@
 """The project's extensions, opened when somebody first needs them: engines and compilers are not paid for before.
 
 N1  Extensions are executed when a person trusts what the folder brings, as it is; otherwise they are only listed.
-N2  An agent's own tools go through the same door as an extension's host calls: same policy, same evidence.
+N2  What a person decides while the host runs (in a run, over HTTP, by a command) holds from then on.
+N3  An agent's own tools go through the same door as an extension's host calls: same policy, same evidence.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast.extensions.grants import STREAM as GRANTS
 from holdfast.extensions.trust import Standing, Trust
 from holdfast.kernel.clock import Clock
 from holdfast.kernel.config import Config
@@ -20,7 +22,13 @@ from holdfast.kernel.problems import Problem
 if TYPE_CHECKING:
     from holdfast.extensions.connectors.small import Model
     from holdfast.extensions.consent import Consent
+    from holdfast.extensions.packs import Resource
     from holdfast.extensions.suite import Suite
+    from holdfast.host.prompts import Prompts
+    from holdfast.runs.execution import Execution
+
+GRANTS_SECONDS = 1.0
+"""How often other processes' decisions are looked for; those of this process are heard at once."""
 
 
 class ProjectExtensions:
@@ -34,10 +42,12 @@ class ProjectExtensions:
         config: Config,
         clock: Clock,
         randomness: Randomness,
+        prompts: Prompts,
         consent: Consent | None = None,
         model: Model | None = None,
     ) -> None:
         self.root = root
+        self.prompts = prompts
         self.trust = Trust(ledger, config.extensions.paths)
         self.has_consent = consent is not None
         self._ledger = ledger
@@ -48,6 +58,7 @@ class ProjectExtensions:
         self._model = model
         self._suite: Suite | None = None
         self._opening = asyncio.Lock()
+        self._following: asyncio.Task[None] | None = None
 
     async def standing(self) -> Standing:
         """What the project brings, and whether a person trusts it."""
@@ -58,8 +69,18 @@ class ProjectExtensions:
         standing = await self.standing()
         return [item.path for item in standing.brings] if standing.state in ("untrusted", "changed") else []
 
-    async def suite(self) -> Suite:
-        """The running suite; the first caller opens it and the others wait."""
+    async def suite(self, ctx: Execution | None = None) -> Suite:
+        """The running suite; the first caller opens it and the others wait.
+
+        What an extension asks for while it is loaded, the node that opens the suite asks a person about.
+        """
+        if self._suite is not None:
+            return self._suite
+        if ctx is None or self.has_consent:
+            return await self._opened()
+        return await self.prompts.during(ctx, self._opened, name="extensions:", repeats=True)
+
+    async def _opened(self) -> Suite:
         async with self._opening:
             if self._suite is None:
                 self._suite = await self._open()
@@ -76,28 +97,67 @@ class ProjectExtensions:
             self._ledger,
             root=self.root,
             config=self._config.extensions,
-            consent=self._consent,
+            consent=self._consent or self.prompts,
+            trusted=True,
             model=self._model,
             clock=self._clock,
             randomness=self._randomness,
+            log_file=True,
         )
         await suite.__aenter__()
+        self.prompts.recorded = suite.recorded
         try:
             standing = await self.standing()
-            for item in standing.brings if standing.state == "trusted" else ():
-                if item.kind != "packages":
-                    await _load(suite, self.root / item.path)
+            trusted = standing.state == "trusted"
+            if trusted:
+                await self._load_brought(suite, standing)
             await suite.emit({"type": "session_start", "reason": "startup"})
+            await suite.find_resources(_texts(self.root, trusted))
         except BaseException:
             await suite.__aexit__(None, None, None)
             raise
+        self._following = asyncio.get_running_loop().create_task(self._follow(suite))
         return suite
 
+    async def _load_brought(self, suite: Suite, standing: Standing) -> None:
+        """Everything executable that the project brings; what cannot be loaded is kept as a failure."""
+        from holdfast.extensions.packages import named
+        from holdfast.extensions.suite import Failure
+
+        for item in standing.brings:
+            if item.kind in ("file", "folder"):
+                await _load(suite, self.root / item.path)
+        settings = named(self.root)
+        suite.failures.extend(Failure(file, problem) for file, problem in settings.problems)
+        for package in settings.packages:
+            if package.problem:
+                missing = Problem("extension_invalid", f"The package {package.source} {package.problem}.")
+                suite.failures.append(Failure(package.source, missing))
+        for resource in settings.resources():
+            if resource.kind == "extension" and not resource.problem:
+                await _load(suite, Path(resource.path))
+
+    async def _follow(self, suite: Suite) -> None:
+        """Decisions on the ledger become the suite's as they are written, by whichever process (N2)."""
+        async for _ in self._ledger.follow(GRANTS, suite.decided + 1, poll=GRANTS_SECONDS):
+            await suite.refresh()
+
     async def close(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
         if self._suite is not None:
             await self._suite.emit({"type": "session_shutdown", "reason": "quit"})
             await self._suite.__aexit__(None, None, None)
             self._suite = None
+
+
+def _texts(root: Path, trusted: bool) -> list[Resource]:
+    """Skills, prompts and themes of the user, and of the project when a person trusts what it brings."""
+    from holdfast.extensions.packages import named
+    from holdfast.extensions.packs import discover
+
+    found = discover(root, more=named(root).resources() if trusted else ())
+    return [item for item in found if trusted or item.scope == "user"]
 
 
 async def _load(suite: Suite, path: Path) -> None:

@@ -1,8 +1,7 @@
-"""A person's decision about an extension, in force at once and on the ledger for the next start.
+"""A person's decision about an extension: on the ledger, and in force before the answer is given.
 
-W1  The decision is a record before it is in force.
+W1  The decision is a record before it is in force; a running suite takes it in from the record.
 W2  Taking back takes exactly what people decided; what the configuration says stays.
-W3  A folder outside the project that a grant names is opened when the extension is loaded the next time.
 """
 
 from __future__ import annotations
@@ -19,38 +18,26 @@ SOURCE = "person"
 
 
 def grant_of(capability: str, scope: str, expires_ms: int | None) -> Grant:
-    """What a form or a request says, checked: `scope` is a list of patterns with commas between them."""
-    text = f"{capability}:{scope.strip()}" if scope.strip() else capability
+    """What a form says, checked: `scope` is a list of patterns with commas between them."""
+    patterns = ",".join(part.strip() for part in scope.split(",") if part.strip())
+    text = f"{capability}:{patterns}" if patterns else capability
     return msgspec.structs.replace(checked(text), expires_ms=expires_ms, source=SOURCE)
 
 
 async def decide(host: Host, extension: str, effect: Literal["allow", "deny"], grant: Grant, *, by: str) -> None:
     """Allow or deny `grant` to the extension from now on (W1)."""
     grants = Grants(host.ledger, host.clock)
-    same = [
-        item.grant
-        for item in await grants.standing(extension)
-        if (item.grant.capability, item.grant.scope) == (grant.capability, grant.scope)
-    ]
     await (grants.allow if effect == "allow" else grants.deny)(extension, grant, by=by)
-    suite = host.extensions.opened
-    if suite is None:
-        return  # the suite reads the ledger when it opens
-    policy = suite.dispatcher.policy.without(extension, allow=same, deny=same)  # the latest decision holds
-    change = policy.allowing if effect == "allow" else policy.denying
-    suite.dispatcher.policy = change(extension, grant)
+    await _take_in(host)
 
 
 async def take_back(host: Host, extension: str, capability: str, *, by: str) -> int:
     """Undo what people decided about one capability of the extension; how many decisions that were (W2)."""
-    grants = Grants(host.ledger, host.clock)
-    held = [item for item in await grants.standing(extension) if item.grant.capability == capability]
-    count = await grants.revoke(extension, capability, by=by)
-    suite = host.extensions.opened
-    if suite is not None:
-        suite.dispatcher.policy = suite.dispatcher.policy.without(
-            extension,
-            allow=[item.grant for item in held if item.effect == "allow"],
-            deny=[item.grant for item in held if item.effect == "deny"],
-        )
+    count = await Grants(host.ledger, host.clock).revoke(extension, capability, by=by)
+    await _take_in(host)
     return count
+
+
+async def _take_in(host: Host) -> None:
+    if host.extensions.opened is not None:  # a suite that is opened later reads the ledger then
+        await host.extensions.opened.refresh()

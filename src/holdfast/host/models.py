@@ -9,6 +9,7 @@ from typing import Any
 from holdfast import models
 from holdfast.kernel.clock import Clock
 from holdfast.kernel.config import Models
+from holdfast.kernel.problems import Problem
 from holdfast.models import Message, OpenModel, Params, ToolCall, ToolSpec
 from holdfast.runs.ports import Caller, ModelDelta, ModelRequest
 
@@ -35,6 +36,16 @@ class HostModels:
     @property
     def default(self) -> OpenModel:
         return self._named(self._settings.default)
+
+    def all(self) -> list[OpenModel]:
+        """Every model that the configuration names and that can be opened, the default first."""
+        found = [self.default]
+        for spec in dict.fromkeys(self._settings.classes.values()):
+            try:
+                found.append(self._named(spec))
+            except Problem:  # a key that is not there is told to whoever asks for that class
+                continue
+        return list(dict.fromkeys(found))
 
     def for_class(self, model_class: str) -> OpenModel:
         return self._named(self._settings.classes.get(model_class, self._settings.default))

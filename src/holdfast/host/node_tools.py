@@ -1,7 +1,7 @@
-"""Tools for the nodes of a workflow (`core.tool`): the same tools and the same gate as an agent's, with nobody to ask.
+"""Tools for the nodes of a workflow (`core.tool`): the same tools, the same gate and the same questions as an agent's.
 
-A workflow says which tool it calls, so a person read that before it ran; what policy would ask about is refused all the
-same, unless `agents.allow` names it.
+What policy wants to ask about, the tool itself or a capability that an extension needs on its way, is an interrupt of
+the node. `agents.allow` names tools that need no question.
 """
 
 from __future__ import annotations
@@ -9,15 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
+from holdfast.agents import ApprovalRequest, Tool, Verdict
 from holdfast.agents.arguments import fitted
+from holdfast.host.approvals import RunApprovals
 from holdfast.host.builtin import BUILTIN
 from holdfast.host.extensions import ProjectExtensions
 from holdfast.host.gate import PolicyGate
-from holdfast.host.tools import AgentTools
+from holdfast.host.tools import OPERATOR, AgentTools
 from holdfast.kernel.clock import Clock
 from holdfast.kernel.config import Agents
 from holdfast.kernel.ledger import Ledger
 from holdfast.kernel.problems import Problem
+from holdfast.runs.execution import Execution
 from holdfast.runs.ports import Caller
 from holdfast.runs.service import Runs
 
@@ -48,26 +53,49 @@ class NodeTools:
         return [tool.name for tool in BUILTIN] + ([tool.name for tool in suite.tools()] if suite is not None else [])
 
     async def call(self, tool: str, arguments: dict[str, Any], caller: Caller) -> Any:
-        suite = await self._extensions.suite()
-        source = AgentTools(
-            suite, self._runs(), subject=_SUBJECT, tenant=caller.tenant, scope=caller.run_id, consents=False
-        )
+        if caller.tenant != OPERATOR:
+            raise Problem("permission_denied", "Tools are the operator's alone.", tool=tool[:80])
+        ctx: Execution = caller.node
+        suite = await self._extensions.suite(ctx)
+        prompts = self._extensions.prompts
+        source = AgentTools(suite, self._runs(), ctx, subject=_SUBJECT, consents=False, prompts=prompts)
         offered = await source.tools()
         found = next((item for item in offered if tool in (item.name, item.id)), None)
         if found is None:
             raise Problem("not_found", f"There is no tool {tool[:80]}.", tools=sorted(item.name for item in offered))
         arguments = fitted(found, arguments)
         about = {"runId": caller.run_id, "nodeId": caller.node_id}
-        verdict = await PolicyGate(self._settings, self._ledger, self._clock, _SUBJECT, about).decide(found, arguments)
-        if verdict.effect != "allow":
-            fix = f"Name {found.name} in agents.allow."
-            raise Problem("capability_denied", verdict.reason, tool=found.name, fix=fix)
+        gate = PolicyGate(self._settings, self._ledger, self._clock, _SUBJECT, about)
+        arguments = await _gated(ctx, gate, found, arguments)
         outcome = await source.call(
             found, arguments, call_id=caller.idempotency_key, idempotency_key=caller.idempotency_key, update=_unheard
         )
         if outcome.is_error:
             raise Problem("extension_failed", outcome.content[:2000], tool=found.name)
         return {"output": outcome.content, "details": outcome.details}
+
+
+async def _gated(ctx: Execution, gate: PolicyGate, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that policy, or the person it asks, lets the tool be called with; asked about once."""
+
+    async def decide() -> Any:
+        return msgspec.to_builtins(await gate.decide(tool, arguments))
+
+    verdict = msgspec.convert(await ctx.effect(f"{ctx.place}gate", decide), Verdict)
+    if verdict.effect == "allow":
+        return arguments
+    fix = f"Name {tool.name} in agents.allow."
+    if verdict.effect == "deny":
+        raise Problem("capability_denied", verdict.reason, tool=tool.name, fix=fix)
+    known = {"effect": tool.effect}
+    actions = ("accept", "reject", "edit-accept")
+    title = f"May the workflow call {tool.name}?"
+    request = ApprovalRequest("approval", title, verdict.reason, tool.name, arguments, known, actions)
+    answer = await RunApprovals(ctx).ask(f"{ctx.place}approval", request)
+    if answer.action == "reject":
+        said = answer.note or f"A person refused {tool.name}."
+        raise Problem("capability_denied", said, tool=tool.name, fix=fix)
+    return fitted(tool, answer.arguments or {}) if answer.action == "edit-accept" else arguments
 
 
 async def _unheard(partial: Any) -> None:

@@ -15,10 +15,12 @@ import msgspec
 from holdfast.host.agent_node import ASK, AgentNode
 from holdfast.host.catalogue import Catalogue
 from holdfast.host.egress import Egress
+from holdfast.host.extension_model import ExtensionModel
 from holdfast.host.extensions import ProjectExtensions
 from holdfast.host.metrics import HostMetrics, WatchedModel
 from holdfast.host.models import HostModels, NodeModels
 from holdfast.host.node_tools import NodeTools
+from holdfast.host.prompts import Prompts
 from holdfast.host.tracing import Tracing, open_tracing
 from holdfast.kernel import canonical
 from holdfast.kernel.clock import Clock, SystemClock
@@ -143,10 +145,19 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             ledger, secret=derive(secret, "relay"), model=models.default, clock=clock, ids=ids, randomness=randomness
         )
         stack.push_async_callback(relay.aclose)
+        prompts = Prompts(clock, ids.new("life"), runs=lambda: runs)
         extensions = ProjectExtensions(
-            ledger, root=root, config=config, clock=clock, randomness=randomness, consent=options.consent
+            ledger,
+            root=root,
+            config=config,
+            clock=clock,
+            randomness=randomness,
+            prompts=prompts,
+            consent=options.consent,
+            model=ExtensionModel(models),
         )
         stack.push_async_callback(extensions.close)
+        stack.push_async_callback(prompts.close)
         node = AgentNode(
             ledger=ledger,
             relay=relay,

@@ -155,7 +155,7 @@ class SessionView:
         if self.warm.bound:
             raise Problem(
                 "permission_denied",
-                "This session belongs to a caller's secret: only its holder can look ahead.",
+                "Only the caller who opened this session with a key of their own can look ahead.",
                 session_id=self.id,
             )
         key = guard.session_key(self._relay.binding(self.id), self.warm.nonce)

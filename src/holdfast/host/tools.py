@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from holdfast.agents import EffectClass, Tool, ToolOutcome
@@ -20,53 +20,65 @@ from holdfast.agents.ports import Update
 from holdfast.extensions.connectors.paths import Roots
 from holdfast.extensions.dispatcher import Subject
 from holdfast.extensions.protocol import HostCall
+from holdfast.extensions.runtime import ToolOutcome as Performed
 from holdfast.extensions.suite import Member, Suite
 from holdfast.host.builtin import BUILTIN
+from holdfast.host.prompts import CHANGING, Prompts
 from holdfast.host.tracing import Tracing
 from holdfast.kernel import canonical
 from holdfast.kernel.policy import Grant, SubjectRules
 from holdfast.kernel.problems import Problem
+from holdfast.runs.execution import Execution
 from holdfast.runs.service import Runs
 from holdfast.runs.types import CreateRun
 
 OPERATOR = "default"
-_CHANGING = frozenset({"write", "exec", "http", "tool", "*"})
 _TYPES = {"string": "string", "number": "number", "integer": "integer", "boolean": "boolean", "array": "array"}
 _OWN_CAPABILITIES = ("read", "write", "exec")
 
 
+class NoTools:
+    """`agents.ToolSource` for runs of other tenants (S4)."""
+
+    async def tools(self) -> Sequence[Tool]:
+        return ()
+
+    async def call(
+        self, tool: Tool, arguments: dict[str, Any], *, call_id: str, idempotency_key: str | None, update: Update
+    ) -> ToolOutcome:
+        raise Problem("permission_denied", "Tools are the operator's alone.", tool=tool.name)
+
+
 class AgentTools:
-    """`agents.ToolSource` for one subject of one tenant; `scope` keeps call ids of different runs apart."""
+    """`agents.ToolSource` for one subject, in one execution of a node of the operator's."""
 
     def __init__(
         self,
         suite: Suite,
         runs: Runs,
+        ctx: Execution,
         *,
         subject: str,
-        tenant: str,
-        scope: str,
         consents: bool,
+        prompts: Prompts,
         tracing: Tracing | None = None,
     ) -> None:
         self._suite = suite
         self._runs = runs
+        self._ctx = ctx
         self._subject = f"agent:{subject}"
-        self._tenant = tenant
-        self._scope = scope
+        self._tenant = ctx.tenant
+        self._scope = f"{ctx.run_id}:{ctx.node_id}"
         self._consents = consents
+        self._prompts = prompts
         self._tracing = tracing or Tracing()
 
     async def tools(self) -> Sequence[Tool]:
-        if self._tenant != OPERATOR:
-            return ()
         return [*BUILTIN, *self._of_extensions(), *await self._of_workflows()]
 
     async def call(
         self, tool: Tool, arguments: dict[str, Any], *, call_id: str, idempotency_key: str | None, update: Update
     ) -> ToolOutcome:
-        if self._tenant != OPERATOR:
-            raise Problem("permission_denied", "Tools are the operator's alone.", tool=tool.name)
         with self._tracing.span(f"execute_tool {tool.name}") as span:
             span.set("gen_ai.operation.name", "execute_tool")
             span.set("gen_ai.tool.name", tool.name)
@@ -97,16 +109,28 @@ class AgentTools:
         return found
 
     def _effect(self, member: Member) -> EffectClass:
-        """S1."""
+        """S1. What a person grants while the tool runs is on record before it is used (`prompts`, W3)."""
         policy = self._suite.dispatcher.policy
         rules = policy.subjects.get(member.extension.name, SubjectRules())
         mode = rules.mode or policy.mode
-        granted = any(grant.capability in _CHANGING for grant in (*rules.allow, *policy.defaults))
+        granted = any(grant.capability in CHANGING for grant in (*rules.allow, *policy.defaults))
         may = granted or mode == "permissive" or (mode == "prompt" and self._consents)
         return "unsafe" if may else "read"
 
     async def _extension(self, tool: Tool, arguments: dict[str, Any], call_id: str, update: Update) -> ToolOutcome:
-        outcome = await self._suite.call_tool(tool.name, arguments, call_id=call_id)
+        def work() -> Coroutine[Any, Any, Performed]:
+            return self._suite.call_tool(tool.name, arguments, call_id=call_id)
+
+        owner = self._suite.owner(tool.name)
+        guarded = tool.effect != "read"  # then whoever calls asks about what was begun and not recorded
+        outcome = await self._prompts.during(
+            self._ctx,
+            work,
+            extension=owner.extension.name,
+            about={"tool": tool.name},
+            changes=self._effect(owner) != "read",  # granted since the tools were listed
+            repeats=guarded,
+        )
         for partial in outcome.updates:
             await update(partial)
         return ToolOutcome(text_of(outcome.content), outcome.is_error, outcome.details)
@@ -118,8 +142,8 @@ class AgentTools:
         dispatcher.admit(Subject(self._subject, Roots.of(self._suite.root)))
         if self._subject not in dispatcher.policy.subjects:
             # Whether the agent may call the tool was decided before (`gate`); what nobody may do stays denied.
-            own = [Grant(name, source="agent") for name in _OWN_CAPABILITIES]
-            dispatcher.policy = dispatcher.policy.allowing(self._subject, *own)
+            for name in _OWN_CAPABILITIES:
+                dispatcher.learn(self._subject, "allow", Grant(name, source="agent"))
         params = {"name": tool.name, "input": arguments}
         request = HostCall(f"{self._scope}:{call_id[:64]}", "", "tool", params)
         async for result in dispatcher.call(request, self._subject):

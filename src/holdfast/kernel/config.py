@@ -72,6 +72,7 @@ class ExtensionPolicy(_Section, frozen=True):
 
     mode: Mode = "prompt"
     max_memory_mb: int = 256
+    max_model_tokens: int = 1_000_000
     default_caps: list[str] = []
     deny_caps: list[str] = []
 

@@ -180,18 +180,6 @@ class Policy:
         deny = tuple(grant for grant in rules.deny if grant.capability != capability)
         return self._with(subject, SubjectRules(allow, deny, rules.mode))
 
-    def without(self, subject: str, *, allow: Sequence[Grant] = (), deny: Sequence[Grant] = ()) -> Policy:
-        """Without these very rules about `subject`; others about the same capability stay."""
-        rules = self.subjects.get(subject, _NO_RULES)
-        return self._with(
-            subject,
-            SubjectRules(
-                tuple(grant for grant in rules.allow if grant not in allow),
-                tuple(grant for grant in rules.deny if grant not in deny),
-                rules.mode,
-            ),
-        )
-
     def _with(self, subject: str, rules: SubjectRules) -> Policy:
         return Policy(
             self.mode,

@@ -58,7 +58,8 @@ class SessionsTable:
                 )
             case "crp.session.reset":
                 tx.execute(
-                    "UPDATE relay_sessions SET windows = 0, facts = 0, input_tokens = 0, output_tokens = 0 WHERE id = ?",
+                    "UPDATE relay_sessions SET windows = 0, facts = 0, input_tokens = 0, output_tokens = 0 "
+                    "WHERE id = ?",
                     (session,),
                 )
             case "crp.session.close":

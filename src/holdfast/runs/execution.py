@@ -103,6 +103,15 @@ class Execution:
         node = self._node
         return node.status == "running" and node.attempt == self.attempt and node.iteration == self.iteration
 
+    @property
+    def place(self) -> str:
+        """Where the code stands: the effect that it is inside of, the same on every execution."""
+        return f"{self.run_id}:{self.node_id}:{self.iteration}:{self._prefix}{_SCOPE.get()}"
+
+    def recorded(self, key: str) -> Any:
+        """What the effect `key` gave, when it is on record; else None."""
+        return self._node.memo.get(f"effect:{self._prefix}{key}")
+
     def within(self, prefix: str, config: dict[str, Any], inputs: dict[str, Any], type_id: str) -> Execution:
         """A part of this execution with its own names: an item of a map."""
         part = Execution(self._actor, self.node_id, f"{self._prefix}{prefix}/")
@@ -147,7 +156,7 @@ class Execution:
     def caller(self, key: str, provider: str = "node") -> Caller:
         identity = self.identity(key, provider)
         principal = self._state.owner.principal if self._state.owner else None
-        return Caller(self.tenant, self.run_id, self.node_id, identity, principal)
+        return Caller(self.tenant, self.run_id, self.node_id, identity, principal, self)
 
     def identity(self, key: str, provider: str) -> str:
         """The effect's identity, the same on every attempt (F1)."""

@@ -62,7 +62,7 @@ def svg(document: Mapping[str, Any], status: Mapping[str, str] | None = None) ->
     title = escape(_short(str(document.get("name") or document.get("id") or "workflow"), 120))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'role="img" aria-label="{title}" font-family="system-ui, sans-serif">',
+        f'class="graph" role="img" aria-label="{title}" font-family="system-ui, sans-serif">',
         f"<title>{title}</title>",
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0 L8 4 L0 8 z" fill="#6b7680"/></marker></defs>',
@@ -207,7 +207,8 @@ def _node_svg(node: Mapping[str, Any], place: tuple[int, int], state: str) -> st
     )
     said = f"{kind} · {escape(_short(state, 20))}" if state else kind
     return (
-        f'<g><rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="{round_by}" fill="{fill}" stroke="{stroke}" '
+        f'<g class="{_group(state) or "idle"}">'
+        f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="{round_by}" fill="{fill}" stroke="{stroke}" '
         f'stroke-width="1.5"/><text x="{x + _WIDTH // 2}" y="{y + 24}" text-anchor="middle" font-size="13" '
         f'font-weight="600" fill="#1f2830">{title}</text><text x="{x + _WIDTH // 2}" y="{y + 42}" text-anchor="middle" '
         f'font-size="10.5" fill="{stroke}">{said}</text></g>'

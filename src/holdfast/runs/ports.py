@@ -9,13 +9,17 @@ import msgspec
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """On whose behalf a call is made, and the identity under which it may be repeated."""
+    """On whose behalf a call is made, and the identity under which it may be repeated.
+
+    `node` is the execution that calls, for a source that has to ask a person before it can answer.
+    """
 
     tenant: str
     run_id: str
     node_id: str
     idempotency_key: str
     principal: str | None = None
+    node: Any = None
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):

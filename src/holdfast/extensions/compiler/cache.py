@@ -60,6 +60,13 @@ class Cache:
         except Problem:
             return None
 
+    def made(self, digest: str) -> Artifact | None:
+        """The artifact with this hash, when it was made here before."""
+        try:
+            return read_artifact(self._place(digest), "")
+        except Problem:
+            return None
+
     def keep(self, path: Path, artifact: Artifact, looked_at: list[str]) -> None:
         """Remember a build; `looked_at` are the files and folders that could change its outcome."""
         place = self._place(artifact.meta.hash)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from holdfast.extensions.connectors.paths import Roots
@@ -39,6 +39,8 @@ class Call:
         deadline: float | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         context: Mapping[str, Any] | None = None,
+        room: Callable[[], Awaitable[None]] | None = None,
+        scopes: Callable[[str], Sequence[str]] = lambda _capability: (),
     ) -> None:
         self.extension = extension
         self.call_id = call_id
@@ -49,6 +51,8 @@ class Call:
         """`granted(capability, resource)` says whether somebody named exactly that resource."""
         self.refused = refused
         """`refused(capability, resource)` says whether somebody denied exactly that."""
+        self.scopes = scopes
+        """`scopes(capability)` lists the patterns that are granted, when nothing of that capability is denied."""
         self.streaming = emit is not None
         self.deadline = deadline
         self._monotonic = monotonic
@@ -57,6 +61,7 @@ class Call:
         """What the connector adds to the evidence of the call's end; never a parameter."""
         self.cancelled = threading.Event()
         self._emit = emit
+        self._room = room
         self._lock = threading.Lock()
         self._cancel: list[Callable[[], None]] = []
 
@@ -65,6 +70,11 @@ class Call:
         self.check()
         if self._emit is not None:
             self._emit(output)
+
+    async def room(self) -> None:
+        """For a connector on the event loop, which may not wait in `emit`: until the reader has room for a part."""
+        if self._room is not None:
+            await self._room()
 
     def check(self) -> None:
         if self.cancelled.is_set():

@@ -81,14 +81,20 @@ class ExecConnector:
                 self._running.pop(key, None)
         if outcome["timed_out"] and call.remaining(1.0) <= 0:
             raise Problem("timeout", "The command was stopped at the call's deadline.", killed=True)
-        return self._report(params, limits, outcome)
+        return self._report(call, params, limits, outcome)
 
-    def _report(self, params: Mapping[str, Any], limits: Confinement, outcome: Output) -> Output:
+    def _report(self, call: Call, params: Mapping[str, Any], limits: Confinement, outcome: Output) -> Output:
         stdout, stderr = outcome.pop("stdout"), outcome.pop("stderr")
         output: Output = {**outcome, "exitCode": outcome["code"], "sandbox": self.sandbox.kind}
-        note = self.sandbox.explains(outcome["code"], stderr[-4096:].decode("utf-8", "replace"), limits)
+        said = (stderr or stdout)[-4096:].decode("utf-8", "replace")  # a shell may have joined the two
+        note = self.sandbox.explains(outcome["code"], said, limits)
         if note:
-            output["note"] = note
+            # Said where whoever reads the error will look: the extension, its model, its user, and the evidence.
+            output["note"] = call.facts["note"] = note
+            told = f"[{note}]\n".encode()
+            stderr += told if not stderr or stderr.endswith(b"\n") else b"\n" + told
+            if call.streaming:
+                call.emit({"stream": "stderr", "base64": base64.b64encode(told).decode()})
         if params.get("encoding") == "base64":
             output["stdout"] = {"base64": base64.b64encode(stdout).decode()}
             output["stderr"] = {"base64": base64.b64encode(stderr).decode()}
@@ -132,7 +138,20 @@ def confinement(call: Call, cwd: str, temp: str | None) -> Confinement:
             write.append(root.real)
         elif call.granted("read", resource) or (resource == "." and not call.refused("read", resource)):
             read.append(root.real)
+            write += _parts(call, root.real) if resource == "." else ()
     return Confinement(tuple(read), tuple(write), network=call.granted("http", ""))
+
+
+def _parts(call: Call, project: str) -> list[str]:
+    """The folders and files of the project that `write` grants name whole; nothing that a link leads elsewhere."""
+    found: list[str] = []
+    for pattern in call.scopes("write"):
+        name = pattern.removesuffix("/**")
+        path = posixpath.join(project, name)
+        plain = not any(mark in name for mark in "*?") and not name.startswith("/")
+        if plain and posixpath.exists(path) and posixpath.realpath(path) == posixpath.normpath(path):
+            found.append(path)
+    return found
 
 
 def _options(params: Mapping[str, Any]) -> Mapping[str, Any]:

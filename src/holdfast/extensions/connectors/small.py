@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from holdfast.extensions.connectors.contract import Call, Output, Session, text
 from holdfast.extensions.connectors.ui import NoUi, Ui
+from holdfast.kernel.budget import Amounts, Budget, Limits
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.redact import redact, redact_text
 
@@ -49,13 +50,19 @@ class UiConnector:
 
 
 class ModelConnector:
-    """`complete` {model, messages, …} streams {delta} chunks and answers {message}; `list` names the models."""
+    """`complete` {model, context, options} streams {delta} chunks and answers {message}; `list` names the models.
+
+    What a provider counted is in the evidence of the call. An extension that has used its tokens is refused, and one
+    that has nearly used them gets a shorter answer.
+    """
 
     method = "model"
     waits = True
 
-    def __init__(self, model: Model | None = None) -> None:
+    def __init__(self, model: Model | None = None, *, tokens: int | None = None) -> None:
         self._model = model
+        self._limits = Limits(tokens=tokens)
+        self._spent: dict[str, Amounts] = {}
 
     async def run(self, call: Call, params: Mapping[str, Any]) -> Output:
         if self._model is None:
@@ -66,12 +73,45 @@ class ModelConnector:
         if operation != "complete":
             raise Problem("invalid_request", f"There is no model operation {operation!r}.", at="$.params.op")
         last: Mapping[str, Any] = {}
-        async for part in self._model.stream(params):
+        async for part in self._model.stream(self._affordable(call.extension, params)):
             call.check()
             last = part
             if call.streaming and "delta" in part:
+                await call.room()
                 call.emit(dict(part))
+        self._count(call, last)
         return dict(last)
+
+    def _affordable(self, extension: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The request, asking for no more tokens than the extension has left."""
+        budget = Budget(self._limits, self._spent.get(extension, Amounts()))
+        left = budget.left("tokens")
+        if left is None:
+            return params
+        if left == 0:
+            raise Problem(
+                "budget_exhausted",
+                f"{extension} has used the {self._limits.tokens} model tokens that one session gives it.",
+                fix="Raise extensions.policy.max_model_tokens.",
+            )
+        options = dict(params.get("options") or {}) if isinstance(params.get("options"), Mapping) else {}
+        wanted = options.get("maxTokens")
+        options["maxTokens"] = min(wanted, left) if isinstance(wanted, int | float) else left
+        return {**params, "options": options}
+
+    def _count(self, call: Call, last: Mapping[str, Any]) -> None:
+        message = last.get("message")
+        if not isinstance(message, Mapping):
+            return
+        if isinstance(message.get("model"), str):
+            call.facts["model"] = f"{message.get('provider')}/{message['model']}"
+        used = message.get("usage")
+        if not isinstance(used, Mapping):
+            return
+        spent = {"input_tokens": int(used.get("input", 0)), "output_tokens": int(used.get("output", 0))}
+        call.facts.update(spent)
+        amounts = self._spent.get(call.extension, Amounts())
+        self._spent[call.extension] = amounts + Amounts(tokens=sum(spent.values()), calls=1)
 
 
 class EventsConnector:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from holdfast.host import Host, extension_view, prompts
+from holdfast.host import Host, extension_view, questions
 from holdfast.http.operations import Call, Operation, Query, Result
 from holdfast.kernel.clock import iso
 
@@ -156,7 +156,7 @@ def operations(host: Host) -> list[Operation]:
         return call.answer(EvidenceView(calls=calls, troubles=troubles[: call.query.limit]))
 
     async def waiting(call: Call) -> Response:
-        found = await prompts.pending(host, call.caller.tenant)
+        found = await questions.pending(host, call.caller.tenant)
         return call.answer(PromptList(prompts=[_prompt(item) for item in found]))
 
     common: dict[str, Any] = {"method": "GET", "contract": "lafs", "tag": "extensions"}
@@ -208,7 +208,7 @@ def _call(seen: Any) -> CallView:
     return CallView(at=iso(seen.at), **fields)
 
 
-def _prompt(found: prompts.Prompt) -> PromptView:
+def _prompt(found: questions.Prompt) -> PromptView:
     asked = found.interrupt
     return PromptView(
         run_id=found.run_id,

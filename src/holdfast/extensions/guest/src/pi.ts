@@ -6,7 +6,7 @@ import { environment } from "./environment";
 import { EVENTS, OLDER_EVENTS, bus } from "./events";
 import { PrimordialError, PrimordialTypeError, append, hasOwn, resolved, table, then } from "./primordials";
 import * as check from "./register";
-import { lines, theme, ui } from "./ui";
+import { completes, lines, suggestions, theme, typed, ui } from "./ui";
 
 const handlers = table<string, any[]>();
 const tools = table<string, any>();
@@ -245,6 +245,10 @@ onInbound("command", (payload: any) => {
 });
 
 onInbound("complete", (payload: any) => found(commands.get(payload.name), "command", payload.name).getArgumentCompletions(payload.prefix));
+
+onInbound("autocomplete", (payload: any, id: number) => (completes() ? signalled(id, (signal) => suggestions(payload.lines, payload.line, payload.column, signal)) : null));
+
+onInbound("typed", (payload: any) => typed(payload.data) ?? null);
 
 onInbound("shortcut", (payload: any) => {
   const shortcut = found(shortcuts.get(payload.shortcut), "shortcut", payload.shortcut);

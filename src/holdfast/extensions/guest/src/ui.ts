@@ -2,7 +2,7 @@
 
 import { HostError, hostCall, hostCallSync, report } from "./bridge";
 import { environment } from "./environment";
-import { isArray, then } from "./primordials";
+import { PrimordialTypeError, isArray, then } from "./primordials";
 import { makeTheme } from "./theme";
 
 const WIDTH = 80;
@@ -88,7 +88,10 @@ async function custom(factory: any, options: any): Promise<any> {
     if (answer === null || answer === undefined) {
       done(undefined);
     } else if (typeof answer === "object" && isArray(answer.keys)) {
-      for (const key of answer.keys) if (!finished) component?.handleInput?.("" + key);
+      for (const key of answer.keys) {
+        const data = typed("" + key);
+        if (data !== undefined && !finished) component?.handleInput?.(data);
+      }
     } else {
       done(answer);
     }
@@ -138,10 +141,18 @@ export const ui: any = {
     const value = hostCallSync("ui", { op: "getEditorText" }).value;
     return typeof value === "string" ? value : editorText;
   },
-  addAutocompleteProvider: () => notice({ op: "addAutocompleteProvider" }),
+  addAutocompleteProvider: (factory: any) => {
+    if (typeof factory !== "function") throw new PrimordialTypeError("addAutocompleteProvider needs a function that makes a provider");
+    completers.push(factory);
+    notice({ op: "addAutocompleteProvider" });
+  },
   setEditorComponent: (factory: any) => { editorFactory = factory; notice({ op: "setEditorComponent", set: factory !== undefined }); },
   getEditorComponent: () => editorFactory,
-  onTerminalInput: () => () => undefined,
+  onTerminalInput: (handler: any) => {
+    if (typeof handler !== "function") throw new PrimordialTypeError("onTerminalInput needs a function");
+    inputs.push(handler);
+    return () => { const at = inputs.indexOf(handler); if (at >= 0) inputs.splice(at, 1); };
+  },
   custom,
   theme,
   getAllThemes: () => [{ name: theme.name, path: undefined }],
@@ -155,6 +166,36 @@ export const ui: any = {
   setToolsExpanded: (value: boolean) => { expanded = value === true; notice({ op: "setToolsExpanded", expanded }); },
 };
 let expanded = false;
+
+// What a person types reaches the extension where the host passes keys on: to a component that has the keyboard, or by
+// name. A listener may change the data or keep it to itself.
+const inputs: any[] = [];
+export function typed(data: string): string | undefined {
+  for (const handler of [...inputs]) {
+    let said: any;
+    try { said = handler(data); } catch (error) { report(error, "onTerminalInput"); continue; }
+    if (said?.consume) return undefined;
+    if (typeof said?.data === "string") data = said.data;
+  }
+  return data;
+}
+
+// Each provider is made around the one before it; behind the first there is one that suggests nothing.
+const completers: any[] = [];
+export function suggestions(text: any[], line: number, column: number, signal: any): any {
+  let provider: any = {
+    getSuggestions: async () => null,
+    applyCompletion: (rows: string[], row: number, at: number, item: any, prefix: string) => {
+      const start = at - prefix.length;
+      const changed = [...rows];
+      changed[row] = rows[row].slice(0, start) + item.value + rows[row].slice(at);
+      return { lines: changed, cursorLine: row, cursorCol: start + item.value.length };
+    },
+  };
+  for (const factory of completers) provider = factory(provider);
+  return provider.getSuggestions(text, line, column, { signal });
+}
+export const completes = (): boolean => completers.length > 0;
 
 const footerData = { getGitBranch: () => null, getExtensionStatuses: () => new Map(), getAvailableProviderCount: () => 0, onBranchChange: () => () => undefined };
 

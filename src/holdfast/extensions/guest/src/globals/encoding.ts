@@ -4,6 +4,10 @@ import { install } from "./install";
 
 const fromCharCode = String.fromCharCode;
 const PART = 8192;
+// The engine's own loops run far faster than any written in JavaScript; the lenient ones below remain for the rest.
+const nativeFromBase64: any = (Uint8Array as any).fromBase64;
+const nativeToBase64: any = (Uint8Array.prototype as any).toBase64;
+const WIDE = /[^\x00-\x7f]/;
 
 export function wellFormed(text: string): string {
   const own = (text as any).toWellFormed;
@@ -72,6 +76,12 @@ export function utf8Decode(bytes: Uint8Array, start = 0, end = bytes.length, fat
   let text = "";
   let units: number[] = [];
   let i = start;
+  while (i < end) { // as long as it is plain ASCII, in large parts
+    const part: string = fromCharCode.apply(null, bytes.subarray(i, i + PART < end ? i + PART : end) as any);
+    if (WIDE.test(part)) break;
+    text += part;
+    i += part.length;
+  }
   while (i < end) {
     const first = bytes[i++];
     let code = first;
@@ -134,6 +144,7 @@ VALUES[45] = 62; // - and _ of the URL alphabet
 VALUES[95] = 63;
 
 export function base64Encode(bytes: Uint8Array, url = false): string {
+  if (nativeToBase64 !== undefined) return nativeToBase64.call(bytes, { __proto__: null, alphabet: url ? "base64url" : "base64", omitPadding: url });
   let text = "";
   let part = "";
   const size = bytes.length;
@@ -150,6 +161,9 @@ export function base64Encode(bytes: Uint8Array, url = false): string {
 
 // Lenient, as Node: white space and foreign characters are skipped, both alphabets are read, padding ends it.
 export function base64Decode(text: string): Uint8Array {
+  if (nativeFromBase64 !== undefined) {
+    try { return nativeFromBase64.call(Uint8Array, text, { __proto__: null, alphabet: "base64", lastChunkHandling: "loose" }); } catch { /* not by the book */ }
+  }
   const bytes = new Uint8Array((text.length * 3) >> 2);
   let at = 0;
   let word = 0;

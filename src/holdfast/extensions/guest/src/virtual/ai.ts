@@ -82,6 +82,11 @@ export function stream(model: any, context: any, options: any = {}): AssistantMe
     const message = assistant(model, found);
     if (message.content.length === 0 && text !== "") message.content = [{ type: "text", text }];
     if (text !== "") events.push({ type: "text_end", contentIndex: 0, content: text, partial: message });
+    message.content.forEach((block: any, contentIndex: number) => {
+      if (block?.type !== "toolCall") return;
+      events.push({ type: "toolcall_start", contentIndex, partial: message });
+      events.push({ type: "toolcall_end", contentIndex, toolCall: block, partial: message });
+    });
     events.push({ type: "done", reason: message.stopReason, message });
     events.end();
   }, (error: any) => {

@@ -1,0 +1,54 @@
+"""A host call under way, and the extension that makes it, as the dispatcher knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+
+import msgspec
+
+from holdfast.extensions.connectors.contract import Call
+from holdfast.extensions.connectors.paths import Roots
+from holdfast.extensions.evidence import Correlation
+from holdfast.extensions.protocol import HostCall
+from holdfast.kernel.policy import Decision
+from holdfast.kernel.scopes import Scope
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """An extension as the dispatcher knows it."""
+
+    id: str
+    roots: Roots
+    runtime: str = "js"
+    correlation: Correlation | None = None
+    methods: Mapping[str, tuple[str, ...]] = {}
+    """By capability: the methods that its manifest limits it to (§3.3)."""
+
+
+class Flight:
+    """A call under way: who asks, what it needs, since when, and how it stands."""
+
+    def __init__(self, subject: Subject, request: HostCall, capability: str, started: float) -> None:
+        self.subject = subject
+        self.request = request
+        self.capability = capability
+        self.started = started
+        self.ids = {"host_call_id": request.call_id[:128]}
+        self.decided: set[tuple[str, str | None]] = set()
+        self.by_person: dict[str, Scope] = {}  # what somebody allowed for this very call
+        self.asked_for = 0.0  # seconds that a person took to answer
+        self.call: Call | None = None
+        self.asking: Future[Decision] | None = None  # of a synchronous call, whose thread waits for a person
+        self.ended = False
+
+    def stop(self) -> None:
+        if self.call is not None:
+            self.call.cancel()
+        if self.asking is not None:
+            self.asking.cancel()
+
+    def allows(self, capability: str, resource: str | None) -> bool:
+        """Whether a person allowed it for this call."""
+        scope = self.by_person.get(capability)
+        return scope is not None and scope.covers(resource)

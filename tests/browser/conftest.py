@@ -1,0 +1,114 @@
+"""A real Chromium in front of a real host, at the sizes of a desk and of a phone, in light and in dark."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.console.served import KEY, QUESTION, Served, harbour, served
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--force-color-profile=srgb",
+]
+SIZES = {"desktop": {"width": 1200, "height": 850}, "phone": {"width": 390, "height": 844}}
+INPUTS = '{"question": ' + '"' + QUESTION.replace('"', '\\"') + '"}'
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything in this folder needs a browser."""
+    for item in items:
+        if "tests/browser/" in item.path.as_posix():
+            item.add_marker(pytest.mark.browser)
+            item.add_marker(
+                pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: the browser tests are left out")
+            )
+
+
+class Visit:
+    """A page that remembers what went wrong while it was used."""
+
+    def __init__(self, page: Any, host: Served) -> None:
+        self.page, self.host, self.url = page, host, host.url
+        self.troubles: list[str] = []
+        page.on("console", lambda message: self._said(message.type, message.text))
+        page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        page.on("request", lambda request: self._asked(request.url))
+
+    def _said(self, kind: str, text: str) -> None:
+        if kind in ("error", "warning"):
+            self.troubles.append(f"{kind}: {text}")
+
+    def _asked(self, address: str) -> None:
+        if not address.startswith((self.url, "data:")):
+            self.troubles.append(f"a request left the host: {address}")
+
+    def go(self, path: str) -> None:
+        self.page.goto(self.url + path)
+
+    def sign_in(self) -> None:
+        self.go("/")
+        self.page.fill("#key", KEY)
+        self.page.click("button.main")
+        self.page.wait_for_url(self.url + "/")
+
+    def start(self, workflow: str, inputs: str = "{}") -> str:
+        """Start a run with the form of the overview; its id."""
+        self.go("/")
+        self.page.select_option("#workflow", workflow)
+        self.page.fill("#inputs", inputs)
+        self.page.click('button:text-is("Start")')
+        self.page.wait_for_selector("#timeline li")
+        return str(self.page.url).rsplit("/", 1)[1]
+
+    def card(self, title: str) -> Any:
+        """The question with this title."""
+        return self.page.locator(".question", has=self.page.locator("h3", has_text=title))
+
+    def accessible(self) -> None:
+        """Axe finds nothing serious, and nothing is wider than the window; everything that opens is open."""
+        from axe_playwright_python.sync_playwright import Axe
+
+        self.page.evaluate("document.querySelectorAll('details').forEach((item) => { item.open = true; })")
+        found = Axe().run(self.page)
+        serious = [item["id"] for item in found.response["violations"] if item["impact"] in ("serious", "critical")]
+        assert serious == [], f"{self.page.url}\n{found.generate_report()}"
+        width = self.page.evaluate("document.documentElement.scrollWidth")
+        assert width <= self.page.viewport_size["width"], f"{self.page.url} is {width} wide"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The harbour, served."""
+    with served(harbour(tmp_path_factory.mktemp("harbour")), "--trust") as running:
+        yield running
+
+
+@pytest.fixture(params=list(SIZES))
+def visit(request: pytest.FixtureRequest, browser: Any, host: Served) -> Iterator[Visit]:
+    """Somebody who signed in: at a desk in light, on a phone in dark."""
+    scheme = "light" if request.param == "desktop" else "dark"
+    context = browser.new_context(viewport=SIZES[request.param], color_scheme=scheme, reduced_motion="reduce")
+    visit = Visit(context.new_page(), host)
+    visit.sign_in()
+    yield visit
+    context.close()
+    assert visit.troubles == []

@@ -1,0 +1,127 @@
+"""Every page that links lead to, on a host that is full of markup: whoever wrote it, it is text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from urllib.parse import urljoin, urlsplit
+
+import pytest
+
+from holdfast.console.app import PAGES
+from tests.console.conftest import Console
+from tests.console.page import Node
+from tests.console.served import harbour, served, workflow
+from tests.console.test_extensions import HOSTILE, XSS
+
+SCRIPT = "<script>alert(1)</script>"
+QUOTED = '"><svg onload=alert(1)>'
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    """Markup from authors, extensions, notes, callers, a model that repeats what it is told, and a person."""
+    folder = harbour(tmp_path_factory.mktemp("crawl"))
+    (folder / "extensions" / "loud").mkdir()
+    (folder / "extensions" / "loud" / "index.ts").write_text(HOSTILE)
+    (folder / "notes" / "loud.md").write_text(f"# {SCRIPT}\n\nThe {XSS} lies at berth 9. {QUOTED} sails.\n")
+    gate = {"title": XSS, "description": SCRIPT, "artifactData": {QUOTED: XSS, "tool": SCRIPT}}
+    questions = {"questions": [{"id": QUOTED, "question": XSS, "schema": {"type": "string", "enum": [SCRIPT]}}]}
+    for document in (
+        workflow("loud", ("draft", "core.identity", {}), ("gate", "core.approvalGate", gate)),
+        workflow("asks", ("ask", "core.clarificationGate", questions)),
+        workflow("fails", ("bad", "core.fail", {"message": XSS})),
+    ):
+        document["name"] = XSS
+        (folder / "workflows" / f"{document['id']}.json").write_text(json.dumps(document))
+    with served(folder, "--trust") as running:
+        visitor = Console(running)
+        _fill(visitor)
+        yield visitor
+        visitor.http.close()
+
+
+def _fill(visitor: Console) -> None:
+    running = visitor.running
+    question = f'Where does the {XSS} lie? {SCRIPT} Use tally, then write "{QUOTED}" to report.md'
+    run = running.start("harbour", question=question)
+    running.until(run, "interrupt.requested")
+    running.resolve(run, "master", action="reject", comment=XSS, remember="once")
+    running.until(run, "interrupt.requested", count=2)
+    running.resolve(run, "master", action="accept", comment=SCRIPT)
+    running.until(run, "run.completed", "run.failed")
+    waiting = running.start("harbour", question=question)
+    running.until(waiting, "interrupt.requested")
+    running.until(running.start("fails"), "run.failed")
+    for name in ("loud", "asks"):
+        waiting = running.start(name, note=XSS)
+        running.until(waiting, "interrupt.requested")
+    made = running.api.post("/crp/sessions", json={"app_id": f"{XSS}{SCRIPT}"})
+    assert made.status_code == 201, made.text
+    session = made.json()["session_id"]
+    taken = running.api.post(
+        f"/crp/sessions/{session}/ingest", json={"text": f"{XSS} {QUOTED}", "source_label": SCRIPT}
+    )
+    assert taken.status_code < 300, taken.text
+    visitor.send("/extensions/loud/decide", capability="read", scope=f"a/{XSS.replace(' ', '')}", effect="allow")
+
+
+def _links(page: Node, base: str) -> Iterator[str]:
+    for node in page.all("a"):
+        target = urlsplit(urljoin(base, node["href"]))
+        assert not target.netloc, node["href"]
+        yield target.path + (f"?{target.query}" if target.query else "")
+
+
+def test_whoever_wrote_it_it_is_text(hostile: Console) -> None:
+    seen: dict[str, Node] = {}
+    waiting = ["/"]
+    while waiting and len(seen) < 150:
+        path = waiting.pop(0)
+        page = seen[path] = hostile.page(path)  # `parse` checks what holds for every page
+        assert len(page.all("img")) == 1, path  # the console's own mark
+        assert all("onload" not in node.attributes for node in page.all("svg")), path
+        waiting += [link for link in _links(page, path) if link not in seen and link not in waiting]
+    assert not waiting, "the crawl did not come to its end"
+    _everything_was_seen(list(seen))
+    said = " ".join(page.text for page in seen.values())
+    assert said.count(XSS) > 30
+    assert said.count(SCRIPT) > 10
+
+
+def _everything_was_seen(paths: list[str]) -> None:
+    """Each page of the console was among what links led to."""
+    for method, route, page in PAGES:
+        if method == "GET" and not route.endswith(("/live", "/preview")):
+            pattern = re.sub(r"\{\w+:path\}", ".+", re.sub(r"\{\w+\}", "[^/]+", route))
+            assert any(re.fullmatch(pattern, path.partition("?")[0]) for path in paths), (route, page)
+
+
+def test_previews_and_searches_take_markup_too(hostile: Console) -> None:
+    session = next(
+        node["href"] for node in hostile.page("/relay").all("a") if re.fullmatch(r"/relay/[0-9a-f-]{36}", node["href"])
+    )
+    for path, query in (
+        (f"{session}/preview", {"task": XSS, "system": SCRIPT}),
+        (session, {"q": XSS}),
+        ("/runs", {"workflow": QUOTED, "tag": XSS, "status": SCRIPT}),
+        ("/ledger", {"prefix": QUOTED}),
+        ("/extensions/loud", {"only": QUOTED, "done": XSS}),
+    ):
+        answer = hostile.http.get(path, params=query)
+        assert answer.status_code == 200, (path, answer.text)
+        assert XSS not in answer.text and QUOTED not in answer.text, path
+
+
+def test_a_key_sees_only_the_pages_of_its_scopes(hostile: Console) -> None:
+    wanted = {"name": "phone", "scopes": ["approvals:respond", "runs:read"]}
+    made = hostile.running.api.post("/host/v1/keys", json=wanted, headers={"Accept": "application/json"}).json()
+    visitor = Console(hostile.running, made.get("result", made)["apiKey"])
+    nav = [node.text.split(" ")[0] for node in visitor.page("/").one("nav[aria-label=Pages]").all("a")]
+    assert nav == ["Overview", "Runs", "Inbox"]
+    for path in ("/extensions", "/extensions/loud", "/relay", "/ledger", "/ledger/audit"):
+        visitor.page(path, 403)
+    visitor.send("/extensions/loud/decide", 403, capability="exec", effect="allow")
+    visitor.send("/extensions", 403)
+    visitor.http.close()

@@ -1,0 +1,132 @@
+"""The inbox as HTML: each kind of question has its own form, and what is sent is what a person meant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.console.questions import Question, answer_of
+from holdfast.kernel.problems import Problem
+from holdfast.runs.types import Interrupt
+from tests.console.conftest import Console
+from tests.console.page import Node
+from tests.console.served import QUESTION
+
+
+def card(page: Node, run: str) -> Node:
+    """The question of a run."""
+    return next(item for item in page.all("article.question") if any(run in a["href"] for a in item.all("a")))
+
+
+def test_a_capability_prompt_shows_the_reasoning_and_the_arithmetic(console: Console) -> None:
+    run = console.running.start("harbour", question=QUESTION)
+    console.running.until(run, "interrupt.requested")
+    prompt = card(console.page("/inbox"), run)
+    assert prompt.one("h3").text == "May ext.tally talk to hosts on the network? (collector.example)"
+    assert "ext.tally asks for http on collector.example; a person must decide." in prompt.text
+    lines = {line.one("dt").text: line.one("dd").text for line in prompt.one("dl").all("div")}
+    assert lines["extension"] == "ext.tally"
+    assert (lines["capability"], lines["on"], lines["rule"]) == ("http", "collector.example", "mode-prompt")
+    allow, deny = prompt.one("table.losses").one("tbody").all("tr")
+    assert ("best" in allow.attributes.get("class", "")) != ("best" in deny.attributes.get("class", ""))
+    assert "P(malicious)" in prompt.one("details.arithmetic").one("pre").text
+    assert [field["value"] for field in prompt.all("input[type=radio]")] == ["once", "session", "always"]
+    assert prompt.one("input[name=scope]")["value"] == "collector.example"
+
+    console.send(f"/inbox/{run}/master", 400, action="accept", remember="always", scope="not a host!")
+    console.send(f"/inbox/{run}/master", 400, action="accept", remember="always", expiry="never")
+    sent = console.send(f"/inbox/{run}/master", action="reject", remember="once", value="it <b>may</b> not")
+    assert sent.headers["location"] == "/inbox"
+    console.running.until(run, "interrupt.requested", count=2)
+    page = console.page(f"/runs/{run}")
+    assert "refused May ext.tally talk to hosts on the network? (collector.example)" in page.one("section.agent").text
+    assert "it <b>may</b> not" in page.one("section.agent").text  # as text
+
+    asked = card(console.page("/inbox"), run)
+    assert asked.one("h3").text == "May the agent call write?"
+    edited = '{"path": "report.md", "content": "Edited."}'
+    console.send(f"/inbox/{run}/master", action="edit-accept", edited=edited, value="shorter", back="run")
+    console.running.until(run, "run.completed")
+    assert '"content": "Edited."' in console.page(f"/runs/{run}").one("pre.edited").text
+    console.send(f"/inbox/{run}/master", 409, action="accept")
+
+
+def test_an_answer_that_always_holds_becomes_a_grant(console: Console) -> None:
+    run = console.running.start("harbour", question=QUESTION)
+    console.running.until(run, "interrupt.requested")
+    answer = {"action": "reject", "remember": "always", "scope": "collector.example", "expiry": "hour"}
+    console.send(f"/inbox/{run}/master", **answer)
+    console.running.until(run, "interrupt.requested", count=2)
+    decisions = console.page("/extensions/ext.tally").one("section#decisions")
+    assert "http deny collector.example" in decisions.one("tbody").text
+    console.send("/extensions/ext.tally/revoke", capability="http")
+
+
+def test_a_clarification_has_a_field_for_each_question(console: Console) -> None:
+    run = console.running.start("clarify")
+    console.running.until(run, "interrupt.requested")
+    asked = card(console.page("/inbox"), run)
+    assert [node.text for node in asked.all("label")] == ["Which colour?", "How many?"]
+    assert [node.text for node in asked.one("select").all("option")] == ["red", "green"]
+    console.send(f"/inbox/{run}/ask", 400, **{"answer-0": "red"})
+    console.send(f"/inbox/{run}/ask", 400, **{"answer-0": "red", "answer-1": "two"})
+    console.send(f"/inbox/{run}/ask", **{"answer-0": "green", "answer-1": "2"})
+    console.running.until(run, "run.completed")
+    assert console.running.api.get(f"/v1/runs/{run}").json()["outputs"] == {"answers": {"colour": "green", "count": 2}}
+
+
+def test_an_approval_is_given_and_refused(console: Console) -> None:
+    for action, end in (("accept", "run.completed"), ("reject", "run.failed")):
+        run = console.running.start("review")
+        console.running.until(run, "interrupt.requested")
+        assert card(console.page("/inbox"), run).one("h3").text == "Publish the draft?"
+        console.send(f"/inbox/{run}/approve", action=action)
+        console.running.until(run, end)
+        events = console.running.api.get(f"/v1/runs/{run}/events/poll", params={"lastSequence": -1}).json()["events"]
+        assert events[-1]["type"] == end
+
+
+def asked(kind: str, data: Any) -> Question:
+    interrupt = Interrupt(
+        interrupt_id="i", node_id="n", kind=kind, token="t", expires_at="2026-01-01T00:00:00Z", data=data
+    )
+    return Question("run", "flow", interrupt)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        "text",
+        [],
+        {"artifactType": "capability-prompt"},
+        {"artifactType": "capability-prompt", "artifactData": {"loss": {"advice": "<b>"}, "choices": []}},
+        {
+            "artifactType": "capability-prompt",
+            "artifactData": {"choices": {"remember": [1], "scopes": {}}, "capability": "http"},
+        },
+        {"questions": "none", "actions": None, "artifactData": 3},
+        {"questions": [{"schema": 1}, 2]},
+    ],
+)
+@pytest.mark.parametrize("kind", ["approval", "clarification", "custom"])
+def test_a_question_that_an_author_wrote_badly_is_still_shown(kind: str, data: Any) -> None:
+    from holdfast.console.render import Templates
+
+    item = asked(kind, data)
+    session = type("Session", (), {"csrf": "token", "is_operator": True})()
+    text = Templates().text("inbox.html", questions=[item], session=session, path="/inbox", waiting_runs=0)
+    assert "<b>" not in text
+    assert item.text in text
+
+
+def test_free_answers_are_text_or_json() -> None:
+    free = asked("custom", {})
+    assert answer_of({"value": "plain words"}, free) == "plain words"
+    assert answer_of({"value": '{"a": [1]}'}, free) == {"a": [1]}
+    assert answer_of({"action": "refine", "value": "shorter"}, free) == {"action": "refine", "feedback": "shorter"}
+    with pytest.raises(Problem):
+        answer_of({"value": " "}, free)
+    with pytest.raises(Problem):
+        answer_of({"action": "edit-accept", "edited": "[]"}, free)
