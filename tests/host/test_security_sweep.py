@@ -15,13 +15,16 @@ import pytest
 from holdfast.cli.up import mounts
 from holdfast.console.app import PAGES
 from holdfast.host import Options
+from holdfast.http.a2a import CARD_PATH, RPC_PATH
 from holdfast.http.crp.operations import OPERATIONS as CRP
 from holdfast.http.hosting import Serving, serve
 
 # What anybody may read: what the host is and whether it lives. Everything else needs a key.
 PUBLIC = {
     "/.well-known/openwop",
+    "/.well-known/agent-card.json",
     "/v1/openapi.json",
+    "/host/v1/openapi.json",
     "/healthz",
     "/readyz",
     "/crp/health",
@@ -53,6 +56,7 @@ BODIES: dict[str, Any] = {
     "/v1/runs/{runId}:fork": {"mode": "replay"},
     "/v1/runs/{runId}/signals/{name}": {"payload": {}},
     "/v1/runs/{runId}/interrupts/{nodeId}": {"resumeValue": {"action": "accept"}},
+    "/host/v1/contexts/{ledgerId}": {"operation": "x", "version": 0, "contextDelta": {}},
     "/v1/schedules/{scheduleId}:backfill": {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T01:00:00Z"},
     "/v1/schedules/{scheduleId}": {"workflowId": "acme-flow", "cron": "0 * * * *"},
 }
@@ -79,7 +83,8 @@ def routes(serving: Serving) -> list[tuple[str, str, str]]:
     """(auth, method, path) of everything that is served."""
     own = [(item.auth, item.method, item.path) for item in serving.app.operations]
     crp = [("none" if item.open else "key", item.method, "/crp" + item.path) for item in CRP]
-    return own + crp
+    agent = [("none", "GET", CARD_PATH), ("key", "POST", RPC_PATH), ("key", "GET", RPC_PATH)]
+    return own + crp + agent
 
 
 def filled(path: str, ids: dict[str, str]) -> str:
@@ -154,7 +159,9 @@ async def furnish(acme: httpx.AsyncClient) -> dict[str, str]:
     key = (await made("POST", "/host/v1/keys", {"name": MARK}))["result"]
     session = await made("POST", "/crp/sessions", {"app_id": MARK})
     await made("POST", f"/crp/sessions/{session['session_id']}/ingest", {"text": f"The {MARK} is secret."})
+    context = (await made("POST", "/host/v1/contexts", {"objective": MARK, "constraints": [MARK]}))["result"]
     return {
+        "ledgerId": context["ledgerId"],
         "runId": run_id,
         "nodeId": "gate",
         "workflowId": "acme-flow",
@@ -223,8 +230,9 @@ def test_the_console_shows_a_tenant_its_own_alone(tmp_path: Path) -> None:
             for method, path, _ in PAGES:
                 if method != "GET" or path.endswith("/live"):
                     continue
-                address = path.replace("{run_id}", ids["runId"]).replace("{stream:path}", f"run/{ids['runId']}")
-                answer = await other.get(re.sub(r"\{[^}]+\}", "x", address))
+                known = {"run_id": ids["runId"], "stream:path": f"run/{ids['runId']}", "session_id": ids["sessionId"]}
+                address = re.sub(r"\{([^}]+)\}", lambda name, known=known: known.get(name[1], "x"), path)  # type: ignore[misc]
+                answer = await other.get(address)
                 assert MARK not in answer.text, path
                 if "run_id" in path:
                     assert answer.status_code == 404, path

@@ -82,3 +82,19 @@ def test_a_full_or_draining_host_says_503() -> None:
     with pytest.raises(Problem), load.enter():
         pass
     assert load.active == 0
+
+
+def test_a_key_has_a_share_of_what_may_be_open_and_all_have_the_whole() -> None:
+    load = Load(requests=3, streams=3, requests_per_key=2, streams_per_key=1)
+    with load.enter("requests", "a"), load.enter("requests", "a"), load.enter("streams", "a"):
+        for kind in ("requests", "streams"):
+            with pytest.raises(Problem) as refused, load.enter(kind, "a"):  # type: ignore[arg-type]
+                pass
+            assert refused.value.key == "rate_limited" and refused.value.details["scope"] == "key"
+        with load.enter("requests", "b"), load.enter("streams", "b"):
+            with pytest.raises(Problem) as full, load.enter("requests", "c"):
+                pass
+            assert full.value.key == "unavailable"
+    with load.enter("requests", "a"), load.enter("streams", "a"):
+        assert (load.active, load.streams) == (1, 1), "what ended is given back"
+    assert not load._of_one, "and forgotten"

@@ -21,6 +21,27 @@ TEMPLATE = """\
 [http]
 # host = "127.0.0.1"                     # another address needs a TLS proxy in front
 # port = 8787
+# public_url = ""                        # the address that others see, when a proxy stands in front
+# access_log = false                     # true: one JSON line for each request, on standard error
+
+[http.limits]                            # what one client, one key and all of them may take; times are seconds
+# header_seconds = 10.0                  # until the head of a request is whole
+# body_seconds = 60.0                    # until its body is
+# write_seconds = 120.0                  # how long a client may leave its answer unread
+# keep_alive_seconds = 30.0              # how long a connection may be idle between two requests
+# header_count = 100
+# header_bytes = 32768                   # the request's line and headers together
+# body_bytes = 104857600                 # most operations take far less: see the HTTP page
+# connections = 10000                    # fewer where the system lets the process open fewer files
+# connections_per_client = 4000          # by address; a proxy in front is one client
+# requests = 1000                        # under way at once
+# requests_per_key = 500
+# streams = 10000                        # event streams and long polls that are open at once
+# streams_per_key = 2000
+
+[telemetry]
+# traces = "off"                         # "otlp" sends spans to OTEL_EXPORTER_OTLP_ENDPOINT (needs holdfast[otel])
+# service_name = "holdfast"
 
 [models]
 # default = "local"                      # offline; or "openai:MODEL[@BASE_URL]", "anthropic:MODEL", "scripted:FILE"

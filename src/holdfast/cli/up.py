@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,9 +46,12 @@ def up(
 
 async def _serve(options: Options, address: str, port: int, workflows: Path | None, trust: bool) -> None:
     from holdfast.host import load_workflows
+    from holdfast.http.front import log_requests
     from holdfast.http.hosting import serve
     from holdfast.http.server import until_signalled
 
+    if options.config.http.access_log:
+        log_requests(sys.stderr)
     async with serve(options, address=address, port=port, mounts=mounts) as serving:
         if trust:
             await serving.host.extensions.trust.give(serving.host.root)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from importlib import resources
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -19,6 +20,8 @@ from holdfast.console.parts import Parts
 from holdfast.console.render import SECURITY_HEADERS, Templates, go
 from holdfast.console.session import COOKIE, LIFETIME_MS, Session, Sessions
 from holdfast.host import Host
+from holdfast.http.answers import as_problem, request_id
+from holdfast.http.exchange import note_caller, note_route
 from holdfast.http.services import Services
 from holdfast.kernel.problems import Problem
 
@@ -84,15 +87,17 @@ def console(parts: Parts, secret: bytes) -> ASGIApp:
         Route("/static/{name}", _static, methods=["GET"]),
         *(Route(path, _guarded(page, parts, sessions), methods=[method]) for method, path, page in PAGES),
     ]
-    return Starlette(routes=routes)
+    return Starlette(routes=routes, exception_handlers={HTTPException: _lost(templates)})
 
 
 def _guarded(page: Page, parts: Parts, sessions: Sessions) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
+        note_route(request.scope, f"console.{page.__module__.rpartition('.')[2]}.{page.__qualname__}")
         session = sessions.read(request.cookies)
         if session is None:
             return go("/login")
         request.scope["holdfast.session"] = session
+        note_caller(request.scope, session.caller)
         try:
             request.scope["holdfast.waiting"] = await inbox.waiting(parts, session.caller)
             if request.method == "POST":
@@ -119,6 +124,15 @@ async def check_form(request: Request, session: Session) -> None:
 
 def _failure(request: Request, templates: Templates, problem: Problem) -> Response:
     return templates.page(request, "problem.html", problem.row.http, error=problem.as_lafs(), row=problem.row)
+
+
+def _lost(templates: Templates) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """Starlette's own refusals (no such page, another method, a form that cannot be read), as a page."""
+
+    async def endpoint(request: Request, error: Exception) -> Response:
+        return _failure(request, templates, as_problem(error, request_id(request)))
+
+    return endpoint
 
 
 def _login_page(templates: Templates) -> Callable[[Request], Awaitable[Response]]:

@@ -27,6 +27,7 @@ from holdfast.host.memory import LedgerMemory
 from holdfast.host.model_caller import Conversation, RelayCaller
 from holdfast.host.models import HostModels
 from holdfast.host.tools import OPERATOR, AgentTools, NoTools
+from holdfast.host.tracing import Tracing
 from holdfast.kernel import canonical
 from holdfast.kernel.clock import Clock
 from holdfast.kernel.config import Agents
@@ -58,6 +59,7 @@ class AgentNode:
         ids: Ids,
         data: Path,
         runs: Callable[[], Runs],
+        tracing: Tracing | None = None,
     ) -> None:
         self._ledger = ledger
         self._relay = relay
@@ -69,6 +71,7 @@ class AgentNode:
         self._ids = ids
         self._data = data
         self._runs = runs
+        self._tracing = tracing or Tracing()
         self._talks: dict[str, tuple[Session, Conversation]] = {}
         self._parked: dict[str, _Parked] = {}
 
@@ -100,11 +103,15 @@ class AgentNode:
         agent = await self._agent(ctx, manifest, session, prompt, parked)
         invocation = Invocation(id=ctx.identity("agent", "agent"), task=task, node_id=ctx.node_id)
         result: AgentResult | None = None
-        async for item in agent.invoke(invocation):
-            if isinstance(item, AgentResult):
-                result = item
-            else:
-                ctx.emit(item.type, item.payload)
+        with self._tracing.span(f"invoke_agent {manifest.agent_id}") as span:
+            span.set("gen_ai.operation.name", "invoke_agent")
+            span.set("gen_ai.agent.id", manifest.agent_id)
+            span.set("holdfast.run.id", ctx.run_id)
+            async for item in agent.invoke(invocation):
+                if isinstance(item, AgentResult):
+                    result = item
+                else:
+                    ctx.emit(item.type, item.payload)
         assert result is not None, "an invocation ends with its result"
         await self._close(session)
         if result.problem is not None:
@@ -138,9 +145,8 @@ class AgentNode:
         hooks = SuiteHooks(suite, prompts, ctx, parked.hooks.told if parked.hooks else None)
         parked.hooks = hooks
         consents = self._extensions.has_consent
-        return AgentTools(
-            suite, self._runs(), ctx, subject=manifest.agent_id, consents=consents, prompts=prompts
-        ), hooks
+        about: dict[str, Any] = {"subject": manifest.agent_id, "consents": consents, "tracing": self._tracing}
+        return AgentTools(suite, self._runs(), ctx, prompts=prompts, **about), hooks
 
     # The relay session of one node
 

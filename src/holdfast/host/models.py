@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,20 @@ class HostModels:
     """Models by specification; the same specification is the same model."""
 
     def __init__(
-        self, settings: Models, *, clock: Clock, folder: Path, own: Mapping[str, OpenModel] | None = None
+        self,
+        settings: Models,
+        *,
+        clock: Clock,
+        folder: Path,
+        own: Mapping[str, OpenModel] | None = None,
+        watched: Callable[[OpenModel], OpenModel] = lambda model: model,
     ) -> None:
+        """`watched` gives each model that is opened the wrapping of who counts its calls."""
         self._settings = settings
         self._clock = clock
         self._folder = folder
-        self._open: dict[str, OpenModel] = dict(own or {})
+        self._watched = watched
+        self._open: dict[str, OpenModel] = {name: watched(model) for name, model in (own or {}).items()}
 
     @property
     def default(self) -> OpenModel:
@@ -44,7 +52,7 @@ class HostModels:
 
     def _named(self, spec: str) -> OpenModel:
         if spec not in self._open:
-            self._open[spec] = models.open(spec, clock=self._clock, folder=self._folder)
+            self._open[spec] = self._watched(models.open(spec, clock=self._clock, folder=self._folder))
         return self._open[spec]
 
     async def close(self) -> None:

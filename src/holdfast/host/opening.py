@@ -17,9 +17,11 @@ from holdfast.host.catalogue import Catalogue
 from holdfast.host.egress import Egress
 from holdfast.host.extension_model import ExtensionModel
 from holdfast.host.extensions import ProjectExtensions
+from holdfast.host.metrics import HostMetrics, WatchedModel
 from holdfast.host.models import HostModels, NodeModels
 from holdfast.host.node_tools import NodeTools
 from holdfast.host.prompts import Prompts
+from holdfast.host.tracing import Tracing, open_tracing
 from holdfast.kernel import canonical
 from holdfast.kernel.clock import Clock, SystemClock
 from holdfast.kernel.config import Config
@@ -46,7 +48,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     `root` is the project folder. `data`, when given, is used in place of `config.data.dir`. `allow_egress` names
     `host:port` pairs that calls out may reach though they are private. `consent` asks a person at the terminal.
-    `models` are model objects by the name that the configuration may use for them.
+    `models` are model objects by the name that the configuration may use for them. `tracing`, when given, is used in
+    place of what the configuration asks for.
     """
 
     config: Config = Config()
@@ -61,6 +64,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     projections: tuple[Projection, ...] = ()
     consent: Consent | None = None
     models: dict[str, OpenModel] = {}
+    tracing: Tracing | None = None
 
     @property
     def folder(self) -> Path:
@@ -86,6 +90,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     ids: Ids
     key_for: Callable[[str], bytes]  # a secret of its own for each purpose
+    metrics: HostMetrics
+    tracing: Tracing
 
     @staticmethod
     def open(config: Config | None = None, **options: Any) -> AbstractAsyncContextManager[Host]:
@@ -122,9 +128,18 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         ledger = await stack.enter_async_context(
             Ledger.open(data / "ledger.db", projections=projections, clock=clock, ids=ids)
         )
+        metrics = HostMetrics()
+        tracing = options.tracing or open_tracing(config.telemetry)
+        stack.callback(tracing.close)
         egress = Egress(options.allow_egress)
         stack.push_async_callback(egress.close)
-        models = HostModels(config.models, clock=clock, folder=root, own=options.models)
+        models = HostModels(
+            config.models,
+            clock=clock,
+            folder=root,
+            own=options.models,
+            watched=lambda model: WatchedModel(model, metrics, tracing),
+        )
         stack.push_async_callback(models.close)
         relay = Relay(
             ledger, secret=derive(secret, "relay"), model=models.default, clock=clock, ids=ids, randomness=randomness
@@ -154,6 +169,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             ids=ids,
             data=data,
             runs=lambda: runs,
+            tracing=tracing,
         )
         registry = standard_registry(sample_seams=options.sample_seams)
         registry.add(node.type)
@@ -170,6 +186,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             limits=options.limits,
             sample_seams=options.sample_seams,
         )
+        metrics.watch(ledger, runs)
         webhooks = Webhooks(
             ledger,
             runs,
@@ -208,6 +225,8 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             clock=clock,
             ids=ids,
             key_for=lambda purpose: derive(secret, purpose),
+            metrics=metrics,
+            tracing=tracing,
         )
 
 

@@ -24,6 +24,7 @@ from holdfast.extensions.runtime import ToolOutcome as Performed
 from holdfast.extensions.suite import Member, Suite
 from holdfast.host.builtin import BUILTIN
 from holdfast.host.prompts import CHANGING, Prompts
+from holdfast.host.tracing import Tracing
 from holdfast.kernel import canonical
 from holdfast.kernel.policy import Grant, SubjectRules
 from holdfast.kernel.problems import Problem
@@ -52,7 +53,15 @@ class AgentTools:
     """`agents.ToolSource` for one subject, in one execution of a node of the operator's."""
 
     def __init__(
-        self, suite: Suite, runs: Runs, ctx: Execution, *, subject: str, consents: bool, prompts: Prompts
+        self,
+        suite: Suite,
+        runs: Runs,
+        ctx: Execution,
+        *,
+        subject: str,
+        consents: bool,
+        prompts: Prompts,
+        tracing: Tracing | None = None,
     ) -> None:
         self._suite = suite
         self._runs = runs
@@ -62,12 +71,22 @@ class AgentTools:
         self._scope = f"{ctx.run_id}:{ctx.node_id}"
         self._consents = consents
         self._prompts = prompts
+        self._tracing = tracing or Tracing()
 
     async def tools(self) -> Sequence[Tool]:
         return [*BUILTIN, *self._of_extensions(), *await self._of_workflows()]
 
     async def call(
         self, tool: Tool, arguments: dict[str, Any], *, call_id: str, idempotency_key: str | None, update: Update
+    ) -> ToolOutcome:
+        with self._tracing.span(f"execute_tool {tool.name}") as span:
+            span.set("gen_ai.operation.name", "execute_tool")
+            span.set("gen_ai.tool.name", tool.name)
+            span.set("gen_ai.tool.call.id", call_id)
+            return await self._call(tool, arguments, call_id, idempotency_key, update)
+
+    async def _call(
+        self, tool: Tool, arguments: dict[str, Any], call_id: str, idempotency_key: str | None, update: Update
     ) -> ToolOutcome:
         kind = tool.id.partition(":")[0]
         if kind == "workflow":

@@ -125,6 +125,13 @@ def _operation(request: Request) -> str:
 # Answering
 
 
+def contract_of(path: str) -> Contract:
+    """Whose words a refusal at this path is said in."""
+    if path == "/crp" or path.startswith("/crp/"):
+        return "crp"
+    return "lafs" if path.startswith(("/host/", "/_lafs/")) else "openwop"
+
+
 def answer(
     request: Request,
     body: Any = None,

@@ -8,6 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.http import keys
 from holdfast.http.dispatch import Dispatch
+from holdfast.http.exchange import note_route
 from holdfast.http.openwop import events, interrupts, meta, off, runs, schedules, seams, webhooks, workflows
 from holdfast.http.operations import Operation
 from holdfast.http.routing import Routes
@@ -21,17 +22,23 @@ class App:
         self.operations = operations
         self._dispatch = dispatch
         self._mounts = dict(mounts)
+        self._inside = [(prefix, prefix + "/") for prefix in mounts]
+
+    def mount_of(self, path: str) -> str | None:
+        """The prefix of the mount that answers at `path`; None where the operations do."""
+        if path in self._mounts:
+            return path
+        return next((prefix for prefix, inside in self._inside if path.startswith(inside)), None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000})
             return
-        if self._mounts:
-            path: str = scope["path"]
-            for prefix, app in self._mounts.items():
-                if path == prefix or path.startswith(prefix + "/"):
-                    await app({**scope, "root_path": prefix}, receive, send)
-                    return
+        prefix = self.mount_of(scope["path"])
+        if prefix is not None:
+            note_route(scope, prefix)
+            await self._mounts[prefix]({**scope, "root_path": prefix}, receive, send)
+            return
         await self._dispatch(scope, receive, send)
 
 

@@ -19,8 +19,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from holdfast.http.answers import Contract, as_problem, parse_json, problem_answer, read_body, request_id
+from holdfast.http.answers import as_problem, contract_of, parse_json, problem_answer, read_body, request_id
 from holdfast.http.auth import Caller, Keys
+from holdfast.http.exchange import note_caller, note_route
 from holdfast.http.limits import Load, RateLimits
 from holdfast.http.operations import Call, Operation, Query
 from holdfast.http.routing import Routes
@@ -66,13 +67,16 @@ class Dispatch:
         scope["holdfast.clock"] = self._clock
         scope["holdfast.ids"] = self._ids
         request = Request(scope, receive)
-        contract: Contract = "lafs" if scope["path"].startswith("/host/") else "openwop"
+        contract = contract_of(scope["path"])
         try:
             operation, path = self._match(request)
             scope["holdfast.operation"] = operation.name
+            note_route(scope, operation.name)
             contract = operation.contract
-            with self._load.enter("streams" if operation.streams else "requests"):
-                response = await self._run(operation, request, path)
+            caller = self._admit(operation, request)
+            key = caller.key_id if caller is not None else ""
+            with self._load.enter("streams" if operation.streams else "requests", key):
+                response = await self._run(operation, request, path, caller)
                 if operation.streams:  # a stream is open until its last byte
                     await response(scope, receive, send)
                     return
@@ -95,16 +99,22 @@ class Dispatch:
 
     def _authenticate(self, request: Request, route: str) -> Caller:
         caller = self._keys.authenticate(request.headers.get("authorization"))
+        note_caller(request.scope, caller)
         self._limits.admit(key=caller.key_id, tenant=caller.tenant, route=route)
         return caller
 
-    async def _run(self, operation: Operation, request: Request, path: Mapping[str, str]) -> Response:
-        caller: Caller | None = None
-        if operation.auth == "key":
-            caller = self._authenticate(request, operation.name)
-            caller.require(*operation.scopes)
-        else:
+    def _admit(self, operation: Operation, request: Request) -> Caller | None:
+        """Who calls, and that he may (D1, D2); None where anybody may."""
+        if operation.auth != "key":
             self._limits.admit(key="", tenant="", route=operation.name)
+            return None
+        caller = self._authenticate(request, operation.name)
+        caller.require(*operation.scopes)
+        return caller
+
+    async def _run(
+        self, operation: Operation, request: Request, path: Mapping[str, str], caller: Caller | None
+    ) -> Response:
         call = Call(operation, request, path, caller)
         if operation.query is not None:
             call.query = read_query(request, operation.query)

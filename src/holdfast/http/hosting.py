@@ -10,8 +10,12 @@ import msgspec
 from starlette.types import ASGIApp
 
 from holdfast.host import Host, Options, open_host
+from holdfast.http import hostapi, metrics
+from holdfast.http.a2a import A2A
 from holdfast.http.app import App, build_app
 from holdfast.http.auth import Keys, KeyTable
+from holdfast.http.front import Front
+from holdfast.http.guard import Guard, within_files
 from holdfast.http.limits import Load, RateLimits, Rates
 from holdfast.http.server import listen, serving, url_of
 from holdfast.http.services import Services
@@ -30,6 +34,7 @@ class Serving(msgspec.Struct, frozen=True):
     host: Host
     services: Services
     app: App
+    guard: Guard
 
 
 @asynccontextmanager
@@ -47,10 +52,15 @@ async def serve(
         opening = msgspec.structs.replace(options, projections=(*options.projections, KeyTable()))
         async with open_host(opening) as host:
             services = await _services(host, options, rates)
-            app = build_app(services, mounts=mounts(host, services) if mounts else None)
-            async with serving(app, bound):
+            own = [*metrics.operations(host), *hostapi.operations(host, services)]
+            beside = A2A(host, services, options.config.http.public_url or url_of(bound)).mounts()
+            app = build_app(services, more=own, mounts={**beside, **(mounts(host, services) if mounts else {})})
+            guard = Guard(within_files(options.config.http.limits), host.ids)
+            measured = metrics.HttpMetrics(host.metrics.registry, services.load, guard)
+            front = Front(app, services, measured, host.tracing)
+            async with serving(front, bound, guard):
                 try:
-                    yield Serving(url_of(bound), host, services, app)
+                    yield Serving(url_of(bound), host, services, app, guard)
                 finally:
                     services.load.draining = True
                     services.closing.set()
@@ -60,6 +70,7 @@ async def serve(
 
 
 async def _services(host: Host, options: Options, rates: Rates | None) -> Services:
+    limits = options.config.http.limits
     keys = Keys(host.ledger, host.clock, host.ids)
     await keys.load()
     return Services(
@@ -70,7 +81,12 @@ async def _services(host: Host, options: Options, rates: Rates | None) -> Servic
         webhooks=host.webhooks,
         schedules=host.schedules,
         limits=RateLimits(rates or Rates(), host.clock),
-        load=Load(),
+        load=Load(
+            limits.requests,
+            limits.streams,
+            requests_per_key=limits.requests_per_key,
+            streams_per_key=limits.streams_per_key,
+        ),
         clock=host.clock,
         ids=host.ids,
         closing=asyncio.Event(),

@@ -7,7 +7,7 @@ when to come back (§1.2: `Retry-After`, `details.retryAfterMs`, `details.scope`
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Literal
@@ -18,6 +18,7 @@ from holdfast.kernel.clock import Clock
 from holdfast.kernel.problems import Problem
 
 Scope = Literal["global", "tenant", "key", "route"]
+Kind = Literal["requests", "streams"]
 _MAX_BUCKETS = 16_384
 
 
@@ -92,28 +93,58 @@ class RateLimits:
 
 
 class Load:
-    """Backpressure: beyond `requests` at once, or `streams` at once, or while draining, the answer is 503."""
+    """Backpressure: what is open at once. Beyond a limit of all, or while draining, the answer is 503; beyond a
+    key's own, 429."""
 
-    def __init__(self, requests: int = 1_000, streams: int = 10_000) -> None:
+    def __init__(
+        self,
+        requests: int = 1_000,
+        streams: int = 10_000,
+        *,
+        requests_per_key: int | None = None,
+        streams_per_key: int | None = None,
+    ) -> None:
         self._most = {"requests": requests, "streams": streams}
+        self._most_of_one = {"requests": requests_per_key, "streams": streams_per_key}
         self._now = {"requests": 0, "streams": 0}
+        self._of_one: Counter[tuple[Kind, str]] = Counter()
         self.draining = False
 
     @property
     def active(self) -> int:
         return self._now["requests"]
 
-    def most(self, kind: Literal["requests", "streams"]) -> int:
+    @property
+    def streams(self) -> int:
+        return self._now["streams"]
+
+    def most(self, kind: Kind) -> int:
         return self._most[kind]
 
     @contextmanager
-    def enter(self, kind: Literal["requests", "streams"] = "requests") -> Iterator[None]:
+    def enter(self, kind: Kind = "requests", key: str = "") -> Iterator[None]:
+        """One more of `kind` while the block runs, for `key` when it is known whose it is."""
         if self.draining:
             raise Problem("unavailable", "The host is shutting down.", retry_after_ms=5_000)
         if self._now[kind] >= self._most[kind]:
             raise Problem("unavailable", f"The host has too many {kind} open.", retry_after_ms=1_000, reason="overload")
+        mine = (kind, key)
+        most_of_one = self._most_of_one[kind]
+        if key and most_of_one is not None and self._of_one[mine] >= most_of_one:
+            raise Problem(
+                "rate_limited",
+                f"This key has too many {kind} open.",
+                retry_after_ms=1_000,
+                scope="key",
+                limit=most_of_one,
+                fix="Close one, or wait for one to end.",
+            )
         self._now[kind] += 1
+        self._of_one[mine] += 1
         try:
             yield
         finally:
             self._now[kind] -= 1
+            self._of_one[mine] -= 1
+            if not self._of_one[mine]:
+                del self._of_one[mine]

@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from holdfast.http.answers import BODY_LIMIT, Contract, answer
 from holdfast.http.auth import Caller
+from holdfast.http.negotiation import JSON
 from holdfast.kernel.problems import Problem
 
 Auth = Literal["key", "token", "none"]
@@ -57,6 +58,10 @@ class Call:
     def answer(self, body: Any = None, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
         return answer(self.request, body, status, headers, self.operation.contract)
 
+    def plain(self, body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+        """A document that is itself and stands in no envelope, whatever the operation's contract."""
+        return answer(self.request, body, status, headers, "openwop")
+
 
 Perform = Callable[[Call], Awaitable[Response]]
 
@@ -81,6 +86,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     sensitive: bool = False
     streams: bool = False
     contract: Contract = "openwop"
+    media: str = JSON
     tag: str = "runs"
 
     @property

@@ -13,7 +13,7 @@ _PARAMETER = re.compile(r"\{([A-Za-z]+)\}")
 # What an id may look like; anything else names nothing here.
 ID_PATTERN = r"[A-Za-z0-9._:@~-]{1,128}"
 _ID = re.compile(ID_PATTERN)
-_FREE = frozenset({"token", "nodeId", "artifactId", "name", "filePath"})
+_FREE = frozenset({"token", "nodeId", "artifactId", "name", "filePath", "capability"})
 _MAX_FREE = 1024
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
-import msgspec
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from holdfast.http.guard import Guard, GuardedProtocol
+from holdfast.kernel.config import HttpLimits
 from holdfast.kernel.problems import Problem
 
 T = TypeVar("T")
-KEEP_ALIVE_SECONDS = 30
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -40,19 +40,6 @@ def url_of(bound: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-class _Protocol(HttpToolsProtocol):
-    """Bytes that are no HTTP are refused in the envelope too."""
-
-    def send_400_response(self, msg: str) -> None:
-        problem = Problem("invalid_request", "This is not an HTTP request that can be read.")
-        body = msgspec.json.encode(problem.as_openwop())
-        self.transport.write(
-            b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\nconnection: close\r\n"
-            b"content-length: %d\r\n\r\n%b" % (len(body), body)
-        )
-        self.transport.close()
-
-
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -61,18 +48,19 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def serving(app: Any, bound: socket.socket) -> AsyncIterator[None]:
-    """Serve `app` on `bound` while the block runs; then let open requests end."""
+async def serving(app: Any, bound: socket.socket, guard: Guard | None = None) -> AsyncIterator[None]:
+    """Serve `app` on `bound` within the guard's limits while the block runs; then let open requests end."""
+    guard = guard or Guard(HttpLimits())
     config = uvicorn.Config(
         app,
-        http=_Protocol,
+        http=functools.partial(GuardedProtocol, guard=guard),  # type: ignore[arg-type]
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_keep_alive=guard.limits.keep_alive_seconds,  # type: ignore[arg-type]
         timeout_graceful_shutdown=10,
     )
     server = _Server(config)

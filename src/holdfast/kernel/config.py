@@ -34,9 +34,37 @@ class Data(_Section, frozen=True):
     dir: str = ".holdfast"
 
 
+class HttpLimits(_Section, frozen=True):
+    """What one client, one key and all of them together may take of the server; times are seconds."""
+
+    header_seconds: float = 10.0
+    body_seconds: float = 60.0
+    write_seconds: float = 120.0
+    keep_alive_seconds: float = 30.0
+    header_count: int = 100
+    header_bytes: int = 32_768
+    body_bytes: int = 104_857_600
+    connections: int = 10_000
+    connections_per_client: int = 4_000
+    requests: int = 1_000
+    requests_per_key: int = 500
+    streams: int = 10_000
+    streams_per_key: int = 2_000
+
+
 class Http(_Section, frozen=True):
     host: str = "127.0.0.1"
     port: int = 8787
+    public_url: str = ""
+    access_log: bool = False
+    limits: HttpLimits = HttpLimits()
+
+
+class Telemetry(_Section, frozen=True):
+    """Spans for OpenTelemetry (the extra `otel`): `otlp` sends them where OTEL_EXPORTER_OTLP_ENDPOINT says."""
+
+    traces: Literal["off", "otlp"] = "off"
+    service_name: str = "holdfast"
 
 
 class ExtensionPolicy(_Section, frozen=True):
@@ -98,6 +126,7 @@ class Config(_Section, frozen=True):
     models: Models = Models()
     agents: Agents = Agents()
     workflows: Workflows = Workflows()
+    telemetry: Telemetry = Telemetry()
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -160,8 +189,12 @@ def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
             continue
         if isinstance(default, list):
             flat[name] = [part.strip() for part in text.split(",") if part.strip()]
+        elif isinstance(default, bool) and text in ("true", "false"):
+            flat[name] = text == "true"
         elif isinstance(default, int) and re.fullmatch(r"-?\d+", text):
             flat[name] = int(text)
+        elif isinstance(default, float) and re.fullmatch(r"-?\d+(\.\d+)?", text):
+            flat[name] = float(text)
         else:
             flat[name] = text
     return _nest(flat)

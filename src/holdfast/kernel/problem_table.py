@@ -147,6 +147,8 @@ _GENERAL = (
     _row("invalid_usage", _SCHEMA, "The command was called in a way it does not know", "Run it with --help."),
     _row("nesting_too_deep", _SCHEMA, "The document is nested too deeply", "Flatten the document."),
     _row("payload_too_large", _SCHEMA, "The document is too large", "Send less, or send it in parts.", http=413, grpc="RESOURCE_EXHAUSTED"),
+    _row("head_too_large", _SCHEMA, "The request's line and headers are too large", "Send fewer and shorter headers, or a shorter address.", http=431, grpc="RESOURCE_EXHAUSTED"),
+    _row("request_timeout", _TRANSIENT, "The request did not arrive in time", "Send it again, without pauses.", http=408, grpc="DEADLINE_EXCEEDED"),
     _row("out_of_range", _SCHEMA, "A value lies outside the range that is allowed", "Use a value inside the range in `details`.", grpc="OUT_OF_RANGE"),
     _row("not_acceptable", _SCHEMA, "None of the media types you accept can be produced", "Accept application/json.", http=406),
     _row("unsupported_media_type", _SCHEMA, "The media type of the body is not read here", "Send application/json.", http=415),

@@ -28,6 +28,7 @@ from holdfast.kernel.clock import Clock, iso
 from holdfast.kernel.ids import Ids, Randomness
 from holdfast.kernel.ledger import Append, Draft, Ledger
 from holdfast.kernel.problems import Problem
+from holdfast.kernel.trace import read_traceparent
 from holdfast.runs.ports import Caller, HttpConnector, HttpRequest
 from holdfast.runs.types import Interrupt, RunEvent, Wire
 
@@ -361,6 +362,7 @@ class Webhooks:
         try:
             url, secrets = await self._receiver(due)
             body = await self._body(due)
+            trace = await self._trace(due)
         except Problem as problem:
             if problem.key == "not_found":  # the run or the subscription is gone: nothing is owed
                 return None
@@ -373,6 +375,7 @@ class Webhooks:
             "X-openwop-Delivery-Id": due.delivery_id,
             "X-openwop-Event-Type": due.type,
             "X-openwop-Timestamp": stamp,
+            **trace,
         }
         for name, secret in zip(("Signature", "Signature-Previous"), secrets, strict=False):
             headers[f"X-openwop-{name}"] = "sha256=" + sign(secret, stamp, body)
@@ -389,6 +392,13 @@ class Webhooks:
         except TimeoutError:
             return "The receiver did not answer in time."
         return None if 200 <= response.status < 300 else f"The receiver answered {response.status}."
+
+    async def _trace(self, due: _Due) -> dict[str, str]:
+        """The trace that the run belongs to, for the receiver to go on with."""
+        started = await self._ledger.read(f"run/{due.run_id}", 0, 1)
+        metadata = started[0].payload.get("metadata") if started else None
+        found = read_traceparent((metadata or {}).get("traceparent"))
+        return {"traceparent": found} if found else {}
 
     async def _receiver(self, due: _Due) -> tuple[str, list[str]]:
         if due.url is not None:  # a run's callbackUrl shares no secret with us: the token inside is what counts

@@ -11,7 +11,7 @@ from starlette.routing import Route
 from holdfast.envelope.ask import read_ask, shape, show
 from holdfast.envelope.build import success
 from holdfast.envelope.context import ContextStore, project, read_query
-from holdfast.envelope.transports.http import answering
+from holdfast.envelope.transports.http import RequestId, answering
 from holdfast.envelope.transports.operations import Said
 from holdfast.kernel import canonical
 from holdfast.kernel.clock import Clock
@@ -21,8 +21,16 @@ Owner = Callable[[Request], Awaitable[str]]
 OPERATION = "context.get"
 
 
-def context_routes(store: ContextStore, owner: Owner, *, cursor_key: bytes, clock: Clock, ids: Ids) -> list[Route]:
-    """The route over `store`; `owner` says who asks, or raises a Problem."""
+def context_routes(
+    store: ContextStore,
+    owner: Owner,
+    *,
+    cursor_key: bytes,
+    clock: Clock,
+    ids: Ids,
+    request_id: RequestId | None = None,
+) -> list[Route]:
+    """The route over `store`; `owner` says who asks, or raises a Problem; `request_id` what the request is called."""
 
     async def get(request: Request) -> Said:
         caller = await owner(request)
@@ -37,6 +45,7 @@ def context_routes(store: ContextStore, owner: Owner, *, cursor_key: bytes, cloc
             projected.result,
             page=projected.page,
             transport="http",
+            request_id=None if request_id is None else request_id(request),
             context_version=projected.context_version,
             clock=clock,
             ids=ids,
@@ -44,5 +53,5 @@ def context_routes(store: ContextStore, owner: Owner, *, cursor_key: bytes, cloc
         envelope = await shape(envelope, ask, cursor_at=projected.cursor_at)
         return Said(envelope, show(envelope, ask))
 
-    endpoint: Callable[[Request], Awaitable[Response]] = answering(OPERATION, clock, ids, get)
+    endpoint: Callable[[Request], Awaitable[Response]] = answering(OPERATION, clock, ids, get, request_id)
     return [Route("/_lafs/context/{ledger_id:path}", endpoint, methods=["GET"])]

@@ -27,6 +27,7 @@ JSON = "application/json"
 PROBLEM_JSON = "application/problem+json"
 MAX_BODY_BYTES = 1024 * 1024
 DEFAULT_RETRY_AFTER_S = 1
+RequestId = Callable[[Request], str]
 _encode = msgspec.json.Encoder().encode
 
 
@@ -114,7 +115,11 @@ def operation_routes(operations: Operations, *, prefix: str = "/operations") -> 
 
 
 def answering(
-    operation: str, clock: Clock, ids: Ids, function: Callable[[Request], Awaitable[Said]]
+    operation: str,
+    clock: Clock,
+    ids: Ids,
+    function: Callable[[Request], Awaitable[Said]],
+    request_id: RequestId | None = None,
 ) -> Callable[[Request], Awaitable[Response]]:
     """An endpoint of a function that gives an answer or raises a Problem."""
 
@@ -122,7 +127,8 @@ def answering(
         try:
             said = await function(request)
         except Problem as problem:
-            envelope = failure(problem, operation, transport="http", clock=clock, ids=ids)
+            name = None if request_id is None else request_id(request)
+            envelope = failure(problem, operation, transport="http", clock=clock, ids=ids, request_id=name)
             said = Said(envelope, msgspec.to_builtins(envelope), problem)
         return respond(said, request.headers.get("accept"))
 

@@ -26,6 +26,7 @@ from holdfast.http.answers import answer, as_problem, parse_json, problem_answer
 from holdfast.http.crp import openapi, rpc, views
 from holdfast.http.crp.operations import OPERATIONS, Operation
 from holdfast.http.crp.service import Service, given_fields
+from holdfast.http.exchange import note_route
 from holdfast.kernel.problems import Problem
 from holdfast.relay import Relay, Session, SessionConfig, StreamEvent
 from holdfast.relay.replies import told
@@ -71,6 +72,7 @@ class _App:
             operation, session_id = self._match(request)
             name = operation.name
             scope["holdfast.operation"] = f"crp.{name}"
+            note_route(scope, f"crp.{name}")
             response = await self._answer(request, operation, session_id)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever it is becomes an answer (R1)
             response = _refused(request, as_problem(error, request_id(request)))

@@ -17,6 +17,7 @@ from holdfast.http.answers import as_problem, problem_answer, request_id
 from holdfast.http.auth import Caller
 from holdfast.http.crp.app import crp_app
 from holdfast.http.crp.operations import OPERATIONS
+from holdfast.http.exchange import note_caller
 from holdfast.http.services import Services
 from holdfast.kernel.clock import Clock
 from holdfast.kernel.problems import Problem
@@ -93,6 +94,7 @@ class Mounted:
     def _admitted(self, request: Request) -> Caller:
         """M1."""
         caller = self._services.keys.authenticate(request.headers.get("authorization"))
+        note_caller(request.scope, caller)
         self._services.limits.admit(key=caller.key_id, tenant=caller.tenant, route="crp")
         caller.require("runs:read" if request.method in ("GET", "HEAD") else "runs:create")
         return caller

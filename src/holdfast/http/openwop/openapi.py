@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 import holdfast
-from holdfast.http.answers import Contract
+from holdfast.http.negotiation import JSON, LAFS
 from holdfast.http.operations import Operation
 from holdfast.http.routing import parameter_schema
 from holdfast.kernel.problem_table import TABLE
@@ -23,6 +23,7 @@ _HEADERS = {
     ),
     "X-Dedup": ("`enforce`: refuse a second active run of the same workflow and scopeId.", None),
     "X-Force-Engine-Version": ("Test keys only.", None),
+    "traceparent": ("W3C trace context; kept in the run's metadata and carried on by its webhooks.", None),
     "Last-Event-ID": ("The last `id:` that was seen.", "-1|[0-9]{1,15}"),
 }
 _ERROR = {
@@ -48,7 +49,7 @@ _ENVELOPE = {
 }
 
 
-def document(operations: Sequence[Operation]) -> dict[str, Any]:
+def document(operations: Sequence[Operation], summary: str = "Durable workflows over OpenWOP 1.11.") -> dict[str, Any]:
     types = _types(operations)
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     known = {repr(kind): schema for kind, schema in zip(types, schemas, strict=True)}
@@ -60,7 +61,7 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
         "info": {
             "title": "holdfast",
             "version": holdfast.__version__,
-            "summary": "Durable workflows over OpenWOP 1.11.",
+            "summary": summary,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
@@ -152,17 +153,19 @@ def _answers(operation: Operation, known: Mapping[str, Any]) -> dict[str, Any]:
     for status, kind in operation.answers.items():
         answer: dict[str, Any] = {"description": operation.summary if status < 300 else "Nothing has changed."}
         if kind is not None:
-            answer["content"] = _content(operation.contract, known[repr(kind)])
+            answer["content"] = _content(operation, known[repr(kind)])
             if operation.name == "events.stream":
                 answer["content"]["text/event-stream"] = {"schema": {"type": "string"}}
         found[str(status)] = answer
     return found
 
 
-def _content(contract: Contract, schema: Any) -> dict[str, Any]:
-    envelope = {"schema": {"$ref": _REF.format(name="Envelope")}}
-    own = envelope if contract == "lafs" else {"schema": schema}
-    return {"application/json": own, "application/vnd.lafs.envelope+json": envelope}
+def _content(operation: Operation, schema: Any) -> dict[str, Any]:
+    if operation.media != JSON:
+        return {operation.media: {"schema": schema}}
+    envelope = {"schema": {"allOf": [{"$ref": _REF.format(name="Envelope")}, {"properties": {"result": schema}}]}}
+    own = envelope if operation.contract == "lafs" else {"schema": schema}
+    return {JSON: own, LAFS: envelope}
 
 
 def problem_keys(operation: Operation) -> list[str]:

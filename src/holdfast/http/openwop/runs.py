@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, field
+from msgspec import Meta, field, structs
 from starlette.responses import Response
 
 from holdfast.http.operations import Body, Call, Operation, Query, Result
 from holdfast.http.services import Services
 from holdfast.kernel.clock import parse_iso
 from holdfast.kernel.problems import Problem
+from holdfast.kernel.trace import read_traceparent
 from holdfast.runs.types import (
     Ancestry,
     Artifact,
@@ -94,6 +95,9 @@ def operations(services: Services) -> list[Operation]:
         if body.callback_url is not None:
             services.webhooks.check_callback(body.callback_url)
         reserved = f"run_{call.reserved}" if call.reserved else None
+        trace = read_traceparent(headers.get("traceparent"))
+        if trace is not None:
+            body = structs.replace(body, metadata={**body.metadata, "traceparent": trace})
         try:
             made = await runs.create_run(
                 body,
@@ -195,7 +199,7 @@ def operations(services: Services) -> list[Operation]:
             summary="Start a run; it is on disk when the answer is sent.",
             scopes=("runs:create",),
             body=CreateRun,
-            headers=("X-Dedup", "X-Force-Engine-Version"),
+            headers=("X-Dedup", "X-Force-Engine-Version", "traceparent"),
             answers={201: RunCreated},
             problems=(
                 "schema_mismatch",

@@ -96,6 +96,10 @@ class Ledger:
             connection.close()
         self._connections.clear()
 
+    def observe(self, watch: Callable[[list[Record], float], None]) -> None:
+        """Have `watch` called on the writer's thread after each commit, with its records and the seconds it took."""
+        self._writer.observe = watch
+
     # Writing
 
     async def append(self, stream: str, drafts: Sequence[Draft], expect: int | None = None) -> list[Record]:

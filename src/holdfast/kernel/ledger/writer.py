@@ -6,6 +6,7 @@ import asyncio
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -76,6 +77,7 @@ class Writer:
         self._clock = clock
         self._ids = ids
         self._announce = announce
+        self.observe: Callable[[list[Record], float], None] | None = None
         self._queue: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
         self._streams: dict[str, _Stream] = {}
         self._data_version = -1
@@ -104,10 +106,7 @@ class Writer:
         while not stopping:
             group, stopping = self._next_group()
             if group:
-                records = self._write(group)
-                if records:
-                    self._announce(records)
-                _settle(group)
+                self._finish(group)
         if self._connection is not None:
             self._connection.close()
 
@@ -125,14 +124,21 @@ class Writer:
             if ticket is None:
                 return group, True
             if ticket.job is not None:
-                records = self._write(group)
-                if records:
-                    self._announce(records)
-                _settle(group)
+                self._finish(group)
                 return [ticket], False
             group.append(ticket)
             size += ticket.size
         return group, False
+
+    def _finish(self, group: list[Ticket]) -> None:
+        """Write a group, tell followers and whoever measures, and answer the callers."""
+        started = time.perf_counter()
+        records = self._write(group)
+        if records:
+            if self.observe is not None:
+                self.observe(records, time.perf_counter() - started)
+            self._announce(records)
+        _settle(group)
 
     def _write(self, group: list[Ticket]) -> list[Record]:
         """One transaction for the whole group; a ticket that cannot go in fails alone."""

@@ -1,0 +1,48 @@
+"""What is known of one request and its answer, shared by every layer and mount that the request passes."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Any
+
+from holdfast.http.auth import Caller
+
+_NAME = "holdfast.exchange"
+
+
+class Exchange:
+    """One request on its way: filled by whoever learns something, read by logs, metrics and limits."""
+
+    __slots__ = ("caller", "request_id", "route", "status", "trace")
+
+    def __init__(self, request_id: str, trace: str | None = None) -> None:
+        self.request_id = request_id
+        self.trace = trace
+        self.route = "unmatched"
+        self.caller: Caller | None = None
+        self.status = 0
+
+
+def open_exchange(scope: MutableMapping[str, Any], request_id: str, trace: str | None) -> Exchange:
+    made = Exchange(request_id, trace)
+    scope[_NAME] = made
+    return made
+
+
+def exchange_of(scope: MutableMapping[str, Any]) -> Exchange | None:
+    found: Exchange | None = scope.get(_NAME)
+    return found
+
+
+def note_caller(scope: MutableMapping[str, Any], caller: Caller) -> None:
+    """Say whose request this is, once it is known."""
+    exchange = exchange_of(scope)
+    if exchange is not None:
+        exchange.caller = caller
+
+
+def note_route(scope: MutableMapping[str, Any], route: str) -> None:
+    """Say which operation or page answers: a name from the code, never text of the caller."""
+    exchange = exchange_of(scope)
+    if exchange is not None:
+        exchange.route = route

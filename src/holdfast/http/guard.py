@@ -1,0 +1,275 @@
+"""The server's own limits: what a connection may cost before any operation looks at it.
+
+Invariants:
+
+- G1  A head that is not whole in time ends its connection: 408 when part of it came, silence when nothing did.
+- G2  A body that is not whole in time ends its connection: 408 when nothing was answered yet.
+- G3  A head with too many lines or bytes is 431, a body with too many bytes 413; neither is held beyond its limit.
+- G4  Beyond the limit of connections, of all or of one client, a new one gets 503 and when to come back.
+- G5  A client that does not take its answer in time loses its connection.
+- G6  Refusing costs little: what a refused client still sends is thrown away, and only for a moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import ipaddress
+from collections import Counter
+from typing import Any
+
+import msgspec
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from holdfast.kernel.clock import SystemClock
+from holdfast.kernel.config import HttpLimits
+from holdfast.kernel.ids import Ids
+from holdfast.kernel.problems import Problem
+
+LINGER_SECONDS = 1.0
+_MOST_LINGERING = 256
+_OTHER_FILES = 256  # the ledger, extensions, calls out
+
+
+class Guard:
+    """The limits of one server, and what its connections take of them."""
+
+    def __init__(self, limits: HttpLimits, ids: Ids | None = None) -> None:
+        self.limits = limits
+        self.ids = ids or Ids(SystemClock())
+        self.open = 0
+        self.lingering = 0
+        self.refused: Counter[str] = Counter()
+        self._clients: Counter[str] = Counter()
+
+    def enter(self, client: str) -> Problem | None:
+        """Count a connection; the Problem when it is one too many (G4)."""
+        self.open += 1
+        self._clients[client] += 1
+        limits = self.limits
+        if self.open > limits.connections:
+            return Problem("unavailable", "The host has too many connections open.", reason="connections")
+        if self._clients[client] > limits.connections_per_client:
+            return Problem("unavailable", "This client has too many connections open.", reason="client_connections")
+        return None
+
+    def leave(self, client: str) -> None:
+        self.open -= 1
+        self._clients[client] -= 1
+        if not self._clients[client]:
+            del self._clients[client]
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol with limits. A request that arrives whole costs no timer of its own."""
+
+    def __init__(self, *arguments: Any, guard: Guard, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._guard = guard
+        self._limits = guard.limits
+        self._name = ""
+        self._refusal: Problem | None = None
+        self._refused = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timed = ""
+        self._writing: asyncio.TimerHandle | None = None
+        self._phase = "idle"
+        self._head_bytes = 0
+        self._body_bytes = 0
+
+    # Connections
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._name = _client(self.client[0]) if self.client else ""
+        problem = self._guard.enter(self._name)
+        if problem is not None:
+            self._refuse(problem)
+        else:
+            self._wait_for("idle", self._limits.header_seconds)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        if self._writing is not None:
+            self._writing.cancel()
+        self._guard.leave(self._name)
+        if self._refused:
+            self._guard.lingering -= 1
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return  # G6
+        continued = self._phase == "head"
+        super().data_received(data)
+        if self._refused or self.transport.is_closing():
+            return
+        if continued and self._phase == "head":
+            self._head_bytes += len(data)
+            if self._head_bytes > self._limits.header_bytes:
+                self._refuse(_head_too_large(self._limits.header_bytes))
+                return
+        if self._phase == "head":
+            self._wait_for("head", self._limits.header_seconds)  # G1
+        elif self._phase == "body":
+            self._wait_for("body", self._limits.body_seconds)  # G2
+        else:
+            self._stop_waiting()
+
+    # What the parser tells (an exception in here reaches `send_400_response`)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._phase, self._head_bytes, self._body_bytes = "head", 0, 0
+
+    def on_url(self, url: bytes) -> None:
+        self._count_head(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count_head(len(name) + len(value) + 4)
+        if len(self.headers) >= self._limits.header_count:
+            self._stop(_head_too_large(self._limits.header_count, "lines"))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        for name, value in self.headers:
+            if name == b"content-length" and value.isdigit() and int(value[:20]) > self._limits.body_bytes:
+                self._stop(_body_too_large(self._limits.body_bytes))
+        self._phase = "body"
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        if self._body_bytes > self._limits.body_bytes:
+            self._stop(_body_too_large(self._limits.body_bytes))
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._phase = "idle"
+        super().on_message_complete()
+
+    def _count_head(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > self._limits.header_bytes:
+            self._stop(_head_too_large(self._limits.header_bytes))
+
+    def _stop(self, problem: Problem) -> None:
+        self._refusal = problem
+        raise problem
+
+    def send_400_response(self, msg: str) -> None:
+        """Bytes that are no HTTP, or too many of them, are refused in the envelope too."""
+        self._refuse(
+            self._refusal or Problem("invalid_request", "This is not an HTTP request that can be read.", reason="http")
+        )
+
+    # Time
+
+    def _wait_for(self, what: str, seconds: float) -> None:
+        if self._timer is None or self._timed != what:
+            self._stop_waiting()
+            self._timed = what
+            self._timer = self.loop.call_later(seconds, self._late)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _late(self) -> None:
+        self._timer = None
+        if self.transport.is_closing():
+            return
+        if self._timed == "idle":
+            self._guard.refused["idle"] += 1
+            self.transport.close()
+        else:
+            name = "headers" if self._timed == "head" else "body"
+            self._refuse(Problem("request_timeout", f"The {name} did not arrive in time.", reason=f"{name}_time"))
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._writing is None:
+            self._writing = self.loop.call_later(self._limits.write_seconds, self._unread)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
+
+    def _unread(self) -> None:
+        """G5."""
+        self._writing = None
+        self._guard.refused["unread"] += 1
+        self.transport.abort()
+
+    # Refusing
+
+    def _refuse(self, problem: Problem) -> None:
+        """Say why, unless an answer is on its way already, and end the connection (G6)."""
+        self._guard.refused[str(problem.details.get("reason", problem.key))] += 1
+        self._stop_waiting()
+        cycle = self.cycle
+        answering = cycle is not None and not cycle.response_complete
+        if cycle is not None:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self._refused = True
+        self._guard.lingering += 1
+        if (answering and cycle.response_started) or self._guard.lingering > _MOST_LINGERING:
+            self.transport.abort()
+            return
+        self.transport.write(_answer(problem, self._guard.ids.new("req")))
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+            self.flow.resume_reading()
+            self.loop.call_later(LINGER_SECONDS, self.transport.close)
+        else:
+            self.transport.close()
+
+
+def _client(address: str) -> str:
+    """Who counts as one client: an IPv4 address, or the /64 that an IPv6 subscriber has to himself."""
+    return (
+        ":".join(ipaddress.IPv6Address(address.partition("%")[0]).exploded.split(":")[:4])
+        if ":" in address
+        else address
+    )
+
+
+def within_files(limits: HttpLimits) -> HttpLimits:
+    """The limits as far as the process may open files: the soft limit is raised, and what is left is kept to."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = limits.connections + _OTHER_FILES
+    if soft < wanted and soft != resource.RLIM_INFINITY:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return limits
+    return msgspec.structs.replace(limits, connections=max(1, soft - _OTHER_FILES))
+
+
+def _answer(problem: Problem, request_id: str) -> bytes:
+    status = problem.row.http
+    retry = b"retry-after: 1\r\n" if status == 503 else b""
+    details = {**problem.details, "retryAfter": 1} if status == 503 else problem.details
+    body = msgspec.json.encode(Problem(problem.key, problem.message, **details).as_openwop())
+    return (
+        b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\nx-content-type-options: nosniff\r\nx-request-id: %b\r\n"
+        b"connection: close\r\n%bcontent-length: %d\r\n\r\n%b"
+        % (status, http.HTTPStatus(status).phrase.encode(), request_id.encode(), retry, len(body), body)
+    )
+
+
+def _head_too_large(limit: int, unit: str = "bytes") -> Problem:
+    return Problem(
+        "head_too_large", f"The head of the request has more than {limit} {unit}.", limit=limit, reason="headers"
+    )
+
+
+def _body_too_large(limit: int) -> Problem:
+    return Problem("payload_too_large", f"The body is larger than {limit} bytes.", limit=limit, reason="body")
