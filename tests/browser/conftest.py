@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.console.conftest import CHROMIUM, FLAGS
 from tests.console.served import KEY, QUESTION, Served, harbour, served
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--force-color-profile=srgb",
-]
 SIZES = {"desktop": {"width": 1200, "height": 850}, "phone": {"width": 390, "height": 844}}
 INPUTS = '{"question": ' + '"' + QUESTION.replace('"', '\\"') + '"}'
 
@@ -36,8 +27,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 class Visit:
     """A page that remembers what went wrong while it was used."""
 
-    def __init__(self, page: Any, host: Served) -> None:
-        self.page, self.host, self.url = page, host, host.url
+    def __init__(self, page: Any, host: Served, scheme: str = "light") -> None:
+        self.page, self.host, self.url, self.scheme = page, host, host.url, scheme
         self.troubles: list[str] = []
         page.on("console", lambda message: self._said(message.type, message.text))
         page.on("pageerror", lambda error: self.troubles.append(str(error)))
@@ -73,19 +64,20 @@ class Visit:
         """The question with this title."""
         return self.page.locator(".question", has=self.page.locator("h3", has_text=title))
 
-    def accessible(self) -> None:
-        """Axe finds nothing serious, and nothing is wider than the window; everything that opens is open."""
+    def accessible(self, *only: str) -> None:
+        """Axe finds nothing serious, and nothing is wider than the window; everything that opens is open.
+        With names, only these rules are looked at."""
         from axe_playwright_python.sync_playwright import Axe
 
         self.page.evaluate("document.querySelectorAll('details').forEach((item) => { item.open = true; })")
-        found = Axe().run(self.page)
+        found = Axe().run(self.page, options={"runOnly": list(only)} if only else {})
         serious = [item["id"] for item in found.response["violations"] if item["impact"] in ("serious", "critical")]
         assert serious == [], f"{self.page.url}\n{found.generate_report()}"
         width = self.page.evaluate("document.documentElement.scrollWidth")
         assert width <= self.page.viewport_size["width"], f"{self.page.url} is {width} wide"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it is open an event loop runs, and tests of other modules want their own
 def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
@@ -107,7 +99,7 @@ def visit(request: pytest.FixtureRequest, browser: Any, host: Served) -> Iterato
     """Somebody who signed in: at a desk in light, on a phone in dark."""
     scheme = "light" if request.param == "desktop" else "dark"
     context = browser.new_context(viewport=SIZES[request.param], color_scheme=scheme, reduced_motion="reduce")
-    visit = Visit(context.new_page(), host)
+    visit = Visit(context.new_page(), host, scheme)
     visit.sign_in()
     yield visit
     context.close()

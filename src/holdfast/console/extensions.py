@@ -27,7 +27,7 @@ async def listing(request: Request, parts: Parts) -> Response:
 
 async def load(request: Request, parts: Parts) -> Response:
     """Load what the folder brings and a person trusts, as the first agent run would."""
-    operator_of(request)
+    operator_of(request, "runs:create")
     await parts.host.extensions.suite()
     return go("/extensions")
 
@@ -62,7 +62,7 @@ async def decide(request: Request, parts: Parts) -> Response:
     """Grant or deny a capability, in force for the next call."""
     from holdfast.host import granting
 
-    caller = operator_of(request, "approvals:respond")
+    caller = operator_of(request, "grants:manage")
     form, name = form_of(request), request.path_params["name"]
     expiry = form.get("expiry", "")
     if expiry and expiry not in EXPIRIES:
@@ -77,7 +77,7 @@ async def decide(request: Request, parts: Parts) -> Response:
 async def revoke(request: Request, parts: Parts) -> Response:
     from holdfast.host import granting
 
-    caller = operator_of(request, "approvals:respond")
+    caller = operator_of(request, "grants:manage")
     name = request.path_params["name"]
     capability = form_of(request).get("capability", "")
     await granting.take_back(parts.host, name, capability, by=caller.principal or caller.key_id)

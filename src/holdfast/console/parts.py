@@ -48,8 +48,7 @@ def caller_of(request: Request, *scopes: str) -> Caller:
 def operator_of(request: Request, *scopes: str) -> Caller:
     """The signed-in caller, who must be the host's own operator: these pages hold every tenant's records."""
     caller = caller_of(request, "audit:read", *scopes)
-    if not request.scope["holdfast.session"].is_operator:
-        raise Problem("permission_denied", "Only the host's operator may look at this.")
+    caller.require_operator()
     return caller
 
 

@@ -104,10 +104,15 @@ async def turn(request: Request, parts: Parts) -> Response:
 
 
 async def _shown(parts: Parts, session_id: str, window_id: str) -> relay_view.Shown | None:
-    """What the relay added; None when the log does not name the window."""
+    """What the relay added; None when the log does not name the window, or the relay's stream is elsewhere."""
     if not session_id or not window_id:
         return None
-    return (await relay_view.session(parts.host.relay, session_id)).shown(window_id)
+    try:
+        return (await relay_view.session(parts.host.relay, session_id)).shown(window_id)
+    except Problem as problem:
+        if problem.key != "not_found":
+            raise
+        return None
 
 
 async def _works(parts: Parts, run_id: str) -> list[AgentWork]:

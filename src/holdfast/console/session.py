@@ -16,12 +16,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from holdfast.http.auth import Caller, Keys
+from holdfast.http.auth import OPERATOR_TENANT, Caller, Keys
 from holdfast.kernel.clock import Clock
 from holdfast.kernel.problems import Problem
 
 COOKIE = "holdfast"
-OPERATOR_TENANT = "default"
 LIFETIME_MS = 12 * 60 * 60 * 1000
 
 

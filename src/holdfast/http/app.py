@@ -22,10 +22,13 @@ class App:
         self.operations = operations
         self._dispatch = dispatch
         self._mounts = dict(mounts)
+        self._inside = [(prefix, prefix + "/") for prefix in mounts]
 
     def mount_of(self, path: str) -> str | None:
         """The prefix of the mount that answers at `path`; None where the operations do."""
-        return next((prefix for prefix in self._mounts if path == prefix or path.startswith(prefix + "/")), None)
+        if path in self._mounts:
+            return path
+        return next((prefix for prefix, inside in self._inside if path.startswith(inside)), None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":

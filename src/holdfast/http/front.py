@@ -72,29 +72,32 @@ class Front:
         trace = read_traceparent(request.headers.get("traceparent"))
         exchange = open_exchange(scope, request_id(request), trace)
         started = time.perf_counter()
-        with self._tracing.span(f"HTTP {_method(request)}", kind="server", parent=trace) as span:
-            try:
+        try:
+            if self._tracing.active:
+                with self._tracing.span(f"HTTP {_method(request)}", kind="server", parent=trace) as span:
+                    await self._serve(request, exchange, receive, send)
+                    span.set("http.request.method", _method(request))
+                    span.set("http.route", exchange.route)
+                    span.set("http.response.status_code", exchange.status)
+            else:
                 await self._serve(request, exchange, receive, send)
-            finally:
-                seconds = time.perf_counter() - started
-                span.set("http.request.method", _method(request))
-                span.set("http.route", exchange.route)
-                span.set("http.response.status_code", exchange.status)
-                self._metrics.observe(_method(request), exchange.route, exchange.status, seconds)
-                if ACCESS_LOG.isEnabledFor(logging.INFO):
-                    ACCESS_LOG.info("%s", self._line(request, exchange, seconds))
+        finally:
+            seconds = time.perf_counter() - started
+            self._metrics.observe(_method(request), exchange.route, exchange.status, seconds)
+            if ACCESS_LOG.isEnabledFor(logging.INFO):
+                ACCESS_LOG.info("%s", self._line(request, exchange, seconds))
 
     async def _serve(self, request: Request, exchange: Exchange, receive: Receive, send: Send) -> None:
         mount = self._app.mount_of(request.scope["path"])
+        if mount is None:
+            await self._app(request.scope, receive, _Passage(self, request, exchange, send).send)
+            return
         with ExitStack() as places:
-            passage = _Passage(self, request, exchange, places, send)
+            passage = _Passage(self, request, exchange, send, places)
             try:
-                if mount is None:
-                    await self._app(request.scope, receive, passage.send)
-                else:
-                    await passage.enter("requests")
-                    bodies = receive if mount in _UNBOUNDED else passage.bounded(receive, BODY_LIMIT)
-                    await self._app(request.scope, bodies, passage.send_mounted)
+                await passage.enter("requests")
+                bodies = receive if mount in _UNBOUNDED else passage.bounded(receive, BODY_LIMIT)
+                await self._app(request.scope, bodies, passage.send_mounted)
             except Exception as error:
                 if not _was_refused(error):
                     raise
@@ -121,11 +124,13 @@ class Front:
 class _Passage:
     """One request on its way through: what it may send and receive, and its place in the load (F1, F3 to F5)."""
 
-    def __init__(self, front: Front, request: Request, exchange: Exchange, places: ExitStack, send: Send) -> None:
+    def __init__(
+        self, front: Front, request: Request, exchange: Exchange, send: Send, places: ExitStack | None = None
+    ) -> None:
         self._front = front
         self._request = request
         self._exchange = exchange
-        self._places = places
+        self._places = places or ExitStack()
         self._send = send
         self._refused = False
 

@@ -35,11 +35,17 @@ class HttpMetrics:
             buckets=_SECONDS,
             registry=registry,
         )
+        self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         registry.register(_Now(load, guard))
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
-        self._requests.labels(method, route, str(status) if status else "none").inc()
-        self._seconds.labels(route).observe(seconds)
+        known = self._known.get((method, route, status))
+        if known is None:
+            code = str(status) if status else "none"
+            known = self._requests.labels(method, route, code), self._seconds.labels(route)
+            self._known[method, route, status] = known
+        known[0].inc()
+        known[1].observe(seconds)
 
 
 class _Now(Collector):
