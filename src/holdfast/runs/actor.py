@@ -43,6 +43,9 @@ class _Batch:
         self.settled = False  # nothing follows from it
 
 
+_NOTHING = _Batch()
+
+
 class RunActor:
     def __init__(self, engine: Engine, state: RunState, owner: str | None = None) -> None:
         self.engine = engine
@@ -60,7 +63,7 @@ class RunActor:
         self._ended: dict[str, asyncio.Queue[str]] = {}
         self._watchers: list[asyncio.Future[None]] = []
         self._committing = False
-        self._batch = _Batch()
+        self._batch = _NOTHING
 
     # What an execution needs
 
@@ -153,6 +156,7 @@ class RunActor:
             self._let_go(Problem.unexpected(error))
         finally:
             self._driver = None
+            self._batch = _NOTHING  # a run that rests keeps nothing of what it has written
         if not self.lost:
             self._rest()
 
