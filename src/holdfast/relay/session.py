@@ -374,6 +374,7 @@ class Session(Journal):
             key = guard.session_key(secret, nonce)
             await self.record(Draft("crp.session.reset", {"nonce": nonce.hex(), "proof": guard.key_proof(key)}))
             self.key = key
+            self._compacted_at = 0
         return self.handle
 
     async def export_state(self, passphrase: bytes | str) -> bytes:

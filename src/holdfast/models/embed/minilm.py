@@ -22,6 +22,7 @@ NAME = "all-MiniLM-L6-v2"
 _LONGEST = 256  # pieces; what the model was trained with
 _AT_ONCE = 32
 _EPSILON = 1e-12
+_ERF = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
 
 
 class MiniLM:
@@ -96,7 +97,10 @@ class MiniLM:
         return self._norm(hidden + self._dense(wide, f"{name}.output.dense"), f"{name}.output.LayerNorm")
 
     def _dense(self, values: Any, name: str) -> Any:
-        return values @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
+        weight = self._weights[f"{name}.weight"]
+        flat = values.reshape(-1, values.shape[-1]) @ weight.T  # one product for the whole batch
+        flat += self._weights[f"{name}.bias"]
+        return flat.reshape(*values.shape[:-1], weight.shape[0])
 
     def _norm(self, values: Any, name: str) -> Any:
         np = self._np
@@ -107,11 +111,20 @@ class MiniLM:
     def _gelu(self, values: Any) -> Any:
         """x · Φ(x), with the error function by a polynomial that is right to seven digits, as float32 is."""
         np = self._np
-        size = np.abs(values) * np.float32(0.70710678)
+        size = np.abs(values)
+        size *= np.float32(0.70710678)
         t = 1.0 / (1.0 + np.float32(0.3275911) * size)
-        series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
-        error = np.copysign(1.0 - series * np.exp(-size * size), values)
-        return np.float32(0.5) * values * (1.0 + error)
+        series = t * np.float32(_ERF[0])
+        for number in _ERF[1:]:
+            series += np.float32(number)
+            series *= t
+        size *= -size
+        series *= np.exp(size, out=size)
+        error = np.copysign(1.0 - series, values)
+        error += 1.0
+        error *= values
+        error *= np.float32(0.5)
+        return error
 
 
 def _installed() -> Path:
@@ -134,7 +147,7 @@ def _tensors(numpy: Any, path: Path) -> dict[str, Any]:
             continue
         begin, end = entry["data_offsets"]
         flat = numpy.frombuffer(data, dtype="<f4", count=(end - begin) // 4, offset=8 + size + begin)
-        found[name] = flat.reshape(entry["shape"])
+        found[name] = flat.reshape(entry["shape"]).copy()  # where the file has it, it need not be aligned
     return found
 
 
