@@ -243,11 +243,9 @@ async def test_a_writer_that_forgets_streams_goes_on_where_they_stand(
         for turn in range(3):
             for number in range(12):
                 stream, other = f"run/{number}", f"run/{(number + 5) % 12}"
-                await ledger.commit(
-                    Append(stream, drafts(turn)), Append(other, drafts(turn)), Append(stream, drafts(turn))
-                )
+                await ledger.commit(Append(stream, drafts(turn)), Append(other, drafts(turn)))
         assert len(ledger._writer._streams) <= 8
-        assert {head.seq for head in (await ledger.streams()).values()} == {8}
+        assert {head.seq for head in (await ledger.streams()).values()} == {5}
         assert (await ledger.verify()).ok
 
 
