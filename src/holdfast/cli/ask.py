@@ -143,7 +143,9 @@ async def _reached(
     options = Options(config=settings, data=data, consent=consent)
     if url or announced(options.folder):
         if trust:
-            raise Problem("invalid_usage", "--trust needs a host of its own.", fix="Stop `holdfast up` first.")
+            raise Problem(
+                "invalid_usage", "--trust needs a host of its own.", fix="Start that one with `holdfast up --trust`."
+            )
         async with connected(url, key, data) as connection:
             found = await connection.get("/.well-known/openwop")
             yield connection, str(found["extensions"]["holdfast"]["model"])

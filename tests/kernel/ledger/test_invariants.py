@@ -235,6 +235,20 @@ async def test_a_closed_ledger_says_so_and_keeps_what_was_waiting(tmp_path: Path
         assert (await again.head("run/a")).seq == 99
 
 
+async def test_a_writer_that_forgets_streams_goes_on_where_they_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.kernel.ledger.writer._KEEP_STREAMS", 4)
+    async with Ledger.open(tmp_path / "l.db") as ledger:
+        for turn in range(3):
+            for number in range(12):
+                stream, other = f"run/{number}", f"run/{(number + 5) % 12}"
+                await ledger.commit(Append(stream, drafts(turn)), Append(other, drafts(turn)))
+        assert len(ledger._writer._streams) <= 8
+        assert {head.seq for head in (await ledger.streams()).values()} == {5}
+        assert (await ledger.verify()).ok
+
+
 async def test_l6_a_projection_that_did_not_see_an_import_is_built_again(tmp_path: Path) -> None:
     async with Ledger.open(tmp_path / "a.db") as ledger:
         await ledger.append("run/a", drafts(1, 2))

@@ -173,7 +173,7 @@ class Writer:
         if version != self._data_version:  # another process wrote: what we remember may be old
             self._streams.clear()
             self._data_version = version
-        if len(self._streams) > _KEEP_STREAMS:  # between groups: one ticket must see one object a stream
+        if len(self._streams) > _KEEP_STREAMS:
             for name in list(self._streams)[: _KEEP_STREAMS // 2]:
                 del self._streams[name]
         return self._connection
