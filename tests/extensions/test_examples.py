@@ -1,7 +1,7 @@
 """The real example extensions of pi 0.73.1 load in the sandbox and register what the real loader registers.
 
-`corpus/registrations.json` holds the digest of what the real loader registered for each of them. The examples themselves
-are fetched by `scripts/examples.py` (part of `make test`) or `make corpus`.
+`corpus/registrations.json` holds the digest of what the real loader registered for each. The examples themselves are
+fetched by `scripts/examples.py` (part of `make test`) or `make corpus`.
 """
 
 from __future__ import annotations

@@ -71,9 +71,9 @@ def build(
 
     artifact = compile_extension(path, strict=strict, cache=None if no_cache else default_cache())
     if bytecode:
-        from holdfast.extensions.engine.bytecode import bytecode_folder, compile_module
+        from holdfast.extensions.engine.bytecode import compile_module
 
-        made = compile_module(artifact.code.decode(), artifact.meta.entry_module, bytecode_folder())
+        made = compile_module(artifact.code.decode(), artifact.meta.entry_module, default_cache().folder / "bytecode")
         artifact = msgspec.structs.replace(artifact, bytecode=made)
     if out is not None:
         artifact.write(out, inline_map=inline_map)

@@ -235,6 +235,7 @@ class Suite:
             randomness=self._randomness,
             pool=self._pool,
             record=self._record,
+            bytecode_cache=default_cache().folder / "bytecode",
             report=lambda event, data: self._evidence.write(
                 correlation, Event(f"extension.{event}", data, level="warn")
             ),
