@@ -63,7 +63,7 @@ LOOPS = [
 ]
 
 MEMORIES = [
-    Case(name="memory-bomb", code=tool("const a = []; for (;;) a.push(new Array(100000).fill(1.5));"), problem=MEMORY),
+    Case(name="memory-bomb", code=tool("const a = []; for (;;) a.push(new Float64Array(100000).fill(1.5));"), problem=MEMORY),
     Case(name="string-bomb", code=tool("let s = 'x'; for (;;) s += s + Math.random();"), problem=(*MEMORY, *TIMEOUT), text="string too long"),
     Case(name="buffer-bomb", code=tool("const a = []; for (;;) a.push(new Uint8Array(50000000).fill(1));"), problem=MEMORY),
     Case(name="deep-recursion", code=tool("const f = (n) => f(n + 1) + 1; try { f(0); } catch (e) { return say(e.name); }"), text="Error"),
