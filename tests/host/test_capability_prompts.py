@@ -287,3 +287,16 @@ def test_w3_a_kill_after_the_grant_is_a_question_not_a_repetition(tmp_path: Path
         assert me.returned() == ["It was written."] and (tmp_path / "ran.log").read_text() == "ran\n"
 
     play(tmp_path, story, "note")
+
+
+def test_a_tool_node_that_died_in_an_unsafe_tool_asks_before_it_runs_it_again(tmp_path: Path) -> None:
+    run_id = die(project(tmp_path), "node")
+
+    async def story(me: Person) -> None:
+        assert await me.settled(run_id) == "waiting-approval"
+        asked = (await me.question(run_id))["data"]
+        assert asked["artifactType"] == "uncertain-effect" and asked["artifactData"]["tool"] == "bash"
+        assert await me.answer(run_id, action="reject", comment="It was done.") == "failed"
+        assert (tmp_path / "ran.log").read_text() == "ran\n"
+
+    play(tmp_path, story)

@@ -62,7 +62,7 @@ class Prompts:
 
     def __init__(self, clock: Clock, life: str, *, runs: Callable[[], Runs]) -> None:
         self._clock = clock
-        self._life = life
+        self.life = life
         self._runs = runs
         self.recorded: Callable[[], Awaitable[None]] | None = None  # until the evidence so far is on disk
         self._works: dict[str, _Work] = {}
@@ -168,11 +168,11 @@ class Prompts:
             asked.answer.set_result(answer)
 
     def _mark(self) -> dict[str, str]:
-        return {"life": self._life, "at": iso(self._clock.now_ms())}
+        return {"life": self.life, "at": iso(self._clock.now_ms())}
 
     def _check(self, ctx: Execution, place: str) -> None:
         mark = ctx.recorded(f"{place}granted")
-        if mark is not None and mark["life"] != self._life:
+        if mark is not None and mark["life"] != self.life:
             raise Problem(
                 "effect_uncertain",
                 "A person let the extension change something, the process died, and nobody knows how far it came.",
