@@ -8,22 +8,17 @@ from starlette.responses import Response
 from holdfast.console.parts import Parts, caller_of, form_of
 from holdfast.console.questions import Question, answer_of
 from holdfast.console.render import go
+from holdfast.host.questions import pending
 from holdfast.http.auth import Caller
 from holdfast.runs.types import RunFilter
-
-# A run that still works on another branch may ask all the same.
-_WAITING = ["waiting-approval", "waiting-input", "waiting-external", "running", "paused"]
 
 
 async def open_questions(parts: Parts, caller: Caller) -> list[Question]:
     """The open questions of the caller's tenant, oldest first; none for a caller who may not answer."""
     if "approvals:respond" not in caller.scopes:
         return []
-    page = await parts.runs.list_runs(RunFilter(status=_WAITING), caller.tenant, limit=200)
-    found: list[Question] = []
-    for run in reversed(page.runs):
-        found.extend(await questions_of(parts, caller, run.run_id, run.workflow_id))
-    return found
+    found = await pending(parts.host, caller.tenant)
+    return [Question(item.run_id, item.workflow_id, item.interrupt) for item in found]
 
 
 async def waiting(parts: Parts, caller: Caller) -> int:
