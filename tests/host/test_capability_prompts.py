@@ -200,6 +200,23 @@ def test_w4_a_run_that_is_cancelled_lets_the_extension_go(tmp_path: Path) -> Non
     play(project(tmp_path), story, "peek")
 
 
+def test_w4_when_the_run_that_asks_is_cancelled_another_one_asks(tmp_path: Path) -> None:
+    async def story(me: Person) -> None:
+        first = await me.start()
+        await me.settled(first)
+        second = await me.start()
+        prompts = me.serving.host.extensions.prompts
+        while len(prompts._works) < 2:
+            await asyncio.sleep(0.01)
+        assert (await me.http.get(f"/v1/runs/{second}")).json()["status"] == "running"  # it waits for the same answer
+        await me.http.post(f"/v1/runs/{first}/cancel", json={})
+        assert await me.settled(second) == "waiting-approval"
+        assert await me.answer(second, action="accept") == "completed"
+        assert (await me.story("ext/")).count("consent.asked") == 1
+
+    play(project(tmp_path), story, "shout")
+
+
 def test_w5_another_tenant_is_never_asked(tmp_path: Path) -> None:
     async def story(me: Person) -> None:
         key = (await me.serving.services.keys.create("other", tenant="elsewhere"))[1]
@@ -270,3 +287,16 @@ def test_w3_a_kill_after_the_grant_is_a_question_not_a_repetition(tmp_path: Path
         assert me.returned() == ["It was written."] and (tmp_path / "ran.log").read_text() == "ran\n"
 
     play(tmp_path, story, "note")
+
+
+def test_a_tool_node_that_died_in_an_unsafe_tool_asks_before_it_runs_it_again(tmp_path: Path) -> None:
+    run_id = die(project(tmp_path), "node")
+
+    async def story(me: Person) -> None:
+        assert await me.settled(run_id) == "waiting-approval"
+        asked = (await me.question(run_id))["data"]
+        assert asked["artifactType"] == "uncertain-effect" and asked["artifactData"]["tool"] == "bash"
+        assert await me.answer(run_id, action="reject", comment="It was done.") == "failed"
+        assert (tmp_path / "ran.log").read_text() == "ran\n"
+
+    play(tmp_path, story)

@@ -40,6 +40,8 @@ _MESSAGES = {
     "host_call.end": "host call completed",
     "policy.decision": "policy decided",
     "capability.resolve": "Resolved effective capabilities",
+    "consent.asked": "a person is asked",
+    "consent.answered": "a person answered",
     "grant.allow": "a capability was granted",
     "grant.deny": "a capability was denied",
     "grant.revoke": "a decision was taken back",

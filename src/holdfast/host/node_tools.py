@@ -1,5 +1,6 @@
 """Tools for the nodes of a workflow (`core.tool`): the same tools, the same gate and the same questions as an agent's.
 
+A call that was begun and not recorded when the process died is decided by the tool's effect class, as an agent's is.
 What policy wants to ask about, the tool itself or a capability that an extension needs on its way, is an interrupt of
 the node. `agents.allow` names tools that need no question.
 """
@@ -11,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.agents import ApprovalRequest, Tool, Verdict
+from holdfast.agents import ApprovalRequest, Guarded, Tool, ToolOutcome, Verdict
 from holdfast.agents.arguments import fitted
 from holdfast.host.approvals import RunApprovals
 from holdfast.host.builtin import BUILTIN
@@ -66,13 +67,46 @@ class NodeTools:
         arguments = fitted(found, arguments)
         about = {"runId": caller.run_id, "nodeId": caller.node_id}
         gate = PolicyGate(self._settings, self._ledger, self._clock, _SUBJECT, about)
+        # The class that the tool had when the node began is the one that decides after a crash.
+        effect = await ctx.effect(f"{ctx.place}class", lambda: found.effect)
+        found = msgspec.structs.replace(found, effect=effect)
         arguments = await _gated(ctx, gate, found, arguments)
-        outcome = await source.call(
-            found, arguments, call_id=caller.idempotency_key, idempotency_key=caller.idempotency_key, update=_unheard
-        )
+        outcome = await self._once(ctx, source, found, arguments, caller.idempotency_key)
         if outcome.is_error:
             raise Problem("extension_failed", outcome.content[:2000], tool=found.name)
         return {"output": outcome.content, "details": outcome.details}
+
+    async def _once(
+        self, ctx: Execution, source: AgentTools, tool: Tool, arguments: dict[str, Any], key: str
+    ) -> ToolOutcome:
+        """The call, once; when another life began it and did not record it, a person says what to do."""
+        effects = Guarded(ctx.effect, self._extensions.prompts.life, self._clock)
+        identity = key if tool.takes_key else None
+
+        async def body() -> Any:
+            made = await source.call(tool, arguments, call_id=key, idempotency_key=key, update=_unheard)
+            return msgspec.to_builtins(made)
+
+        attempt = f"{ctx.place}{tool.name}"
+        while True:
+            try:
+                return msgspec.convert(await effects.perform(attempt, body, tool.effect, identity), ToolOutcome)
+            except Problem as problem:
+                if problem.key != "effect_uncertain":
+                    raise
+                await _asked_again(ctx, attempt, tool, arguments, problem)
+                attempt += "/again"
+
+
+async def _asked_again(ctx: Execution, attempt: str, tool: Tool, arguments: dict[str, Any], problem: Problem) -> None:
+    """Go on only when a person says that the tool may run again; never guessed."""
+    title = f"Was {tool.name} done? The process died while it ran."
+    reason = "Accept to run it again; reject to let the node fail."
+    known = {"effect": tool.effect, **problem.details}
+    request = ApprovalRequest("uncertain-effect", title, reason, tool.name, arguments, known)
+    answer = await RunApprovals(ctx).ask(f"{attempt}/uncertain", request)
+    if answer.action == "reject":
+        raise Problem(problem.key, answer.note or problem.message, tool=tool.name)
 
 
 async def _gated(ctx: Execution, gate: PolicyGate, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.extensions.consent import REMEMBER, Answer, Question
 from holdfast.kernel.problems import Problem
+from holdfast.kernel.redact import redact, redact_text
 from holdfast.kernel.scopes import Scope
 
 TYPE = "capability-prompt"
@@ -57,10 +58,10 @@ def shown(question: Question, key: str, about: dict[str, Any]) -> dict[str, Any]
     return {
         "artifactId": key[-200:],
         "artifactType": TYPE,
-        "title": f"May {question.extension} {question.meaning}?{on}",
-        "description": question.reason,
+        "title": redact_text(f"May {question.extension} {question.meaning}?{on}"),
+        "description": redact_text(question.reason),
         "actions": ["accept", "reject"],
-        "artifactData": {name: value for name, value in details.items() if value is not None},
+        "artifactData": redact({name: value for name, value in details.items() if value is not None}),
     }
 
 
@@ -99,7 +100,8 @@ def _scopes(question: Question) -> list[dict[str, Any]]:
     """The whole capability, or only what was asked about, where the capability can be limited."""
     choices: list[dict[str, Any]] = [{"scope": [], "means": f"{question.capability}, without a limit"}]
     asked = question.resource
-    if asked and question.capability in ("read", "write", "http", "env") and _valid(question, (asked,)):
+    limitable = question.capability in ("read", "write", "http", "env")
+    if asked and limitable and asked == redact_text(asked) and _valid(question, (asked,)):
         choices.append({"scope": [asked], "means": f"{question.capability} of {asked} only"})
     return choices
 

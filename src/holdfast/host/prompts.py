@@ -6,7 +6,7 @@ W2  A question is an interrupt of kind `approval` with a key of its own: asked o
     the process dies while it waits. Then the work is begun again, and meets the recorded answer.
 W3  Before a grant that lets an extension change something is handed over, that is on record. Work of another life
     that had such a grant is not begun again: nobody knows how far it came (`effect_uncertain`).
-W4  When a run ends, what waits for its answer is given up.
+W4  When a run ends, what waits for its answer is given up; another run that waits for the same extension asks then.
 W5  An extension that asks while no run waits for it gets no answer, and is refused.
 """
 
@@ -50,6 +50,7 @@ class _Work:
         task.add_done_callback(lambda _: self.stir.set())
 
     def abandon(self) -> None:
+        self.task.add_done_callback(lambda task: task.cancelled() or task.exception())  # heard, whatever it was
         self.task.cancel()
         for asked in self.asked:
             if not asked.answer.done():
@@ -61,22 +62,23 @@ class Prompts:
 
     def __init__(self, clock: Clock, life: str, *, runs: Callable[[], Runs]) -> None:
         self._clock = clock
-        self._life = life
+        self.life = life
         self._runs = runs
         self.recorded: Callable[[], Awaitable[None]] | None = None  # until the evidence so far is on disk
         self._works: dict[str, _Work] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
 
     async def ask(self, question: Question) -> Answer | None:
-        """Let a run that waits for this extension ask (W5)."""
-        work = self._asker(question.extension)
-        if work is None:
-            return None
-        work.count += 1
-        asked = _Asked(question, work.count)
-        work.asked.append(asked)
-        work.stir.set()
-        return await asked.answer
+        """Let a run that waits for this extension ask (W4, W5)."""
+        while (work := self._asker(question.extension)) is not None:
+            work.count += 1
+            asked = _Asked(question, work.count)
+            work.asked.append(asked)
+            work.stir.set()
+            answer = await asked.answer
+            if answer is not None:
+                return answer
+        return None
 
     def waits(self, node: str) -> bool:
         """Whether work for a node (`run:node:iteration`) stands here and waits for an answer."""
@@ -129,9 +131,10 @@ class Prompts:
     async def close(self) -> None:
         for watch in self._watches.values():
             watch.cancel()
-        for work in self._works.values():
+        works = list(self._works.values())
+        self._works.clear()  # nobody is left to ask instead
+        for work in works:
             work.abandon()
-        self._works.clear()
 
     # Asking
 
@@ -165,11 +168,11 @@ class Prompts:
             asked.answer.set_result(answer)
 
     def _mark(self) -> dict[str, str]:
-        return {"life": self._life, "at": iso(self._clock.now_ms())}
+        return {"life": self.life, "at": iso(self._clock.now_ms())}
 
     def _check(self, ctx: Execution, place: str) -> None:
         mark = ctx.recorded(f"{place}granted")
-        if mark is not None and mark["life"] != self._life:
+        if mark is not None and mark["life"] != self.life:
             raise Problem(
                 "effect_uncertain",
                 "A person let the extension change something, the process died, and nobody knows how far it came.",
