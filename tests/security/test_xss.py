@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.console.app import PAGES
 from holdfast.http.hosting import Serving
-from tests.console.conftest import CHROMIUM, FLAGS
+from tests.browser.conftest import CHROMIUM, FLAGS
 from tests.security.page import Page
 from tests.security.world import ALL, MARK, PAYLOADS, run
 
@@ -20,7 +20,7 @@ MOST_PAGES = 250
 # Where a payload was put and must be seen on a page: without this, a page that shows nothing would pass.
 SEEN = (
     "workflow title message input tag metadata question failure prompt reasoning answer nodedraft literaldraft "
-    "hook schedule scope fact objective subject"
+    "hook schedule scope fact objective subject description argument result error command"
 ).split()
 
 
@@ -103,7 +103,8 @@ def _harmless(answer: httpx.Response, path: str) -> None:
 FOUND = """() => [...document.querySelectorAll("*")].filter(item => item.tagName.toLowerCase().includes("zqx")
   || [...item.attributes].some(at => at.name.includes("zqx") || at.name.startsWith("on")
        || (["href", "src", "action", "xlink:href"].includes(at.name) && /^\\s*(javascript|data):/i.test(at.value)))
-  || ["IMG", "IFRAME", "OBJECT", "EMBED"].includes(item.tagName)).map(item => item.outerHTML.slice(0, 200))"""
+  || (item.tagName === "IMG" && !item.getAttribute("src").startsWith("/static/"))
+  || ["IFRAME", "OBJECT", "EMBED"].includes(item.tagName)).map(item => item.outerHTML.slice(0, 200))"""
 
 
 @pytest.mark.browser

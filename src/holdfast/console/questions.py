@@ -11,10 +11,10 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from holdfast.host.questions import Prompt
 from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.scopes import Scope
-from holdfast.runs.types import Interrupt
 
 T = TypeVar("T")
 PROMPT = "capability-prompt"
@@ -70,12 +70,8 @@ class Limit(msgspec.Struct, frozen=True):
     scope: tuple[str, ...] = ()
 
 
-class Question(msgspec.Struct, frozen=True):
-    """An open interrupt and the run that asks it."""
-
-    run_id: str
-    workflow_id: str
-    interrupt: Interrupt
+class Question(Prompt, frozen=True):
+    """An open interrupt and the run that asks it, as its form needs it."""
 
     @property
     def data(self) -> dict[str, Any]:
@@ -98,14 +94,6 @@ class Question(msgspec.Struct, frozen=True):
     @property
     def label(self) -> str:
         return "capability" if self.form == "prompt" else self.interrupt.kind
-
-    @property
-    def text(self) -> str:
-        """What the run says it wants to know."""
-        for name in ("title", "message", "prompt", "question", "description"):
-            if isinstance(self.data.get(name), str) and self.data[name]:
-                return str(self.data[name])
-        return "A few questions." if self.form == "clarification" else f"{self.interrupt.node_id} waits for an answer."
 
     @property
     def reason(self) -> str:
