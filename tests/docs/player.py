@@ -6,7 +6,8 @@
 - A block with a title is a file. `toml` without one is a configuration, `json` a document.
 - `python` runs in one process per page, block after block.
 - `text` is what the block before it printed: each line is found there, `…` stands for anything.
-- `<!-- figure -->` before a block: it is drawn, not typed. `<!-- background -->`: a host, which runs until the page is
+- A block without a language is a drawing, unless it holds a command. `<!-- figure -->` before a block says so of any:
+  it is drawn, not typed. `<!-- background -->`: a host, which runs until the page is
   over; the next block begins when it is up. `<!-- help: why -->`: it cannot be typed here, so each command is asked for
   its help instead.
 - Whatever else stands in a block is a fault of the page.
@@ -51,6 +52,7 @@ request = urllib.request.Request(given.url, given.d and given.d.encode(), header
 sys.stdout.write(urllib.request.urlopen(request).read().decode())
 """
 _PATIENCE = 120.0
+_COMMAND = re.compile(r"^\s*(\$ |[A-Z_]+=\S+ |(holdfast|make|pip|python3?|curl|git|npm) )", re.MULTILINE)
 _ADDRESS = "127.0.0.1:8787"  # on a page; here every page has a port of its own
 
 
@@ -90,7 +92,7 @@ class Player:
     def play(self, block: Block) -> None:
         """Do what the block says, or raise AssertionError."""
         mark, language = block.mark or "", block.language
-        if mark == "figure":
+        if mark == "figure" or (not language and not _COMMAND.search(block.text)):
             return
         if mark.startswith("help: "):
             self._explain(block)
