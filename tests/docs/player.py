@@ -6,7 +6,8 @@
 - A block with a title is a file. `toml` without one is a configuration, `json` a document.
 - `python` runs in one process per page, block after block.
 - `text` is what the block before it printed: each line is found there, `…` stands for anything.
-- `<!-- figure -->` before a block: it is drawn, not typed. `<!-- background -->`: a host, which runs until the page is
+- A block without a language is a drawing, unless it holds a command. `<!-- figure -->` before a block says so of any:
+  it is drawn, not typed. `<!-- background -->`: a host, which runs until the page is
   over; the next block begins when it is up. `<!-- help: why -->`: it cannot be typed here, so each command is asked for
   its help instead.
 - Whatever else stands in a block is a fault of the page.
@@ -20,6 +21,7 @@ import os
 import pty
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -34,10 +36,23 @@ import msgspec
 from holdfast.kernel.config import Config
 from tests.docs.pages import ROOT, Block
 
-_SHIM = """#!/bin/sh
-exec {python} -c 'import sys; from holdfast.cli.main import main; sys.exit(main())' "$@"
+_HOLDFAST = "import sys; from holdfast.cli.main import main; sys.exit(main())"
+# What the pages ask of curl, for a machine without it.
+_CURL = """
+import argparse, sys, urllib.request
+parser = argparse.ArgumentParser()
+parser.add_argument("-H", action="append", default=[])
+parser.add_argument("-d")
+parser.add_argument("-s", action="store_true")
+parser.add_argument("-f", action="store_true")
+parser.add_argument("url")
+given = parser.parse_args()
+headers = dict(line.split(": ", 1) for line in given.H)
+request = urllib.request.Request(given.url, given.d and given.d.encode(), headers)
+sys.stdout.write(urllib.request.urlopen(request).read().decode())
 """
 _PATIENCE = 120.0
+_COMMAND = re.compile(r"^\s*(\$ |[A-Z_]+=\S+ |(holdfast|make|pip|python3?|curl|git|npm) )", re.MULTILINE)
 _ADDRESS = "127.0.0.1:8787"  # on a page; here every page has a port of its own
 
 
@@ -55,9 +70,10 @@ class Player:
         for made in ("bin", "home", "work"):
             (folder / made).mkdir()
         self._where.write_text(str(self._work))
-        shim = folder / "bin" / "holdfast"
-        shim.write_text(_SHIM.format(python=sys.executable))
-        shim.chmod(0o755)
+        _command(folder / "bin" / "holdfast", "-c", _HOLDFAST)
+        _command(folder / "bin" / "python3")
+        if shutil.which("curl") is None:
+            _command(folder / "bin" / "curl", "-c", _CURL)
         kept = {
             key: value
             for key, value in os.environ.items()
@@ -65,7 +81,7 @@ class Player:
         }
         self._env = kept | {
             "HOME": str(folder / "home"),
-            "PATH": f"{shim.parent}:{os.environ['PATH']}",
+            "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT / "src"),
             "NO_COLOR": "1",
             "COLUMNS": "200",
@@ -76,7 +92,7 @@ class Player:
     def play(self, block: Block) -> None:
         """Do what the block says, or raise AssertionError."""
         mark, language = block.mark or "", block.language
-        if mark == "figure":
+        if mark == "figure" or (not language and not _COMMAND.search(block.text)):
             return
         if mark.startswith("help: "):
             self._explain(block)
@@ -203,6 +219,12 @@ class Terminal:
         with contextlib.suppress(OSError), os.fdopen(handle, "rb", buffering=0) as file:
             while data := file.read(65536):  # a terminal whose other side is closed reads as an error
                 self._parts.append(data)
+
+
+def _command(path: Path, *python: str) -> None:
+    """A command that is this Python with these arguments."""
+    path.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, *python])} "$@"\n')
+    path.chmod(0o755)
 
 
 def _free_port() -> int:

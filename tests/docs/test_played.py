@@ -64,7 +64,7 @@ def block(language: str, text: str, mark: str | None = None, title: str | None =
         block("toml", "[nothing]\nport = 1\n"),
         block("json", "{,}"),
         block("text", "out of nowhere\n"),
-        block("", "a drawing\n"),
+        block("", "holdfast version\n"),
         block("ts", "let unplayed = 1;\n"),
         block("sh", "holdfast no-such-command\n", mark="help: because"),
         block("sh", "make no-such-target\n"),
@@ -74,6 +74,13 @@ def block(language: str, text: str, mark: str | None = None, title: str | None =
 def test_a_block_that_does_not_hold_fails_the_page(bad: Block, tmp_path: Path) -> None:
     with pytest.raises((AssertionError, ValueError)):
         Player(tmp_path).play(bad)
+
+
+def test_a_drawing_is_not_typed(tmp_path: Path) -> None:
+    player = Player(tmp_path)
+    player.play(block("", "task ──► window ──► output\n"))
+    player.play(block("ts", "let shown = 1;\n", mark="figure"))
+    assert player.played == 0
 
 
 def test_blocks_follow_each_other(tmp_path: Path) -> None:

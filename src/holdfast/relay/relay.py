@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import hmac
 import os
+import weakref
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -72,7 +72,7 @@ class Relay:
         self._secret = secret
         self._sessions: dict[str, Session] = {}
         self._bindings: dict[str, bytes] = {}
-        self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._opening: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         self._default: Session | None = None
 
     @staticmethod
@@ -167,10 +167,10 @@ class Relay:
     async def _let_go(self) -> None:
         """Sessions that are over need no memory: the ledger still says that they are."""
         now = self.clock.now_ms()
-        over = [name for name, item in self._sessions.items() if item.warm.closed or item.warm.expires_ms <= now]
+        ended = [name for name, item in self._sessions.items() if item.warm.closed or item.warm.expires_ms <= now]
+        over = filter(self._sessions.__contains__, ended)  # asked one by one: another opening may have come first
         for name in over:
-            if (session := self._sessions.pop(name, None)) is None:
-                continue
+            session = self._sessions.pop(name)
             if session.vectors is not None:
                 session.vectors.forget()
             await session.models.aclose()
