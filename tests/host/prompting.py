@@ -114,7 +114,8 @@ class Person:
 
     def returned(self) -> list[str]:
         """What the tools gave back, as the model was last told it."""
-        heard = self.serving.host.models.default
+        model = self.serving.host.models.default
+        heard = getattr(model, "_model", model)  # the host counts the calls of the models it is given
         assert isinstance(heard, Heard)
         return [message.content for message in heard.messages if message.role == "tool"]
 
