@@ -70,7 +70,7 @@ def test_a_new_extension_is_written_inspected_and_called(ext: Ext, tmp_path: Pat
     refused = ext("call", "words", "count_words", '{"path": "f.txt"}')
     assert not refused["success"] and refused["code"] != 0 and refused["result"]["isError"]
     details = refused["error"]["details"]
-    assert (details["hostcall"], details["capability"], details["at"]) == ("denied", "read", "index.ts:11:34")
+    assert (details["hostcall"], details["capability"], details["at"]) == ("denied", "read", "index.ts:11:21")
     assert details["fix"] == "Call it with --grant read:f.txt, or --grant read."
     called = ext("call", "words", "count_words", '{"path": "f.txt"}', "--grant", "read:f.txt")
     assert called["result"] == {

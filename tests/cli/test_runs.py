@@ -174,7 +174,7 @@ def test_workflows_are_drawn(shell: Shell) -> None:
     run_id = shell("run", "start", "suite-chain", "--wait").result["runId"]
     drawn = shell("workflow", "graph", "suite-chain", "--format", "svg", "--run", run_id, "-o", "chain.svg").result
     picture = (shell.folder / drawn["file"]).read_text()
-    assert picture.startswith("<svg") and picture.count("completed") == 5
+    assert picture.startswith("<svg") and picture.count("· completed</text>") == 5
     stored = shell("workflow", "list").result["workflows"]
     assert "suite-chain" in [item["workflowId"] for item in stored]
     assert shell("workflow", "show", "suite-chain").result["id"] == "suite-chain"

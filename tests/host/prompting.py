@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from holdfast.host import Options
+from holdfast.host import Host, Options
 from holdfast.http.hosting import Serving, serve
 from holdfast.kernel.config import Agents, Config, ExtensionPolicy, Extensions, Models
 from holdfast.kernel.policy import Mode
@@ -79,6 +79,14 @@ class Heard(Scripted):
         return super().stream(messages, **more)
 
 
+def heard(host: Host) -> Heard:
+    """The scripted model of a host, out of what counts its calls."""
+    model = host.models.default
+    inner = getattr(model, "_model", model)
+    assert isinstance(inner, Heard)
+    return inner
+
+
 class Person:
     """Somebody with an API key."""
 
@@ -114,10 +122,7 @@ class Person:
 
     def returned(self) -> list[str]:
         """What the tools gave back, as the model was last told it."""
-        model = self.serving.host.models.default
-        heard = getattr(model, "_model", model)  # the host counts the calls of the models it is given
-        assert isinstance(heard, Heard)
-        return [message.content for message in heard.messages if message.role == "tool"]
+        return [message.content for message in heard(self.serving.host).messages if message.role == "tool"]
 
     async def story(self, *prefixes: str) -> list[Any]:
         """What the ledger tells of these streams, in written order: types, and who decided what."""

@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.extensions.packages import named
 from holdfast.extensions.packs import filled
 from holdfast.host import Host
-from tests.host.prompting import Heard, options
+from tests.host.prompting import heard, options
 from tests.host.test_agent_node import settled, start
 
 
@@ -107,8 +107,7 @@ def test_skills_stand_in_the_system_prompt(tmp_path: Path) -> None:
     async def story(host: Host) -> None:
         await host.extensions.trust.give(host.root)
         assert (await settled(host, await start(host))).status == "completed"
-        model = host.models.default
-        assert isinstance(model, Heard)
+        model = heard(host)
         system = next(message.content for message in model.messages if message.role == "system")
         assert "- knots: Tie knots. (read " in system and "- anchor: Drop anchor." in system
 

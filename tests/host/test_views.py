@@ -204,7 +204,7 @@ async def test_y1_looking_writes_nothing_and_y2_a_closed_session_is_still_shown(
         passage = view.passage(petrel)
         assert passage.own == "The Pétrel lies at berth 3."
         assert passage.before.endswith("The Aurora lies at berth 7. ")
-        assert view.preview("", "Where is the Pétrel?").facts_included > 0
+        assert (await view.preview("", "Where is the Pétrel?")).facts_included > 0
         assert [line.state for line in await relay_view.sessions(relay)] == ["closed"]
         assert await relay.ledger.position() == before
 
