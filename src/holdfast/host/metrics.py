@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from holdfast.host.tracing import Tracing
 from holdfast.kernel.ledger import Ledger, Record
 from holdfast.models import DEFAULT_PARAMS, Delta, Message, OpenModel, Params, ToolSpec
+from holdfast.relay.relay import Relay
 from holdfast.runs.service import Runs
 from holdfast.runs.types import TERMINAL_EVENTS
 
@@ -92,10 +93,11 @@ class HostMetrics:
         self._tokens.labels(model, "input").inc(input_tokens)
         self._tokens.labels(model, "output").inc(output_tokens)
 
-    def watch(self, ledger: Ledger, runs: Runs) -> None:
-        """Count from now on what `ledger` commits, and show how busy `runs` is."""
+    def watch(self, ledger: Ledger, runs: Runs, relay: Relay) -> None:
+        """Count from now on what `ledger` commits, show how busy `runs` is and what `relay` did."""
         ledger.observe(self.observe)
         self.registry.register(_Engine(runs))
+        self.registry.register(relay.meters)
 
     def text(self) -> bytes:
         """Everything in the text format of Prometheus."""

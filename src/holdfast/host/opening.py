@@ -193,7 +193,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             limits=options.limits,
             sample_seams=options.sample_seams,
         )
-        metrics.watch(ledger, runs)
+        metrics.watch(ledger, runs, relay)
         webhooks = Webhooks(
             ledger,
             runs,
