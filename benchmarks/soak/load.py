@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.http import Connection
 from benchmarks.soak.project import AGENT, ANSWER, WORDS
-from holdfast.http.server import KEEP_ALIVE_SECONDS
+from holdfast.kernel.config import HttpLimits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -91,7 +91,7 @@ class Load:
         The host closes one that was idle for its keep-alive time: a client lets it go before that.
         """
         now = time.perf_counter()
-        while self._idle and self._idle[0][0] < now - KEEP_ALIVE_SECONDS / 2:
+        while self._idle and self._idle[0][0] < now - HttpLimits().keep_alive_seconds / 2:
             self._idle.pop(0)[1].writer.close()
         host = self._idle.pop()[1] if self._idle else Connection(*await asyncio.open_connection(*self._address))
         try:

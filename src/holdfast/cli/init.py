@@ -62,6 +62,7 @@ TEMPLATE = """\
 
 [extensions]
 # paths = []                             # extensions, or folders of them; each is loaded when a person trusts it
+# tool_words = ""                        # a JSON file with the wording of the built-in tools; empty: our own
 
 [extensions.policy]
 # mode = "prompt"                        # what nobody decided: strict denies, prompt asks, permissive allows

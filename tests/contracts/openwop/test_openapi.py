@@ -83,6 +83,9 @@ UNSAID = {
     "schedules.backfill": "a range is in order, and the inputs must fit the workflow",
     "webhooks.register": "an address must be public",
     "keys.create": "a time has a grammar, and lies ahead",
+    "contexts.open": "a whole number is written without a fraction (779, not 779.0)",
+    "contexts.step": "the version is the one that the ledger has now",
+    "grants.decide": "a scope has a grammar, and not every capability has one",
     "seams.events": "the word `null` in a query is no text",
 }
 
