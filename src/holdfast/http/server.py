@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import gc
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -92,7 +93,14 @@ async def until_signalled(*, ready: Callable[[], Awaitable[None]]) -> None:
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run `main` on uvloop where there is one."""
+    """Run `main` on uvloop where there is one.
+
+    A server allocates in bursts and keeps little: with the interpreter's defaults a tenth of its time is spent looking
+    for cycles among objects that live as long as it does. So what is there at the start is left alone, and young
+    objects are looked at less often.
+    """
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     with contextlib.suppress(ImportError):
         import uvloop
