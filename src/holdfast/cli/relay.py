@@ -15,6 +15,7 @@ from holdfast.cli.output import Answer, answers, choice, note
 from holdfast.kernel import config
 from holdfast.kernel.clock import iso
 from holdfast.kernel.problems import Problem
+from holdfast.kernel.secret import HOST_SECRET, derive, kept_secret
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -315,11 +316,14 @@ async def _relay(data: Path | None, model: str | None, *, make: bool) -> AsyncIt
         raise Problem(
             "not_found", f"There is no ledger at {path}.", fix="Ingest or ask something first, or give --data."
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    secret = derive(kept_secret(path.with_name(HOST_SECRET)), "relay")  # as the host's: each opens the other's sessions
     opened = registry.open(model) if model is not None else None
     embedder = embed.open(settings.models.embedder) if settings.models.embedder else None
     try:
-        async with Relay.open(path, model=opened, max_sessions_per_app=_SESSIONS, embedder=embedder) as relay:
+        async with Relay.open(
+            path, secret=secret, model=opened, max_sessions_per_app=_SESSIONS, embedder=embedder
+        ) as relay:
             yield relay
     finally:
         if opened is not None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -28,6 +25,7 @@ from holdfast.kernel.config import Config
 from holdfast.kernel.ids import Ids, Randomness, SystemRandomness
 from holdfast.kernel.ledger import Ledger, Projection
 from holdfast.kernel.problems import Problem
+from holdfast.kernel.secret import HOST_SECRET, derive, kept_secret
 from holdfast.models import OpenModel, embed
 from holdfast.relay import Relay
 from holdfast.runs import service
@@ -115,8 +113,8 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
     ids = Ids(clock, randomness)
     config, root, data = options.config, options.root.resolve(), options.folder
     catalogue = Catalogue.read(root, config.agents.paths)
-    data.mkdir(parents=True, exist_ok=True)
-    secret = _secret(data, randomness)
+    data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    secret = kept_secret(data / HOST_SECRET, randomness)
     projections = [
         *service.projections(),
         *Relay.projections(),
@@ -253,23 +251,3 @@ def _documents(folder: Path) -> list[tuple[str, bytes]]:
     if not folder.is_dir():
         raise Problem("not_found", f"There is no folder {folder.name}.", at="workflows")
     return [(path.name, path.read_bytes()) for path in sorted(folder.glob("*.json"))]
-
-
-def derive(secret: bytes, purpose: str) -> bytes:
-    """A key of its own for each purpose."""
-    return hmac.new(secret, purpose.encode(), hashlib.sha256).digest()
-
-
-def _secret(data: Path, randomness: Randomness) -> bytes:
-    """The host's secret: 32 random bytes in a file that only its owner can read."""
-    path = data / "secret.key"
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return path.read_bytes()
-    with os.fdopen(handle, "wb") as file:
-        made = randomness.bytes(32)
-        file.write(made)
-        file.flush()
-        os.fsync(file.fileno())
-    return made

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import os
 import weakref
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -22,6 +21,7 @@ from holdfast.kernel.clock import Clock, SystemClock
 from holdfast.kernel.ids import Ids, Randomness, SystemRandomness
 from holdfast.kernel.ledger import Draft, Ledger, Projection
 from holdfast.kernel.problems import Problem
+from holdfast.kernel.secret import kept_secret
 from holdfast.models.embed import Embedder
 from holdfast.models.protocol import Model
 from holdfast.relay import guard
@@ -100,7 +100,13 @@ class Relay:
         if embedder is not None:
             options = {"embedder": embedder, "vectors": path.with_name(path.name + ".vectors"), **options}
         async with Ledger.open(path, projections=cls.projections(), clock=clock) as ledger:
-            relay = cls(ledger, secret=secret or own_secret(path), model=model, clock=clock, **options)
+            relay = cls(
+                ledger,
+                secret=secret or kept_secret(path.with_name(path.name + ".relay-secret")),
+                model=model,
+                clock=clock,
+                **options,
+            )
             try:
                 yield relay
             finally:
@@ -309,26 +315,6 @@ class Relay:
 
     async def ingest(self, text: str, source_label: str = "text") -> Any:
         return await (await self.default()).ingest(text, source_label)
-
-
-def own_secret(path: Path) -> bytes:
-    """The secret beside the ledger file; made when it is not there."""
-    file = path.with_name(path.name + ".relay-secret")
-    try:
-        descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    except FileExistsError:
-        secret = file.read_bytes()
-        if len(secret) < 16:
-            raise Problem(
-                "state_corrupted", f"The file {file.name} does not hold a secret.", fix="Restore it from a backup."
-            ) from None
-        return secret
-    with os.fdopen(descriptor, "wb") as out:
-        secret = os.urandom(32)
-        out.write(secret)
-        out.flush()
-        os.fsync(out.fileno())
-    return secret
 
 
 def _check_key(session: Session) -> None:

@@ -55,6 +55,7 @@ class Database:
             return
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))  # readable by its owner only
             with closing(self.writer()) as connection:
                 _migrate(connection)
         except OSError as error:
