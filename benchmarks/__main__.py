@@ -10,8 +10,10 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.readme import refresh
+
 HERE = Path(__file__).parent
-_NOT_AREAS = {"__init__", "__main__", "alternatives", "extension_corpus", "measure", "pi_runtime"}
+_NOT_AREAS = {"__init__", "__main__", "alternatives", "extension_corpus", "measure", "pi_runtime", "readme"}
 
 
 def main() -> None:
@@ -36,6 +38,7 @@ def main() -> None:
         print(f"  ({time.perf_counter() - started:.0f} s)", flush=True)
     if not sys.argv[1:]:
         (HERE / "RESULTS.md").write_text("\n".join(lines), "utf-8")
+        refresh(HERE.parent / "README.md", HERE / "RESULTS.md")
 
 
 if __name__ == "__main__":

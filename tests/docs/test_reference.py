@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from benchmarks.readme import refreshed
 
 from holdfast.cli.commands import COMMANDS, GROUPS
 from holdfast.extensions.capabilities import CAPABILITIES, METHODS, READS, WRITES
@@ -119,21 +120,8 @@ def test_every_page_is_in_the_navigation_and_in_the_index() -> None:
 def test_the_figures_of_the_readme_are_those_of_the_results() -> None:
     results = (ROOT / "benchmarks" / "RESULTS.md").read_text("utf-8")
     readme = (ROOT / "README.md").read_text("utf-8")
-
-    def rate(what: str) -> str:
-        return re.search(rf"^\| {re.escape(what)} \| (\d+) runs/s", results, re.MULTILINE)[1]  # type: ignore[index]
-
-    steps = [
-        (rate(f"five steps in DBOS 3.3.0, {clients} client(s)"), rate(f"{ours}, {clients} client(s)"))
-        for ours in ("run of five steps with an effect each",)
-        for clients in (1, 16)
-    ]
-    (one, our_one), (many, our_many) = steps
-    assert f"five steps: {one} runs/s to our {our_one} with one client, {many} to our {our_many} with sixteen" in readme
-    overhead = re.search(r"dispatch overhead, 0 facts \| p50 ([\d.]+) ms.*crprotocol-6\.2\.5: ([\d.]+) ms", results)
-    assert overhead is not None
-    ours, theirs = (round(float(number) + 1e-9, 1) for number in overhead.groups())
-    assert f"overhead of a dispatch {theirs} ms to our {ours}" in readme
+    assert refreshed(readme, results) == readme
+    assert readme.count("five steps: ") == 1 == readme.count("overhead of a dispatch ")
 
 
 def test_the_agents_node_type_has_a_row() -> None:
