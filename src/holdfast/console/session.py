@@ -16,8 +16,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from holdfast.http.auth import OPERATOR_TENANT, Caller, Keys
+from holdfast.http.auth import Caller, Keys
 from holdfast.kernel.clock import Clock
+from holdfast.kernel.config import OPERATOR
 from holdfast.kernel.problems import Problem
 
 COOKIE = "holdfast"
@@ -33,7 +34,7 @@ class Session(msgspec.Struct, frozen=True):
     @property
     def is_operator(self) -> bool:
         """Whether this is the host's own operator, who may look at what holds every tenant's records."""
-        return self.caller.tenant == OPERATOR_TENANT and "audit:read" in self.caller.scopes
+        return self.caller.tenant == OPERATOR and "audit:read" in self.caller.scopes
 
     def check(self, token: str | None) -> None:
         if token is None or not hmac.compare_digest(token.encode(), self.csrf.encode()):

@@ -26,11 +26,11 @@ from holdfast.host.hooks import SuiteHooks
 from holdfast.host.memory import LedgerMemory
 from holdfast.host.model_caller import Conversation, RelayCaller
 from holdfast.host.models import HostModels
-from holdfast.host.tools import OPERATOR, AgentTools, NoTools
+from holdfast.host.tools import AgentTools, NoTools
 from holdfast.host.tracing import Tracing
 from holdfast.kernel import canonical
 from holdfast.kernel.clock import Clock
-from holdfast.kernel.config import Agents
+from holdfast.kernel.config import OPERATOR, Agents
 from holdfast.kernel.ids import Ids
 from holdfast.kernel.ledger import Ledger
 from holdfast.kernel.problems import Problem

@@ -18,9 +18,9 @@ from holdfast.host.approvals import RunApprovals
 from holdfast.host.builtin import BUILTIN
 from holdfast.host.extensions import ProjectExtensions
 from holdfast.host.gate import PolicyGate
-from holdfast.host.tools import OPERATOR, AgentTools
+from holdfast.host.tools import AgentTools
 from holdfast.kernel.clock import Clock
-from holdfast.kernel.config import Agents
+from holdfast.kernel.config import OPERATOR, Agents
 from holdfast.kernel.ledger import Ledger
 from holdfast.kernel.problems import Problem
 from holdfast.runs.execution import Execution

@@ -32,7 +32,6 @@ from holdfast.runs.execution import Execution
 from holdfast.runs.service import Runs
 from holdfast.runs.types import CreateRun
 
-OPERATOR = "default"
 _TYPES = {"string": "string", "number": "number", "integer": "integer", "boolean": "boolean", "array": "array"}
 _OWN_CAPABILITIES = ("read", "write", "exec")
 

@@ -21,6 +21,7 @@ import msgspec
 
 from holdfast.kernel import canonical
 from holdfast.kernel.clock import Clock
+from holdfast.kernel.config import OPERATOR
 from holdfast.kernel.ids import Ids
 from holdfast.kernel.ledger import Draft, Ledger, Record
 from holdfast.kernel.problems import Problem
@@ -45,8 +46,6 @@ CONTRACT_SCOPES = (
 )
 # What the contract has no scope for, because it has no endpoint for it (W4).
 OWN_SCOPES = ("manifest:write", "runs:signal", "schedules:manage", "keys:manage", "grants:manage", "metrics:read")
-# The tenant of the host's own operator: the project, its extensions, the whole ledger are this tenant's alone.
-OPERATOR_TENANT = "default"
 SCOPES = CONTRACT_SCOPES + OWN_SCOPES
 
 _BEARER = re.compile(r"bearer +([!-~]{1,512}) *", re.IGNORECASE)
@@ -78,7 +77,7 @@ class Caller(msgspec.Struct, frozen=True):
 
     def require_operator(self) -> None:
         """What shows or changes the whole host is its operator's alone."""
-        if self.tenant != OPERATOR_TENANT:
+        if self.tenant != OPERATOR:
             raise Problem(
                 "permission_denied", "Only the host's operator may do this.", fix="Use a key of the host's own tenant."
             )
@@ -157,7 +156,7 @@ class Keys:
         self,
         name: str,
         *,
-        tenant: str = "default",
+        tenant: str = OPERATOR,
         scopes: Collection[str] = SCOPES,
         principal: str | None = None,
         workspace: str | None = None,
@@ -186,7 +185,7 @@ class Keys:
         self._by_hash[key.hash] = key
         return key, text
 
-    def lend(self, *, tenant: str = "default", principal: str | None = None) -> str:
+    def lend(self, *, tenant: str = OPERATOR, principal: str | None = None) -> str:
         """A key that lives as long as this process: for a command that opens the data folder itself."""
         text = "hfk_" + self._ids.token(24)
         now = self._clock.now_ms()

@@ -19,6 +19,8 @@ from holdfast.kernel.policy import Mode
 from holdfast.kernel.problems import Problem
 
 PROJECT_FILE = "holdfast.toml"
+# The tenant of the host's own operator: the project, its extensions, the whole ledger are this tenant's alone.
+OPERATOR = "default"
 _MAX_BYTES = 1024 * 1024
 
 

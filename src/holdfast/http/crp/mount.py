@@ -20,12 +20,12 @@ from holdfast.http.crp.operations import OPERATIONS
 from holdfast.http.exchange import note_caller
 from holdfast.http.services import Services
 from holdfast.kernel.clock import Clock
+from holdfast.kernel.config import OPERATOR
 from holdfast.kernel.problems import Problem
 from holdfast.models.protocol import Model
 from holdfast.relay import Relay, Session
 from holdfast.relay.meters import Meters
 
-OPERATOR = "default"
 _MARK = "::"
 _OPEN = frozenset(item.path for item in OPERATIONS if item.open)
 
