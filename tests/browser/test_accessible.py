@@ -39,6 +39,7 @@ def paths(host: Served) -> list[str]:
         f"{session}/preview?task=Where+does+the+Aurora+lie%3F",
         f"{session}/windows/{answered['windowId']}",
         "/ledger",
+        "/api",
         "/ledger/ext/ext.tally",
     ]
 

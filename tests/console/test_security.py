@@ -66,6 +66,14 @@ def test_a_form_without_its_token_does_nothing(client: httpx.Client, method: str
         assert answer.status_code == 403
 
 
+def test_a_form_that_cannot_be_read_is_refused(client: httpx.Client) -> None:
+    with client:
+        signed_in(client)
+        headers = {"Content-Type": "multipart/form-data; boundary=b"}
+        answer = client.post("/ledger/verify", content=b"--b\r\nbroken\r\n\r\n--b--", headers=headers)
+        assert answer.status_code == 400 and "<h1>" in answer.text
+
+
 def test_every_answer_carries_the_headers_that_keep_it_harmless(client: httpx.Client) -> None:
     with client:
         signed_in(client)
@@ -78,6 +86,7 @@ def test_every_answer_carries_the_headers_that_keep_it_harmless(client: httpx.Cl
             "/relay",
             "/relay/none",
             "/ledger",
+            "/api",
             "/login",
             "/static/live.js",
             "/runs/none",

@@ -15,11 +15,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast import __version__
-from holdfast.console import extensions, inbox, ledger, overview, relay, runs
+from holdfast.console import api, extensions, inbox, ledger, overview, relay, runs
 from holdfast.console.parts import Parts
 from holdfast.console.render import SECURITY_HEADERS, Templates, go
 from holdfast.console.session import COOKIE, LIFETIME_MS, Session, Sessions
 from holdfast.host import Host
+from holdfast.http import hostapi
 from holdfast.http.answers import as_problem, request_id
 from holdfast.http.exchange import note_caller, note_route
 from holdfast.http.services import Services
@@ -54,16 +55,23 @@ PAGES: tuple[tuple[str, str, Page], ...] = (
     ("GET", "/ledger", ledger.show),
     ("POST", "/ledger/verify", ledger.verify),
     ("GET", "/ledger/{stream:path}", ledger.stream),
+    ("GET", "/api", api.show),
 )
 
 
 # "/" stands for itself alone: everything else at the root belongs to the contracts.
-PREFIXES = ("/", "/runs", "/inbox", "/extensions", "/relay", "/ledger", "/login", "/logout", "/static")
+PREFIXES = ("/", "/runs", "/inbox", "/extensions", "/relay", "/ledger", "/api", "/login", "/logout", "/static")
 
 
 def mounts(host: Host, services: Services) -> dict[str, ASGIApp]:
     """The console, under every path that is its own."""
-    parts = Parts(host=host, keys=services.keys, templates=Templates(), facts=_facts(host))
+    parts = Parts(
+        host=host,
+        keys=services.keys,
+        templates=Templates(),
+        facts=_facts(host),
+        operations=tuple(hostapi.operations(host, services)),
+    )
     app = console(parts, host.key_for("console"))
 
     async def whole_path(scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,6 +113,8 @@ def _guarded(page: Page, parts: Parts, sessions: Sessions) -> Callable[[Request]
             return await page(request, parts)
         except Problem as problem:
             return _failure(request, parts.templates, problem)
+        except HTTPException:
+            raise  # a form that cannot be read; `_lost` says so
         except Exception as error:  # noqa: BLE001 - the outermost boundary of a page
             _LOG.exception("a page failed: %s", request.url.path)
             return _failure(request, parts.templates, Problem.unexpected(error))

@@ -11,6 +11,7 @@ from holdfast.console.render import Templates
 from holdfast.console.session import Session
 from holdfast.host import Host
 from holdfast.http.auth import Caller, Keys
+from holdfast.http.operations import Operation
 from holdfast.kernel.clock import Clock
 from holdfast.kernel.ledger import Ledger
 from holdfast.kernel.problems import Problem
@@ -24,6 +25,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     keys: Keys
     templates: Templates
     facts: dict[str, str] = {}  # what the overview says of the host: model, address, version
+    operations: tuple[Operation, ...] = ()  # of the host's own API
 
     @property
     def ledger(self) -> Ledger:
