@@ -215,7 +215,6 @@ def test_a_trace_goes_on_with_the_run_and_its_webhooks(tmp_path: Path, given: st
 
 
 def test_spans_have_the_names_of_generative_ai_and_one_trace(tmp_path: Path) -> None:
-    pytest.importorskip("opentelemetry.sdk")
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter

@@ -30,7 +30,6 @@ def test_the_access_log_is_json_lines_on_standard_error(tmp_path: Path) -> None:
 
 
 def test_spans_reach_a_collector_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
     received: list[tuple[str, bytes]] = []
 
     class Collector(BaseHTTPRequestHandler):
