@@ -198,10 +198,10 @@ async def test_y1_looking_writes_nothing_and_y2_a_closed_session_is_still_shown(
         await session.dispatch("Be brief.", "Where does the Aurora lie?")
         await session.close()
         before = await relay.ledger.position()
-        view = await relay_view.session(relay, session.id)
+        view = await relay_view.Looks(relay).session(session.id)
         assert view.state == "closed"
         petrel = next(fact for fact, _ in view.found("Pétrel"))
-        passage = view.passage(petrel)
+        passage = await view.passage(petrel)
         assert passage.own == "The Pétrel lies at berth 3."
         assert passage.before.endswith("The Aurora lies at berth 7. ")
         assert (await view.preview("", "Where is the Pétrel?")).facts_included > 0
@@ -217,13 +217,14 @@ async def test_y3_what_a_model_was_shown_hashes_to_the_record(clock: ManualClock
         await session.dispatch("Be brief.", "Where does the Aurora lie?")
         await session.ingest("The Aurora lies at berth 8.", "later")  # the state has moved on since
         await session.dispatch("Be brief.", "And now?")
-        view = await relay_view.session(relay, session.id)
+        view = await relay_view.Looks(relay).session(session.id)
         windows = [item for dispatch in view.dispatches for item in dispatch.windows]
-        assert [view.shown(item.id).proven for item in windows] == [True, True]
-        assert "berth 8" not in view.shown(windows[0].id).envelope
-        forged = relay_view.SessionView(relay, session.id, view.records)
-        forged.dispatches[0].task = "Another task"
-        assert forged.shown(windows[0].id).proven is False
+        assert [(await view.shown(item.id)).proven for item in windows] == [True, True]
+        first = await view.shown(windows[0].id)
+        assert "berth 8" not in first.envelope
+        assert first.output == "The Aurora lies at berth 7."
+        view.dispatches[0].task = "Another task"
+        assert (await view.shown(windows[0].id)).proven is False
 
 
 async def test_the_list_knows_tokens_and_budgets(clock: ManualClock, tmp_path: Path) -> None:
@@ -248,8 +249,56 @@ async def test_what_is_not_there_is_not_found(clock: ManualClock, tmp_path: Path
     async with AsyncExitStack() as stack:
         relay = await relay_in(tmp_path, clock, stack)
         with pytest.raises(Problem, match="no such session"):
-            await relay_view.session(relay, "../run")
-        view = await relay_view.session(relay, (await relay.init("app")).id)
-        for look in (lambda: view.fact(0), lambda: view.fact(-1), lambda: view.shown("none")):
+            await relay_view.Looks(relay).session("../run")
+        view = await relay_view.Looks(relay).session((await relay.init("app")).id)
+        for number in (0, -1):
             with pytest.raises(Problem, match="There is no such"):
-                look()
+                view.fact(number)
+        with pytest.raises(Problem, match="There is no such"):
+            await view.shown("none")
+
+
+async def test_y4_what_was_folded_is_not_read_again_and_a_page_is_read_at_a_time(
+    clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AsyncExitStack() as stack:
+        relay = await relay_in(tmp_path, clock, stack)
+        session = await relay.init("app")
+        for number in range(60):
+            await session.ingest(f"Ship {number} lies at berth {number}.", f"note-{number}")
+        reads: list[tuple[int, int | None]] = []
+        read = relay.ledger.read
+
+        async def counted(stream: str, start: int = 0, limit: int | None = None, **more: Any) -> Any:
+            reads.append((start, limit))
+            return await read(stream, start, limit, **more)
+
+        monkeypatch.setattr(relay.ledger, "read", counted)
+        looks = relay_view.Looks(relay)
+        view = await looks.session(session.id)
+        assert len(view.warm.facts) == 60
+        assert max(limit or 10**9 for _, limit in reads) <= 50
+        await session.ingest("The Aurora lies at berth 7.", "late")
+        head = (await relay.ledger.head(f"relay/{session.id}")).seq
+        reads.clear()
+        again = await looks.session(session.id)
+        assert again is view
+        assert again.warm.facts[-1].text == "The Aurora lies at berth 7."
+        assert min(start for start, _ in reads) > head - 5
+        reads.clear()
+        assert (await again.passage(again.fact(30))).own == "Ship 30 lies at berth 30."
+        assert [limit for _, limit in reads] == [1]
+        monkeypatch.setattr(relay_view, "MOST_RECORDS", head)
+        with pytest.raises(Problem, match="too large"):
+            await looks.session(session.id)
+
+
+async def test_a_fact_after_a_reset_stands_in_its_own_source(clock: ManualClock, tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        relay = await relay_in(tmp_path, clock, stack)
+        session = await relay.init("app", role="ADMIN")
+        await session.ingest("The Aurora lies at berth 7.", "before")
+        await session.reset_session()
+        await session.ingest("The Petrel lies at berth 3.", "after")
+        view = await relay_view.Looks(relay).session(session.id)
+        assert (await view.passage(view.fact(0))).own == "The Petrel lies at berth 3."

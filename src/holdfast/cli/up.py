@@ -111,12 +111,13 @@ def _show(console: Console, result: dict[str, Any]) -> None:
         console.print("             Keep it: it is shown once. `export HOLDFAST_API_KEY=…` for other commands.")
     else:
         console.print("  key        the one that you keep; `export HOLDFAST_API_KEY=…` for other commands")
+        console.print("             Lost it? `holdfast key create NAME` makes another one.")
     console.print(f"  data       {result['data']}")
     console.print(f"  model      {model_line(result['model'])}")
     if result["workflows"]:
         console.print(f"  workflows  {len(result['workflows'])} loaded")
     for path in result["untrusted"]:
-        console.print(f"  not loaded {path}: nobody trusts it yet (start with --trust when you do)", markup=False)
+        console.print(f"  not loaded {path}: nobody trusts it yet (look at it in the console, or start with --trust)", markup=False)
     console.print("Three things to try:")
     for line in _to_try(result):
         console.print(f"  {line}", markup=False)

@@ -15,11 +15,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast import __version__
-from holdfast.console import api, extensions, inbox, ledger, overview, relay, runs
+from holdfast.console import api, extensions, inbox, ledger, overview, relay, runs, trust
 from holdfast.console.parts import Parts
 from holdfast.console.render import SECURITY_HEADERS, Templates, go
 from holdfast.console.session import COOKIE, LIFETIME_MS, Session, Sessions
 from holdfast.host import Host
+from holdfast.host.relay_view import Looks
 from holdfast.http import hostapi
 from holdfast.http.answers import as_problem, request_id
 from holdfast.http.exchange import note_caller, note_route
@@ -47,6 +48,8 @@ PAGES: tuple[tuple[str, str, Page], ...] = (
     ("GET", "/extensions/{name:path}", extensions.show),
     ("POST", "/extensions/{name:path}/decide", extensions.decide),
     ("POST", "/extensions/{name:path}/revoke", extensions.revoke),
+    ("GET", "/trust", trust.show),
+    ("POST", "/trust", trust.give),
     ("GET", "/relay", relay.listing),
     ("GET", "/relay/{session}", relay.show),
     ("GET", "/relay/{session}/preview", relay.preview),
@@ -60,7 +63,7 @@ PAGES: tuple[tuple[str, str, Page], ...] = (
 
 
 # "/" stands for itself alone: everything else at the root belongs to the contracts.
-PREFIXES = ("/", "/runs", "/inbox", "/extensions", "/relay", "/ledger", "/api", "/login", "/logout", "/static")
+PREFIXES = ("/", "/runs", "/inbox", "/extensions", "/trust", "/relay", "/ledger", "/api", "/login", "/logout", "/static")
 
 
 def mounts(host: Host, services: Services) -> dict[str, ASGIApp]:
@@ -69,6 +72,7 @@ def mounts(host: Host, services: Services) -> dict[str, ASGIApp]:
         host=host,
         keys=services.keys,
         templates=Templates(),
+        looks=Looks(host.relay),
         facts=_facts(host),
         operations=tuple(hostapi.operations(host, services)),
     )

@@ -22,7 +22,12 @@ async def listing(request: Request, parts: Parts) -> Response:
     from holdfast.host import extension_view
 
     operator_of(request)
-    return parts.templates.page(request, "extensions.html", view=await extension_view.overview(parts.host))
+    return parts.templates.page(
+        request,
+        "extensions.html",
+        view=await extension_view.overview(parts.host),
+        done=request.query_params.get("done", ""),
+    )
 
 
 async def load(request: Request, parts: Parts) -> Response:

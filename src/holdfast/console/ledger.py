@@ -31,8 +31,15 @@ async def stream(request: Request, parts: Parts) -> Response:
     if head.seq < 0:
         raise Problem("not_found", "There is no such stream.")
     return parts.templates.page(
-        request, "stream.html", name=name, records=records, head=head, start=start, page_size=_PAGE
+        request, "stream.html", name=name, records=records, head=head, start=start, page_size=_PAGE, page_of=_page_of(name)
     )
+
+
+def _page_of(stream: str) -> tuple[str, str] | None:
+    """The page that shows what this stream tells of, and its name."""
+    kind, _, name = stream.partition("/")
+    found = {"run": f"/runs/{name}", "relay": f"/relay/{name}", "trust": "/trust"}.get(kind)
+    return (found, {"run": "the run", "relay": "the session", "trust": "what is trusted"}[kind]) if found else None
 
 
 async def _listing(request: Request, parts: Parts, verification: object = None) -> Response:

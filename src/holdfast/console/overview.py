@@ -7,7 +7,12 @@ from starlette.responses import Response
 
 from holdfast.console.inbox import open_questions
 from holdfast.console.parts import Parts, caller_of
+from holdfast.host.agent_node import ASK
+from holdfast.http.auth import Caller
+from holdfast.kernel import canonical
 from holdfast.runs.types import RunFilter
+
+_WORKFLOWS = 100
 
 _GROUPS = {
     "running": ["pending", "running", "cancelling"],
@@ -30,7 +35,23 @@ async def show(request: Request, parts: Parts) -> Response:
         runs=recent.runs[:8],
         questions=questions[:5],
         waiting=len(questions),
-        workflows=await parts.runs.list_workflows(caller.tenant),
+        workflows=await _startable(parts, caller),
+        agents=list(parts.host.agents) if "runs:create" in caller.scopes else [],
+        ask=ASK["id"],
         records=await parts.ledger.position() if request.scope["holdfast.session"].is_operator else None,
         facts=parts.facts,
     )
+
+
+async def _startable(parts: Parts, caller: Caller) -> list[tuple[str, list[str], str]]:
+    """The workflows that the caller can start: id, the names of their inputs, and an object to fill in."""
+    if "runs:create" not in caller.scopes:
+        return []
+    found = []
+    for item in (await parts.runs.list_workflows(caller.tenant))[:_WORKFLOWS]:
+        document = await parts.runs.get_workflow(item.workflow_id, caller.tenant)
+        variables = document.get("variables") or []
+        names = [str(one["name"]) for one in variables]
+        blank = {str(one["name"]): "" for one in variables if one.get("required")}
+        found.append((item.workflow_id, names, canonical.encode(blank).decode()))
+    return found

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from holdfast.console.render import Templates
 from holdfast.console.session import Session
 from holdfast.host import Host
+from holdfast.host.relay_view import Looks
 from holdfast.http.auth import Caller, Keys
 from holdfast.http.operations import Operation
 from holdfast.kernel.clock import Clock
@@ -24,6 +25,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     host: Host
     keys: Keys
     templates: Templates
+    looks: Looks  # relay sessions as they were last looked at
     facts: dict[str, str] = {}  # what the overview says of the host: model, address, version
     operations: tuple[Operation, ...] = ()  # of the host's own API
 

@@ -7,8 +7,10 @@ from starlette.responses import Response
 
 from holdfast.console.parts import Parts, number_of, operator_of, whole
 from holdfast.host import relay_view
+from holdfast.kernel.config import OPERATOR
 
 _PAGE = 50
+_DISPATCHES = 20
 _MOST_TASK = 4_000
 
 
@@ -29,8 +31,9 @@ async def listing(request: Request, parts: Parts) -> Response:
 async def show(request: Request, parts: Parts) -> Response:
     view = await _view(request, parts)
     query = request.query_params.get("q", "")[:_MOST_TASK]
-    start = number_of(request, "start")
+    start, back = number_of(request, "start"), number_of(request, "back")
     found = view.found(query)
+    dispatches = view.dispatches[::-1]
     return parts.templates.page(
         request,
         "session.html",
@@ -40,6 +43,11 @@ async def show(request: Request, parts: Parts) -> Response:
         total=len(found),
         start=start,
         page_size=_PAGE,
+        run=run_of(view.warm.app_id),
+        dispatches=dispatches[back : back + _DISPATCHES],
+        asked=len(dispatches),
+        back=back,
+        dispatch_page=_DISPATCHES,
     )
 
 
@@ -47,7 +55,7 @@ async def fact(request: Request, parts: Parts) -> Response:
     """One fact in the text that it was cut out of."""
     view = await _view(request, parts)
     found = view.fact(whole(request.path_params["number"], "number"))
-    return parts.templates.page(request, "fact.html", view=view, fact=found, passage=view.passage(found))
+    return parts.templates.page(request, "fact.html", view=view, fact=found, passage=await view.passage(found))
 
 
 async def preview(request: Request, parts: Parts) -> Response:
@@ -62,10 +70,17 @@ async def preview(request: Request, parts: Parts) -> Response:
 async def window(request: Request, parts: Parts) -> Response:
     """What the model was shown in one window."""
     view = await _view(request, parts)
-    shown = view.shown(request.path_params["window"])
+    shown = await view.shown(request.path_params["window"])
     return parts.templates.page(request, "window.html", view=view, shown=shown, window=request.path_params["window"])
 
 
 async def _view(request: Request, parts: Parts) -> relay_view.SessionView:
     operator_of(request)
-    return await relay_view.session(parts.host.relay, request.path_params["session"])
+    return await parts.looks.session(request.path_params["session"])
+
+
+def run_of(app: str) -> str | None:
+    """The run whose agent has this session: its application is named `tenant::run/node/iteration`."""
+    tenant, _, place = app.partition("::")
+    run, _, rest = place.partition("/")
+    return run if tenant == OPERATOR and run.startswith("run_") and rest else None

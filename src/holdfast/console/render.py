@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from holdfast.kernel.clock import iso, parse_iso
+from holdfast.kernel.ledger import Record
 
 # Nothing from elsewhere, nothing inline, no frame, no form to another place.
 SECURITY_HEADERS = {
@@ -81,7 +82,7 @@ class Templates:
             lstrip_blocks=True,
         )
         self._environment.filters.update(
-            pretty=pretty, state=state, clock=clock_time, day=day_time, short=short, count=count, lasted=lasted
+            pretty=pretty, state=state, clock=clock_time, day=day_time, short=short, count=count, lasted=lasted, about=about
         )
 
     def text(self, template: str, /, **values: Any) -> str:
@@ -113,6 +114,17 @@ def state(status: str) -> str:
 def short(name: str) -> str:
     """An id that a person can tell from others: its beginning and its end; the whole one stands in the title."""
     return name if len(name) <= 22 else f"{name[:10]}…{name[-6:]}"
+
+
+def about(record: Record) -> str:
+    """What a record is about, in a word or two: the node, the effect, the method, the task."""
+    payload, attrs = record.payload, record.attrs
+    for found in (payload if isinstance(payload, dict) else {}, attrs):
+        for name in ("key", "nodeId", "node_id", "method", "capability", "subject", "source", "name", "folder"):
+            value = found.get(name)
+            if isinstance(value, str) and value:
+                return value[:120]
+    return ""
 
 
 def count(number: int | None) -> str:

@@ -50,13 +50,20 @@ async def listing(request: Request, parts: Parts) -> Response:
 async def start(request: Request, parts: Parts) -> Response:
     caller = caller_of(request, "runs:create")
     form = form_of(request)
-    inputs = canonical.decode(form.get("inputs", "").strip() or "{}")
+    inputs = _asked(form) if "question" in form else canonical.decode(form.get("inputs", "").strip() or "{}")
     if not isinstance(inputs, dict):
         raise Problem("schema_mismatch", "Inputs are a JSON object.", at="inputs")
     created = await parts.runs.create_run(
         CreateRun(workflow_id=form.get("workflow", ""), inputs=inputs), caller.tenant, caller.principal
     )
     return go(f"/runs/{created.run_id}")
+
+
+def _asked(form: dict[str, str]) -> dict[str, str]:
+    """What somebody asked an agent, as the inputs of a run."""
+    if not form["question"].strip():
+        raise Problem("schema_mismatch", "Ask something.", at="question")
+    return {"question": form["question"], **({"agentId": form["agent"]} if form.get("agent") else {})}
 
 
 async def show(request: Request, parts: Parts) -> Response:
@@ -108,9 +115,9 @@ async def _shown(parts: Parts, session_id: str, window_id: str) -> relay_view.Sh
     if not session_id or not window_id:
         return None
     try:
-        return (await relay_view.session(parts.host.relay, session_id)).shown(window_id)
+        return await (await parts.looks.session(session_id)).shown(window_id)
     except Problem as problem:
-        if problem.key != "not_found":
+        if problem.key not in ("not_found", "payload_too_large"):
             raise
         return None
 

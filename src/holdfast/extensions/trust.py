@@ -159,6 +159,11 @@ def content_hash(project: Path, paths: Sequence[str] = ()) -> str:
     return "sha256:" + digest.hexdigest()
 
 
+def files(project: Path, paths: Sequence[str] = ()) -> Iterator[tuple[str, Path]]:
+    """Everything that the content hash covers: the name in the project, and the place (T2)."""
+    return _members(project, paths)
+
+
 def _members(project: Path, paths: Sequence[str]) -> Iterator[tuple[str, Path]]:
     for name in (*FOLDERS, *paths, *TEXTS):
         yield from _tree(project, project / name)

@@ -87,6 +87,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     brings: tuple[str, ...]
     mode: str
     cards: tuple[Card, ...]
+    is_older: bool = False
+    """Whether the host runs something else of the project than the folder has now."""
 
 
 class Portrait(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +120,7 @@ async def overview(host: Host) -> Overview:
         brings=tuple(item.path for item in standing.brings),
         mode=policy.mode,
         cards=(*cards, *failures),
+        is_older=host.extensions.runs not in (None, standing.digest),
     )
 
 

@@ -57,6 +57,7 @@ class ProjectExtensions:
         self._consent = consent
         self._model = model
         self._suite: Suite | None = None
+        self.runs: str | None = None  # the hash of what was loaded
         self._opening = asyncio.Lock()
         self._following: asyncio.Task[None] | None = None
 
@@ -68,6 +69,18 @@ class ProjectExtensions:
         """What is not loaded, because nobody trusts it as it is."""
         standing = await self.standing()
         return [item.path for item in standing.brings] if standing.state in ("untrusted", "changed") else []
+
+    async def give_trust(self, digest: str, by: str) -> Standing:
+        """Trust what the folder brings, if it still is what was looked at (N1).
+
+        A suite that loaded nothing of the project loads it now. One that runs older content goes on with that until the
+        host is started again: what is under way is not taken from it.
+        """
+        standing = await self.trust.give(self.root, by=by, digest=digest)
+        async with self._opening:
+            if self._suite is not None and self.runs is None:
+                await self._bring(self._suite, standing)
+        return standing
 
     async def suite(self, ctx: Execution | None = None) -> Suite:
         """The running suite; the first caller opens it and the others wait.
@@ -107,17 +120,21 @@ class ProjectExtensions:
         await suite.__aenter__()
         self.prompts.recorded = suite.recorded
         try:
-            standing = await self.standing()
-            trusted = standing.state == "trusted"
-            if trusted:
-                await self._load_brought(suite, standing)
-            await suite.emit({"type": "session_start", "reason": "startup"})
-            await suite.find_resources(_texts(self.root, trusted))
+            await self._bring(suite, await self.standing())
         except BaseException:
             await suite.__aexit__(None, None, None)
             raise
         self._following = asyncio.get_running_loop().create_task(self._follow(suite))
         return suite
+
+    async def _bring(self, suite: Suite, standing: Standing) -> None:
+        """Load what a person trusts, and let everything begin; a suite that has nothing loaded may be given it later."""
+        trusted = standing.state == "trusted"
+        if trusted:
+            self.runs = standing.digest
+            await self._load_brought(suite, standing)
+        await suite.emit({"type": "session_start", "reason": "startup"})
+        await suite.find_resources(_texts(self.root, trusted))
 
     async def _load_brought(self, suite: Suite, standing: Standing) -> None:
         """Everything executable that the project brings; what cannot be loaded is kept as a failure."""
@@ -148,7 +165,7 @@ class ProjectExtensions:
         if self._suite is not None:
             await self._suite.emit({"type": "session_shutdown", "reason": "quit"})
             await self._suite.__aexit__(None, None, None)
-            self._suite = None
+            self._suite, self.runs = None, None
 
 
 def _texts(root: Path, trusted: bool) -> list[Resource]:

@@ -13,13 +13,23 @@ function addLine(html) {
   timeline.append(line);
 }
 
-// A part in which somebody types is left alone.
-function isBusy(part) {
-  return part.contains(document.activeElement) || [...part.querySelectorAll("textarea, input[type=text]")].some((field) => field.value);
+// A part in which somebody types or chooses is left alone.
+function isChanged(field) {
+  if (field.type === "radio" || field.type === "checkbox") return field.checked !== field.defaultChecked;
+  if (field.options) return [...field.options].some((option, at) => option.selected !== (option.defaultSelected || (at === 0 && !field.querySelector("[selected]"))));
+  return field.value !== field.defaultValue;
 }
+
+function isBusy(part) {
+  return part.contains(document.activeElement) || [...part.querySelectorAll("textarea, input, select")].some(isChanged);
+}
+
+// What the host sent for each part: somebody who opens a detail changes the part, but not what there is to show.
+const sent = new Map([...document.querySelectorAll("[data-live-part]")].map((part) => [part.id, part.innerHTML]));
 
 function takeOver(part, fresh) {
   const open = new Map([...part.querySelectorAll("details[data-keep]")].map((item) => [item.dataset.keep, item.open]));
+  sent.set(part.id, fresh.innerHTML);
   part.replaceChildren(...fresh.childNodes);
   for (const item of part.querySelectorAll("details[data-keep]")) {
     if (open.has(item.dataset.keep)) item.open = open.get(item.dataset.keep);
@@ -27,13 +37,39 @@ function takeOver(part, fresh) {
 }
 
 async function refresh(whole) {
-  const answer = await fetch(location.pathname, { credentials: "same-origin" });
-  if (!answer.ok || answer.redirected) return;
+  const answer = await fetch(location.pathname + location.search, { credentials: "same-origin" });
+  if (!answer.ok || answer.redirected) return false;
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   for (const part of document.querySelectorAll("[data-live-part]")) {
     const fresh = page.getElementById(part.id);
-    if (fresh && (whole || !isBusy(part)) && part.innerHTML !== fresh.innerHTML) takeOver(part, fresh);
+    if (fresh && (whole || !isBusy(part)) && sent.get(part.id) !== fresh.innerHTML) takeOver(part, fresh);
   }
+  return true;
+}
+
+// Pages that show what happens elsewhere look again every few seconds, while somebody sees them.
+const EVERY = 4000;
+
+async function lookAgain() {
+  let going = true;
+  if (document.visibilityState === "visible") going = await refresh(false).catch(() => true); // the host may be back soon
+  if (going) setTimeout(lookAgain, EVERY);
+}
+
+if (document.querySelector("[data-poll]")) setTimeout(lookAgain, EVERY);
+
+// A workflow that is chosen brings the names of its inputs.
+const choice = document.querySelector("select[data-fills]");
+if (choice) {
+  const field = document.getElementById(choice.dataset.fills);
+  const fill = (before) => {
+    const blank = choice.selectedOptions[0]?.dataset.blank ?? "{}";
+    if (field.value === "" || field.value === before) field.value = blank === "{}" ? "" : blank;
+    last = field.value;
+  };
+  let last = "";
+  choice.addEventListener("change", () => fill(last));
+  fill("");
 }
 
 if (timeline && timeline.dataset.live) {
