@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.console.conftest import Console
-from tests.console.page import Node
+from tests.console.page import Node, parse
 from tests.console.served import QUESTION, harbour, served, workflow
 
 XSS = "<img src=x onerror=alert(1)>"
@@ -158,3 +159,54 @@ def test_an_untrusted_folder_is_named_and_not_executed(tmp_path_factory: pytest.
         assert "Nobody trusts what this project brings yet." in page.one(".hint").text
         assert page.one(".empty").text.startswith("No extension has run here.")
         visitor.http.close()
+
+
+def test_a_folder_is_trusted_as_it_was_looked_at(tmp_path: Path) -> None:
+    folder = harbour(tmp_path)
+    source = folder / "extensions" / "tally" / "index.ts"
+    with served(folder) as running:
+        visitor = Console(running)
+        hint = visitor.page("/extensions").one(".hint")
+        assert "Nobody trusts what this project brings yet." in hint.text
+        assert "extensions/tally" in hint.text
+        page = visitor.page("/trust")
+        digest = page.one(".digest").text
+        assert digest.startswith("sha256:")
+        assert [item.one("strong").text for item in page.one(".files").all("li")] == [
+            "extensions/tally/extension.json",
+            "extensions/tally/index.ts",
+        ]
+        assert "collector.example" in page.one(".files").text  # the code stands there to be read
+
+        assert visitor.http.post("/trust", data={"digest": digest, "csrf": "no"}).status_code == 403
+        assert "untrusted" in visitor.page("/extensions").one(".head").text
+        source.write_text(source.read_text() + "// changed\n")
+        assert "changed since it was looked at" in parse(visitor.send("/trust", 409, digest=digest).text).one("h1").text
+        visitor.send("/trust", 400)
+
+        run = running.start("holdfast-ask", question="Where does the Aurora lie?")
+        running.until(run, "run.completed")  # the suite is open now, and empty
+        again = visitor.page("/trust").one(".digest").text
+        assert again != digest
+        assert visitor.send("/trust", digest=again).headers["location"] == "/extensions?done=trusted"
+        page = visitor.page("/extensions?done=trusted")
+        assert page.one(".note").text == "Trusted. It is loaded."
+        assert page.one("tbody").all("td")[0].text.startswith("ext.tally")
+        given = running.api.get("/host/v1/ledger/records", params={"stream": "trust"}).json()["result"]
+        assert [item["payload"]["digest"] for item in given["records"]] == [again]
+
+        source.write_text(source.read_text() + "// once more\n")
+        visitor.send("/trust", digest=visitor.page("/trust").one(".digest").text)
+        assert "start it again to run this" in visitor.page("/extensions?done=trusted").one(".note").text
+        visitor.http.close()
+
+
+def test_trust_is_the_operators_to_give(tmp_path: Path) -> None:
+    with served(harbour(tmp_path)) as running:
+        made = running.api.post("/host/v1/keys", json={"name": "reader", "scopes": ["runs:read", "audit:read"]})
+        assert made.status_code == 201, made.text
+        reader = Console(running, made.json()["result"]["apiKey"])
+        digest = reader.page("/trust").one(".digest").text
+        reader.send("/trust", 403, digest=digest)
+        assert reader.http.post("/trust", data={"digest": digest}).status_code == 403
+        reader.http.close()

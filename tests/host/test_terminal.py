@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
@@ -52,6 +53,15 @@ def test_a_person_says_no(tmp_path: Path) -> None:
     shown = played(tmp_path / "h", "ask", 'Use tally, then write "x7" to board.md', answer=b"n")
     assert "nobody trusts it yet" in shown and "tally` returned" not in shown
     assert not (tmp_path / "h" / "board.md").exists()
+
+
+def test_what_a_model_says_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    script = {"turns": [{"text": "Berth \x1b]52;c;cHduZWQ=\x07 7\u202e.\n\tDone."}]}
+    (tmp_path / "model.json").write_text(json.dumps(script))
+    (tmp_path / "holdfast.toml").write_text('[models]\ndefault = "scripted:model.json"\n')
+    shown = played(tmp_path, "ask", "Where?", answer=b"n")
+    assert "Done." in shown
+    assert not {"\x1b", "\x07", "\u202e"} & set(shown)
 
 
 async def test_a_capability_prompt_of_a_run_is_asked_with_its_reasons(

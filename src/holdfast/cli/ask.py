@@ -13,9 +13,9 @@ import typer
 from holdfast.cli.connection import Connection, Data, Key, Url, connected, lent
 from holdfast.cli.notes import announced
 from holdfast.cli.output import Answer, answers, choice, note
-from holdfast.cli.terminal import TerminalConsent, asked, attended, permission
+from holdfast.cli.terminal import TerminalConsent, asked, attended, permission, visible
 from holdfast.cli.up import model_line
-from holdfast.kernel import config
+from holdfast.kernel import canonical, config
 from holdfast.kernel.problems import Problem
 
 if TYPE_CHECKING:
@@ -70,15 +70,15 @@ class Following:
     def _show(self, event: dict[str, Any]) -> None:
         kind, payload = event["type"], event["payload"]
         if kind == "output.chunk" and self._live:
-            sys.stdout.write(payload["chunk"])
+            sys.stdout.write(visible(payload["chunk"]))
             sys.stdout.flush()
             self._said = True
         elif kind == "agent.toolCalled":
             self._tools.append({"tool": payload["toolName"], "status": "called"})
-            note(f"tool   {payload['toolName']} …")
+            note(visible(f"tool   {payload['toolName']} …"))
         elif kind == "agent.toolReturned" and self._tools:
             self._tools[-1]["status"] = payload["status"]
-            note(f"tool   {payload['toolName']}: {payload['status']}")
+            note(visible(f"tool   {payload['toolName']}: {payload['status']}"))
 
     async def _open_question(self) -> dict[str, Any] | None:
         found = await self._connection.get(f"/v1/runs/{self._run_id}/interrupts")
@@ -109,13 +109,21 @@ class Following:
         return found
 
 
+_LABELS = {"agentId": "agent", "idempotencyKey": "key"}
+
+
+def _plain(value: Any) -> str:
+    return canonical.encode(value).decode()
+
+
 async def _value(asks: dict[str, Any]) -> dict[str, Any]:
     """What the person at the terminal says to a question."""
     if asks.get("artifactType") == "capability-prompt":
         return await permission(asks)
-    sys.stderr.write(f"\n{asks['title']}\n  {asks.get('description', '')}\n")
+    sys.stderr.write(visible(f"\n{asks['title']}\n  {asks.get('description', '')}\n"))
     for name, value in (asks.get("artifactData") or {}).items():
-        sys.stderr.write(f"  {name}: {value}\n")
+        text = value if isinstance(value, str) else _plain(value)
+        sys.stderr.write(visible(f"  {_LABELS.get(name, name):<10} {text}\n"))
     return {"action": "accept" if await asked("Accept? [y/N] ") == "y" else "reject"}
 
 

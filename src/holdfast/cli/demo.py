@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -53,9 +54,18 @@ class Story:
         if self._console is None:
             return
         self._console.print(f"\n[bold]{len(self.steps)}. {title}[/bold]")
-        self._console.print(f"   {why}", markup=False)
-        for line in seen:
-            self._console.print(f"   | {line}", markup=False)
+        for line in self._wrapped(why, "   ", "   "):
+            self._console.print(line, markup=False, highlight=False)
+        for text in seen:
+            for line in self._wrapped(text, "   | ", "     "):
+                self._console.print(line, markup=False, highlight=False)
+
+    def _wrapped(self, text: str, first: str, others: str) -> list[str]:
+        """The text in lines that a terminal does not break; as one line where nobody looks at a terminal."""
+        if self._console is None or not self._console.is_terminal:
+            return [first + text]
+        width = max(30, min(self._console.width, 110))
+        return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=others, break_long_words=False)
 
 
 def examples() -> Path:
@@ -108,6 +118,7 @@ async def _play(story: Story, folder: Path) -> None:
             "Another process takes the run up, and asks for an approval",
             "Reading needs no approval, writing does: policy says prompt, and nobody sits at that process's terminal.",
             f"{question['data']['title']} path {arguments['path']}, content {arguments['content']!r}",
+            "the demo says yes, over HTTP, as a person would in the console",
         )
         await second.approve(run_id, question["nodeId"])
         await second.until(run_id, "run.completed")

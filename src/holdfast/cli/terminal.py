@@ -7,6 +7,16 @@ import sys
 from typing import Any
 
 
+# A model, a tool and an extension may say anything; only its words reach the terminal, never its control sequences.
+_VISIBLE = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"} | {0x7F: "\u2421"}
+_VISIBLE |= dict.fromkeys((*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\ufffd")
+
+
+def visible(text: str) -> str:
+    """The text with every control character, and every one that turns the direction of writing, made visible."""
+    return text.translate(_VISIBLE)
+
+
 def attended() -> bool:
     """Whether somebody is there to ask."""
     return sys.stdin.isatty() and sys.stderr.isatty()
@@ -29,7 +39,7 @@ def expected(weighed: Any) -> str:
 async def permission(asks: dict[str, Any]) -> dict[str, Any]:
     """The answer to a capability prompt of a run, as its interrupt takes it."""
     about = asks["artifactData"]
-    sys.stderr.write(f"\n{asks['title']}\n  {asks['description']}\n  {about['allows']}\n")
+    sys.stderr.write(visible(f"\n{asks['title']}\n  {asks['description']}\n  {about['allows']}\n"))
     if about.get("sandbox"):
         sys.stderr.write(f"  {about['sandbox']}\n")
     loss = about.get("loss")
@@ -48,7 +58,8 @@ class TerminalConsent:
         from holdfast.extensions.consent import Answer
 
         about = f" on {question.resource}" if question.resource else ""
-        sys.stderr.write(f"\n{question.extension} asks for {question.capability}{about}: {question.meaning}\n")
+        asks = f"{question.extension} asks for {question.capability}{about}: {question.meaning}"
+        sys.stderr.write(f"\n{visible(asks)}\n")
         if question.note:
             sys.stderr.write(f"  {question.note}\n")
         if question.weighed is not None:

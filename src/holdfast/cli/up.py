@@ -117,7 +117,9 @@ def _show(console: Console, result: dict[str, Any]) -> None:
     if result["workflows"]:
         console.print(f"  workflows  {len(result['workflows'])} loaded")
     for path in result["untrusted"]:
-        console.print(f"  not loaded {path}: nobody trusts it yet (look at it in the console, or start with --trust)", markup=False)
+        console.print(f"  not loaded {path}: nobody trusts it yet", markup=False)
+    if result["untrusted"]:
+        console.print(f"             Look at it on {result['url']}/trust, or start with --trust.", markup=False)
     console.print("Three things to try:")
     for line in _to_try(result):
         console.print(f"  {line}", markup=False)
@@ -135,6 +137,6 @@ def _to_try(result: dict[str, Any]) -> list[str]:
     key = result["key"]
     return [
         f"open {result['url']}/ and sign in with the key",
-        f'{f"HOLDFAST_API_KEY={key} " if key else ""}holdfast ask "What is in this folder?"',
+        f'{f"HOLDFAST_API_KEY={key} " if key else ""}holdfast ask "List the files of this folder."',
         f'curl -H "Authorization: Bearer {key or "$HOLDFAST_API_KEY"}" {result["url"]}/v1/runs',
     ]

@@ -63,7 +63,8 @@ PAGES: tuple[tuple[str, str, Page], ...] = (
 
 
 # "/" stands for itself alone: everything else at the root belongs to the contracts.
-PREFIXES = ("/", "/runs", "/inbox", "/extensions", "/trust", "/relay", "/ledger", "/api", "/login", "/logout", "/static")
+_OWN = ("runs", "inbox", "extensions", "trust", "relay", "ledger", "api", "login", "logout", "static")
+PREFIXES = ("/", *(f"/{name}" for name in _OWN))
 
 
 def mounts(host: Host, services: Services) -> dict[str, ASGIApp]:

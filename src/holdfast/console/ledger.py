@@ -31,7 +31,14 @@ async def stream(request: Request, parts: Parts) -> Response:
     if head.seq < 0:
         raise Problem("not_found", "There is no such stream.")
     return parts.templates.page(
-        request, "stream.html", name=name, records=records, head=head, start=start, page_size=_PAGE, page_of=_page_of(name)
+        request,
+        "stream.html",
+        name=name,
+        records=records,
+        head=head,
+        start=start,
+        page_size=_PAGE,
+        page_of=_page_of(name),
     )
 
 

@@ -82,7 +82,14 @@ class Templates:
             lstrip_blocks=True,
         )
         self._environment.filters.update(
-            pretty=pretty, state=state, clock=clock_time, day=day_time, short=short, count=count, lasted=lasted, about=about
+            pretty=pretty,
+            state=state,
+            clock=clock_time,
+            day=day_time,
+            short=short,
+            count=count,
+            lasted=lasted,
+            about=about,
         )
 
     def text(self, template: str, /, **values: Any) -> str:
@@ -116,15 +123,15 @@ def short(name: str) -> str:
     return name if len(name) <= 22 else f"{name[:10]}…{name[-6:]}"
 
 
+_TOLD = ("toolName", "nodeId", "n", "capability", "method", "subject", "name", "source_label", "folder")
+
+
 def about(record: Record) -> str:
-    """What a record is about, in a word or two: the node, the effect, the method, the task."""
-    payload, attrs = record.payload, record.attrs
-    for found in (payload if isinstance(payload, dict) else {}, attrs):
-        for name in ("key", "nodeId", "node_id", "method", "capability", "subject", "source", "name", "folder"):
-            value = found.get(name)
-            if isinstance(value, str) and value:
-                return value[:120]
-    return ""
+    """What a record is about, in a word or two: the effect, the tool, the node, the capability."""
+    payload = record.payload if isinstance(record.payload, dict) else {}
+    known = {**record.attrs, **payload}
+    names = ("key",) if record.type == "holdfast.effect.recorded" else _TOLD
+    return next((known[name][:120] for name in names if isinstance(known.get(name), str) and known[name]), "")
 
 
 def count(number: int | None) -> str:

@@ -82,6 +82,15 @@ class TurnStep(msgspec.Struct, kw_only=True):
     tools: list[ToolStep] = []
 
 
+class ToolOffered(msgspec.Struct, frozen=True):
+    """A tool as the model was told of it, and what kind of effect it has."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    effect: str
+
+
 class AgentWork(msgspec.Struct, kw_only=True):
     """One invocation of an agent."""
 
@@ -90,9 +99,13 @@ class AgentWork(msgspec.Struct, kw_only=True):
     model: str = ""
     provider: str = ""
     prompt: list[Said] = []
-    tools: list[str] = []
+    surface: list[ToolOffered] = []
     turns: list[TurnStep] = []
     outcome: str = ""
+
+    @property
+    def tools(self) -> list[str]:
+        return [tool.name for tool in self.surface]
 
     def turn(self, number: int) -> TurnStep:
         while len(self.turns) <= number:
@@ -130,7 +143,7 @@ def _invoked(node: str, payload: dict[str, Any]) -> AgentWork:
         model=str(payload.get("resolvedModel", "")),
         provider=str(payload.get("resolvedProvider", "")),
         prompt=[],
-        tools=[],
+        surface=[],
         turns=[],
     )
 
@@ -149,12 +162,17 @@ def _note(work: AgentWork, record: Record) -> None:
         work.outcome = str(payload.get("outcome", ""))
 
 
+def _offered(tool: dict[str, Any]) -> ToolOffered:
+    text = {name: str(tool.get(name, "")) for name in ("name", "description", "effect")}
+    return ToolOffered(text["name"], text["description"], tool.get("parameters") or {}, text["effect"])
+
+
 def _effect(work: AgentWork, key: str, result: Any, at: int) -> None:
     if not isinstance(result, dict):
         return
     if key == "agent/begin":
         work.prompt = [_message(item) for item in result.get("messages", ())]
-        work.tools = [str(tool.get("name", "")) for tool in result.get("surface", ())]
+        work.surface = [_offered(tool) for tool in result.get("surface", ())]
         return
     match = _KEY.fullmatch(key)
     if match is None:

@@ -128,7 +128,7 @@ class ProjectExtensions:
         return suite
 
     async def _bring(self, suite: Suite, standing: Standing) -> None:
-        """Load what a person trusts, and let everything begin; a suite that has nothing loaded may be given it later."""
+        """Load what a person trusts, and let it begin; a suite that has nothing loaded may be given it later."""
         trusted = standing.state == "trusted"
         if trusted:
             self.runs = standing.digest
