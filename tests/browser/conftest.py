@@ -60,6 +60,12 @@ class Visit:
         self.page.wait_for_selector("#timeline li")
         return str(self.page.url).rsplit("/", 1)[1]
 
+    def start_elsewhere(self, workflow: str) -> str:
+        """A run that somebody else starts, and that asks something."""
+        run = self.host.start(workflow)
+        self.host.until(run, "interrupt.requested")
+        return run
+
     def card(self, title: str) -> Any:
         """The question with this title."""
         return self.page.locator(".question", has=self.page.locator("h3", has_text=title))

@@ -33,6 +33,7 @@ def paths(host: Served) -> list[str]:
         "/inbox",
         "/extensions",
         "/extensions/ext.tally",
+        "/trust",
         "/relay",
         session,
         f"{session}/facts/1",

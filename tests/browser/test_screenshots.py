@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests.browser.conftest import SIZES, Visit
-from tests.console.served import QUESTION, Served
+from tests.console.served import QUESTION, Served, served
+from tests.console.served import harbour as brought
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 MOST_BYTES = 150_000
@@ -41,6 +42,10 @@ def _open_arithmetic(page: Any) -> None:
     page.locator("details.arithmetic summary").first.click()
 
 
+def _open_files(page: Any) -> None:
+    page.locator(".files summary").last.click()
+
+
 def _verify(page: Any) -> None:
     page.click('button:text-is("Verify every chain")')
     page.wait_for_selector(".note")
@@ -66,15 +71,33 @@ def test_a_picture_is_made_and_small(
     picture: Picture, browser: Any, host: Served, harbour: Harbour, tmp_path: Path
 ) -> None:
     name, look, path, height, first = picture
+    _take(name, look, host, browser, path(harbour), height, first, tmp_path)
+
+
+def test_a_picture_of_a_folder_that_nobody_trusts_yet(browser: Any, tmp_path: Path) -> None:
+    with served(brought(tmp_path / "harbour")) as host:
+        _take("console-trust", "desktop light", host, browser, "/trust", 760, _open_files, tmp_path)
+
+
+def _take(
+    name: str,
+    look: str,
+    host: Served,
+    browser: Any,
+    path: str,
+    height: int,
+    first: Callable[[Any], None] | None,
+    folder: Path,
+) -> None:
     size, scheme = look.split()
     viewport = {**SIZES[size], "height": height}
     context = browser.new_context(viewport=viewport, color_scheme=scheme, reduced_motion="reduce")
     visit = Visit(context.new_page(), host)
     visit.sign_in()
-    visit.go(path(harbour))
+    visit.go(path)
     if first is not None:
         first(visit.page)
-    made = Path(os.environ.get("HOLDFAST_SCREENSHOTS") or tmp_path) / f"{name}.png"
+    made = Path(os.environ.get("HOLDFAST_SCREENSHOTS") or folder) / f"{name}.png"
     visit.page.screenshot(path=made)
     context.close()
     assert visit.troubles == []
@@ -82,4 +105,4 @@ def test_a_picture_is_made_and_small(
 
 
 def test_the_pictures_are_those_of_the_documentation() -> None:
-    assert {item[0] for item in PICTURES} == {path.stem for path in IMAGES.glob("console-*.png")}
+    assert {"console-trust", *(item[0] for item in PICTURES)} == {path.stem for path in IMAGES.glob("console-*.png")}

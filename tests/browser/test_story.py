@@ -101,6 +101,44 @@ def test_a_run_is_replayed_and_forked(visit: Visit) -> None:
             page.wait_for_selector('#status .badge:text-is("cancelled")')
 
 
+def test_an_agent_is_asked_on_the_overview(visit: Visit) -> None:
+    page = visit.page
+    visit.go("/")
+    page.fill("#question", "In which year was the old lighthouse rebuilt in brick?")
+    page.select_option("#agent", "local.harbour.master")
+    page.click('button:text-is("Ask")')
+    page.wait_for_selector("#status .badge.good")
+    assert "The old lighthouse burned down in 1954" in page.locator(".agent").inner_text()
+
+
+def test_choosing_a_workflow_brings_its_inputs(visit: Visit) -> None:
+    page = visit.page
+    visit.go("/")
+    page.select_option("#workflow", "harbour")
+    assert page.input_value("#inputs") == '{"question":""}'
+    page.select_option("#workflow", "review")
+    assert page.input_value("#inputs") == ""
+    page.fill("#inputs", '{"mine": 1}')
+    page.select_option("#workflow", "harbour")
+    assert page.input_value("#inputs") == '{"mine": 1}'
+
+
+def test_the_inbox_and_the_overview_look_again_by_themselves(visit: Visit) -> None:
+    page = visit.page
+    visit.go("/inbox")
+    page.evaluate("window.untouched = true")
+    run = visit.start_elsewhere("review")
+    card = page.locator(".question", has=page.locator(f'a[href="/runs/{run}"]'))
+    card.wait_for(timeout=20_000)
+    card.locator("details.all summary").click()  # what somebody opened stays open
+    visit.host.start("review")
+    page.wait_for_timeout(4_500)
+    assert card.locator("details.all").get_attribute("open") is not None
+    visit.host.resolve(run, "approve", action="accept")
+    card.wait_for(state="detached", timeout=20_000)
+    assert page.evaluate("window.untouched") is True
+
+
 def test_a_fact_is_found_and_read_in_its_source(visit: Visit) -> None:
     page = visit.page
     visit.host.finished()

@@ -16,6 +16,7 @@ from holdfast.cli.output import Answer, answers, choice, note
 from holdfast.cli.terminal import TerminalConsent, asked, attended, permission, visible
 from holdfast.cli.up import model_line
 from holdfast.kernel import canonical, config
+from holdfast.kernel.problem_table import TABLE
 from holdfast.kernel.problems import Problem
 
 if TYPE_CHECKING:
@@ -130,12 +131,20 @@ async def _value(asks: dict[str, Any]) -> dict[str, Any]:
 def _answer(result: dict[str, Any]) -> Answer:
     problem = None
     if result["status"] == "failed":
-        error = result.get("error") or {}
-        problem = Problem("node_failed", str(error.get("message", "The run failed.")), runId=result["runId"])
+        problem = _failure(result)
     if "question" in result:
         again = f"holdfast run approve {result['runId']}, then holdfast ask --run-id {result['runId']}"
         note(f"waits  {result['question']['data'].get('title')}  ({again})")
     return Answer(result, human=lambda console: None, problem=problem)
+
+
+def _failure(result: dict[str, Any]) -> Problem:
+    """What made the run fail, as the Problem it was where it is one of ours."""
+    error = result.get("error") or {}
+    code, told = str(error.get("code")), error.get("details") or {}
+    details = {name: value for name, value in told.items() if name not in ("key", "message", "retry_after_ms")}
+    message = str(error.get("message", "The run failed."))
+    return Problem(code if code in TABLE else "node_failed", message, **{**details, "runId": result["runId"]})
 
 
 @asynccontextmanager

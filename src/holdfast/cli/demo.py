@@ -64,7 +64,7 @@ class Story:
         """The text in lines that a terminal does not break; as one line where nobody looks at a terminal."""
         if self._console is None or not self._console.is_terminal:
             return [first + text]
-        width = max(30, min(self._console.width, 110))
+        width = max(30, min(self._console.width, 120))
         return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=others, break_long_words=False)
 
 

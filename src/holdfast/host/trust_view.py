@@ -34,6 +34,7 @@ class FileSeen(msgspec.Struct, frozen=True):
 class Brings(msgspec.Struct, frozen=True, kw_only=True):
     """The folder as it is now, and where it stands."""
 
+    name: str
     standing: Standing
     files: tuple[FileSeen, ...]
     more: int
@@ -49,7 +50,7 @@ class Brings(msgspec.Struct, frozen=True, kw_only=True):
 async def brings(host: Host) -> Brings:
     standing = await host.extensions.standing()
     seen, more = await asyncio.to_thread(_seen, host.root, host.config.extensions.paths)
-    return Brings(standing=standing, files=tuple(seen), more=more, runs=host.extensions.runs)
+    return Brings(name=host.root.name, standing=standing, files=tuple(seen), more=more, runs=host.extensions.runs)
 
 
 def _seen(root: Path, paths: Sequence[str]) -> tuple[list[FileSeen], int]:

@@ -20,9 +20,8 @@ function isChanged(field) {
   return field.value !== field.defaultValue;
 }
 
-function isBusy(part) {
-  return part.contains(document.activeElement) || [...part.querySelectorAll("textarea, input, select")].some(isChanged);
-}
+const isTyped = (part) => [...part.querySelectorAll("textarea, input, select")].some(isChanged);
+const isBusy = (part) => part.contains(document.activeElement) || isTyped(part);
 
 // What the host sent for each part: somebody who opens a detail changes the part, but not what there is to show.
 const sent = new Map([...document.querySelectorAll("[data-live-part]")].map((part) => [part.id, part.innerHTML]));
@@ -36,13 +35,26 @@ function takeOver(part, fresh) {
   }
 }
 
+// A list keeps what is still there as it is; only what is new is added, and what is gone is taken away.
+function merge(list, fresh, whole) {
+  sent.set(list.id, fresh.innerHTML);
+  for (const item of [...list.children]) {
+    if (!fresh.children[item.id] && (whole || !isTyped(item))) item.remove();
+  }
+  for (const item of [...fresh.children]) {
+    if (!document.getElementById(item.id)) list.append(item);
+  }
+}
+
 async function refresh(whole) {
   const answer = await fetch(location.pathname + location.search, { credentials: "same-origin" });
   if (!answer.ok || answer.redirected) return false;
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   for (const part of document.querySelectorAll("[data-live-part]")) {
     const fresh = page.getElementById(part.id);
-    if (fresh && (whole || !isBusy(part)) && sent.get(part.id) !== fresh.innerHTML) takeOver(part, fresh);
+    if (!fresh || sent.get(part.id) === fresh.innerHTML) continue;
+    if ("liveList" in part.dataset) merge(part, fresh, whole);
+    else if (whole || !isBusy(part)) takeOver(part, fresh);
   }
   return true;
 }
