@@ -6,7 +6,6 @@ import asyncio
 import sys
 from typing import Any
 
-
 # A model, a tool and an extension may say anything; only its words reach the terminal, never its control sequences.
 _VISIBLE = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"} | {0x7F: "\u2421"}
 _VISIBLE |= dict.fromkeys((*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\ufffd")
