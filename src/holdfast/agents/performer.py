@@ -129,8 +129,11 @@ async def _remember(stage: Stage, output: Any) -> None:
     key = "agent/remember"
     identity = f"{stage.invocation.id}/{key}"
 
+    # The task is kept with its answer: an answer alone ("7") shares no word with the task that will ask for it.
+    entry = f"{_text(stage.invocation.task)}\n{_text(output)}"
+
     async def body() -> None:
-        await memory.remember(stage.manifest.agent_id, _text(output), idempotency_key=identity)
+        await memory.remember(stage.manifest.agent_id, entry, idempotency_key=identity)
 
     await stage.effects.perform(key, body, cls="write", idempotency_key=identity)
 

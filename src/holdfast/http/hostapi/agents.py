@@ -39,6 +39,8 @@ class AgentView(Result, frozen=True, omit_defaults=False):
     turns: int
     task_schema: dict[str, Any] | None
     return_schema: dict[str, Any] | None
+    requires_capabilities: list[str]
+    long_term_memory: bool
 
 
 class FindingView(Result, frozen=True, omit_defaults=False):
@@ -114,4 +116,6 @@ def _view(agent: AgentManifest) -> AgentView:
         turns=agent.turns,
         task_schema=agent.task_schema,
         return_schema=agent.return_schema,
+        requires_capabilities=list(agent.requires),
+        long_term_memory=agent.memory.long_term,
     )
