@@ -9,11 +9,11 @@ from tests.console.served import QUESTION
 def test_the_overview_counts_and_offers_every_workflow(console: Console, finished: str) -> None:
     page = console.page("/")
     assert page.one(".tiles").text.count("completed") == 1
-    assert {node.text for node in page.one("select#workflow").all("option")} == {
-        "clarify",
-        "harbour",
-        "holdfast-ask",
-        "review",
+    assert {node["value"]: node.text for node in page.one("select#workflow").all("option")} == {
+        "clarify": "clarify",
+        "harbour": "harbour: question",
+        "holdfast-ask": "holdfast-ask: question, agentId",
+        "review": "review",
     }
     assert any(node.attributes.get("href") == f"/runs/{finished}" for node in page.all("a"))
 
