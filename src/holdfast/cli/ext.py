@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from holdfast.extensions.compiler import Artifact
-    from holdfast.extensions.runtime import ToolOutcome
+    from holdfast.extensions.outcomes import ToolOutcome
     from holdfast.extensions.suite import Suite
     from holdfast.host.extension_model import ExtensionModel
 
