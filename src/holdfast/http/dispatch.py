@@ -11,7 +11,7 @@ Invariants:
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -35,8 +35,6 @@ _KEY = re.compile(r"[!-~]{1,255}")
 _REPLAYED = "openwop-Idempotent-Replay"
 # What a kept answer keeps of its headers: not the request's id, which belongs to one request.
 _KEPT_HEADERS = frozenset({"content-type", "location", "etag"})
-
-Fallback = Callable[[Request, Caller], Awaitable[Response]]
 
 
 class Dispatch:

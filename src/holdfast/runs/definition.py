@@ -9,7 +9,6 @@ import msgspec
 from holdfast.kernel.problems import Problem
 
 TriggerRule = Literal["all_success", "any_success", "all_complete", "none_failed", "any_failed"]
-Reducer = Literal["replace", "append", "merge", "counter", "votes", "feedback", "message"]
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 WorkflowId = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern="^[a-z][a-z0-9_-]*$")]

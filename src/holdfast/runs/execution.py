@@ -126,10 +126,6 @@ class Execution:
         return {**self._state.variables, **self._writes}
 
     @property
-    def run_inputs(self) -> dict[str, Any]:
-        return self._state.inputs
-
-    @property
     def decision(self) -> dict[str, Any] | None:
         """The supervisor's last decision."""
         return self._state.decision
