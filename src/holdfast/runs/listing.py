@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import msgspec
 
-from holdfast.kernel import canonical
+from holdfast.kernel import base64url, canonical
 from holdfast.kernel.clock import parse_iso
 from holdfast.kernel.ledger import Ledger
 from holdfast.kernel.problems import Problem
@@ -71,12 +70,12 @@ def _time(text: str, at: str) -> int:
 
 
 def _cursor(run_id: str) -> str:
-    return base64.urlsafe_b64encode(canonical.encode({"before": run_id})).rstrip(b"=").decode()
+    return base64url.encode(canonical.encode({"before": run_id}))
 
 
 def _read_cursor(text: str) -> str:
     try:
-        value = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        value = msgspec.json.decode(base64url.decode(text))
         return str(value["before"])
     except (ValueError, KeyError, TypeError, msgspec.DecodeError) as error:
         raise Problem("schema_mismatch", "This cursor is none of ours.", at="cursor") from error

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import bisect
 import json
-import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
@@ -19,8 +18,6 @@ _VALUE = {char: index for index, char in enumerate(_ALPHABET)}
 
 # One generated position: (column, source, line, column of the original, name); the last four may be absent.
 Segment = tuple[int, ...]
-
-_FRAME = re.compile(r"(?P<file>[^\s()]+?):(?P<line>\d+)(?::(?P<column>\d+))?(?=\)|\s*$)")
 
 
 class SourceMap:
@@ -134,7 +131,3 @@ def _encode_vlq(value: int) -> str:
         text += _ALPHABET[digit | 32 if rest else digit]
         if not rest:
             return text
-
-
-def _is_module(file: str, module: str) -> bool:
-    return file == module or file.endswith("/" + module)
