@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.kernel import base64url, canonical
-from holdfast.kernel.clock import parse_iso
+from holdfast.kernel.clock import moment_of
 from holdfast.kernel.ledger import Ledger
 from holdfast.kernel.problems import Problem
 from holdfast.runs.types import RunFilter, RunPage
@@ -58,15 +58,8 @@ def _where(filters: RunFilter) -> tuple[list[str], list[Any]]:
     ):
         if text is not None:
             where.append(f"created {sign} ?")
-            values.append(_time(text, name))
+            values.append(moment_of(text, name))
     return where, values
-
-
-def _time(text: str, at: str) -> int:
-    try:
-        return parse_iso(text)
-    except ValueError as error:
-        raise Problem("schema_mismatch", f"{text[:40]!r} is not an RFC 3339 time.", at=at) from error
 
 
 def _cursor(run_id: str) -> str:
