@@ -28,6 +28,7 @@ from holdfast.http.crp.operations import OPERATIONS, Operation
 from holdfast.http.crp.service import Service, given_fields
 from holdfast.http.exchange import note_route
 from holdfast.kernel.problems import Problem
+from holdfast.models.assemble import whole
 from holdfast.relay import Relay, Session, SessionConfig, StreamEvent
 from holdfast.relay.replies import told
 
@@ -168,7 +169,7 @@ def _refused(request: Request, problem: Problem) -> Response:
     response = problem_answer(request, problem, "crp")
     if "partial_output" in problem.details and response.media_type == "application/json":
         body = msgspec.json.decode(response.body)
-        body.setdefault("details", {})["partial_output"] = views.carried(problem.details["partial_output"])
+        body.setdefault("details", {})["partial_output"] = whole(problem.details["partial_output"])
         headers = {key: value for key, value in response.headers.items() if key != "content-length"}
         return Response(msgspec.json.encode(body), response.status_code, headers)
     return response

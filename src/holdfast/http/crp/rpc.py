@@ -14,6 +14,7 @@ from holdfast.http.crp import bodies as b
 from holdfast.http.crp import views
 from holdfast.http.crp.service import Service
 from holdfast.kernel.problems import Problem
+from holdfast.models.assemble import whole
 from holdfast.relay import Session, SessionConfig
 from holdfast.relay.replies import told
 
@@ -142,5 +143,5 @@ def _error(problem: Problem) -> dict[str, Any]:
     if not -32099 <= error["code"] <= -32000:
         error["code"] = -32000 if problem.row.http >= 500 else -32602 if problem.key == "schema_mismatch" else -32000
     if "partial_output" in problem.details:
-        error["data"]["partial_output"] = views.carried(problem.details["partial_output"])
+        error["data"]["partial_output"] = whole(problem.details["partial_output"])
     return error
