@@ -191,11 +191,11 @@ def read_query(request: Request, kind: type[Query]) -> Any:
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `$.")
+        message, where = canonical.located(error, "")
         raise Problem(
             "out_of_range" if "Expected `int` >" in message or "Expected `int` <" in message else "schema_mismatch",
             message,
-            at=where.rstrip("`") or "query",
+            at=where.removeprefix(".") or "query",
             fix="See the parameter in /v1/openapi.json.",
         ) from error
 

@@ -68,7 +68,7 @@ def decode(data: bytes | str, type: Any = Any, *, limit: int = MAX_DOCUMENT_BYTE
     try:
         return msgspec.json.decode(data, type=type, strict=strict)
     except msgspec.ValidationError as error:
-        message, where = _split_location(str(error))
+        message, where = located(error)
         raise Problem("schema_mismatch", message, at=where, fix="Correct the field named in `at`.") from error
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise Problem(
@@ -126,9 +126,10 @@ def _has_non_finite(value: object) -> bool:
     return False
 
 
-def _split_location(text: str) -> tuple[str, str]:
-    message, _, where = text.partition(" - at `")
-    return message, where.rstrip("`") or "$"
+def located(error: msgspec.ValidationError, root: str = "$") -> tuple[str, str]:
+    """What the library says is wrong, and where: a path that begins with `root`."""
+    message, _, where = str(error).partition(" - at `")
+    return message, root + where.rstrip("`").removeprefix("$")
 
 
 def reason_of(error: Exception) -> str:

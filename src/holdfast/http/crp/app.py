@@ -27,6 +27,7 @@ from holdfast.http.crp import openapi, rpc, views
 from holdfast.http.crp.operations import OPERATIONS, Operation
 from holdfast.http.crp.service import Service, given_fields
 from holdfast.http.exchange import note_route
+from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
 from holdfast.models.assemble import whole
 from holdfast.relay import Relay, Session, SessionConfig, StreamEvent
@@ -202,8 +203,8 @@ def _query(request: Request, type: Any) -> Any:
     try:
         return msgspec.convert(values, type, strict=False)
     except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `")
-        raise Problem("schema_mismatch", message, at=where.strip("`") or "$") from error
+        message, where = canonical.located(error)
+        raise Problem("schema_mismatch", message, at=where) from error
 
 
 def _target(request: Request) -> str:
