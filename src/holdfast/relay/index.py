@@ -14,7 +14,6 @@ Invariants:
 
 from __future__ import annotations
 
-import heapq
 import math
 from array import array
 from bisect import bisect_left
@@ -152,7 +151,8 @@ class Index:
                     break
             self._scan(gain, posting, scores, norms)
             rest -= gain
-        best = heapq.nsmallest(limit, [(-score, number) for number, score in scores.items() if score >= floor])
+        floor = _floor(scores, limit, floor)
+        best = sorted([(-score, number) for number, score in scores.items() if score >= floor])[:limit]
         return [(number, -score) for score, number in best]
 
     def _common(self) -> int:
