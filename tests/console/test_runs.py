@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.console.conftest import Console
-from tests.console.served import QUESTION
+from tests.console.served import QUESTION, workflow
 
 
 def test_the_overview_counts_and_offers_every_workflow(console: Console, finished: str) -> None:
@@ -88,3 +88,20 @@ def test_live_lines_come_with_their_place_and_end_with_the_run(console: Console,
     assert text.startswith("id: 4\nevent: line\n")
     assert text.rstrip().endswith("event: end\ndata:")
     assert console.http.get(f"/runs/{finished}/live?after=x").status_code == 400
+
+
+def test_the_graph_is_that_of_the_run_and_a_wide_one_has_the_width_of_the_page(console: Console) -> None:
+    first = workflow("moving", *((f"node-{number}", "core.identity", {}) for number in range(4)))
+    first["edges"] = []  # four in a row
+    api = console.running.api
+    assert api.put("/v1/workflows/moving", json=first).status_code in (200, 201)
+    run = console.running.start("moving")
+    console.running.until(run, "run.completed")
+    later = {**workflow("moving", ("another", "core.noop", {})), "version": "2.0.0"}
+    assert api.put("/v1/workflows/moving", json=later).status_code in (200, 201)
+    page = console.page(f"/runs/{run}")
+    assert [node.one("title").text for node in page.one("svg.graph").all("g")] == [
+        f"Node-{place}" for place in range(4)
+    ]
+    assert page.all("section.wide")
+    assert not console.page(f"/runs/{console.running.start('moving')}").all("section.wide")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -25,6 +27,8 @@ from holdfast.runs.types import TERMINAL, CreateRun, ForkRequest, RunEvent, RunF
 _EVENTS_SHOWN = 500
 _RECORDS_READ = 20_000
 _KEEPALIVE = 15.0
+_WIDTH = re.compile(r' width="(\d+)"')
+_NARROW, _WIDE = 480, 1800
 
 
 async def listing(request: Request, parts: Parts) -> Response:
@@ -191,13 +195,37 @@ async def fork(request: Request, parts: Parts) -> Response:
     return go(f"/runs/{forked.run_id}")
 
 
-async def _graph(parts: Parts, caller: Caller, snapshot: RunSnapshot) -> str:
+class Graph(msgspec.Struct, frozen=True):
+    """The picture of a run's workflow: a wide one needs the width of the page, a huge one is scrolled."""
+
+    svg: str
+    width: int
+
+    @property
+    def size(self) -> str:
+        return "" if self.width <= _NARROW else "wide" if self.width <= _WIDE else "wide huge"
+
+
+async def _graph(parts: Parts, caller: Caller, snapshot: RunSnapshot) -> Graph | None:
     try:
-        definition = await parts.runs.get_workflow(snapshot.workflow_id, caller.tenant)
+        definition = await _definition(parts, caller, snapshot)
     except Problem:  # the workflow is gone; the run is still worth showing
-        return ""
+        return None
     states = {name: _status(value) for name, value in snapshot.node_states.items()}
-    return svg(definition, states)
+    drawn = svg(definition, states)
+    width = _WIDTH.search(drawn)
+    return Graph(drawn, int(width[1]) if width else 0)
+
+
+async def _definition(parts: Parts, caller: Caller, snapshot: RunSnapshot) -> dict[str, Any]:
+    """The workflow as the run began with it, whatever was stored since; the latest when that is not on record here."""
+    first = await parts.ledger.read(stream_of(snapshot.run_id), 0, 1)
+    stream, seq = ((first[0].attrs.get("p") or {}).get("workflow") if first else None) or ("", -1)
+    kept = await parts.ledger.read(stream, seq, 1) if seq >= 0 else []
+    if kept:
+        document: dict[str, Any] = kept[0].payload["document"]
+        return document
+    return await parts.runs.get_workflow(snapshot.workflow_id, caller.tenant)
 
 
 def _status(value: object) -> str:

@@ -201,13 +201,11 @@ def _node_svg(node: Mapping[str, Any], place: tuple[int, int], state: str) -> st
     x, y = place
     fill, stroke = _COLOURS[_group(state)]
     round_by = 26 if _GATES.search(str(node.get("typeId", ""))) else 8
-    title, kind = (
-        escape(_short(str(node.get("name") or node["id"]), 26)),
-        escape(_short(str(node.get("typeId", "")), 30)),
-    )
-    said = f"{kind} · {escape(_short(state, 20))}" if state else kind
+    name, kind = str(node.get("name") or node["id"]), str(node.get("typeId", ""))
+    title = escape(_short(name, 22))  # what the box is wide enough for; the whole name is told on pointing at it
+    said = escape(_short(f"{_short(kind, 20)} · {state}" if state else kind, 32))
     return (
-        f'<g class="{_group(state) or "idle"}">'
+        f'<g class="{_group(state) or "idle"}"><title>{escape(_short(name, 200))}</title>'
         f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="{round_by}" fill="{fill}" stroke="{stroke}" '
         f'stroke-width="1.5"/><text x="{x + _WIDTH // 2}" y="{y + 24}" text-anchor="middle" font-size="13" '
         f'font-weight="600" fill="#1f2830">{title}</text><text x="{x + _WIDTH // 2}" y="{y + 42}" text-anchor="middle" '
