@@ -64,6 +64,26 @@ def test_what_a_model_says_cannot_steer_the_terminal(tmp_path: Path) -> None:
     assert not {"\x1b", "\x07", "\u202e"} & set(shown)
 
 
+async def test_a_call_of_unknown_outcome_asks_what_the_person_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from holdfast.cli import ask, terminal
+
+    known = {"tool": "bash", "arguments": {"command": "make"}, "effect_key": "k", "begun_at": "2026-01-01T00:00:00Z"}
+    question = {"title": "Was bash done?", "artifactType": "uncertain-effect", "artifactData": known}
+    replies = iter(["n", "It ran to its end.", "y"])
+
+    async def told(_question: str) -> str:
+        return next(replies)
+
+    monkeypatch.setattr(terminal, "told", told)
+    monkeypatch.setattr(ask, "told", told)
+    assert await ask._value(question) == {"action": "reject", "comment": "It ran to its end."}
+    assert await ask._value(question) == {"action": "accept"}
+    shown = capsys.readouterr().err
+    assert '{"command":"make"}' in shown and "begun at" in shown and "effect_key" not in shown
+
+
 async def test_a_capability_prompt_of_a_run_is_asked_with_its_reasons(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,7 @@ import typer
 from holdfast.cli.connection import Connection, Data, Key, Url, connected, lent
 from holdfast.cli.notes import announced
 from holdfast.cli.output import Answer, answers, choice, note
-from holdfast.cli.terminal import TerminalConsent, asked, attended, permission, visible
+from holdfast.cli.terminal import TerminalConsent, asked, attended, permission, told, visible
 from holdfast.cli.up import model_line
 from holdfast.kernel import canonical, config
 from holdfast.kernel.problem_table import TABLE
@@ -110,7 +110,8 @@ class Following:
         return found
 
 
-_LABELS = {"agentId": "agent", "idempotencyKey": "key"}
+_LABELS = {"agentId": "agent", "begun_at": "begun at"}
+_INNER = {"callId", "effect_key", "effect_class"}  # of use to programs
 
 
 def _plain(value: Any) -> str:
@@ -122,10 +123,15 @@ async def _value(asks: dict[str, Any]) -> dict[str, Any]:
     if asks.get("artifactType") == "capability-prompt":
         return await permission(asks)
     sys.stderr.write(visible(f"\n{asks['title']}\n  {asks.get('description', '')}\n"))
-    for name, value in (asks.get("artifactData") or {}).items():
+    known = {name: value for name, value in (asks.get("artifactData") or {}).items() if name not in _INNER}
+    for name, value in known.items():
         text = value if isinstance(value, str) else _plain(value)
         sys.stderr.write(visible(f"  {_LABELS.get(name, name):<10} {text}\n"))
-    return {"action": "accept" if await asked("Accept? [y/N] ") == "y" else "reject"}
+    if await asked("Accept? [y/N] ") == "y":
+        return {"action": "accept"}
+    if asks.get("artifactType") != "uncertain-effect":
+        return {"action": "reject"}
+    return {"action": "reject", "comment": await told("What did you find? The model reads it: ")}
 
 
 def _answer(result: dict[str, Any]) -> Answer:

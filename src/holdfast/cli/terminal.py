@@ -23,10 +23,15 @@ def attended() -> bool:
 
 async def asked(question: str) -> str:
     """The first letter of what the person says; nothing when they only press return."""
+    return (await told(question)).lower()[:1]
+
+
+async def told(question: str) -> str:
+    """What the person says, in one line."""
     sys.stderr.write(question)
     sys.stderr.flush()
     line: str = await asyncio.to_thread(sys.stdin.readline)
-    return line.strip().lower()[:1]
+    return line.strip()
 
 
 def expected(weighed: Any) -> str:
