@@ -52,7 +52,7 @@ def test_a_run_is_followed_to_its_end_without_a_reload(visit: Visit) -> None:
     visit.host.resolve(run, "approve", action="accept")  # by somebody else
     page.wait_for_selector("#status .badge.good")
     assert page.locator(".question").count() == 0
-    assert page.locator("#live").count() == 0
+    page.locator("#live").wait_for(state="detached")
     assert page.locator(".graph g.completed").count() == 3
     assert page.evaluate("window.untouched") is True
 

@@ -46,10 +46,17 @@ function merge(list, fresh, whole) {
   }
 }
 
+// An answer that was overtaken by a later one is not shown.
+let asked = 0;
+let shown = 0;
+
 async function refresh(whole) {
+  const turn = ++asked;
   const answer = await fetch(location.pathname + location.search, { credentials: "same-origin" });
   if (!answer.ok || answer.redirected) return false;
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  if (turn < shown) return true;
+  shown = turn;
   for (const part of document.querySelectorAll("[data-live-part]")) {
     const fresh = page.getElementById(part.id);
     if (!fresh || sent.get(part.id) === fresh.innerHTML) continue;
