@@ -23,13 +23,14 @@ from holdfast.runs.execution import Outcome
 from holdfast.runs.expressions import compile_expression
 from holdfast.runs.feeds import Feeds
 from holdfast.runs.interrupts import Claims
-from holdfast.runs.log import ENGINE_VERSION, stream_of, to_wire
+from holdfast.runs.log import ENGINE_VERSION, PRIVATE, stream_of, to_wire
 from holdfast.runs.mock_models import MockModels
 from holdfast.runs.nodes.core import standard_registry
 from holdfast.runs.nodes.registry import NodeRegistry
 from holdfast.runs.ports import HttpConnector, ModelCaller, ToolSource
 from holdfast.runs.projection import EnginesProjection, RunsProjection
 from holdfast.runs.requests import check_against, check_create
+from holdfast.runs.secrets import TELLING, cover, cover_event, cover_run, may_have
 from holdfast.runs.state import Event, InterruptState, RunState, shown_outputs
 from holdfast.runs.types import (
     TERMINAL,
@@ -57,7 +58,7 @@ from holdfast.runs.types import (
     WorkflowVersion,
 )
 from holdfast.runs.views import snapshot
-from holdfast.runs.workflows import Workflows
+from holdfast.runs.workflows import Ref, Workflows
 
 MAX_BULK = 100
 
@@ -237,7 +238,8 @@ class Runs:
         )
 
     async def get_run(self, run_id: str, tenant: str) -> RunSnapshot:
-        return snapshot(await self._state(run_id, tenant), self._clock.now_ms())
+        state = await self._state(run_id, tenant)
+        return cover_run(state, snapshot(state, self._clock.now_ms()))
 
     async def list_runs(self, filters: RunFilter, tenant: str, cursor: str | None = None, limit: int = 50) -> RunPage:
         """Newest first. A cursor that is none of ours is `validation_error`; `limit` is 1..200."""
@@ -248,13 +250,21 @@ class Runs:
     ) -> list[RunEvent]:
         """Events with sequence >= `from_sequence`, in order."""
         await self._own(run_id, tenant)
-        return [to_wire(record) for record in await self._ledger.read(stream_of(run_id), max(0, from_sequence), limit)]
+        records = await self._ledger.read(stream_of(run_id), max(0, from_sequence), limit)
+        if records and await self._may_have_secrets(run_id):
+            state = await self._known(run_id)
+            return [cover_event(state, to_wire(record)) for record in records]
+        return [to_wire(record) for record in records]
 
     async def follow(self, run_id: str, tenant: str, from_sequence: int = 0) -> AsyncIterator[RunEvent]:
         """Events from `from_sequence` on, live; ends after the terminal event. `not_found` at the first step."""
         await self._own(run_id, tenant)
+        state: RunState | None = None
+        covered = await self._may_have_secrets(run_id)
         async for event in self._feeds.follow(run_id, max(0, from_sequence)):
-            yield event
+            if covered and (state is None or event.sequence > state.seq or event.type in TELLING):
+                state = await self._known(run_id)
+            yield event if state is None else cover_event(state, event)
 
     async def wait(self, run_id: str, tenant: str) -> RunSnapshot:
         """The run when it has ended; nothing is read from the disk for a run that this engine carries."""
@@ -264,7 +274,7 @@ class Runs:
             if state.owner is None or state.owner.tenant != tenant:
                 raise Problem("not_found", "There is no such run.", runId=run_id[:128])
             if isinstance(found, RunState):
-                return snapshot(found, self._clock.now_ms())
+                return cover_run(found, snapshot(found, self._clock.now_ms()))
             if not self._engine.started:
                 raise Problem("unavailable", "The engine is closing.", retry_after_ms=1000)
             if found.owned:
@@ -438,7 +448,7 @@ class Runs:
         }
         hidden = {name: shown.variables.get(name) for name in state.plan.sensitive}
         scope = state.scope({}, state.status, {**names, **hidden, "nodes": nodes})
-        return compile_expression(expression).evaluate(scope)
+        return cover(state, compile_expression(expression).evaluate(scope))
 
     async def artifacts(self, run_id: str, tenant: str) -> list[Artifact]:
         """The artifacts of a run, without their data."""
@@ -468,6 +478,16 @@ class Runs:
     async def _state(self, run_id: str, tenant: str) -> RunState:
         await self._own(run_id, tenant)
         return await self._engine.state(run_id)
+
+    async def _known(self, run_id: str) -> RunState:
+        """What is known of a run's secrets; it may be ahead of the log, which hides no less."""
+        found = await self._engine.find(run_id)
+        return found if isinstance(found, RunState) else found.state
+
+    async def _may_have_secrets(self, run_id: str) -> bool:
+        """Told by the run's first event and its workflow, so that most logs are shown without folding them."""
+        first = (await self._ledger.read(stream_of(run_id), 0, 1))[0].attrs[PRIVATE]
+        return "secrets" in first or may_have((await self._workflows.at(Ref(*first["workflow"]))).plan)
 
     async def _is_over(self, run_id: str) -> bool:
         rows = await self._ledger.query("SELECT status FROM runs WHERE run_id = ?", (run_id,))
