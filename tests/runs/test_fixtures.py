@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from holdfast.runs.check import check_workflow
 from holdfast.runs.diff import essence
 from holdfast.runs.mock_models import Staged
+from holdfast.runs.nodes.core import standard_registry
 from holdfast.runs.ports import Caller, ModelDelta, ModelRequest
 from holdfast.runs.service import Runs
 from holdfast.runs.types import CreateRun, ForkRequest, RunFilter, RunSnapshot
@@ -26,7 +28,6 @@ needs_contract = pytest.mark.skipif(not FIXTURES.is_dir(), reason="the contract'
 # What a fixture waits for, by its id.
 WAITS = {
     "conformance-a2a-task-roundtrip": "core.a2a.invoke (A2A peers)",
-    "conformance-agent-channel-dispatch": "agents.deployment (channels resolve to versions)",
     "conformance-agent-memory-cross-tenant": "memory",
     "conformance-agent-memory-redaction": "memory and secrets",
     "conformance-agent-memory-roundtrip": "memory",
@@ -45,6 +46,8 @@ WAITS = {
     "openwop-smoke-byok-roundtrip": "secrets",
     "openwop-smoke-cost-emit": "conformance.cost.emit (cost attributes on trace spans)",
 }
+# What a host without a capability must refuse, as the fixture's description asks.
+REFUSED = {"conformance-agent-channel-dispatch"}
 INPUTS: dict[str, dict[str, Any]] = {
     "conformance-delay": {"delayMs": 50},
     "conformance-identity": {"payload": {"a": [1, {"b": None}]}},
@@ -427,11 +430,18 @@ def test_every_fixture_runs_or_says_what_it_waits_for() -> None:
 def test_the_page_of_rules_lists_what_each_fixture_waits_for() -> None:
     page = (ROOT / "docs" / "reference" / "openwop-rules.md").read_text("utf-8").partition("## Fixtures")[2]
     assert dict(re.findall(r"^\| `([a-z0-9-]+)` \| (.+) \|$", page, re.MULTILINE)) == WAITS
-    assert f"{82 - len(WAITS)} run as" in page
+    assert f"{82 - len(WAITS)} run, or are refused, as" in page
 
 
 @needs_contract
-@pytest.mark.parametrize("name", [d["id"] for d in documents() if d["id"] not in WAITS] or ["none"])
+def test_a_fixture_that_pins_a_channel_is_refused_where_there_are_no_deployments() -> None:
+    (document,) = (item for item in documents() if item["id"] in REFUSED)
+    _, found = check_workflow(document, standard_registry())
+    assert [item["at"] for item in found.errors] == ["$.nodes[0].agent.channel"]
+
+
+@needs_contract
+@pytest.mark.parametrize("name", [d["id"] for d in documents() if d["id"] not in WAITS.keys() | REFUSED] or ["none"])
 async def test_fixture(host: Host, name: str) -> None:
     async with host(models=Supervising()) as runs:
         await load(runs)

@@ -17,12 +17,10 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -47,6 +45,7 @@ REFUSALS = {
 }
 RETRY = {"maxAttempts": 3, "initialDelayMs": 2000, "jitter": 0.5}
 ACTIONS = ["accept", "reject", "refine", "ask"]
+BRANCHES = ("gate", "ask", "delay", "slow", "flaky", "sub", "hear")
 PARENT = workflow(
     "racing",
     [
@@ -61,8 +60,8 @@ PARENT = workflow(
         node("end"),
     ],
     [
-        *(edge("begin", name) for name in ("gate", "ask", "delay", "slow", "flaky", "sub", "hear")),
-        *(edge(name, "end", triggerRule="all_complete") for name in ("gate", "ask", "delay", "slow", "flaky", "sub", "hear")),
+        *(edge("begin", name) for name in BRANCHES),
+        *(edge(name, "end", triggerRule="all_complete") for name in BRANCHES),
     ],
 )  # fmt: skip
 CHILD = workflow(

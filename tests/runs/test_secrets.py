@@ -52,8 +52,8 @@ async def everything_shown(runs: Runs, run_id: str) -> str:
         await runs.debug_bundle(run_id, "acme"),
         await runs.wait(run_id, "acme"),
     ]
-    for expression in ("variables.note", "nodes.a.output", "nodes.e.output", "password", "channels.open"):
-        shown.append(await runs.query(run_id, "acme", expression))
+    expressions = ("variables.note", "nodes.a.output", "nodes.e.output", "password", "channels.open")
+    shown.extend([await runs.query(run_id, "acme", text) for text in expressions])
     return msgspec.json.encode(shown).decode()
 
 
@@ -117,7 +117,10 @@ async def test_h2_parents_and_children_hide_what_they_give_each_other(
     mapping = {"inputMapping": {"got": "password"}} if down else {"outputMapping": {"note": "got"}}
     parent = workflow(
         "kin",
-        [node("sub", "core.subWorkflow", config={"workflowId": "kin-child", **mapping}), node("say", "core.identity", inputs={"x": variable("note")})],
+        [
+            node("sub", "core.subWorkflow", config={"workflowId": "kin-child", **mapping}),
+            node("say", "core.identity", inputs={"x": variable("note")}),
+        ],
         [edge("sub", "say")],
         variables=[{"name": "password", "type": "string", "sensitive": down, "defaultValue": "x"}, VARIABLES[1]],
     )  # fmt: skip

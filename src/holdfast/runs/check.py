@@ -79,6 +79,12 @@ def _nodes(workflow: Workflow, registry: NodeRegistry, names: set[str]) -> Itera
         kind = registry.get(node.type_id)
         if kind is None:
             yield _finding(f"{at}.typeId", f"There is no node type {node.type_id!r}.", "Use a type this host has.")
+        if (
+            node.agent is not None and "channel" in node.agent
+        ):  # OpenWOP §2, RFC 0082: without agents.deployment, refused
+            yield _finding(
+                f"{at}.agent.channel", "This host has no deployment channels.", "Name the agent's `version` instead."
+            )
         try:
             read_settings(node)
         except msgspec.ValidationError as error:

@@ -100,7 +100,7 @@ class Family:
             "childWorkflowId": child.plan.workflow.id,
             "childStatus": child.status,
         }
-        result = {
+        result: dict[str, Any] = {
             "runId": child.run_id,
             "status": child.status,
             "outputs": child.outputs or {},

@@ -8,8 +8,8 @@ Invariants:
 - B3  A failed delivery is tried again with growing pauses; in the end it is a dead letter, to be seen and retried.
 - B4  A receiver that is slow or dead delays no other, and never the engine.
 - B5  Only tokens of a question that this very event asks go out with it (W7).
-- B6  A receiver that fails five times in a row is left alone for a while and then tried with one request; what it is owed
-      waits meanwhile and loses no attempt.
+- B6  A receiver that fails five times in a row is left alone for a while and then tried with one request; what it is
+      owed waits meanwhile and loses no attempt.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Hooks for schemathesis: what a document cannot say, requests that are meant to be right get from here.
 
-Half of the requests about a run, a workflow or a schedule are about one that is there. A cron expression, a time zone, an
-expression and a cursor have a grammar or an origin that OpenAPI has no words for: requests that fit the schema get real
+Half of the requests about a run, a workflow or a schedule are about one that is there. A cron expression, a time zone,
+an expression and a cursor have a grammar or an origin that OpenAPI has no words for: requests that fit the schema get real
 ones, so that everything else about them is still checked. No request revokes a key that the suite needs.
 """
 
@@ -41,19 +41,15 @@ def before_call(context: Any, case: Any, kwargs: Any = None) -> None:
     for name, ids in _KNOWN.items():
         if _count % 2 and case.path_parameters and name in case.path_parameters and ids:
             case.path_parameters[name] = ids[_count // 2 % len(ids)]
-    if label == "POST /v1/runs" and isinstance(case.body, dict) and _count % 2:
-        case.body["workflowId"] = _KNOWN["workflowId"][0]
 
 
 def _say_what_is_unsaid(label: str, case: Any) -> None:
     body, query = case.body, case.query
     if label == "POST /v1/runs" and isinstance(body, dict):
-        if body.get("mode") is not None:
-            body.setdefault("workflowId", _KNOWN["workflowId"][0])
         for name in ("mode", "evalSuiteRef", "agentId"):  # a capability that is off is 501, as the contract says
             body.pop(name, None)
-        if not body.get("workflowId"):
-            body["workflowId"] = _KNOWN["workflowId"][0]
+        # What the inputs must be, the workflow says: one that takes any, or one that is not there.
+        body["workflowId"] = _KNOWN["workflowId"][0] if _count % 2 else f"not-there-{_count}"
         if isinstance(body.get("configurable"), dict):  # for test keys
             body["configurable"].pop("mockProvider", None)
     if label.endswith(("/v1/schedules", "/v1/schedules/{scheduleId}")) and isinstance(body, dict):
