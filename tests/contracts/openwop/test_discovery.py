@@ -30,6 +30,19 @@ def test_discovery_has_the_required_members(capabilities: dict[str, Any]) -> Non
 
 
 def test_families_stand_at_the_root(capabilities: dict[str, Any]) -> None:
+    """A mirror under `capabilities` is allowed, but it says nothing that the root does not."""
+    mirror = capabilities.get("capabilities", {})
+    assert {name: capabilities.get(name) for name in mirror} == mirror
+    assert capabilities["replay"]["supported"] is True
+
+
+def test_health_needs_no_key(api: Api) -> None:
+    for path, status in (("/healthz", "healthy"), ("/readyz", "ready")):
+        answer = api.caller("").get(path)
+        assert (answer.status_code, answer.json()) == (200, {"status": status})
+
+
+def test_families_stand_at_the_root(capabilities: dict[str, Any]) -> None:
     assert "capabilities" not in capabilities
     assert capabilities["replay"]["supported"] is True
 
