@@ -101,7 +101,7 @@ class World:
         self._folder = folder
         self.effects: Counter[tuple[str, str]] = Counter()
         self.cancelled: set[str] = set()
-        self.resumed: Counter[str] = Counter()
+        self.resumed: Counter[tuple[str, str]] = Counter()
         self.replays_of_ended: set[str] = set()
         self.told: Counter[str] = Counter()
         self.sources: dict[str, tuple[str, int]] = {}
@@ -176,7 +176,7 @@ class World:
     async def _answer(self, run_id: str, name: str, action: str) -> None:
         body = {"action": action} if name == "gate" else {"answers": {"q": "x"}}
         done = await self.runs.resolve_by_node(run_id, name, "acme", {"resumeValue": body}, "ann")
-        self.resumed[done.interrupt_id] += done.resumed
+        self.resumed[(run_id, done.interrupt_id)] += done.resumed
 
     async def _token(self, run_id: str, index: int, action: str) -> None:
         asked = await self.runs.interrupts(run_id, "acme")
@@ -185,7 +185,7 @@ class World:
         chosen = asked[index % len(asked)]
         body: Any = {"action": action} if chosen.kind == "approval" else {"answers": {"q": "x"}}
         done = await self.runs.resolve_by_token(chosen.token, {"resumeValue": body}, "bob")
-        self.resumed[done.interrupt_id] += done.resumed
+        self.resumed[(run_id, done.interrupt_id)] += done.resumed
 
     async def _pause(self, run_id: str) -> None:
         await self.runs.pause(run_id, "acme")
@@ -230,7 +230,7 @@ class World:
         for item in page.runs:
             events = await self.runs.events(item.run_id, "acme")
             check_log(events)
-            self._check_answers(events)
+            self._check_answers(item.run_id, events)
             snapshot = await self.runs.get_run(item.run_id, "acme")
             assert snapshot.status == item.status == events[-1].type.removeprefix("run.")
             if item.run_id in self.cancelled:
@@ -252,9 +252,12 @@ class World:
             assert events[-1].type == "run.cancelled" or events[-1].timestamp <= parent[-1].timestamp
             assert events[-1].timestamp <= later(parent[-1].timestamp)
 
-    def _check_answers(self, events: list[RunEvent]) -> None:
+    def _check_answers(self, run_id: str, events: list[RunEvent]) -> None:
         taken = Counter(event.payload["interruptId"] for event in events if event.type == "interrupt.resolved")
         assert all(count == 1 for count in taken.values()), taken  # C4
+        for (owner, asked), told in self.resumed.items():
+            if owner == run_id and told:
+                assert told == taken[asked] == 1, "told to one, and in the log"
 
     async def _check_fork(self, run_id: str, events: list[RunEvent]) -> None:
         if run_id not in self.sources:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 
 from tests.contracts.openwop.conftest import Api, refused
 
-SCHEMAS = Path(__file__).parents[4] / "shared" / "reference" / "openwop" / "schemas"
+REFERENCE = os.environ.get("HOLDFAST_REFERENCE") or Path(__file__).parents[4] / "shared" / "reference"
+SCHEMAS = Path(REFERENCE) / "openwop" / "schemas"
 
 
 def test_discovery_needs_no_key_and_may_be_cached(api: Api) -> None:
