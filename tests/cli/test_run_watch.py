@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from holdfast.cli.run import show_run
 from holdfast.cli.run_view import View, span
 from holdfast.cli.run_watch import Keys, render
 from holdfast.kernel.clock import iso
@@ -110,6 +111,19 @@ def test_a_run_whose_definition_cannot_be_read_shows_nodes_as_they_come() -> Non
 @pytest.mark.parametrize(("ms", "said"), [(0, "0.0s"), (61_000, "1m01s"), (3_660_000, "1h01m"), (-5, "0.0s")])
 def test_spans(ms: int, said: str) -> None:
     assert span(ms) == said
+
+
+def test_what_a_run_says_is_text_and_no_markup() -> None:
+    console = Console(width=120, record=True, file=io.StringIO())
+    error = {"code": "broke", "message": "[/nothing] [bold]was[/bold] opened"}
+    standing = {"status": "failed", "attempt": 2, "startedAt": iso(START), "endedAt": iso(START + 1500), "error": error}
+    run = {"runId": "run_1", "workflowId": "w", "status": "failed", "error": error, "nodeStates": {"[/x]": standing}}
+    show_run(console, run)
+    shown = console.export_text()
+    assert shown.count("[/nothing] [bold]was[/bold] opened") == 2
+    assert "[/x]" in shown and "1.5s" in shown and "attempt 2" in shown
+    show_run(console, {**run, "error": None, "nodeStates": {"gate": {"status": "suspended", "attempt": 1}}})
+    assert "holdfast run approve run_1 gate" in console.export_text()
 
 
 class Asked:
