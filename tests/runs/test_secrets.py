@@ -76,6 +76,17 @@ async def test_h1_the_run_itself_works_with_the_value(host: Host) -> None:
         assert state.variables["note"] == f"it is {PASSWORD}"
 
 
+@pytest.mark.parametrize(
+    "question",
+    ["contains(note, 'hunter')", "contains(nodes.e.output.all, 'hunter')", "'hunter2-very-secret' in [password]"],
+)
+async def test_h1_nobody_can_ask_what_is_in_a_hidden_value(host: Host, question: str) -> None:
+    async with host() as runs:
+        run_id = await start(runs, passing_on(), {"password": PASSWORD})
+        await finish(runs, run_id)
+        assert await runs.query(run_id, "acme", question) is False
+
+
 async def test_h1_an_overlay_of_a_fork_is_not_shown(host: Host) -> None:
     async with host() as runs:
         run_id = await start(runs, passing_on(), {"password": PASSWORD})

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache, reduce
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, Union, get_args, get_origin
@@ -39,8 +39,6 @@ _SEE = "See the parameter in /v1/openapi.json."
 _REPLAYED = "openwop-Idempotent-Replay"
 # What a kept answer keeps of its headers: not the request's id, which belongs to one request.
 _KEPT_HEADERS = frozenset({"content-type", "location", "etag"})
-
-Fallback = Callable[[Request, Caller], Awaitable[Response]]
 
 
 class Dispatch:
@@ -224,11 +222,11 @@ def _parameter(name: str, value: Any, kind: Any) -> Any:
     try:
         return msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `$")
+        message, where = canonical.located(error, "")
         raise Problem(
             "out_of_range" if "Expected `int` >" in message or "Expected `int` <" in message else "schema_mismatch",
             message,
-            at=name + where.rstrip("`"),
+            at=name + where,
             fix=_SEE,
         ) from error
 

@@ -6,8 +6,10 @@ from typing import Any
 
 from holdfast.kernel.clock import iso
 from holdfast.runs import channels
+from holdfast.runs.expressions import Scope
 from holdfast.runs.log import ENGINE_VERSION
-from holdfast.runs.state import MASK, NodeState, RunState
+from holdfast.runs.secrets import cover, cover_run
+from holdfast.runs.state import MASK, NodeState, RunState, shown_outputs
 from holdfast.runs.types import RunError, RunSnapshot, RunSummary
 
 _SHOWN = {"approval": "suspended", "input": "suspended", "external": "suspended", "idle": "pending"}
@@ -19,7 +21,7 @@ def snapshot(state: RunState, now: int) -> RunSnapshot:
     started = state.started
     hidden = state.plan.sensitive
     error = state.error
-    return RunSnapshot(
+    shown = RunSnapshot(
         run_id=state.run_id,
         workflow_id=state.plan.workflow.id,
         workflow_version=state.plan.workflow.version,
@@ -52,6 +54,29 @@ def snapshot(state: RunState, now: int) -> RunSnapshot:
         source_run_id=state.source["source"] if state.source else None,
         last_sequence=state.seq,
     )
+    return cover_run(state, shown)
+
+
+def scope_of(state: RunState, now: int) -> Scope:
+    """What an expression of a caller can name: the snapshot's values and each node's status, error and output."""
+    shown = snapshot(state, now)
+    nodes = {
+        name: {
+            "status": node.status,
+            "error": node.error,
+            "output": shown_outputs(state, name, node.outputs) if node.outputs else None,
+        }
+        for name, node in state.nodes.items()
+    }
+    names = {
+        **shown.variables,  # a name alone means a variable, as it is shown: nobody can ask what a hidden one begins with
+        "status": state.status,
+        "variables": shown.variables,
+        "channels": shown.channels,
+        "inputs": shown.inputs,
+        "nodes": cover(state, nodes),
+    }
+    return state.scope({}, state.status, names)
 
 
 def current_node(state: RunState) -> str | None:

@@ -1,8 +1,8 @@
 """Hooks for schemathesis: what a document cannot say, requests that are meant to be right get from here.
 
 Half of the requests about a run, a workflow or a schedule are about one that is there. A cron expression, a time zone,
-an expression and a cursor have a grammar or an origin that OpenAPI has no words for: requests that fit the schema get real
-ones, so that everything else about them is still checked. No request revokes a key that the suite needs.
+an expression and a cursor have a grammar or an origin that OpenAPI has no words for: requests that fit the schema get
+real ones, so that everything else about them is still checked. No request revokes a key that the suite needs.
 """
 
 from __future__ import annotations

@@ -31,13 +31,6 @@ def test_discovery_has_the_required_members(capabilities: dict[str, Any]) -> Non
         assert isinstance(capabilities["limits"][name], int) and capabilities["limits"][name] >= 0
 
 
-def test_families_stand_at_the_root(capabilities: dict[str, Any]) -> None:
-    """A mirror under `capabilities` is allowed, but it says nothing that the root does not."""
-    mirror = capabilities.get("capabilities", {})
-    assert {name: capabilities.get(name) for name in mirror} == mirror
-    assert capabilities["replay"]["supported"] is True
-
-
 def test_health_needs_no_key(api: Api) -> None:
     for path, status in (("/healthz", "healthy"), ("/readyz", "ready")):
         answer = api.caller("").get(path)

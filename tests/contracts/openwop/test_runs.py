@@ -241,7 +241,7 @@ def test_artifacts_are_listed_and_read(api: Api) -> None:
 
 def test_the_word_null_in_a_query_is_a_text(api: Api) -> None:
     run_id = api.start("noop", tags=["null"])
-    assert [item["runId"] for item in api.get("/v1/runs", params={"tag": "null"}).json()["runs"]][0] == run_id
+    assert api.get("/v1/runs", params={"tag": "null"}).json()["runs"][0]["runId"] == run_id
     assert api.get(f"/v1/runs/{run_id}/query", params={"expression": "null"}).json() == {"value": None}
 
 
