@@ -56,6 +56,7 @@ MISTAKES: list[tuple[Change, str, str]] = [
     (at("nodes.1.inputs", {"x": {"type": "expression", "expression": "1 +"}}), X + ".expression", "missing"),
     (at("nodes.1.settings", {"retry": {"maxAttempts": 0}}), "$.nodes[1].settings.retry.maxAttempts", ">= 1"),
     (at("nodes.1.agent", {"agentId": "core.x.y", "channel": "stable"}), "$.nodes[1].agent.channel", "channels"),
+    (lambda d: d["nodes"][1].update(typeId="core.ai.callPrompt", config={"mcp": {}}), "$.nodes[1].config.mcp", "MCP"),
     (at("triggers.0.type", "channel-write"), "$.triggers[0].type", "channel write"),
     (at("nodes.1.settings", {"retry": {"tries": 3}}), "$.nodes[1].settings.retry", "tries"),
     (at("nodes.1.typeId", "core.subWorkflow"), "$.nodes[1].config.workflowId", "missing"),

@@ -36,7 +36,6 @@ WAITS = {
     "conformance-agent-pack-handoff-schema-validation": "agents.manifestRuntime",
     "conformance-agent-pack-install": "packs",
     "conformance-agent-pack-provenance": "packs",
-    "conformance-mcp-tool-roundtrip": "`config.mcp` of a prompt node (here `core.tool` calls an MCP tool)",
     "conformance-model-capability-insufficient": "modelCapabilities: models that say what they can do",
     "conformance-phase4-replay-divergence": "a replay that asks the model again; ours never does",
     "conformance-prompt-all-four-kinds": "prompt templates",
@@ -108,6 +107,16 @@ PROGRAMS: dict[str, list[Staged]] = {
     "conformance-envelope-truncation-cap-exhaustion": staged(*[{"stop_reason": "max_tokens"}] * 9),
     "conformance-phase4-nondet-tool": staged(VALID, {"content": '{"valid":false}'}),
 }
+
+
+class Echo:
+    """A tool source with the one tool that the MCP fixture calls."""
+
+    async def call(self, tool: str, arguments: dict[str, Any], caller: Caller) -> Any:
+        return {"content": [{"type": "text", "text": f"{tool}: {arguments['text']}"}]}
+
+    def names(self) -> list[str]:
+        return ["echo"]
 
 
 class Supervising:
@@ -192,6 +201,15 @@ async def streamed_text(runs: Runs, run_id: str) -> None:
     assert [(item["chunk"], item["isLast"]) for item in chunks] == [("Hel", False), ("lo", False), ("", True)]
     (usage,) = await of(runs, run_id, "provider.usage")
     assert (usage["inputTokens"], usage["outputTokens"]) == (3, 2)
+
+
+async def mcp_called(runs: Runs, run_id: str) -> None:
+    run = await finish(runs, run_id)
+    text = {"type": "text", "text": "echo: roundtrip-probe"}
+    assert run.outputs == {"result": {"content": [text]}, "contentTrust": "untrusted"}
+    (called,), (returned,) = await of(runs, run_id, "agent.toolCalled"), await of(runs, run_id, "agent.toolReturned")
+    assert (called["transport"], called["toolName"], called["callId"]) == ("mcp", "echo", returned["callId"])
+    assert returned["contentTrust"] == "untrusted"
 
 
 async def dispatched(runs: Runs, run_id: str) -> None:
@@ -404,6 +422,7 @@ ASKED: dict[str, Any] = {
     "conformance-interrupt-parent-child-cancel": cascade,
     "conformance-interrupt-parent-child-cancel-child": approval,
     "conformance-interrupt-quorum": quorum,
+    "conformance-mcp-tool-roundtrip": mcp_called,
     "conformance-message-reducer": messages,
     "conformance-multi-agent-confidence-escalation": low_confidence,
     "conformance-multi-agent-handoff": mapped_out,
@@ -443,7 +462,7 @@ def test_a_fixture_that_pins_a_channel_is_refused_where_there_are_no_deployments
 @needs_contract
 @pytest.mark.parametrize("name", [d["id"] for d in documents() if d["id"] not in WAITS.keys() | REFUSED] or ["none"])
 async def test_fixture(host: Host, name: str) -> None:
-    async with host(models=Supervising()) as runs:
+    async with host(models=Supervising(), tools=Echo()) as runs:
         await load(runs)
         runs.mocks.stage("acme", "structured-call", PROGRAMS.get(name, []))
         run_id = "" if name == "conformance-stream-text" else await ran(runs, name)

@@ -69,7 +69,7 @@ def scope_of(state: RunState, now: int) -> Scope:
         for name, node in state.nodes.items()
     }
     names = {
-        **shown.variables,  # a name alone means a variable, as it is shown: nobody can ask what a hidden one begins with
+        **shown.variables,  # a name alone is a variable as it is shown: a hidden one answers no question
         "status": state.status,
         "variables": shown.variables,
         "channels": shown.channels,
