@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -312,3 +313,10 @@ def test_c1_to_c7_clients_at_the_same_moment(story: list[Any]) -> None:
 @given(STORY)
 def test_c1_to_c7_with_restarts_in_between(story: list[Any]) -> None:
     played(story, restarts=True)
+
+
+@pytest.mark.sweep
+@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@given(STORY, st.booleans())
+def test_c1_to_c7_many_stories(story: list[Any], restarts: bool) -> None:
+    played(story, restarts)

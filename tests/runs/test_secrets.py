@@ -143,3 +143,15 @@ async def test_h2_parents_and_children_hide_what_they_give_each_other(
             await finish(runs, item.run_id)
             text = f"{await runs.get_run(item.run_id, 'acme')}{await runs.events(item.run_id, 'acme')}"
             assert PASSWORD not in text, item.workflow_id
+
+
+async def test_h1_a_secret_that_reads_like_a_name_hides_no_name(host: Host) -> None:
+    document = workflow(
+        "named", [node("gate", "core.identity", inputs={"p": variable("password")})], variables=VARIABLES
+    )
+    async with host() as runs:
+        run_id = await start(runs, document, {"password": "gate"})
+        run = await finish(runs, run_id)
+        assert run.outputs == {"p": "[REDACTED]"} and set(run.node_states) == {"gate"}
+        told = [event.payload for event in await runs.events(run_id, "acme") if event.type == "node.completed"]
+        assert told[0]["nodeId"] == "gate" and told[0]["outputs"] == {"p": "[REDACTED]"}

@@ -21,6 +21,12 @@ _MOST = 1000
 # Events after which a run may know one more.
 TELLING = frozenset({"variable.changed", "channel.written", "node.completed", "node.dispatched", "holdfast.run.forked"})
 _SHOWN = ("node_states", "inputs", "variables", "channels", "outputs", "metadata", "configurable")
+# What an event is about, by names that the workflow's author gave: a secret that reads like one of them hides none.
+_NAMES = frozenset(
+    {"nodeId", "typeId", "interruptId", "kind", "workflowId", "workflowVersion", "childRunId", "childWorkflowId"}
+    | {"childStatus", "channel", "reducer", "name", "edgeId", "sourceNodeId", "targetNodeId", "toolName", "callId"}
+    | {"artifactId", "artifactType", "engineVersion", "transport", "gateId", "schemaVersion", "level"}
+)
 _CHILDREN = frozenset({"core.subWorkflow", "core.dispatch", "core.map", "core.orchestrator.supervisor"})
 
 
@@ -63,7 +69,10 @@ def cover(state: RunState, value: Any) -> Any:
 
 
 def cover_event(state: RunState, event: RunEvent) -> RunEvent:
-    return msgspec.structs.replace(event, payload=cover(state, event.payload)) if state.secrets else event
+    if not state.secrets or not isinstance(event.payload, dict):
+        return event
+    payload = {name: item if name in _NAMES else cover(state, item) for name, item in event.payload.items()}
+    return msgspec.structs.replace(event, payload=payload)
 
 
 def cover_run(state: RunState, run: RunSnapshot) -> RunSnapshot:
