@@ -597,7 +597,7 @@ async def test_sensitive_outputs_are_masked_outside_and_work_inside(host: Host) 
                 node("a", "core.identity", inputs={"pin": secret, "open": shown}, outputSensitivity={"pin": True}),
                 node("b", "core.transform", config={"outputs": {"size": "size(nodes.a.output.pin)"}}),
             ],
-            [edge("a", "b"), edge("a", "last")],
+            [edge("a", "b"), edge("a", "last", sourceOutput="pin")],
         )
         document["nodes"].append(node("last", "core.identity", outputSensitivity={"input": True}))
         run_id = await start(runs, document)
