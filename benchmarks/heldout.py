@@ -29,7 +29,8 @@ from holdfast.relay.warm import Warm
 TERMS = ("graph", "recency", "novelty", "aspects", "headings")
 _PEOPLE = (
     "Okafor Lindqvist Moreau Castellano Ivanova Haddad Nakamura Brandt Silva Kowalska Petersen Achterberg Demir Farkas "
-    "Galanis Hoxha Iversen Jansons Kaplan Lehtonen Mbeki Novak Ortega Papadaki Quispe Rasmussen Santos Takacs Urban Virtanen"
+    "Galanis Hoxha Iversen Jansons Kaplan Lehtonen Mbeki Novak Ortega Papadaki Quispe Rasmussen Santos Takacs Urban "
+    "Virtanen"
 ).split()
 _NURSES = ("Bea", "Carlo", "Dina", "Emil")
 _DRUGS = ("ibuprofen", "penicillin", "latex", "aspirin", "codeine", "sulfa")

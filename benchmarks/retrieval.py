@@ -85,9 +85,9 @@ def build(seed: int = 7) -> tuple[Warm, list[Question]]:
     diary = [f"On day {n} the crew moved the {name} into the hall. {wrapped[name]}" for n, name in enumerate(machines)]
     take(warm, "\n\n".join(diary), "ingest:diary", 0)
     wanted += [("pronoun", f"What foil was the {name} wrapped in?", "ingest:diary", wrapped[name]) for name in machines]
-    for window in range(1, 13):
+    for window, month in enumerate(_MONTHS, start=1):
         lines = [
-            f"In {_MONTHS[window - 1]} the dealer quoted {rng.randint(200, 9000)} crowns for the {name} after a long talk."
+            f"In {month} the dealer quoted {rng.randint(200, 9000)} crowns for the {name} after a long talk."
             for name in machines
         ]
         take(warm, "\n\n".join(lines), f"window:{window}", window)
@@ -95,7 +95,7 @@ def build(seed: int = 7) -> tuple[Warm, list[Question]]:
             wanted += [
                 (
                     "dated",
-                    f"How many crowns had the dealer quoted for the {name} in {_MONTHS[window - 1]}?",
+                    f"How many crowns had the dealer quoted for the {name} in {month}?",
                     f"window:{window}",
                     line,
                 )
