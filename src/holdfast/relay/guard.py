@@ -25,8 +25,6 @@ from holdfast.kernel.problems import Problem
 from holdfast.relay.types import InjectionMarker, SecurityFlags
 
 MAX_INPUT_BYTES = 50_000_000
-MAX_DESCRIPTION = 10_000
-MAX_METADATA_KEYS = 50
 _MARKERS_REPORTED = 1000
 _MARKERS_KEPT = 100
 
