@@ -1,4 +1,6 @@
-"""Retrieval beside plain BM25 on two sets that nothing was tuned on, and again without each term of the ranking.
+"""Retrieval beside plain BM25 on two sets that came after the weights, and again without each term of the ranking.
+
+One weight is younger: the power of relevance was chosen on the first set after `ward` had shown that it was needed.
 
 `language` is Python's own reference as CPython carries it, with questions written by hand (`benchmarks/questions.py`):
 each alone, and three together in one task (`several`). `ward` is another domain made from a seed, thirty people in a

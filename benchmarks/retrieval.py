@@ -18,7 +18,7 @@ question is labelled with the one sentence, item or row that answers it:
 
 Plain BM25 (k1 1.2, b 0.75) ranks the same facts by the lower-cased words of their own text.
 
-Weights were chosen while looking at this set; `benchmarks/heldout.py` has two that nothing was chosen on.
+Weights were chosen while looking at this set; `benchmarks/heldout.py` has two that came afterwards.
 """
 
 from __future__ import annotations
