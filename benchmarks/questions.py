@@ -2,7 +2,8 @@
 """Questions about Python's language reference, each with words of the passage that answers it.
 
 The text is what CPython itself carries for `help()` (`pydoc_data.topics`), so it is the same on every machine with the
-same version. The questions were written and labelled once, before anything was ranked with them. Where another version words a passage differently, its question is left out and the count says so.
+same version. The questions were written and labelled once, before anything was ranked with them.
+Where another version words a passage differently, its question is left out and the count says so.
 """
 
 from __future__ import annotations
