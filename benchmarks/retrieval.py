@@ -11,10 +11,14 @@ question is labelled with the one sentence, item or row that answers it:
 - `table`       the answer is a row; what its columns mean stands in the table's head
 - `identifier`  the answer holds a fault code that the question names
 - `newest`      twelve windows said the same of the machine with another figure; the last one counts
+- `dated`       as newest, but the question names the month, and the windows are months
 - `unseen`      twelve notes on the machine are alike; eight were shown three times already, the next ones were not
+- `reshown`     as unseen, but one of the eight that were shown is asked for by its mark
 - `several`     three questions on three machines in one task, behind an order to be brief; each has its own answer
 
 Plain BM25 (k1 1.2, b 0.75) ranks the same facts by the lower-cased words of their own text.
+
+Weights were chosen while looking at this set; `benchmarks/heldout.py` has two that came afterwards.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ from holdfast.relay.vectors import Vectors
 from holdfast.relay.warm import Warm
 
 Row = tuple[str, str, str]
-Question = tuple[str, str, int]  # kind, text, number of the fact that answers it
+Question = tuple[str, str, frozenset[int]]  # kind, text, numbers of the facts that answer it
 CUTS = (5, 10, 25)
 KINDS = (
     "direct",
@@ -45,7 +49,9 @@ KINDS = (
     "table",
     "identifier",
     "newest",
+    "dated",
     "unseen",
+    "reshown",
     "several",
 )
 
@@ -58,6 +64,7 @@ _OILS = ("castor oil", "silicone grease", "graphite paste", "mineral oil", "lith
 _PLACES = ("Turku", "Gdansk", "Bergen", "Aarhus", "Riga", "Ghent", "Porto", "Malmo")
 _PEOPLE = ("Anna Keller", "Jonas Lind", "Mara Costa", "Ewa Nowak", "Tom Berger")
 _COLOURS = ("red", "blue", "green", "grey", "brown")
+_MONTHS = "January February March April May June July August September October November December".split()
 _PARTS = ("valve", "rotor", "bearing", "filter", "gasket", "sensor")
 
 
@@ -69,20 +76,31 @@ def build(seed: int = 7) -> tuple[Warm, list[Question]]:
     machines = [f"{first} {second}" for first in _FIRST.split() for second in _SECOND.split()]
     for name in machines:
         text, asked = _document(name, rng)
-        _take(warm, text, f"ingest:{name}", 0)
+        take(warm, text, f"ingest:{name}", 0)
         wanted += [(kind, question, f"ingest:{name}", answer) for kind, question, answer in asked]
     wrapped = {
         name: f"It was wrapped in {rng.choice(_COLOURS)} foil number {n} for the journey."
         for n, name in enumerate(machines)
     }
     diary = [f"On day {n} the crew moved the {name} into the hall. {wrapped[name]}" for n, name in enumerate(machines)]
-    _take(warm, "\n\n".join(diary), "ingest:diary", 0)
+    take(warm, "\n\n".join(diary), "ingest:diary", 0)
     wanted += [("pronoun", f"What foil was the {name} wrapped in?", "ingest:diary", wrapped[name]) for name in machines]
-    for window in range(1, 13):
+    for window, month in enumerate(_MONTHS, start=1):
         lines = [
-            f"The dealer quoted {rng.randint(200, 9000)} crowns for the {name} after a long talk." for name in machines
+            f"In {month} the dealer quoted {rng.randint(200, 9000)} crowns for the {name} after a long talk."
+            for name in machines
         ]
-        _take(warm, "\n\n".join(lines), f"window:{window}", window)
+        take(warm, "\n\n".join(lines), f"window:{window}", window)
+        if window in (3, 7):
+            wanted += [
+                (
+                    "dated",
+                    f"How many crowns had the dealer quoted for the {name} in {month}?",
+                    f"window:{window}",
+                    line,
+                )
+                for name, line in zip(machines, lines, strict=True)
+            ]
         if window == 12:
             wanted += [
                 ("newest", f"How many crowns has the dealer quoted for the {name}?", "window:12", line)
@@ -91,16 +109,16 @@ def build(seed: int = 7) -> tuple[Warm, list[Question]]:
     for name in machines:
         notes = [f"Inspection note about the {name}: the {rng.choice(_PARTS)} shows mark {n}." for n in range(12)]
         first = len(warm.facts)
-        _take(warm, "\n\n".join(notes), f"ingest:notes on {name}", 12)
+        take(warm, "\n\n".join(notes), f"ingest:notes on {name}", 12)
         for fact in warm.facts[first : first + 8]:
             fact.shown = 3
-        wanted.append(
-            ("unseen", f"What do inspection notes say about the {name}?", f"ingest:notes on {name}", notes[8])
-        )
+        source = f"ingest:notes on {name}"
+        wanted.append(("unseen", f"What do inspection notes say about the {name}?", source, notes[8]))
+        wanted.append(("reshown", f"Which part of the {name} shows mark 4?", source, notes[4]))
     warm.windows = 13
     wanted += _several(wanted, machines)
     places = {(fact.source, fact.text): fact.number for fact in warm.facts}
-    return warm, [(kind, question, places[source, answer]) for kind, question, source, answer in wanted]
+    return warm, [(kind, question, frozenset({places[source, answer]})) for kind, question, source, answer in wanted]
 
 
 def _several(wanted: list[tuple[str, str, str, str]], machines: list[str]) -> list[tuple[str, str, str, str]]:
@@ -121,7 +139,7 @@ def _several(wanted: list[tuple[str, str, str, str]], machines: list[str]) -> li
     return made
 
 
-def _take(warm: Warm, text: str, source: str, window: int) -> None:
+def take(warm: Warm, text: str, source: str, window: int) -> None:
     for batch in batches(text, source, window=window, first=len(warm.facts), key=b"x" * 32, parent=GENESIS):
         warm.apply("crp.extraction.complete", batch)
 
@@ -194,9 +212,9 @@ def meaning_alone(vectors: Vectors) -> Callable[[str], list[int]]:
 def recall(search: Callable[[str], list[int]], questions: list[Question]) -> dict[tuple[str, int], float]:
     """The share of questions whose evidence is among the first k, by (kind, k); the kind `all` is all of them."""
     hits: dict[tuple[str, int], list[bool]] = {}
-    for kind, text, number in questions:
+    for kind, text, answers in questions:
         found = search(text)
-        place = found.index(number) if number in found else len(found) + max(CUTS)
+        place = next((place for place, number in enumerate(found) if number in answers), len(found) + max(CUTS))
         for cut in CUTS:
             hits.setdefault((kind, cut), []).append(place < cut)
             hits.setdefault(("all", cut), []).append(place < cut)

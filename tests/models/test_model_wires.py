@@ -185,6 +185,26 @@ async def test_m6_cut_before_anything_was_shown_is_sent_again(wire: str, clock: 
     assert len(server.requests) == 2
 
 
+async def test_m3_a_cut_inside_a_tool_call_gives_no_half_of_it(wire: str, clock: ManualClock) -> None:
+    calls = (("c1", "add", ('{"a"', ": 1", ', "b": 2', ', "c": 3}')),)
+    for cut in range(3, 7) if wire == "openai" else range(6, 11):  # behind the text, at every fragment
+        reply, again = Reply(("I add. ",), calls, cut_after=cut), Reply((), calls)
+        heard: list[ToolCall] = []
+        async with serving(reply, again) as server, opened(wire, server, clock) as model:
+            with pytest.raises(Problem) as caught:
+                async for delta in model.stream(HELLO, tools=[ADD]):
+                    heard.extend(delta.tool_calls)
+        assert caught.value.key == "provider_error"
+        assert heard == [] and len(server.requests) == 1
+
+
+async def test_m6_a_cut_inside_a_tool_call_with_no_text_before_it_is_sent_again(wire: str, clock: ManualClock) -> None:
+    calls = (("c1", "add", ('{"a"', ": 1", "}")),)
+    answer, server = await ask(wire, clock, Reply((), calls, cut_after=3), Reply((), calls), tools=[ADD])
+    assert answer.tool_calls == (ToolCall("c1", "add", {"a": 1}),)
+    assert len(server.requests) == 2
+
+
 async def test_m6_a_429_waits_as_long_as_it_says(wire: str, clock: ManualClock) -> None:
     busy = Reply(status=429, headers=(("retry-after", "17"),), error={"error": {"type": "rate_limit_error"}})
     before = clock.monotonic()

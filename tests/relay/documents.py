@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 from collections.abc import Callable
@@ -127,3 +128,107 @@ def windows(text: str, rng: random.Random, count: int, echo: bool) -> tuple[list
         echoes.append(length)
         before = cut
     return pieces, echoes
+
+
+def crlf(rng: random.Random) -> str:
+    """Lines that end as on Windows, with tabs, and trailing spaces that belong to the text."""
+    lines = [
+        f"{rng.choice(WORDS)}\t{rng.randint(1, 10**6)}\t{_sentence(rng)}{' ' * rng.randint(0, 3)}" for _ in range(40)
+    ]
+    return "\r\n".join(lines) + "\r\n"
+
+
+def graphemes(rng: random.Random) -> str:
+    """Families, flags, keycaps, stacked combining marks: a cut falls inside a character that a reader sees as one."""
+    families = [
+        "👩‍👩‍👧‍👦",
+        "🏳️‍🌈",
+        "👨🏿‍⚕️",
+        "🇦🇽🇫🇮",
+        "e\u0301\u0323",
+        "z\u0335\u0321\u0489",
+        "ក្រុង",
+        "क्षि",
+        "각",
+        "\u200d\u200c",
+    ]
+    return "\n".join(
+        " ".join(rng.choice([*families, rng.choice(WORDS), str(rng.randint(1, 10**6))]) for _ in range(14))
+        for _ in range(40)
+    )
+
+
+def right_to_left(rng: random.Random) -> str:
+    words = "מפרש עוגן נמל גל רוח سفينة ميناء موج ريح مرساة".split()
+    return "\n".join(
+        "\u202b" + " ".join(rng.choice(words) for _ in range(9)) + f" \u2066{rng.randint(1, 10**6)}\u2069\u202c"
+        for _ in range(40)
+    )
+
+
+def fences(rng: random.Random) -> str:
+    """Fences inside fences, of both kinds and of several lengths, some inside list items."""
+    parts = []
+    for number in range(rng.randint(6, 12)):
+        inner = f"~~~py\nprint({rng.randint(1, 10**6)})\n~~~\n```\n{_sentence(rng)}\n```"
+        parts.append(f"{number}. {_sentence(rng)}\n\n   ````md\n   {inner}\n   ````\n")
+    return "\n".join(parts)
+
+
+def escapes(rng: random.Random) -> str:
+    """JSON whose strings are full of quotes, backslashes and escapes: any cut may stand inside one."""
+    note = ['say "hi"', "back\\slash", "line\nbreak", "tab\t", "\u2028", "nul\\u0000", "é", "🚢", '\\"']
+    items = [{"id": rng.randint(1, 10**9), "text": "".join(rng.choices(note, k=9))} for _ in range(30)]
+    return json.dumps(items, ensure_ascii=bool(rng.randint(0, 1)))
+
+
+def ndjson(rng: random.Random) -> str:
+    return "".join(
+        json.dumps({"at": rng.randint(1, 10**9), "level": rng.choice(["info", "warn"]), "text": _sentence(rng)}) + "\n"
+        for _ in range(40)
+    )
+
+
+def html(rng: random.Random) -> str:
+    rows = "".join(
+        f'\n<tr class="row"><td>{rng.choice(WORDS)}</td><td>{rng.randint(1, 10**6)}&nbsp;m</td></tr>' for _ in range(30)
+    )
+    return f"<!doctype html>\n<html><body>\n<h1>{_sentence(rng)}</h1>\n<table>{rows}\n</table>\n</body></html>\n"
+
+
+def yaml(rng: random.Random) -> str:
+    return "".join(
+        f"{rng.choice(WORDS)}_{n}:\n  depth: {rng.randint(1, 10**6)}\n"
+        f"  note: |\n    {_sentence(rng)}\n\n    {_sentence(rng)}\n"
+        for n in range(25)
+    )
+
+
+def diff(rng: random.Random) -> str:
+    hunks = []
+    for _ in range(15):
+        at = rng.randint(1, 10**5)
+        hunks.append(
+            f"@@ -{at},3 +{at},3 @@ {rng.choice(WORDS)}\n {_sentence(rng)}\n-{_sentence(rng)}\n+{_sentence(rng)}\n"
+        )
+    return "--- a/log.txt\n+++ b/log.txt\n" + "".join(hunks) + "\\ No newline at end of file"
+
+
+def blob(rng: random.Random) -> str:
+    encoded = base64.b64encode(rng.randbytes(3000)).decode()
+    return "-----BEGIN DATA-----\n" + "\n".join(encoded[at : at + 76] for at in range(0, len(encoded), 76)) + "\n"
+
+
+def oddities(rng: random.Random) -> str:
+    """Characters that some part might take for something else: NUL, form feed, BOM, separators, lone surrogates."""
+    odd = ["\x00", "\x0b", "\x0c", "\x1b[0m", "\x85", "\u2028", "\ufeff", "\ud83d", "\udea2", "\U0010ffff", "\r", "\n"]
+    return "".join(rng.choice([*odd, f"{rng.choice(WORDS)} {rng.randint(1, 10**6)} "]) for _ in range(300))
+
+
+# Shapes in which a cut hurts most: text that a careless join would trim, bridge, normalise or split.
+SHAPES: dict[str, Callable[[random.Random], str]] = {
+    make.__name__: make
+    for make in (
+        crlf, graphemes, right_to_left, fences, escapes, ndjson, html, yaml, diff, blob, oddities,
+    )
+}  # fmt: skip

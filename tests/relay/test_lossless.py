@@ -10,10 +10,11 @@ import pytest
 
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.ledger import Ledger
+from holdfast.kernel.problems import Problem
 from holdfast.relay.continuation import join
 
-from .conftest import Pieces, make_relay
-from .documents import KINDS, windows
+from .conftest import Failing, Pieces, make_relay
+from .documents import KINDS, SHAPES, windows
 
 DOCUMENTS = 23  # for each of nine kinds: 207 in all
 
@@ -46,6 +47,40 @@ async def test_every_document_comes_back_whole(kind: str, ledger: Ledger, clock:
         assert len(model.calls) == len(pieces) == report.telemetry.windows
         assert report.continuation_windows == len(pieces) - 1
         assert not any(seam.ambiguous and seam.removed_characters < 20 for seam in report.telemetry.seams)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_every_shape_comes_back_whole_wherever_it_is_cut(shape: str, ledger: Ledger, clock: ManualClock) -> None:
+    """Cuts and echoes fall anywhere: between CR and LF, inside a grapheme, behind a backslash, inside a fence."""
+    for number in range(8):
+        rng = random.Random(f"{shape} {number}")
+        document = SHAPES[shape](rng)
+        pieces, echoes = windows(document, rng, rng.randint(2, 40), echo=bool(number % 2))
+        assert not _ambiguous(pieces, echoes), f"{shape} {number}: the test itself cannot know what is right"
+        model = Pieces(pieces, delta=lambda _, rng=rng: rng.randint(1, 40))  # type: ignore[misc]
+        session = await make_relay(ledger, clock, model).init(f"{shape}-{number}", config={"max_output_tokens": 8192})
+        events = [event async for event in session.stream("You write documents.", "Write it.")]
+        assert events[-1].event_type == "done", events[-1].data
+        assert "".join(event.data for event in events if event.event_type == "token") == document, f"{shape} {number}"
+        assert events[-1].data.output == document
+        assert len(model.calls) == len(pieces)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_a_shape_that_breaks_off_is_gone_on_with(shape: str, ledger: Ledger, clock: ManualClock) -> None:
+    """C15: the stream is cut behind what was shown; what was shown stays, and a resume writes the rest."""
+    rng = random.Random(f"cut {shape}")
+    document = SHAPES[shape](rng)
+    at = rng.randint(100, len(document) - 100)
+    session = await make_relay(ledger, clock, Failing("provider_error", document[:at])).init(shape)
+    with pytest.raises(Problem) as raised:
+        await session.dispatch("", "Write it.")
+    assert raised.value.row.crp == 1020
+    assert raised.value.details["partial_output"] == document[:at]
+    session.use_model(Pieces([document[at - 50 :]]), priority=1)
+    reply = await session.resume()
+    assert reply.output == document
+    assert reply.report.telemetry.resumed
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,8 +1,10 @@
 """Which facts a task needs: words first, then recency, novelty and neighbours (CRP §1.6).
 
-score = relevance x recency x novelty x trust + graph, where relevance is BM25 divided by the best BM25 (the contract's
-cosine, without a model), recency is exp(-0.1 age) but never below a floor, novelty is 1.5, 1 or 0.5 by how often the
-fact was shown, trust follows confidence, and graph is what neighbours joined by a discourse relation lend, at most 0.5.
+score = relevance x recency x novelty x trust + graph, where relevance is the cube of BM25 divided by the best BM25 (the
+contract's cosine, without a model), recency is exp(-0.1 age) but never below a floor, novelty is 1.5, 1 or 0.5 by how
+often the fact was shown, trust follows confidence, and graph is what neighbours joined by a discourse relation lend by
+their likeness, at most 0.5. The cube lets novelty outweigh a third of what words say, and recency a fifth, not more: an
+answer that was shown often, or long ago, is still the answer.
 
 A task that asks several things has aspects: relevance is then 0.7 of the best aspect's, divided by the place among
 what that aspect finds so that one question's near misses leave room for the next one, and 0.3 of the whole's. Where
@@ -30,6 +32,7 @@ _GRAPH_MOST = 0.5
 _LENDERS = 100
 _ASPECT_SHARE = 0.7
 _ASPECTS = 8
+_SHARP = 3  # the power of relevance
 _WEAK = 0.3
 _BETWEEN_ASPECTS = re.compile(r"(?<=[.!?;。！？；])\s+|\n+")
 
@@ -92,19 +95,19 @@ def _in_words(warm: Warm, text: str, limit: int, aspects: bool, cold: bool) -> d
     best = found[0][1] or 1.0
     parts = aspects_of(text) if aspects else []
     if len(parts) < 2:
-        return {number: score / best for number, score in found}
-    whole = {number: (1 - _ASPECT_SHARE) * score / best for number, score in found}
+        return {number: (score / best) ** _SHARP for number, score in found}
+    whole = {number: (1 - _ASPECT_SHARE) * (score / best) ** _SHARP for number, score in found}
     searched = [hits for part in parts if (hits := warm.index.search(query_terms(warm, part), limit // len(parts) + 1))]
     strongest = max((hits[0][1] for hits in searched), default=1.0) or 1.0
     asked: dict[int, float] = {}
     for hits in searched:
         # Each aspect gets its best facts in; an aspect that hardly finds anything is not a question of its own.
         own = hits[0][1] or 1.0
-        scale = _ASPECT_SHARE * min(1.0, own / (_WEAK * strongest)) / own
+        scale = _ASPECT_SHARE * min(1.0, own / (_WEAK * strongest))
         place, before = 0, 0.0
         for number, score in hits:
             place, before = (place if score == before else place + 1), score
-            asked[number] = max(asked.get(number, 0.0), score * scale / place)
+            asked[number] = max(asked.get(number, 0.0), (score / own) ** _SHARP * scale / place)
     together = {number: whole.get(number, 0.0) + asked.get(number, 0.0) for number in (*whole, *asked)}
     order = sorted(together, key=lambda number: (-together[number], number))
     return {number: together[number] for number in order[:limit]}
@@ -188,7 +191,8 @@ def _lent(warm: Warm, found: list[tuple[int, float]], relevance: dict[int, float
     lent: dict[int, float] = {}
     facts = warm.facts
     for number, _ in found:
-        share = relevance[number] * facts[number].confidence * _GRAPH_SHARE
+        likeness = min(1.0, relevance[number]) ** (1 / _SHARP)
+        share = likeness * facts[number].confidence * _GRAPH_SHARE
         for own in (number, *warm.copies.get(number, ())):  # a copy has neighbours of its own
             for neighbour in neighbours(facts, own):
                 lent[neighbour] = lent.get(neighbour, 0.0) + share

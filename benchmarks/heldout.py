@@ -1,0 +1,175 @@
+"""Retrieval beside plain BM25 on two sets that came after the weights, and again without each term of the ranking.
+
+One weight is younger: the power of relevance was chosen on the first set after `ward` had shown that it was needed.
+
+`language` is Python's own reference as CPython carries it, with questions written by hand (`benchmarks/questions.py`):
+each alone, and three together in one task (`several`). `ward` is another domain made from a seed, thirty people in a
+hospital over ten windows, for the terms that need a session's history:
+
+- `newest`    ten rounds measured the temperature, each in one of four wordings; the question names no round
+- `round`     the question names one of the rounds, which recency would rather not show
+- `unseen`    twelve remarks, seven of them shown three times; the other five are asked for, each counted for itself
+- `again`     the answer was shown five times already, and nothing else answers
+- `story`     the answer begins with `She` or `However` behind the sentence that has the name
+- `chart`     the answer is a row of a table under the name's heading
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from pydoc_data.topics import topics
+
+from benchmarks.questions import LANGUAGE
+from benchmarks.retrieval import CUTS, Question, Row, ours, plain_bm25, recall, take
+from holdfast.models.words import words
+from holdfast.relay.index import Index
+from holdfast.relay.rank import Terms
+from holdfast.relay.warm import Warm
+
+TERMS = ("graph", "recency", "novelty", "aspects", "headings")
+_PEOPLE = (
+    "Okafor Lindqvist Moreau Castellano Ivanova Haddad Nakamura Brandt Silva Kowalska Petersen Achterberg Demir Farkas "
+    "Galanis Hoxha Iversen Jansons Kaplan Lehtonen Mbeki Novak Ortega Papadaki Quispe Rasmussen Santos Takacs Urban "
+    "Virtanen"
+).split()
+_NURSES = ("Bea", "Carlo", "Dina", "Emil")
+_DRUGS = ("ibuprofen", "penicillin", "latex", "aspirin", "codeine", "sulfa")
+_THINGS = ("tea", "a blanket", "the radio", "a priest", "earplugs", "her glasses")
+_REMARKS = (
+    "{0} reads the newspaper before breakfast.",
+    "The daughter of {0} visits on Sundays.",
+    "{0} walks to the window without help.",
+    "A parcel for {0} is at the desk.",
+    "{0} prefers soup to bread.",
+    "The left ear of {0} needs a louder voice.",
+    "{0} used to drive a tram.",
+    "The bed of {0} squeaks.",
+    "{0} plays chess with the porter.",
+    "Two letters for {0} came from abroad.",
+    "{0} hums while eating.",
+    "The slippers of {0} are too small.",
+)
+_MEASURED = (
+    "Round {1}: {0} has a temperature of {2} degrees.",
+    "Round {1}, temperature of {0}: {2} degrees, says {3}.",
+    "In round {1} {3} measured {2} degrees at the bed of {0}.",
+    "Round {1}: the thermometer read {2} degrees for {0}.",
+)
+
+
+def language() -> tuple[Warm, list[Question]]:
+    """The reference's facts and the questions that this version's wording answers."""
+    warm = Warm()
+    for name, text in sorted(topics.items()):
+        take(warm, text, f"ingest:{name}", 0)
+    warm.windows = 1
+    texts = [_plain(fact.text) for fact in warm.facts]
+    alone = [
+        ("alone", question, frozenset(number for number, text in enumerate(texts) if words in text))
+        for question, words in LANGUAGE
+    ]
+    alone = [item for item in alone if item[2]]
+    return warm, alone + _together(alone, step=23)
+
+
+def ward(seed: int = 23) -> tuple[Warm, list[Question]]:
+    """The people, what ten windows said of them, and the questions."""
+    rng = random.Random(seed)
+    warm = Warm()
+    asked: list[Question] = []
+
+    def told(text: str, source: str, window: int, *kinds: tuple[str, str, str]) -> None:
+        first = len(warm.facts)
+        take(warm, text, source, window)
+        numbers = {fact.text: fact.number for fact in warm.facts[first:]}
+        for kind, _, answer in kinds:
+            warm.facts[numbers[answer]].shown = 5 if kind == "again" else 0
+        asked.extend((kind, question, frozenset({numbers[answer]})) for kind, question, answer in kinds)
+
+    for name in _PEOPLE:
+        _chart(name, rng, told)
+    for window in range(1, 11):
+        for name in _PEOPLE:
+            line = rng.choice(_MEASURED).format(name, window, f"{rng.randint(361, 409) / 10}", rng.choice(_NURSES))
+            kinds = [("newest", f"What is the temperature of {name}?", line)] if window == 10 else []
+            if window in (2, 5):
+                kinds.append(("round", f"What was the temperature of {name} in round {window}?", line))
+            told(line, f"window:{window}", window, *kinds)
+    for name in _PEOPLE:
+        remarks = [text.format(name) for text in rng.sample(_REMARKS, len(_REMARKS))]
+        first = len(warm.facts)
+        kinds = [("unseen", f"What else is there to know about {name}?", text) for text in remarks[7:]]
+        told("\n\n".join(remarks), f"ingest:remarks on {name}", 10, *kinds)
+        for fact in warm.facts[first : first + 7]:
+            fact.shown = 3
+    warm.windows = 11
+    return warm, asked + _together([item for item in asked if item[0] in ("again", "story", "chart")], step=41)
+
+
+def _chart(name: str, rng: random.Random, told: Callable[..., None]) -> None:
+    drugs = rng.sample(_DRUGS, 3)
+    rows = [f"| {drug} | {rng.randint(1, 9) * 50} mg | {rng.choice(['morning', 'noon', 'night'])} |" for drug in drugs]
+    allergy = f"{name} is allergic to {rng.choice(_DRUGS)}."
+    asked_for = f"She woke at {rng.randint(1, 5)} and asked for {rng.choice(_THINGS)}."
+    fever = f"However, the fever was gone by {rng.choice(['dawn', 'breakfast', 'ten'])}."
+    text = (
+        f"# {name}\n\n{allergy}\n\n## Medication\n\n| drug | dose | time |\n|---|---|---|\n" + "\n".join(rows) + "\n\n"
+        f"## Night\n\n{name} slept badly after the visit. {asked_for} {fever}\n"
+    )
+    told(
+        text,
+        f"ingest:chart of {name}",
+        0,
+        ("again", f"What is {name} allergic to?", allergy),
+        ("chart", f"Which dose of {drugs[1]} does {name} get?", rows[1]),
+        ("story", f"What did {name} ask for in the night?", asked_for),
+        ("story", f"When was the fever of {name} gone?", fever),
+    )
+
+
+def _together(questions: list[Question], step: int) -> list[Question]:
+    """Three questions in one task; the same text stands once for each of its answers."""
+    made: list[Question] = []
+    for number in range(len(questions)):
+        parts = [questions[(number + step * place) % len(questions)] for place in range(3)]
+        text = " ".join(question for _, question, _ in parts)
+        made += [("several", text, answers) for _, _, answers in parts]
+    return made
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\s+", " ", text).replace('"', "")
+
+
+def without_headings(warm: Warm) -> Warm:
+    """The same facts, found by their own words only."""
+    bare = Warm()
+    bare.facts, bare.windows, bare.index = warm.facts, warm.windows, Index()
+    for fact in warm.facts:
+        own = words(fact.text)
+        bare.index.add([*own, fact.entity.lower()] if fact.entity and not fact.entity.isalnum() else own)
+    return bare
+
+
+def without(warm: Warm, term: str) -> Callable[[str], list[int]]:
+    return ours(without_headings(warm)) if term == "headings" else ours(warm, Terms(**{term: False}))
+
+
+def run() -> list[Row]:
+    rows: list[Row] = []
+    for name, (warm, questions) in {"language": language(), "ward": ward()}.items():
+        mine, theirs = recall(ours(warm), questions), recall(plain_bm25(warm), questions)
+        size = f"{len(questions)} questions, {len(warm.facts)} facts"
+        for cut in CUTS:
+            figure, beside = f"{mine['all', cut]:.3f}", f"plain BM25 {theirs['all', cut]:.3f}"
+            rows.append((f"held out: {name}, recall@{cut}, {size}", figure, beside))
+        for kind in dict.fromkeys(kind for kind, _, _ in questions):
+            figures = [" / ".join(f"{found[kind, cut]:.3f}" for cut in CUTS) for found in (mine, theirs)]
+            rows.append((f"held out: {name}, recall@5/10/25, {kind}", figures[0], f"plain BM25 {figures[1]}"))
+        for term in TERMS:
+            found = recall(without(warm, term), questions)
+            figures = [" / ".join(f"{item['all', cut]:.3f}" for cut in CUTS) for item in (found, mine)]
+            rows.append((f"held out: {name}, recall@5/10/25 without {term}", figures[0], f"with it {figures[1]}"))
+    return rows
