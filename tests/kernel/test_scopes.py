@@ -201,3 +201,26 @@ def test_limits_are_what_they_say(tmp_path: Path) -> None:
 def test_the_whole_disk_can_be_the_root() -> None:
     assert locate(Path("/"), "etc") == "etc"
     assert locate(Path("/"), "/") == "."
+
+
+@pytest.mark.parametrize(
+    ("pattern", "host", "covered"),
+    [
+        ("*.example.com", "a.example.com", True),
+        ("*.example.com", ".example.com", False),
+        ("*.example.com", "example.com", False),
+        ("[::1]:8080", "[::1]:8080", True),
+        ("[::1]:8080", "[::1]:9090", False),
+        ("[::1]:8080", "[::1]", False),
+        ("[::1]", "[0:0::1]:9090", True),
+    ],
+)
+def test_hosts_below_a_name_and_ports_of_an_address(pattern: str, host: str, covered: bool) -> None:
+    assert match_host(check_host_pattern(pattern), host) is covered
+
+
+def test_names_have_a_longest_length() -> None:
+    assert check_host_pattern("a" * 255) and check_env_pattern("A" * 255)
+    for check in (check_host_pattern, check_env_pattern):
+        with pytest.raises(Problem):
+            check("a" * 256)
