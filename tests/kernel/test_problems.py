@@ -177,3 +177,12 @@ def test_details_keep_their_types_and_what_json_has_no_type_for_becomes_text() -
     shown = Problem("invalid_request", "No.", tuple=(1, 2), only={7}, other=1j, **details).as_openwop()["details"]
     assert {name: shown[name] for name in details} == details
     assert (shown["tuple"], shown["only"], shown["other"]) == ([1, 2], [7], "1j")
+
+
+def test_the_caller_hears_the_remedy_of_this_problem_and_a_message_of_bounded_length() -> None:
+    told = Problem("capability_denied", "x" * 5000, fix="Ask Kim.").as_lafs()
+    assert (told["suggestedAction"], len(told["message"]), told["message"][-1]) == ("Ask Kim.", 1024, "…")
+    assert told["escalationRequired"] is True
+    plain = Problem("invalid_request", "x" * 1024).as_lafs()
+    assert plain["message"] == "x" * 1024 and plain["escalationRequired"] is False
+    assert plain["suggestedAction"] == TABLE["invalid_request"].remedy
