@@ -121,3 +121,45 @@ def test_strict_knows_an_escaped_backslash_from_a_nul() -> None:
 def test_strict_refuses_numbers_that_would_become_null(value: object) -> None:
     with pytest.raises(Problem):
         canonical.encode_strict(value)
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
+def test_the_depth_that_is_read_is_the_depth_that_is_said(opening: str, closing: str) -> None:
+    most = canonical.MAX_DEPTH
+    assert canonical.decode(opening * most + "1" + closing * most)
+    with pytest.raises(Problem) as refused:
+        canonical.decode(opening * (most + 1) + "1" + closing * (most + 1))
+    assert refused.value.key == "nesting_too_deep"
+    assert refused.value.details["offset"] == len(opening) * most
+
+
+def test_what_stands_side_by_side_and_brackets_in_a_string_are_not_deep() -> None:
+    assert canonical.decode("[" + ",".join(["[{}]"] * 500) + "]") == [[{}]] * 500
+    assert canonical.decode('"' + "[{" * 500 + '"') == "[{" * 500
+
+
+def test_a_document_may_be_as_long_as_the_limit() -> None:
+    assert canonical.decode(b"[1,2]", limit=5) == [1, 2]
+    with pytest.raises(Problem) as refused:
+        canonical.decode(b"[1,2]", limit=4)
+    assert (refused.value.key, refused.value.details["observed"]) == ("payload_too_large", 5)
+
+
+class _Measured(msgspec.Struct):
+    value: float | None
+
+
+def test_strict_takes_null_and_refuses_a_nan_in_a_struct() -> None:
+    assert canonical.encode_strict({"a": None, "b": [1.5, None]}) == b'{"a":null,"b":[1.5,null]}'
+    assert canonical.encode_strict(_Measured(None)) == b'{"value":null}'
+    with pytest.raises(Problem):
+        canonical.encode_strict(_Measured(float("nan")))
+
+
+def test_why_a_value_cannot_be_written_is_said_in_plain_words() -> None:
+    knot: list[object] = []
+    knot.append(knot)
+    for value, reason in ((knot, "nested too deeply, or a cycle"), ("\ud800", "a string holds a lone surrogate")):
+        with pytest.raises(Problem) as refused:
+            canonical.encode(value)
+        assert refused.value.details["reason"].startswith(reason)

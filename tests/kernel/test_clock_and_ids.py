@@ -104,3 +104,15 @@ def test_system_randomness_and_clock_are_the_machines() -> None:
     assert abs(SystemClock().now_ms() - parse_iso(iso(SystemClock().now_ms()))) < 1000
     assert len(Ids().uuid4()) == 36
     assert len(Ids().token(16)) == 32
+
+
+def test_an_id_carries_its_time_so_ids_of_different_makers_sort_by_it(clock: ManualClock) -> None:
+    earlier = Ids(clock, SeededRandomness(1)).new()
+    clock.advance(0.001)
+    later = Ids(clock, SeededRandomness(2)).new()
+    assert earlier < later and earlier[:10] != later[:10]
+    same = Ids(clock, SeededRandomness(3))
+    first = same.new()
+    clock.advance(1)
+    assert first[:10] != same.new()[:10]
+    assert len(same.token()) == 64

@@ -35,23 +35,52 @@ def test_stronger_evidence_never_makes_a_grant_likelier() -> None:
     losses = [weigh({"uses_exec": strength / 10}).loss_grant for strength in range(11)]
     assert losses == sorted(losses)
     assert weigh({"uses_exec": 1.0}, matrix=LossMatrix(grant_malicious=1.0)).effect == "grant"
-    with pytest.raises(Problem):
-        weigh({"uses_exec": 1.5})
+
+
+def test_the_losses_are_the_matrix_weighted_by_the_probability() -> None:
+    matrix = LossMatrix(grant_benign=3, grant_malicious=50, deny_benign=7, deny_malicious=11)
+    found = weigh({"known": 1.0, "never heard of": 1.0}, prior=0.25, matrix=matrix, ratios={"known": 3.0})
+    assert (found.probability, found.loss_grant, found.loss_deny) == pytest.approx((0.5, 26.5, 9.0))
+    assert found.effect == "deny"
+    assert found.arithmetic[0] == "prior: P(malicious) = 0.25, odds 0.333333"
+    assert found.arithmetic[1:3] == ["known = 1: odds x 3 = 1", "never heard of = 1: odds x 1 = 1"]
+    assert "loss(grant) = 0.5 x 50 + 0.5 x 3 = 26.5" in found.arithmetic
+    assert "loss(deny)  = 0.5 x 11 + 0.5 x 7 = 9" in found.arithmetic
+
+
+def test_of_two_equal_losses_the_denial_is_taken() -> None:
+    same = LossMatrix(grant_benign=1, grant_malicious=1, deny_benign=1, deny_malicious=1)
+    assert weigh({}, prior=0.5, matrix=same).effect == "deny"
+
+
+@pytest.mark.parametrize("sign", ["uses_fs", "uses_exec", "uses_http", "uses_env", "unsigned", "size_mb"])
+def test_what_the_specification_counts_against_an_extension_does(sign: str) -> None:
+    assert weigh({sign: 1.0}).probability > weigh({}).probability
+    assert weigh({"trusted": 1.0}).probability < weigh({"declared": 1.0}).probability < weigh({}).probability
+
+
+@pytest.mark.parametrize("strength", [1.5, -0.1, float("nan"), float("inf")])
+def test_a_strength_that_is_none_is_refused(strength: float) -> None:
+    with pytest.raises(Problem) as refused:
+        weigh({"uses_exec": strength})
+    assert refused.value.details["at"] == "uses_exec"
 
 
 @given(st.lists(st.integers(0, 50), max_size=20), st.integers(0, 300))
 def test_a_budget_is_never_overspent(spends: list[int], limit: int) -> None:
     budget = Budget(Limits(tokens=limit))
     for tokens in spends:
-        before = budget
-        try:
+        before, left = budget, budget.left("tokens")
+        assert left == limit - before.used.tokens >= 0
+        if tokens <= left:
             budget = budget.spend(Amounts(tokens=tokens, calls=1))
-        except Problem as problem:
-            assert problem.details["dimension"] == "tokens"
-            assert budget is before
-        left = budget.left("tokens")
-        assert left is not None and left >= 0
-    assert budget.used.tokens <= limit
+            assert budget.used == Amounts(tokens=before.used.tokens + tokens, calls=before.used.calls + 1)
+            continue
+        with pytest.raises(Problem) as refused:
+            budget.spend(Amounts(tokens=tokens, calls=1))
+        told = refused.value.details
+        assert (told["dimension"], told["limit"], told["wanted"]) == ("tokens", limit, tokens)
+        assert told["used"] == before.used.tokens
     assert budget.left("calls") is None
 
 

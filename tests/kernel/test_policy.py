@@ -102,6 +102,16 @@ def test_a_scoped_denial_also_denies_what_cannot_be_known_beforehand() -> None:
     assert policy.decide(Request("ext.a", "read", "fs", None)).effect == "deny"
 
 
+def test_a_decision_names_the_grant_that_it_rests_on() -> None:
+    policy = Policy("strict").allowing("ext.a", Grant.parse("write:src/**", source="person"), Grant("exec"))
+    found = policy.decide(Request("ext.a", "write", "fs", "src/x.ts"))
+    asked = {"subject": "ext.a", "capability": "write", "method": "fs", "resource": "src/x.ts"}
+    assert found.evidence == {**asked, "source": "person", "scope": ["src/**"]}
+    assert "scope" not in policy.decide(EXEC).evidence
+    refused = policy.decide(Request("ext.a", "write", "fs", "etc"))
+    assert refused.evidence == {**asked, "resource": "etc"}
+
+
 def test_a_policy_is_not_changed_by_what_is_made_of_it() -> None:
     policy = Policy("prompt")
     assert policy.allowing("ext.a", Grant("exec")).decide(EXEC).effect == "allow"

@@ -159,3 +159,30 @@ def test_an_unexpected_error_keeps_its_text_to_itself() -> None:
     assert "hunter22" not in msgspec.json.encode(problem.as_lafs()).decode()
     same = Problem("not_found", "x")
     assert Problem.unexpected(same) is same
+
+
+def test_when_to_try_again_is_told_in_every_contract_that_has_a_place_for_it() -> None:
+    problem = Problem("rate_limited", "Too many.", retry_after_ms=1500)
+    assert problem.as_lafs()["retryAfterMs"] == 1500
+    assert problem.as_openwop()["details"]["retryAfterMs"] == 1500
+    assert problem.as_crp()["details"]["retry_after_ms"] == 1500
+    assert problem.as_problem_json()["retryAfterMs"] == 1500
+    silent = Problem("not_found", "Nothing.")
+    assert "details" not in silent.as_openwop() and silent.as_crp()["details"] == {}
+    assert "retryAfterMs" not in silent.as_problem_json()
+
+
+def test_details_keep_their_types_and_what_json_has_no_type_for_becomes_text() -> None:
+    details = {"n": 1, "f": 1.5, "no": None, "yes": True, "list": [1, "a"], "in": {"x": [None]}}
+    shown = Problem("invalid_request", "No.", tuple=(1, 2), only={7}, other=1j, **details).as_openwop()["details"]
+    assert {name: shown[name] for name in details} == details
+    assert (shown["tuple"], shown["only"], shown["other"]) == ([1, 2], [7], "1j")
+
+
+def test_the_caller_hears_the_remedy_of_this_problem_and_a_message_of_bounded_length() -> None:
+    told = Problem("capability_denied", "x" * 5000, fix="Ask Kim.").as_lafs()
+    assert (told["suggestedAction"], len(told["message"]), told["message"][-1]) == ("Ask Kim.", 1024, "…")
+    assert told["escalationRequired"] is True
+    plain = Problem("invalid_request", "x" * 1024).as_lafs()
+    assert plain["message"] == "x" * 1024 and plain["escalationRequired"] is False
+    assert plain["suggestedAction"] == TABLE["invalid_request"].remedy

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 
-from holdfast.kernel.redact import REDACTED, is_secret_key, redact, redact_text
+from holdfast.kernel.redact import MAX_DEPTH, REDACTED, is_secret_key, redact, redact_text
 from tests.kernel.test_canonical import values
 
 
@@ -96,3 +98,25 @@ def test_long_hostile_text_ends() -> None:
     """A pattern that backtracks would not come back from this."""
     hostile = "a@" * 50_000 + "+1 " * 50_000 + "token=" * 50_000 + "eyJaaaaaaaa." * 20_000
     assert redact_text(hostile)
+
+
+class _Login(msgspec.Struct):
+    user: str
+    password: str
+
+
+def test_a_struct_is_redacted_by_its_fields_names() -> None:
+    assert redact(_Login("kim", "hunter22")) == {"user": "kim", "password": REDACTED}
+    assert redact([_Login("kim", "hunter22")]) == [{"user": "kim", "password": REDACTED}]
+
+
+@pytest.mark.parametrize("wrap", [lambda inner: [inner], lambda inner: {"in": inner}, lambda inner: (inner,)])
+def test_what_is_nested_too_deeply_is_cut_at_one_depth(wrap: Callable[[Any], Any]) -> None:
+    value: Any = []
+    for _ in range(MAX_DEPTH + 40):
+        value = wrap(value)
+    found, depth = redact(value), 0
+    while not isinstance(found, str):
+        (found,) = found.values() if isinstance(found, dict) else found
+        depth += 1
+    assert (found, depth) == ("[TOO DEEP]", MAX_DEPTH)

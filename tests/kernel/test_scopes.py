@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.scopes import (
+    MAX_PATH,
+    MAX_PATTERN,
     Scope,
     check_env_pattern,
     check_host_pattern,
@@ -156,3 +158,69 @@ def test_an_unknown_resource_is_inside_no_limited_scope() -> None:
     assert not Scope.of("read", ("src/**",)).covers(None)
     with pytest.raises(Problem):
         Scope.of("exec", ("rm",))
+
+
+@pytest.mark.parametrize(
+    ("capability", "pattern", "inside", "outside"),
+    [
+        ("read", "src/**", "src/a.ts", "etc/a.ts"),
+        ("write", "out/*", "out/a", "out/a/b"),
+        ("http", "*.example.com", "api.example.com:443", "example.org"),
+        ("env", "GITHUB_*", "GITHUB_TOKEN", "HOME"),
+    ],
+)
+def test_each_capability_is_limited_by_patterns_of_its_own(
+    capability: str, pattern: str, inside: str, outside: str
+) -> None:
+    scope = Scope.of(capability, ("never", pattern))
+    assert scope.covers(inside)
+    assert not scope.covers(outside)
+    assert not scope.covers(None)
+    assert Scope().covers(None)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "normal"),
+    [("./src//./a", "src/a"), ("a/**/**/b", "a/**/b"), ("**/**", "**"), ("/a/", "/a"), ("/", "/"), ("./", ".")],
+)
+def test_a_path_pattern_has_one_normal_form(pattern: str, normal: str) -> None:
+    assert check_path_pattern(pattern) == normal
+
+
+def test_limits_are_what_they_say(tmp_path: Path) -> None:
+    assert check_path_pattern("a" * MAX_PATTERN)
+    assert check_path_pattern("*a" * 32)
+    assert locate(tmp_path, "a/" * (MAX_PATH // 2)).startswith("a/")
+    for bad in ("a" * (MAX_PATTERN + 1), "*a" * 33, "?a" * 33, ""):
+        with pytest.raises(Problem):
+            check_path_pattern(bad)
+    with pytest.raises(Problem):
+        locate(tmp_path, "a" * (MAX_PATH + 1))
+
+
+def test_the_whole_disk_can_be_the_root() -> None:
+    assert locate(Path("/"), "etc") == "etc"
+    assert locate(Path("/"), "/") == "."
+
+
+@pytest.mark.parametrize(
+    ("pattern", "host", "covered"),
+    [
+        ("*.example.com", "a.example.com", True),
+        ("*.example.com", ".example.com", False),
+        ("*.example.com", "example.com", False),
+        ("[::1]:8080", "[::1]:8080", True),
+        ("[::1]:8080", "[::1]:9090", False),
+        ("[::1]:8080", "[::1]", False),
+        ("[::1]", "[0:0::1]:9090", True),
+    ],
+)
+def test_hosts_below_a_name_and_ports_of_an_address(pattern: str, host: str, covered: bool) -> None:
+    assert match_host(check_host_pattern(pattern), host) is covered
+
+
+def test_names_have_a_longest_length() -> None:
+    assert check_host_pattern("a" * 255) and check_env_pattern("A" * 255)
+    for check in (check_host_pattern, check_env_pattern):
+        with pytest.raises(Problem):
+            check("a" * 256)

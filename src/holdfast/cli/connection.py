@@ -15,6 +15,7 @@ from holdfast.cli.notes import announced
 from holdfast.kernel import config
 from holdfast.kernel.problem_table import TABLE
 from holdfast.kernel.problems import Problem
+from holdfast.runs.types import TERMINAL, TERMINAL_EVENTS
 
 if TYPE_CHECKING:
     import httpx
@@ -72,14 +73,14 @@ class Connection:
                         failures = 0
                         after = event["sequence"]
                         yield event
-                        if event["type"] in ("run.completed", "run.failed", "run.cancelled"):
+                        if event["type"] in TERMINAL_EVENTS:
                             return
             except httpx.HTTPError as error:
                 failures += 1
                 if failures > 5:
                     raise _unreachable(self.http, error) from error
             standing = await self.get(f"/v1/runs/{run_id}")
-            if standing["status"] in ("completed", "failed", "cancelled") and standing.get("lastSequence", 0) <= after:
+            if standing["status"] in TERMINAL and standing.get("lastSequence", 0) <= after:
                 return
             await asyncio.sleep(min(0.2 * 2**failures, 5))
 

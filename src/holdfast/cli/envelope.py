@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, get_args
 
 import msgspec
 import typer
@@ -23,9 +23,6 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 Files = Annotated[list[str] | None, typer.Argument(help="Files with one envelope each; - or nothing reads stdin.")]
 File = Annotated[str, typer.Argument(help="A file with one envelope; - reads stdin.")]
-TIERS = ("core", "standard", "complete")
-LEVELS = ("minimal", "standard", "full")
-STRATEGIES = ("depth_first", "field_priority", "hybrid")
 
 
 @app.callback()
@@ -68,7 +65,7 @@ def conform(
     """Run the conformance checks of a tier; the exit code is 0 only when all of them pass."""
     from holdfast.envelope import conformance
 
-    chosen: Tier = _one_of("--tier", tier, TIERS)
+    chosen: Tier = _one_of("--tier", tier, tuple(conformance.TIERS))
     if ndjson:
         if files:
             raise Problem("invalid_usage", "--ndjson reads stdin and takes no files.", at="--ndjson")
@@ -99,14 +96,16 @@ def project(
 
     from holdfast.envelope.ask import Ask, give
     from holdfast.envelope.budget import Budget
+    from holdfast.envelope.flags import REQUESTABLE_LEVELS
+    from holdfast.envelope.truncate import Strategy
     from holdfast.envelope.validate import decode
 
     budget = Budget(max_tokens, max_bytes, max_items)
     ask = Ask(
-        mvi=_one_of("--level", level, LEVELS),
+        mvi=_one_of("--level", level, REQUESTABLE_LEVELS),
         fields=tuple(name for name in pick.split(",") if name),
         budget=budget if budget.as_json() else None,
-        strategy=_one_of("--strategy", strategy, STRATEGIES),
+        strategy=_one_of("--strategy", strategy, get_args(Strategy)),
     )
     return asyncio.run(give(decode(_read(file)), ask))
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
 import typer
@@ -17,6 +17,7 @@ from holdfast.cli.output import Answer, answers, choice, note
 from holdfast.cli.terminal import TerminalConsent
 from holdfast.envelope.types import Warning
 from holdfast.kernel import canonical, config
+from holdfast.kernel.policy import Mode
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.scopes import SCOPED
 
@@ -302,7 +303,7 @@ async def _suite(
             ledger,
             root=root,
             config=settings,
-            mode=cast(Literal["strict", "prompt", "permissive"] | None, policy),
+            mode=cast(Mode | None, policy),
             grants=grants or (),
             consent=TerminalConsent() if person else None,
             ui=ui,

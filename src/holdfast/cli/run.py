@@ -10,6 +10,7 @@ from holdfast.cli.connection import Connection, Data, Key, Url, connected, json_
 from holdfast.cli.output import Answer, answers, choice
 from holdfast.kernel.clock import parse_iso
 from holdfast.kernel.problems import Problem
+from holdfast.runs.types import TERMINAL
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 RunId = Annotated[str, typer.Argument(help="A run's id.")]
-_ENDED = ("completed", "failed", "cancelled")
 _STYLES = {"completed": "green", "failed": "red", "cancelled": "dim", "running": "blue", "pending": "blue"}
 
 
@@ -298,7 +298,7 @@ async def _settled(host: Connection, run: str) -> None:
         page = await host.get(f"/v1/runs/{run}/events/poll", lastSequence=after, timeout=30)
         after = max([after, *(event["sequence"] for event in page["events"])])
         status = (await host.get(f"/v1/runs/{run}"))["status"]
-        if status in _ENDED or status.startswith("waiting-") or status == "paused":
+        if status in TERMINAL or status.startswith("waiting-") or status == "paused":
             return
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Literal
 
@@ -59,7 +58,7 @@ def weigh(
     odds = prior / (1 - prior)
     lines = [f"prior: P(malicious) = {prior:g}, odds {odds:.6g}"]
     for name, strength in sorted(evidence.items()):
-        if not (0 <= strength <= 1) or math.isnan(strength):
+        if not 0 <= strength <= 1:  # nor a NaN
             raise Problem(
                 "out_of_range", f"The strength of {name} must lie between 0 and 1.", at=name, observed=strength
             )

@@ -63,7 +63,7 @@ class Grant(msgspec.Struct, frozen=True):
     def covers(self, request: Request, now_ms: int) -> bool:
         if self.capability not in (request.capability, "*"):
             return False
-        if self.expires_ms is not None and now_ms >= self.expires_ms:
+        if not self.covers_time(now_ms):
             return False
         if self.methods and request.method not in self.methods:
             return False

@@ -6,7 +6,8 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 
 from holdfast.kernel import canonical
-from holdfast.kernel.ledger.records import GENESIS, MAX_PAYLOAD_BYTES, Projection, Record, check_stream, hash_of
+from holdfast.kernel.ledger.records import MAX_PAYLOAD_BYTES, Projection, Record, check_stream, hash_of
+from holdfast.kernel.ledger.rows import insert_records, move_head, stream_row
 from holdfast.kernel.problems import Problem
 
 # Where each stream stands while lines come in: its id, its head and that record's hash.
@@ -32,7 +33,7 @@ def take_in(tx: sqlite3.Connection, lines: Iterable[bytes], projections: Sequenc
                 projection.apply(cursor, record)
         count += 1
     for stream_id, head, digest in heads.values():
-        cursor.execute("UPDATE streams SET head = ?, hash = ? WHERE id = ?", (head, bytes.fromhex(digest), stream_id))
+        move_head(cursor, stream_id, head, bytes.fromhex(digest))
     known = [(row[0],) for row in cursor.execute("SELECT name FROM projections")]
     seeing = {projection.name for projection in projections}
     cursor.executemany("DELETE FROM projections WHERE name = ?", [row for row in known if row[0] not in seeing])
@@ -52,13 +53,10 @@ def statements(script: str) -> Iterator[str]:
 def _check(cursor: sqlite3.Cursor, heads: _Heads, record: Record, line: int) -> None:
     check_stream(record.stream)
     if record.stream not in heads:
-        row = cursor.execute("SELECT id, head, hash FROM streams WHERE name = ?", (record.stream,)).fetchone()
-        if row is None:
-            cursor.execute("INSERT INTO streams (name, head, hash) VALUES (?, -1, ?)", (record.stream, GENESIS))
-            row = (cursor.lastrowid, -1, GENESIS)
-        heads[record.stream] = (row[0], row[1], row[2].hex())
-    _, head, digest = heads[record.stream]
-    if record.seq != head + 1 or record.prev != digest:
+        number, last, digest = stream_row(cursor, record.stream)
+        heads[record.stream] = (number, last, digest.hex())
+    _, head, hash = heads[record.stream]
+    if record.seq != head + 1 or record.prev != hash:
         raise Problem(
             "ledger_conflict",
             f"Line {line} does not continue the stream {record.stream}, which stands at {head}.",
@@ -78,17 +76,9 @@ def _check(cursor: sqlite3.Cursor, heads: _Heads, record: Record, line: int) -> 
 
 def _insert(cursor: sqlite3.Cursor, heads: _Heads, record: Record) -> None:
     stream_id = heads[record.stream][0]
-    cursor.execute(
-        "INSERT INTO records (stream, seq, id, type, ts, payload, attrs, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            stream_id,
-            record.seq,
-            record.id,
-            record.type,
-            record.ts,
-            canonical.encode(record.payload),
-            canonical.encode(record.attrs) if record.attrs else None,
-            bytes.fromhex(record.hash),
-        ),
+    payload, attrs = canonical.encode(record.payload), canonical.encode(record.attrs) if record.attrs else None
+    insert_records(
+        cursor,
+        [(stream_id, record.seq, record.id, record.type, record.ts, payload, attrs, bytes.fromhex(record.hash))],
     )
     heads[record.stream] = (stream_id, record.seq, record.hash)

@@ -16,7 +16,8 @@ import msgspec
 from holdfast.kernel.clock import Clock
 from holdfast.kernel.ids import Ids
 from holdfast.kernel.ledger.database import Database, as_problem, is_failure_of_disk
-from holdfast.kernel.ledger.records import GENESIS, Append, Encoded, Projection, Record, link
+from holdfast.kernel.ledger.records import Append, Encoded, Projection, Record, link
+from holdfast.kernel.ledger.rows import insert_records, move_head, stream_row
 from holdfast.kernel.problems import Problem
 
 _GROUP_TICKETS = 1024
@@ -243,12 +244,9 @@ class Writer:
     def _stream(self, cursor: sqlite3.Cursor, name: str) -> _Stream:
         known = self._streams.get(name)
         if known is None:
-            row = cursor.execute("SELECT id, head, hash FROM streams WHERE name = ?", (name,)).fetchone()
-            if row is None:
-                cursor.execute("INSERT INTO streams (name, head, hash) VALUES (?, -1, ?)", (name, GENESIS))
-                row = (cursor.lastrowid, -1, GENESIS)
-            last = cursor.execute("SELECT ts FROM records WHERE stream = ? AND seq = ?", (row[0], row[1])).fetchone()
-            known = _Stream(row[0], msgspec.json.encode(name), row[1], row[2], last[0] if last else 0)
+            number, head, digest = stream_row(cursor, name)
+            last = cursor.execute("SELECT ts FROM records WHERE stream = ? AND seq = ?", (number, head)).fetchone()
+            known = _Stream(number, msgspec.json.encode(name), head, digest, last[0] if last else 0)
             self._streams[name] = known
         return known
 
@@ -266,11 +264,8 @@ class Writer:
             records.append(
                 Record(name, seq, id, draft.type, stream.ts, draft.payload, draft.attrs, prev.hex(), stream.hash.hex())
             )
-        cursor.executemany(
-            "INSERT INTO records (stream, seq, id, type, ts, payload, attrs, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            rows,
-        )
-        cursor.execute("UPDATE streams SET head = ?, hash = ? WHERE id = ?", (stream.seq, stream.hash, stream.id))
+        insert_records(cursor, rows)
+        move_head(cursor, stream.id, stream.seq, stream.hash)
         for projection in self.projections:
             if name.startswith(projection.prefix):
                 for record in records:
