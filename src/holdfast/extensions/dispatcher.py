@@ -14,6 +14,7 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -412,7 +413,7 @@ class Dispatcher:
             **_redacted(decision.evidence),
             "effect": decision.effect,
             "rule": decision.rule,
-            "reason": redact_text(decision.reason),
+            "reason": _told(decision.reason),
             "runtime": flight.subject.runtime,
         }
         return Event("policy.decision", data, flight.ids, "info" if decision.allowed else "warn")
@@ -436,8 +437,16 @@ def _with(policy: Policy, subject: str, effect: Literal["allow", "deny"], grant:
     return policy.allowing(subject, grant) if effect == "allow" else policy.denying(subject, grant)
 
 
+_OURS = frozenset(("capability", "method", "source", "subject", "rule"))
+"""Fields whose words are the host's own; everything else may hold what an extension chose."""
+
+_told = functools.lru_cache(maxsize=2048)(redact_text)  # an extension asks for the same few things again and again
+
+
 def _redacted(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: redact_text(value) if isinstance(value, str) else value for key, value in data.items()}
+    return {
+        key: _told(value) if isinstance(value, str) and key not in _OURS else value for key, value in data.items()
+    }
 
 
 def _heard(work: asyncio.Future[Any]) -> None:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from holdfast.extensions.connectors.contract import Call, Output, io_problem, number, text
-from holdfast.extensions.connectors.paths import Place, outside, resolve
+from holdfast.extensions.connectors.paths import Place, glance, outside, resolve
 from holdfast.extensions.connectors.watch import watch
 from holdfast.kernel.ids import Randomness, SystemRandomness
 from holdfast.kernel.problems import Problem
@@ -100,13 +100,15 @@ class FsConnector:
         return {"entries": entries}
 
     def stat(self, call: Call, params: Mapping[str, Any]) -> Output:
-        with _place(call, params, "read", follow=params.get("follow") is not False) as place:
-            return _facts(_stat(place))
+        return _facts(_seen(call, params, follow=params.get("follow") is not False))
 
     def access(self, call: Call, params: Mapping[str, Any]) -> Output:
+        mode = number(params, "mode", 0, most=7)
+        if mode == os.F_OK:
+            _seen(call, params)
+            return {}
         with _place(call, params, "read") as place:
-            _stat(place)
-            mode = number(params, "mode", 0, most=7)
+            place.stat()
             name = place.name or "."
             if mode & os.W_OK and not place.root.writable:
                 raise OSError(errno.EROFS, os.strerror(errno.EROFS))
@@ -116,7 +118,7 @@ class FsConnector:
 
     def realpath(self, call: Call, params: Mapping[str, Any]) -> Output:
         with _place(call, params, "read") as place:
-            _stat(place)
+            place.stat()
             return {"path": place.real}
 
     def readlink(self, call: Call, params: Mapping[str, Any]) -> Output:
@@ -214,7 +216,7 @@ class FsConnector:
 
     def watch(self, call: Call, params: Mapping[str, Any]) -> Output:
         with _place(call, params, "read") as place:
-            _stat(place)
+            place.stat()
             if not call.streaming:
                 raise Problem("invalid_request", "A watch is a streamed call.", at="$.params.op")
             return watch(call, place, recursive=params.get("recursive") is True)
@@ -244,14 +246,27 @@ _FLAGS = {
 @contextmanager
 def _place(call: Call, params: Mapping[str, Any], capability: str, *, follow: bool = True) -> Iterator[Place]:
     """The place that `params.path` names, after policy has allowed where it really is."""
-    path = text(params, "path")
-    with resolve(call.roots, path, follow=follow) as place:
-        resource = call.roots.named(place)
-        if resource is not None:
-            call.permit(capability, resource)
+    with resolve(call.roots, text(params, "path"), follow=follow) as place:
+        _permit(call, place, capability)
         if capability == "write" and not place.root.writable:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
         yield place
+
+
+def _permit(call: Call, place: Place, capability: str) -> None:
+    resource = call.roots.named(place)
+    if resource is not None:
+        call.permit(capability, resource)
+
+
+def _seen(call: Call, params: Mapping[str, Any], *, follow: bool = True) -> os.stat_result:
+    """What is there, after policy has allowed where it really is."""
+    place = glance(call.roots, text(params, "path"))
+    if place is not None:
+        _permit(call, place, "read")
+        return place.stat()
+    with _place(call, params, "read", follow=follow) as place:
+        return place.stat()
 
 
 @contextmanager
@@ -274,13 +289,9 @@ def _open(place: Place, flags: int, mode: int = 0o666) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _stat(place: Place) -> os.stat_result:
-    return os.stat(place.name or ".", dir_fd=place.folder, follow_symlinks=False)
-
-
 def _same(source: int, place: Place) -> bool:
     try:
-        return os.path.samestat(os.fstat(source), _stat(place))
+        return os.path.samestat(os.fstat(source), place.stat())
     except FileNotFoundError:
         return False
 
@@ -334,7 +345,7 @@ def _data(params: Mapping[str, Any]) -> bytes:
 def _delete(call: Call, place: Place, *, kind: Any, recursive: bool) -> None:
     if not place.name:
         raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
-    is_folder = stat.S_ISDIR(_stat(place).st_mode)
+    is_folder = stat.S_ISDIR(place.stat().st_mode)
     if kind == "file" and is_folder:
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
     if kind == "directory" and not is_folder:
