@@ -1,6 +1,6 @@
 """The file system of an extension: real files beneath its roots, each operation a decision of policy (P6).
 
-Operations that read: read, list, stat, realpath, access, readlink, watch.
+Operations that read: read, list, stat, realpath, access, exists, readlink, watch.
 Operations that write: write, append, mkdir, delete, rename, copy, chmod, utimes, symlink, mkdtemp, truncate.
 """
 
@@ -116,6 +116,14 @@ class FsConnector:
                 raise OSError(errno.EACCES, os.strerror(errno.EACCES))
         return {}
 
+    def exists(self, call: Call, params: Mapping[str, Any]) -> Output:
+        """Whether something is there; that nothing is, is an answer and no failure."""
+        try:
+            _seen(call, params)
+        except OSError:
+            return {"exists": False}
+        return {"exists": True}
+
     def realpath(self, call: Call, params: Mapping[str, Any]) -> Output:
         with _place(call, params, "read") as place:
             place.stat()
@@ -225,8 +233,8 @@ class FsConnector:
 _OPERATIONS: dict[str, Callable[[FsConnector, Call, Mapping[str, Any]], Output]] = {
     name: getattr(FsConnector, name)
     for name in (
-        "read", "list", "stat", "realpath", "access", "readlink", "watch", "write", "append", "mkdir", "delete",
-        "rename", "copy", "chmod", "utimes", "symlink", "mkdtemp", "truncate",
+        "read", "list", "stat", "realpath", "access", "exists", "readlink", "watch", "write", "append", "mkdir",
+        "delete", "rename", "copy", "chmod", "utimes", "symlink", "mkdtemp", "truncate",
     )
 }  # fmt: skip
 _FLAGS = {

@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 from holdfast.extensions.engine.handover import Line, Words, words
 from holdfast.extensions.engine.native import THREAD_STACK
 
-ATTENTION = 150e-6
+ATTENTION = 250e-6  # long enough for a tool that looks at a file or two
 LINGERING = 200e-6
 MAX_STREAK = 10
 MAX_SKIPPED = 64
