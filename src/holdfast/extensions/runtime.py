@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -22,9 +22,11 @@ from holdfast.extensions.engine.image import base_image, image_digest
 from holdfast.extensions.engine.limits import EngineTrap, GuestError, Limits
 from holdfast.extensions.engine.pool import Key, Loaded, Pool
 from holdfast.extensions.isolate import Artifact, Frozen, Isolate
+from holdfast.extensions.outcomes import HookOutcome, ToolOutcome, described, lines_of, outcome_of
 from holdfast.extensions.problems import thrown_problem
 from holdfast.extensions.protocol import Dispatcher
 from holdfast.extensions.registry import Registrations, Tool
+from holdfast.extensions.themes import Theme
 from holdfast.extensions.trace import FORMAT, Header, Recorder
 from holdfast.extensions.words import ToolWords
 from holdfast.extensions.world import RealWorld, World
@@ -37,9 +39,14 @@ MAX_UPDATES = 10_000  # of one call are kept; the listener hears all
 MAX_TRAPS = 10  # in a row, without one answer between them
 
 Report = Callable[[str, dict[str, Any]], None]
+ColorMode = Literal["truecolor", "256color"]
 
 
-class Surroundings(msgspec.Struct, frozen=True, rename={"has_ui": "hasUI", "tool_words": "toolWords"}):
+class Surroundings(
+    msgspec.Struct,
+    frozen=True,
+    rename={"has_ui": "hasUI", "tool_words": "toolWords", "color_mode": "colorMode"},
+):
     """What an extension is told about where it runs."""
 
     extension: str
@@ -47,6 +54,9 @@ class Surroundings(msgspec.Struct, frozen=True, rename={"has_ui": "hasUI", "tool
     root: str = ""
     has_ui: bool = False
     colour: bool = False
+    color_mode: ColorMode = "truecolor"
+    theme: Theme | None = None
+    """None: the one that every extension has until somebody chooses another."""
     flags: dict[str, bool | str] = msgspec.field(default_factory=dict)
     tool_words: dict[str, ToolWords] = msgspec.field(default_factory=dict)
 
@@ -59,28 +69,6 @@ class Saved(msgspec.Struct, frozen=True):
     registrations: list[tuple[str, dict[str, Any]]]
     calls: list[int]
     last_call: int
-
-
-class ToolOutcome(msgspec.Struct, frozen=True, rename="camel"):
-    """What a tool call gave: pi's result, whether it is an error, and the updates that it streamed.
-
-    `hostcall` is the code of a host call whose refusal or failure the tool did not catch.
-    """
-
-    content: list[Any]
-    details: Any = None
-    is_error: bool = False
-    updates: list[Any] = msgspec.field(default_factory=list)
-    hostcall: str | None = None
-    problem: dict[str, Any] | None = None
-
-
-class HookOutcome(msgspec.Struct, frozen=True):
-    """What one handler did: what it returned (`returned` tells null from nothing), and what it changed in place."""
-
-    value: Any
-    changed: Any
-    returned: bool
 
 
 class Extension:
@@ -119,6 +107,7 @@ class Extension:
         self._row = 0
         self._refused: Problem | None = None
         self._flags: dict[str, bool | str] = {}
+        self._theme: Theme | None = None  # chosen since it was loaded
         self._up = False
         self._checkers: dict[str, tuple[Tool, Any]] = {}
 
@@ -176,7 +165,7 @@ class Extension:
         driver.use(isolate)
         reply = await driver.ask("load", _encode(self.surroundings), timeout=self._deadline)
         if not reply.ok:
-            raise thrown_problem(_described(reply.value), self.name, self.artifact)
+            raise thrown_problem(described(reply.value), self.name, self.artifact)
         if self._refused is not None:
             raise self._refused
         if not world.touched and driver.last_call == 0 and pool is not None:
@@ -264,6 +253,8 @@ class Extension:
             await self._start()
             for name, value in self._flags.items():
                 self.set_flag(name, value)
+            if self._theme is not None:
+                self.use_theme(self._theme)
         except Problem as problem:
             self.registrations, self._specs = before
             self._row += 1
@@ -286,7 +277,7 @@ class Extension:
     async def _value(self, name: str, payload: Any, timeout: float | None = None) -> Any:
         reply = await self._ask(name, payload, timeout)
         if not reply.ok:
-            raise thrown_problem(_described(reply.value), self.name, self.artifact)
+            raise thrown_problem(described(reply.value), self.name, self.artifact)
         return reply.value
 
     async def call_tool(
@@ -320,8 +311,8 @@ class Extension:
 
         reply = await self._ask("tool", {"name": name, "callId": call_id, "params": arguments}, timeout, update)
         if not reply.ok:
-            return self._failed_tool(_described(reply.value), updates)
-        return _outcome(reply.value, updates)
+            return self._failed_tool(described(reply.value), updates)
+        return outcome_of(reply.value, updates)
 
     def _checker(self, tool: Tool) -> Any:
         kept = self._checkers.get(tool.name)
@@ -382,11 +373,11 @@ class Extension:
     async def render(self, name: str, message: Any, *, expanded: bool = False, width: int = 80) -> list[str]:
         """A custom message as lines of text."""
         body = {"name": name, "message": message, "expanded": expanded, "width": width}
-        return _lines(await self._value("render", body))
+        return lines_of(await self._value("render", body))
 
     async def render_entry(self, name: str, entry: Any, *, expanded: bool = False, width: int = 80) -> list[str]:
         """A custom session entry as lines of text."""
-        return _lines(
+        return lines_of(
             await self._value("render_entry", {"name": name, "entry": entry, "expanded": expanded, "width": width})
         )
 
@@ -402,7 +393,7 @@ class Extension:
             "width": width,
             "callId": "call",
         }
-        return _lines(await self._value("render_tool", body))
+        return lines_of(await self._value("render_tool", body))
 
     async def stream(
         self,
@@ -418,7 +409,7 @@ class Extension:
         body = {"name": provider, "model": model, "context": context, "options": options}
         reply = await self._ask("provider", body, timeout, on_event)
         if not reply.ok:
-            raise thrown_problem(_described(reply.value), self.name, self.artifact)
+            raise thrown_problem(described(reply.value), self.name, self.artifact)
         return reply.value
 
     def hold(self, held: bool) -> None:
@@ -440,6 +431,12 @@ class Extension:
             raise Problem("schema_mismatch", f"The flag {name} is of type {flag.type}.", at=name)
         self._flags[name] = value
         self._running_driver().tell("flag", _encode({"name": name, "value": value}))
+
+    def use_theme(self, theme: Theme, *, tell: bool = True) -> None:
+        """What `ctx.ui.theme` is from now on; `tell` it unless it knows."""
+        self._theme = theme
+        if tell and self._driver is not None:
+            self._driver.tell("theme", _encode(theme))
 
     def agent(self, state: str) -> None:
         """The agent's operation begins (`start`), ends (`end`) or is aborted (`abort`): `ctx.signal`."""
@@ -474,26 +471,6 @@ class Extension:
     async def memory_bytes(self) -> int:
         size: int = await (await self._ready()).run(lambda isolate: isolate.memory_bytes)
         return size
-
-
-def _outcome(value: Any, updates: list[Any]) -> ToolOutcome:
-    """A tool answers `{content, details}`; a plain string is taken as text, as the agent would show it.
-
-    Only a tool that throws has failed: the real runtime takes no notice of an `isError` in the answer (P10).
-    """
-    if isinstance(value, dict) and isinstance(value.get("content"), list):
-        return ToolOutcome(value["content"], value.get("details"), False, updates)
-    if isinstance(value, str):
-        return ToolOutcome([{"type": "text", "text": value}], None, False, updates)
-    return ToolOutcome([], value, False, updates)
-
-
-def _described(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {"name": "Error", "message": str(value)}
-
-
-def _lines(value: Any) -> list[str]:
-    return [str(line) for line in value] if isinstance(value, list) else []
 
 
 __all__ = ["Artifact", "Extension", "HookOutcome", "Saved", "Surroundings", "ToolOutcome"]

@@ -49,6 +49,7 @@ from holdfast.extensions.registry import Tool, command_names, tool_owners
 from holdfast.extensions.risk import weighed
 from holdfast.extensions.runtime import Extension, Surroundings, ToolOutcome
 from holdfast.extensions.session import Session
+from holdfast.extensions.themes import BUILT_IN, Theme, Themes
 from holdfast.extensions.words import read_wording
 from holdfast.kernel import config as configuration
 from holdfast.kernel.clock import Clock, SystemClock
@@ -124,6 +125,7 @@ class Suite:
         self.members: list[Member] = []
         self.failures: list[Failure] = []
         self.resources: list[Resource] = []  # skills, prompts and themes
+        self.themes = Themes(self._theme_chosen)
         self.session = Session(
             str(self.root), clock=self._clock, ids=self._ids, tools=self._listed, commands=self._named
         )
@@ -146,7 +148,7 @@ class Suite:
                 ComputeConnector(),
                 LogConnector(self._said),
                 EventsConnector(self._emitted),
-                UiConnector(self.ui),
+                UiConnector(self.ui, self.themes),
                 ModelConnector(model, tokens=self._config.policy.max_model_tokens),
                 SessionConnector(self.session),
             ],
@@ -227,7 +229,7 @@ class Suite:
         self.dispatcher.admit(subject)
         extension = Extension(
             loadable(artifact),
-            Surroundings(name, str(self.root), str(home), has_ui=self.ui.interactive, tool_words=self._words),
+            self._surroundings(name, home),
             self.dispatcher,
             limits=self._limits,
             deadline=self._deadline,
@@ -252,6 +254,24 @@ class Suite:
         self.hooks.set([item.extension for item in self.members])
         self._evidence.write(correlation, Event("extension.ready", {"tools": sorted(extension.registrations.tools)}))
         return member
+
+    def _surroundings(self, name: str, home: Path) -> Surroundings:
+        active = self.themes.active
+        return Surroundings(
+            name,
+            str(self.root),
+            str(home),
+            has_ui=self.ui.interactive,
+            colour=self.ui.colour,
+            color_mode=self.ui.color_mode,
+            theme=None if active is BUILT_IN["dark"] else active,
+            tool_words=self._words,
+        )
+
+    def _theme_chosen(self, theme: Theme, extension: str) -> None:
+        """Everybody sees it; who chose it does already."""
+        for name, running in self._running.items():
+            running.use_theme(theme, tell=name != extension)
 
     def _roots(self, name: str, home: Path) -> Roots:
         folders = granted_folders(self.dispatcher.policy, name)
@@ -349,7 +369,12 @@ class Suite:
         event = {"type": "resources_discover", "cwd": str(self.root), "reason": reason}
         named = await self.hooks.emit(event) if self.hooks.listening("resources_discover") else {}
         homes = {name: home for name, (home, _) in self._subjects.items()}
-        self.resources = [item for item in adopt(found, named, self.root, homes) if item.kind != "extension"]
+        self.take_resources(adopt(found, named, self.root, homes))
+
+    def take_resources(self, found: Iterable[Resource]) -> None:
+        """Take in skills, prompts and themes without telling anybody."""
+        self.resources = [item for item in found if item.kind != "extension"]
+        self.themes.adopt(self.resources)
 
     async def settled(self) -> None:
         """Until notices and messages that extensions sent without waiting have arrived."""

@@ -134,7 +134,7 @@ def glance(roots: Roots, path: str) -> Place | None:
         return None
     real = _prefix(root.real) + rest
     try:
-        found = os.stat(real, follow_symlinks=False)
+        found = os.stat(real, follow_symlinks=False)  # noqa: PTH116 - every call of an extension comes by here
     except FileNotFoundError:
         return Place(NO_FOLDER, rest, real, root)
     if stat.S_ISLNK(found.st_mode) or _kernel_tree(real):

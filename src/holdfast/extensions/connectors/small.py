@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 from holdfast.extensions.connectors.contract import Call, Output, Session, text
 from holdfast.extensions.connectors.ui import NoUi, Ui
+from holdfast.extensions.themes import OPERATIONS as THEME_OPERATIONS
+from holdfast.extensions.themes import Themes
 from holdfast.kernel.budget import Amounts, Budget, Limits
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.redact import redact, redact_text
@@ -42,11 +44,19 @@ class UiConnector:
     method = "ui"
     waits = True
 
-    def __init__(self, ui: Ui | None = None) -> None:
+    def __init__(self, ui: Ui | None = None, themes: Themes | None = None) -> None:
         self._ui = ui or NoUi()
+        self._themes = themes or Themes()
 
     async def run(self, call: Call, params: Mapping[str, Any]) -> Output:
-        return {"value": await self._ui.request(call.extension, text(params, "op"), params)}
+        operation = text(params, "op")
+        if operation not in THEME_OPERATIONS:
+            return {"value": await self._ui.request(call.extension, operation, params)}
+        answer = self._themes.request(call.extension, operation, params)
+        if operation == "setTheme":  # who shows something may want to show it again
+            shown = {"op": operation, "name": params.get("name"), "success": answer["success"]}
+            await self._ui.request(call.extension, operation, shown)
+        return {"value": answer}
 
 
 class ModelConnector:

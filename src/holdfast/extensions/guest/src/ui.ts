@@ -3,7 +3,7 @@
 import { HostError, hostCall, hostCallSync, report } from "./bridge";
 import { environment } from "./environment";
 import { PrimordialTypeError, isArray, then } from "./primordials";
-import { makeTheme } from "./theme";
+import { Theme, coloursOf, theme, themeOf, useTheme } from "./theme";
 
 const WIDTH = 80;
 
@@ -20,8 +20,6 @@ async function dialog(params: any, options: any, otherwise: any): Promise<any> {
     throw error;
   }
 }
-
-export const theme = makeTheme(() => environment.colour);
 
 const tui = (redraw: () => void): any => ({
   requestRender: redraw,
@@ -155,12 +153,17 @@ export const ui: any = {
   },
   custom,
   theme,
-  getAllThemes: () => (environment.hasUI ? [{ name: theme.name, path: undefined }] : []),
-  getTheme: (name: string) => (environment.hasUI && name === theme.name ? theme : undefined),
+  getAllThemes: () => (environment.hasUI ? hostCallSync("ui", { op: "getAllThemes" }).value.map((found: any) => ({ name: found.name, path: found.path ?? undefined })) : []),
+  getTheme: (name: string) => {
+    const found = environment.hasUI ? hostCallSync("ui", { op: "getTheme", name: "" + name }).value : null;
+    return found === null ? undefined : themeOf(found);
+  },
   setTheme: (chosen: any) => {
-    const name = typeof chosen === "string" ? chosen : chosen?.name;
     if (!environment.hasUI) return { success: false, error: "UI not available" };
-    return name === theme.name ? { success: true } : { success: false, error: `There is no theme ${name}` };
+    const own = chosen instanceof Theme;
+    const answer = hostCallSync("ui", own ? { op: "setTheme", name: chosen.name ?? "<in-memory>", colors: coloursOf(chosen) } : { op: "setTheme", name: "" + chosen }).value;
+    useTheme(own && answer.success ? chosen : themeOf(answer.theme));
+    return answer.success ? { success: true } : { success: false, error: answer.error };
   },
   getToolsExpanded: () => expanded,
   setToolsExpanded: (value: boolean) => { expanded = value === true; notice({ op: "setToolsExpanded", expanded }); },
