@@ -251,6 +251,8 @@ async def run(
                     break
                 sys.stdout.write(canonical.encode(await _reply(suite, line.strip())).decode() + "\n")
                 sys.stdout.flush()
+                if {"kind": "shutdown"} in suite.session.requests:  # an extension asked for the end
+                    break
 
 
 @app.command("init")
@@ -279,6 +281,8 @@ async def _suite(
 ) -> AsyncIterator[Suite]:
     from holdfast.extensions.connectors.ui import NoUi, ScriptedUi, TerminalUi, Ui
     from holdfast.extensions.suite import Suite
+    from holdfast.extensions.trust import Trust
+    from holdfast.host.extensions import texts
 
     if policy not in (None, "strict", "prompt", "permissive"):
         raise Problem("invalid_usage", f"There is no policy {policy!r}.", fix="Use strict, prompt or permissive.")
@@ -311,6 +315,7 @@ async def _suite(
             log_file=True,
         ) as suite,
     ):
+        suite.take_resources(texts(root, (await Trust(ledger, settings.paths).standing(root)).state == "trusted"))
         yield suite
 
 
@@ -333,6 +338,7 @@ async def _model(settings: config.Models, named: str | None) -> AsyncIterator[Ex
 async def _session(suite: Suite, wanted: bool) -> AsyncIterator[None]:
     if wanted:
         await suite.emit({"type": "session_start", "reason": "startup"})
+        await suite.find_resources(suite.resources)
     yield
     if wanted:
         await suite.emit({"type": "session_shutdown", "reason": "quit"})

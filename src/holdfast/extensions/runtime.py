@@ -141,6 +141,20 @@ class Extension:
         if driver is not None:
             await driver.close()
 
+    async def restart(self) -> None:
+        """Load it again into a new VM; its flags and the theme stay as they were set."""
+        await self.close()
+        self.registrations, self._specs, self._loading = Registrations(self.name), {}, None
+        await self.load()
+        self._again()
+
+    def _again(self) -> None:
+        """What a new VM has to be told of what was said since the first one was loaded."""
+        for name, value in self._flags.items():
+            self.set_flag(name, value)
+        if self._theme is not None:
+            self.use_theme(self._theme)
+
     async def _start(self) -> None:
         """Load into a new VM, or take one in which this very extension was loaded already."""
         driver = self._running_driver()
@@ -251,10 +265,7 @@ class Extension:
         before = self.registrations, self._specs
         try:
             await self._start()
-            for name, value in self._flags.items():
-                self.set_flag(name, value)
-            if self._theme is not None:
-                self.use_theme(self._theme)
+            self._again()
         except Problem as problem:
             self.registrations, self._specs = before
             self._row += 1

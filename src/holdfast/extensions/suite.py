@@ -37,6 +37,7 @@ from holdfast.extensions.connectors.small import (
 from holdfast.extensions.connectors.tool import ToolConnector
 from holdfast.extensions.connectors.ui import NoUi, Ui
 from holdfast.extensions.consent import Consent
+from holdfast.extensions.control import Control
 from holdfast.extensions.dispatcher import Dispatcher, Subject
 from holdfast.extensions.engine.limits import Limits
 from holdfast.extensions.engine.pool import Pool
@@ -126,9 +127,11 @@ class Suite:
         self.failures: list[Failure] = []
         self.resources: list[Resource] = []  # skills, prompts and themes
         self.themes = Themes(self._theme_chosen)
+        self.builtin: list[dict[str, Any]] = []  # tools that whoever runs agents here has besides
         self.session = Session(
             str(self.root), clock=self._clock, ids=self._ids, tools=self._listed, commands=self._named
         )
+        self.control = Control(self.session, self._told, self._reachable, ended=self._session_ended, asked=self._asked)
         self.hooks = Hooks(timeout=min(deadline, 10.0), report=self._handler_failed)
         self._temp = Path(tempfile.mkdtemp(prefix="holdfast-ext-"))
         self._log = LogFile(self.session.id, environ=environ) if log_file else None
@@ -150,7 +153,7 @@ class Suite:
                 EventsConnector(self._emitted),
                 UiConnector(self.ui, self.themes),
                 ModelConnector(model, tokens=self._config.policy.max_model_tokens),
-                SessionConnector(self.session),
+                SessionConnector(self.control),
             ],
             self._evidence,
             consent=consent,
@@ -341,6 +344,8 @@ class Suite:
         member = next(item for item in self.members if item.extension.name == extension)
         returned = await member.extension.run_command(name, arguments)
         await self.settled()
+        if {"kind": "reload"} in self.session.requests:
+            await self.reload()
         return returned
 
     async def autocomplete(self, lines: list[str], line: int, column: int) -> Any:
@@ -360,9 +365,56 @@ class Suite:
         return kept
 
     async def emit(self, event: Mapping[str, Any]) -> Any:
+        """Tell every extension; the merged answer. An agent that begins or ends is the session's to know as well."""
+        kind = event.get("type")
+        if kind == "agent_start":
+            self._agent("start", 1)
         answer = await self.hooks.emit(dict(event))
+        if kind == "agent_end":
+            self._agent("end", -1)
+        if kind == "before_agent_start":
+            chosen = answer.get("systemPrompt") if isinstance(answer, Mapping) else None
+            self.session.system_prompt = str(chosen or event.get("systemPrompt") or "")
         await self.settled()
         return answer
+
+    def _agent(self, state: str, change: int) -> None:
+        """`ctx.signal` and `ctx.isIdle()`: while one of several agents works, there is work to abort."""
+        before = self.session.idle
+        self.session.working(change)
+        if before != self.session.idle:
+            for member in self.members:
+                member.extension.agent(state)
+
+    async def _told(self, event: dict[str, Any]) -> Any:
+        return await self.hooks.emit(event)
+
+    async def _reachable(self) -> list[Mapping[str, Any]]:
+        """The models of the host, and those of providers that extensions registered."""
+        offered: list[Mapping[str, Any]] = list(await self._model.models()) if self._model is not None else []
+        for member in self.members:
+            for provider in member.extension.registrations.providers.values():
+                offered += [{"provider": provider.provider, "id": model["id"]} for model in provider.models]
+        return offered
+
+    def _asked(self, what: str) -> None:
+        """`abort` raises `ctx.signal`, and waits for whoever runs the agent; `reload` waits for the command's end."""
+        self.session.requests.append({"kind": what})
+        for member in self.members if what == "abort" else ():
+            member.extension.agent("abort")
+
+    async def reload(self) -> None:
+        """Load every extension again, as it was compiled: what has changed on disk is a matter of trust."""
+        self.session.requests = [item for item in self.session.requests if item["kind"] != "reload"]
+        await self.hooks.emit({"type": "session_shutdown", "reason": "reload"})
+        for member in self.members:
+            await member.extension.restart()
+        await self.hooks.emit({"type": "session_start", "reason": "reload"})
+        await self.find_resources(self.resources, "reload")
+
+    def _session_ended(self) -> None:
+        self.session.requests.clear()
+        self.dispatcher.end_session()
 
     async def find_resources(self, found: Iterable[Resource], reason: str = "startup") -> None:
         """Take in skills, prompts and themes, and those that extensions name (`resources_discover`)."""
@@ -377,7 +429,8 @@ class Suite:
         self.themes.adopt(self.resources)
 
     async def settled(self) -> None:
-        """Until notices and messages that extensions sent without waiting have arrived."""
+        """Until notices and messages that extensions sent without waiting have arrived, and were told."""
+        await self.control.settled()
         for member in self.members:
             await member.extension.settled()
 
@@ -404,9 +457,10 @@ class Suite:
         )
 
     def _listed(self) -> list[dict[str, Any]]:
-        return [
-            {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in self.tools()
-        ]
+        own = self.tools()
+        taken = {tool.name for tool in own}
+        found = [tool for tool in self.builtin if tool["name"] not in taken]
+        return found + [{"name": t.name, "description": t.description, "parameters": t.parameters} for t in own]
 
     def _named(self) -> list[dict[str, Any]]:
         names = command_names(member.extension.registrations for member in self.members)
