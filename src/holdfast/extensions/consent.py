@@ -1,7 +1,7 @@
 """Asking a person about a capability: once, with the consequences said, and remembered as they wish (D6).
 
 Q1  While a question is open, whoever needs the same capability of the same extension waits for the same answer.
-Q2  An answer is learnt before the call that asked goes on: for this call, until the host stops, or on the ledger.
+Q2  An answer is learnt before the call that asked goes on: for this call, for the session, or on the ledger.
 Q3  While a person is asked, the extension's own time does not run: a deadline is never somebody else's patience.
 """
 
