@@ -161,9 +161,7 @@ async def emit(
     data: Data = None,
 ) -> Answer:
     """Fire an event; the merged answer of its handlers and what they showed."""
-    fields = _json(payload, "payload")
-    if not isinstance(fields, dict):
-        raise Problem("schema_mismatch", "An event's fields are a JSON object.", at="payload")
+    fields = _fields(payload)
     async with _suite(policy, grant, root, deadline, ui_script, data, model=model) as suite:
         await suite.load(path)
         async with _session(suite, session):
@@ -349,13 +347,14 @@ async def _reply(suite: Suite, line: str) -> Any:
     word, _, rest = line.partition(" ")
     try:
         if line == "list":
-            return {"extensions": [member.extension.registrations.inspect() for member in suite.members]}
+            found = [{**member.extension.registrations.inspect(), "path": member.path} for member in suite.members]
+            return {"extensions": found}
         if word == "tool":
             name, _, arguments = rest.partition(" ")
             return msgspec.to_builtins(await suite.call_tool(name, _json(arguments or "{}", "arguments")))
         if word == "event":
             name, _, payload = rest.partition(" ")
-            return {"returned": await suite.emit({**_json(payload or "{}", "payload"), "type": name})}
+            return {"returned": await suite.emit({**_fields(payload or "{}"), "type": name})}
         if word == "complete":
             return {"suggestions": await suite.autocomplete([rest], 0, len(rest))}
         if word == "type":
@@ -392,6 +391,13 @@ def _unheard(event: str) -> Warning:
 
 def _shown(suite: Suite) -> list[dict[str, Any]]:
     return list(getattr(suite.ui, "calls", []))
+
+
+def _fields(text: str) -> dict[str, Any]:
+    fields = _json(text, "payload")
+    if not isinstance(fields, dict):
+        raise Problem("schema_mismatch", "An event's fields are a JSON object.", at="payload")
+    return fields
 
 
 def _json(text: str, where: str) -> Any:

@@ -197,7 +197,7 @@ class Driver:
         return await self.on_thread(lambda: work(isolate))
 
     async def on_thread(self, work: Callable[[], T]) -> T:
-        """Do something on the owner thread, in its turn."""
+        """Do something on the owner's thread, in its turn."""
         if self._closed:
             raise Problem("state_conflict", f"{self._name} is closed.")
         result: asyncio.Future[T] = self._loop.create_future()
@@ -385,7 +385,7 @@ class Driver:
         await future
 
     def answer_sync(self, request: bytes) -> bytes:
-        """A synchronous host call, on the owner thread, which waits, but no longer than whoever asked the extension."""
+        """A synchronous host call, on the owner's thread, which waits, no longer than whoever asked the extension."""
         asked = said.read_sync(request)
         if asked.number <= self._last_sync:
             raise EngineTrap("engine", f"the call id {asked.number} was used before")
