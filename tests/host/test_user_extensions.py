@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from holdfast.extensions.themes import TOKENS
 from holdfast.host import Host
+from holdfast.host.extension_view import overview
 from tests.host.test_project_packages import extension, play, write
 
 
@@ -46,6 +47,8 @@ def test_n1_the_users_extensions_are_listed_until_the_user_trusts_them(tmp_path:
     async def trusted(host: Host) -> None:
         assert await host.extensions.untrusted_of_user() == []
         assert tools(await host.extensions.suite()) == ["mine", "shared"]  # the project's own is another decision
+        seen = {card.source: card.trust for card in (await overview(host)).cards}
+        assert seen == {"~/.holdfast/extensions/mine.ts": "trusted", "~/.pi/agent/extensions/two": "trusted"}
         write(home / ".pi/agent/extensions/two/index.ts", extension("changed"))
 
     async def changed(host: Host) -> None:
