@@ -275,8 +275,9 @@ class Runs:
 
     async def poll(self, run_id: str, tenant: str, last_sequence: int = -1, timeout: float = 30.0) -> EventPage:
         """Events after `last_sequence` (exclusive, W8), waiting up to `timeout` seconds for the first one."""
+        over = await self._own(run_id, tenant) in TERMINAL  # asked first: a run may end while its events are read
         events = await self.events(run_id, tenant, last_sequence + 1)
-        if not events and not await self._is_over(run_id):
+        if not events and not over:
             try:
                 async with asyncio.timeout(timeout):
                     async for event in self.follow(run_id, tenant, last_sequence + 1):
@@ -286,7 +287,8 @@ class Runs:
                 pass
             if events:
                 events = await self.events(run_id, tenant, last_sequence + 1)
-        over = bool(events and events[-1].type in TERMINAL_EVENTS) or (not events and await self._is_over(run_id))
+        if events:
+            over = events[-1].type in TERMINAL_EVENTS
         return EventPage(events=events, is_complete=over)
 
     async def cancel(
