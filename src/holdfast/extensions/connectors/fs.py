@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from holdfast.extensions.connectors.contract import Call, Output, io_problem, number, text
-from holdfast.extensions.connectors.paths import Place, glance, outside, resolve
+from holdfast.extensions.connectors.paths import Place, direct, glance, outside, resolve
 from holdfast.extensions.connectors.watch import watch
 from holdfast.kernel.ids import Randomness, SystemRandomness
 from holdfast.kernel.problems import Problem
@@ -52,11 +52,10 @@ class FsConnector:
     def read(self, call: Call, params: Mapping[str, Any]) -> Output:
         offset = number(params, "offset", 0)
         length = number(params, "length", MAX_READ_BYTES, most=MAX_READ_BYTES)
-        with _place(call, params, "read") as place, _open(place, _READ) as descriptor:
-            size = os.fstat(descriptor).st_size
-            if params.get("length") is None and size - offset > MAX_READ_BYTES:
+        with _opened(call, params, "read", _READ) as (descriptor, facts):
+            if params.get("length") is None and facts.st_size - offset > MAX_READ_BYTES:
                 raise OSError(errno.EFBIG, f"a read may take {MAX_READ_BYTES} bytes; read it in parts")
-            data = _read_all(descriptor, offset, length)
+            data = _read_all(descriptor, offset, length, facts.st_size)
         if params.get("encoding") == "utf8":
             return {"text": data.decode("utf-8", "replace")}
         return {"base64": base64.b64encode(data).decode()}
@@ -71,7 +70,7 @@ class FsConnector:
         if offset is not None:
             flags &= ~os.O_TRUNC
         mode = number(params, "mode", 0o666, most=0o7777) & 0o777
-        with _place(call, params, "write") as place, _open(place, _WRITE | flags, mode) as descriptor:
+        with _opened(call, params, "write", _WRITE | flags, mode) as (descriptor, _):
             if offset is not None:
                 os.lseek(descriptor, number(params, "offset", 0), os.SEEK_SET)
             _write_all(descriptor, data)
@@ -81,7 +80,7 @@ class FsConnector:
         return self.write(call, {**params, "flag": "a", "offset": None})
 
     def truncate(self, call: Call, params: Mapping[str, Any]) -> Output:
-        with _place(call, params, "write") as place, _open(place, _WRITE) as descriptor:
+        with _opened(call, params, "write", _WRITE) as (descriptor, _):
             os.ftruncate(descriptor, number(params, "length", 0, most=MAX_READ_BYTES))
         return {}
 
@@ -256,8 +255,6 @@ def _place(call: Call, params: Mapping[str, Any], capability: str, *, follow: bo
     """The place that `params.path` names, after policy has allowed where it really is."""
     with resolve(call.roots, text(params, "path"), follow=follow) as place:
         _permit(call, place, capability)
-        if capability == "write" and not place.root.writable:
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
         yield place
 
 
@@ -265,6 +262,29 @@ def _permit(call: Call, place: Place, capability: str) -> None:
     resource = call.roots.named(place)
     if resource is not None:
         call.permit(capability, resource)
+    if capability == "write" and not place.root.writable:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+
+@contextmanager
+def _opened(
+    call: Call, params: Mapping[str, Any], capability: str, flags: int, mode: int = 0o666
+) -> Iterator[tuple[int, os.stat_result]]:
+    """The plain file that `params.path` names, open, and what is known of it."""
+    near = direct(call.roots, text(params, "path"))
+    if near is not None:
+        _permit(call, near, capability)
+        try:
+            descriptor = os.open(near.real, flags, mode)
+        except OSError as error:
+            if error.errno != errno.ELOOP:  # it is a link: that takes the walk
+                raise
+        else:
+            with _plain(descriptor, flags) as facts:
+                yield descriptor, facts
+            return
+    with _place(call, params, capability) as place, _open(place, flags, mode) as descriptor:
+        yield descriptor, os.fstat(descriptor)
 
 
 def _seen(call: Call, params: Mapping[str, Any], *, follow: bool = True) -> os.stat_result:
@@ -286,13 +306,20 @@ def _open(place: Place, flags: int, mode: int = 0o666) -> Iterator[int]:
         if error.errno == errno.ELOOP:
             raise outside(place.name) from None
         raise
-    try:
-        kind = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(kind) and not flags & os.O_DIRECTORY:
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
-            raise OSError(errno.EINVAL, "not a plain file")
+    with _plain(descriptor, flags):
         yield descriptor
+
+
+@contextmanager
+def _plain(descriptor: int, flags: int) -> Iterator[os.stat_result]:
+    """What an open descriptor is of: a plain file, or a folder that was asked for; then it is closed."""
+    try:
+        facts = os.fstat(descriptor)
+        if stat.S_ISDIR(facts.st_mode) and not flags & os.O_DIRECTORY:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(facts.st_mode) and not stat.S_ISDIR(facts.st_mode):
+            raise OSError(errno.EINVAL, "not a plain file")
+        yield facts
     finally:
         os.close(descriptor)
 
@@ -318,8 +345,10 @@ def _facts(found: os.stat_result) -> Output:
     }  # fmt: skip
 
 
-def _read_all(descriptor: int, offset: int, length: int) -> bytes:
+def _read_all(descriptor: int, offset: int, length: int, size: int) -> bytes:
+    """At most `length` bytes from `offset` on; a file is as long as it was when it was opened, as in Node."""
     parts = []
+    length = min(length, max(0, size - offset)) if size else length  # what is made as it is read says it has no size
     while length > 0:
         data = os.pread(descriptor, min(length, 1 << 20), offset)
         if not data:

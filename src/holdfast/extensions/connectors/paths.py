@@ -123,23 +123,29 @@ class Place(msgspec.Struct, frozen=True):
         return os.stat(self.name or ".", dir_fd=self.folder, follow_symlinks=False)
 
 
-def glance(roots: Roots, path: str) -> Place | None:
-    """What stands at `path`, directly in a root, without opening the root; None when it takes a walk to tell.
+def direct(roots: Roots, path: str) -> Place | None:
+    """The place of something directly in a root, by its letters alone; None when it takes a walk to get there.
 
-    One look is as good as a walk here: between the root, which is the system's to resolve, and the end there is
-    nothing that could be a link (F1), and an end that is one is left to the walk. The place has no descriptor.
+    It has no descriptor, and needs none as long as its end is not followed: between the root, which is the system's to
+    resolve, and the end there is nothing that could be a link (F1). An end that is one is for the walk.
     """
     root, rest = roots.locate(path)
     if not rest or "/" in rest:
         return None
     real = _prefix(root.real) + rest
-    try:
-        found = os.stat(real, follow_symlinks=False)  # noqa: PTH116 - every call of an extension comes by here
-    except FileNotFoundError:
-        return Place(NO_FOLDER, rest, real, root)
-    if stat.S_ISLNK(found.st_mode) or _kernel_tree(real):
+    return None if _kernel_tree(real) else Place(NO_FOLDER, rest, real, root)
+
+
+def glance(roots: Roots, path: str) -> Place | None:
+    """What stands at `path`, directly in a root, with one look; None when it takes a walk to tell."""
+    place = direct(roots, path)
+    if place is None:
         return None
-    return Place(NO_FOLDER, rest, real, root, found)
+    try:
+        found = os.stat(place.real, follow_symlinks=False)  # noqa: PTH116 - every call of an extension comes by here
+    except FileNotFoundError:
+        return place
+    return None if stat.S_ISLNK(found.st_mode) else Place(NO_FOLDER, place.name, place.real, place.root, found)
 
 
 @contextmanager
