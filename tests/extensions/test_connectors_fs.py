@@ -215,6 +215,7 @@ def test_bad_parameters_are_named(world: World) -> None:
     assert world.refused("fs", op="write", path="a", base64="%%").code == "invalid_request"
     assert world.refused("fs", op="read", path="a", offset=-1).code == "invalid_request"
 
+
 def test_whether_something_is_there_is_an_answer_and_no_failure(world: World) -> None:
     (world.project / "a.txt").write_text("x")
     (world.project / "out").symlink_to(world.outside / "secret.txt")

@@ -160,9 +160,11 @@ class Owner:
         """Until everything that was submitted is done; nothing may be submitted afterwards."""
         ended: asyncio.Future[None] = self._loop.create_future()
         self.submit(lambda: None, lambda _: None if ended.done() else ended.set_result(None))
-        with outside_work(self._loop):
-            await ended
-        self._attention.leave()
+        try:
+            with outside_work(self._loop):
+                await ended
+        finally:
+            self._attention.leave()
 
     # -- the thread's side ------------------------------------------------------------------------------------------
 
