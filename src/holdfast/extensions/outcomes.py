@@ -1,10 +1,45 @@
-"""What came of asking an extension: of a tool, of a handler, of something that throws."""
+"""What goes into an extension's runtime and what comes out of it, as data."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+
+from holdfast.extensions.isolate import Frozen
+from holdfast.extensions.themes import Theme
+from holdfast.extensions.words import ToolWords
+
+ColorMode = Literal["truecolor", "256color"]
+
+
+class Surroundings(
+    msgspec.Struct,
+    frozen=True,
+    rename={"has_ui": "hasUI", "tool_words": "toolWords", "color_mode": "colorMode"},
+):
+    """What an extension is told about where it runs."""
+
+    extension: str
+    cwd: str
+    root: str = ""
+    has_ui: bool = False
+    colour: bool = False
+    color_mode: ColorMode = "truecolor"
+    theme: Theme | None = None
+    """None: the one that every extension has until somebody chooses another."""
+    flags: dict[str, bool | str] = msgspec.field(default_factory=dict)
+    tool_words: dict[str, ToolWords] = msgspec.field(default_factory=dict)
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """A live extension as data: its VM and loop, what it registered, and the host calls that were under way."""
+
+    artifact: str
+    frozen: Frozen
+    registrations: list[tuple[str, dict[str, Any]]]
+    calls: list[int]
+    last_call: int
 
 
 class ToolOutcome(msgspec.Struct, frozen=True, rename="camel"):
@@ -29,7 +64,7 @@ class HookOutcome(msgspec.Struct, frozen=True):
     returned: bool
 
 
-def outcome_of(value: Any, updates: list[Any]) -> ToolOutcome:
+def tool_outcome(value: Any, updates: list[Any]) -> ToolOutcome:
     """A tool answers `{content, details}`; a plain string is taken as text, as the agent would show it.
 
     Only a tool that throws has failed: the real runtime takes no notice of an `isError` in the answer (P10).
@@ -39,11 +74,3 @@ def outcome_of(value: Any, updates: list[Any]) -> ToolOutcome:
     if isinstance(value, str):
         return ToolOutcome([{"type": "text", "text": value}], None, False, updates)
     return ToolOutcome([], value, False, updates)
-
-
-def described(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {"name": "Error", "message": str(value)}
-
-
-def lines_of(value: Any) -> list[str]:
-    return [str(line) for line in value] if isinstance(value, list) else []

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -22,13 +22,12 @@ from holdfast.extensions.engine.image import base_image, image_digest
 from holdfast.extensions.engine.limits import EngineTrap, GuestError, Limits
 from holdfast.extensions.engine.pool import Key, Loaded, Pool
 from holdfast.extensions.isolate import Artifact, Frozen, Isolate
-from holdfast.extensions.outcomes import HookOutcome, ToolOutcome, described, lines_of, outcome_of
+from holdfast.extensions.outcomes import HookOutcome, Saved, Surroundings, ToolOutcome, tool_outcome
 from holdfast.extensions.problems import thrown_problem
 from holdfast.extensions.protocol import Dispatcher
 from holdfast.extensions.registry import Registrations, Tool
 from holdfast.extensions.themes import Theme
 from holdfast.extensions.trace import FORMAT, Header, Recorder
-from holdfast.extensions.words import ToolWords
 from holdfast.extensions.world import RealWorld, World
 from holdfast.kernel.clock import Clock, SystemClock
 from holdfast.kernel.ids import Randomness
@@ -39,36 +38,6 @@ MAX_UPDATES = 10_000  # of one call are kept; the listener hears all
 MAX_TRAPS = 10  # in a row, without one answer between them
 
 Report = Callable[[str, dict[str, Any]], None]
-ColorMode = Literal["truecolor", "256color"]
-
-
-class Surroundings(
-    msgspec.Struct,
-    frozen=True,
-    rename={"has_ui": "hasUI", "tool_words": "toolWords", "color_mode": "colorMode"},
-):
-    """What an extension is told about where it runs."""
-
-    extension: str
-    cwd: str
-    root: str = ""
-    has_ui: bool = False
-    colour: bool = False
-    color_mode: ColorMode = "truecolor"
-    theme: Theme | None = None
-    """None: the one that every extension has until somebody chooses another."""
-    flags: dict[str, bool | str] = msgspec.field(default_factory=dict)
-    tool_words: dict[str, ToolWords] = msgspec.field(default_factory=dict)
-
-
-class Saved(msgspec.Struct, frozen=True):
-    """A live extension as data: its VM and loop, what it registered, and the host calls that were under way."""
-
-    artifact: str
-    frozen: Frozen
-    registrations: list[tuple[str, dict[str, Any]]]
-    calls: list[int]
-    last_call: int
 
 
 class Extension:
@@ -179,7 +148,7 @@ class Extension:
         driver.use(isolate)
         reply = await driver.ask("load", _encode(self.surroundings), timeout=self._deadline)
         if not reply.ok:
-            raise thrown_problem(described(reply.value), self.name, self.artifact)
+            raise thrown_problem(_described(reply.value), self.name, self.artifact)
         if self._refused is not None:
             raise self._refused
         if not world.touched and driver.last_call == 0 and pool is not None:
@@ -288,7 +257,7 @@ class Extension:
     async def _value(self, name: str, payload: Any, timeout: float | None = None) -> Any:
         reply = await self._ask(name, payload, timeout)
         if not reply.ok:
-            raise thrown_problem(described(reply.value), self.name, self.artifact)
+            raise thrown_problem(_described(reply.value), self.name, self.artifact)
         return reply.value
 
     async def call_tool(
@@ -322,8 +291,8 @@ class Extension:
 
         reply = await self._ask("tool", {"name": name, "callId": call_id, "params": arguments}, timeout, update)
         if not reply.ok:
-            return self._failed_tool(described(reply.value), updates)
-        return outcome_of(reply.value, updates)
+            return self._failed_tool(_described(reply.value), updates)
+        return tool_outcome(reply.value, updates)
 
     def _checker(self, tool: Tool) -> Any:
         kept = self._checkers.get(tool.name)
@@ -384,11 +353,11 @@ class Extension:
     async def render(self, name: str, message: Any, *, expanded: bool = False, width: int = 80) -> list[str]:
         """A custom message as lines of text."""
         body = {"name": name, "message": message, "expanded": expanded, "width": width}
-        return lines_of(await self._value("render", body))
+        return _lines(await self._value("render", body))
 
     async def render_entry(self, name: str, entry: Any, *, expanded: bool = False, width: int = 80) -> list[str]:
         """A custom session entry as lines of text."""
-        return lines_of(
+        return _lines(
             await self._value("render_entry", {"name": name, "entry": entry, "expanded": expanded, "width": width})
         )
 
@@ -404,7 +373,7 @@ class Extension:
             "width": width,
             "callId": "call",
         }
-        return lines_of(await self._value("render_tool", body))
+        return _lines(await self._value("render_tool", body))
 
     async def stream(
         self,
@@ -420,7 +389,7 @@ class Extension:
         body = {"name": provider, "model": model, "context": context, "options": options}
         reply = await self._ask("provider", body, timeout, on_event)
         if not reply.ok:
-            raise thrown_problem(described(reply.value), self.name, self.artifact)
+            raise thrown_problem(_described(reply.value), self.name, self.artifact)
         return reply.value
 
     def hold(self, held: bool) -> None:
@@ -484,4 +453,9 @@ class Extension:
         return size
 
 
-__all__ = ["Artifact", "Extension", "HookOutcome", "Saved", "Surroundings", "ToolOutcome"]
+def _described(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {"name": "Error", "message": str(value)}
+
+
+def _lines(value: Any) -> list[str]:
+    return [str(line) for line in value] if isinstance(value, list) else []
