@@ -343,6 +343,31 @@ async def test_a_widget_is_drawn_again_when_it_asks_and_never_after_it_is_gone(t
         assert shown == [["drawn 1"], ["drawn 2"], None]
 
 
+class Slow(ScriptedUi):
+    """A person who takes an hour for each dialog."""
+
+    async def request(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
+        if operation in ("confirm", "select"):
+            await asyncio.sleep(3600)
+        return await super().request(extension, operation, params)
+
+
+async def test_how_long_a_person_takes_is_not_the_extensions_time(tmp_path: Path) -> None:
+    source = """export default (pi) => {
+      pi.on("tool_call", async (_event, ctx) => (await ctx.ui.confirm("May it?", "m")) ? undefined : { block: true });
+      pi.registerCommand("ask", { handler: (_args, ctx) => ctx.ui.select("Which?", ["a", "b"]) });
+    }"""
+    (tmp_path / "one.ts").write_text(source)
+    async with (
+        Ledger.open(tmp_path / "l.db") as ledger,
+        Suite(ledger, root=tmp_path, mode="permissive", ui=Slow([True, "b"])) as suite,
+    ):
+        await suite.load(tmp_path / "one.ts")
+        event = {"type": "tool_call", "toolName": "rm", "toolCallId": "1", "input": {}}
+        assert (await suite.emit(event))["block"] is False
+        assert await suite.run_command("ask") == "b"
+
+
 # -- what a person granted for a session ------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ import typer
 
 from holdfast.cli import ext_compile, ext_project
 from holdfast.cli.ext_project import Data, opened_ledger
-from holdfast.cli.output import Answer, answers, choice, note
+from holdfast.cli.output import Answer, answers, choice, note, shown
 from holdfast.cli.terminal import TerminalConsent
 from holdfast.envelope.types import Warning
 from holdfast.kernel import canonical, config
@@ -427,7 +427,7 @@ def _show_extensions(console: Console, found: list[dict[str, Any]]) -> None:
 def _show_outcome(console: Console, outcome: ToolOutcome) -> None:
     for part in outcome.content:
         text = part.get("text") if part.get("type") == "text" else f"[{part.get('type')}]"
-        console.print(text, markup=False)
+        console.print(shown(str(text)), markup=False)
 
 
 def _template(name: str) -> dict[str, str]:

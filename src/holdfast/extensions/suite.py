@@ -152,7 +152,7 @@ class Suite:
                 ComputeConnector(),
                 LogConnector(self._said),
                 EventsConnector(self._emitted),
-                UiConnector(self.ui, self.themes),
+                UiConnector(self.ui, self.themes, self._held),
                 ModelConnector(model, tokens=self._config.policy.max_model_tokens),
                 SessionConnector(self.control),
             ],
