@@ -133,7 +133,7 @@ async def _loads() -> list[Row]:
             percentiles(cold),
             "bar: p95 60 ms; limited by the new instance, mapping the image, and the thread",
         ),
-        ("load, warm (from the pool)", percentiles(warm), "bar: p95 1 ms; limited by the new thread"),
+        ("load, warm (from the pool)", percentiles(warm), "bar: p95 1 ms; limited by mapping and adopting the VM"),
     ]
 
 
@@ -222,9 +222,7 @@ async def _dispatch() -> list[Row]:
             max(20, 400 // count),
         )
         each = percentile(times, 0.99) / count
-        limit = (
-            "limited by the engine" if count == 1 else "one after the other, as pi does: limited by waking each thread"
-        )
+        limit = "limited by the engine" if count == 1 else "one after the other, as pi does: limited by the caches"
         rows.append(
             (
                 f"event to {count} extension{'s' * (count > 1)}",

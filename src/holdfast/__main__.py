@@ -1,9 +1,6 @@
 """`python -m holdfast` is the command `holdfast`."""
 
-from __future__ import annotations
-
-import sys
-
 from holdfast.cli.main import main
 
-sys.exit(main())
+if __name__ == "__main__":
+    main()

@@ -214,3 +214,31 @@ def test_bad_parameters_are_named(world: World) -> None:
     assert world.refused("fs", op="read", path="a\0b").code == "invalid_request"
     assert world.refused("fs", op="write", path="a", base64="%%").code == "invalid_request"
     assert world.refused("fs", op="read", path="a", offset=-1).code == "invalid_request"
+
+
+def test_whether_something_is_there_is_an_answer_and_no_failure(world: World) -> None:
+    (world.project / "a.txt").write_text("x")
+    (world.project / "out").symlink_to(world.outside / "secret.txt")
+    assert world.ok("fs", op="exists", path="a.txt") == {"exists": True}
+    assert world.ok("fs", op="exists", path="nothing/here") == {"exists": False}
+    assert world.refused("fs", op="exists", path="out").code == "denied"
+    ends = [record.payload for record in world.records() if record.type == "host_call.end"]
+    assert [end["is_error"] for end in ends] == [False, False, True]
+
+
+def test_a_link_that_takes_a_files_place_is_followed_by_the_walk_alone(world: World) -> None:
+    (world.project / "real.txt").write_text("inside")
+    (world.project / "near").symlink_to("real.txt")
+    (world.project / "far").symlink_to(world.outside / "secret.txt")
+    assert world.ok("fs", op="read", path="near", encoding="utf8") == {"text": "inside"}
+    world.ok("fs", op="write", path="near", text="changed")
+    assert (world.project / "real.txt").read_text() == "changed" and (world.project / "near").is_symlink()
+    for operation in ("read", "write", "truncate", "append"):
+        assert world.refused("fs", op=operation, path="far", text="x").code == "denied"
+    assert (world.outside / "secret.txt").read_text() == "top secret"
+    os.mkfifo(world.project / "pipe")
+    assert world.refused("fs", op="read", path="pipe").details["errno"] == "EINVAL"
+    assert world.refused("fs", op="read", path=".").details["errno"] == "EISDIR"
+    (world.project / "folder").mkdir()
+    assert world.refused("fs", op="read", path="folder").details["errno"] == "EISDIR"
+    assert world.refused("fs", op="write", path=str(world.own / "asset.txt"), text="x").details["errno"] == "EROFS"

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from holdfast.extensions.packs import discover, front_matter, package_resources
+from holdfast.extensions.themes import TOKENS
 
 
 def write(path: Path, text: str = "") -> None:
@@ -18,7 +19,8 @@ def test_discovery_in_project_and_user_folders(tmp_path: Path) -> None:
     write(project / ".pi/skills/review/SKILL.md", "---\nname: review\ndescription: Reads code.\n---\nbody")
     write(project / ".pi/skills/Bad_Name/SKILL.md", "---\ndescription: x\n---\n")
     write(project / ".pi/prompts/fix.md", "---\ndescription: Fix it\n---\nFix $1")
-    write(project / ".holdfast/themes/dark.json", '{"colors": {}}')
+    write(project / ".holdfast/themes/night.json", json.dumps({"name": "Night", "colors": dict.fromkeys(TOKENS, 4)}))
+    write(project / ".holdfast/themes/half.json", '{"name": "half", "colors": {"accent": 1}}')
     write(project / ".holdfast/themes/broken.json", "{")
     write(project / ".pi/extensions/one.ts")
     write(project / ".pi/extensions/two/index.ts")
@@ -28,7 +30,9 @@ def test_discovery_in_project_and_user_folders(tmp_path: Path) -> None:
     assert found["skill", "review"].description == "Reads code." and found["skill", "review"].problem == ""
     assert "lower-case" in found["skill", "Bad_Name"].problem
     assert found["prompt", "fix"].scope == "project" and found["prompt", "fix"].description == "Fix it"
-    assert found["theme", "dark"].problem == "" and found["theme", "broken"].problem
+    assert found["theme", "Night"].problem == "" and found["theme", "broken"].problem
+    half = found["theme", "half"].problem
+    assert "it lacks 50 of 51 colours" in half and "bashMode" in half
     assert {name for kind, name in found if kind == "extension"} == {"one", "two"}
     assert found["skill", "home"].scope == "user"
 

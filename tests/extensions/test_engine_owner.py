@@ -58,12 +58,11 @@ def watches(watched: Words, monkeypatch: pytest.MonkeyPatch) -> list[Line]:
 
 async def _end(*owners: Owner) -> None:
     for subject in owners:
-        subject.stop()
         await subject.join()
 
 
-def _owner(name: str = "test") -> Owner:
-    return Owner(name, asyncio.get_running_loop())
+def _owner() -> Owner:
+    return Owner(asyncio.get_running_loop())
 
 
 async def test_o2_an_answer_that_comes_in_time_needs_no_turn_of_the_loop(attentive: Words) -> None:
@@ -120,7 +119,7 @@ async def test_o2_a_loop_with_other_work_does_not_wait(watches: list[Line]) -> N
 
 async def test_o2_a_loop_that_waits_for_another_owner_already_does_not_wait(watches: list[Line]) -> None:
     loop, gate = asyncio.get_running_loop(), threading.Event()
-    busy, subject = _owner("busy"), _owner()
+    busy, subject = _owner(), _owner()
     first, second = loop.create_future(), loop.create_future()
     busy.submit(lambda: gate.wait(PATIENCE), first.set_result)
     assert not subject.exchange(lambda: 1, second.set_result)
@@ -151,6 +150,66 @@ async def test_o1_results_come_in_the_order_of_the_work(watched: Words) -> None:
     await _last(subject)
     assert results == list(range(400))
     await _end(subject)
+
+
+async def test_r2_owners_that_follow_each_other_share_a_thread(attentive: Words) -> None:
+    owners, seen = [_owner() for _ in range(20)], set()
+    for subject in owners:
+        assert subject.exchange(threading.get_ident, seen.add)
+    assert len(seen) == 1
+    await _end(*owners)
+
+
+async def test_r1_owners_that_work_side_by_side_do_not(watched: Words) -> None:
+    owners, seen, gate = [_owner() for _ in range(5)], set(), threading.Barrier(5, timeout=PATIENCE)
+
+    def meet() -> int:
+        gate.wait()  # which nobody passes alone
+        return threading.get_ident()
+
+    for subject in owners:
+        subject.submit(meet, seen.add)
+    for subject in owners:
+        await _last(subject)
+    assert len(seen) == 5
+    await _end(*owners)
+
+
+async def test_r1_an_owner_is_never_on_two_threads(watched: Words) -> None:
+    chance, owners = random.Random(7), [_owner() for _ in range(4)]
+    inside, clashes, done = [0] * 4, [], []
+
+    def work(which: int) -> None:
+        inside[which] += 1
+        if inside[which] != 1:
+            clashes.append(which)
+        inside[which] -= 1
+
+    for _ in range(2_000):
+        which = chance.randrange(4)
+        start = chance.choice((owners[which].submit, owners[which].exchange))
+        start(lambda which=which: work(which), done.append)  # type: ignore[misc]
+        if chance.random() < 0.1:
+            await asyncio.sleep(0)
+    for subject in owners:
+        await _last(subject)
+    assert clashes == [] and len(done) == 2_000
+    await _end(*owners)
+
+
+async def test_r4_no_thread_is_left_when_the_last_owner_ended(watched: Words) -> None:
+    subject = _owner()
+    found: list[threading.Thread] = []
+    subject.submit(threading.current_thread, found.append)
+    await _last(subject)
+    await _end(subject)
+    await asyncio.to_thread(found[0].join, PATIENCE)
+    assert not found[0].is_alive()
+    again = _owner()  # and there is a new one when somebody needs it
+    again.submit(threading.current_thread, found.append)
+    await _last(again)
+    assert found[1] is not found[0]
+    await _end(again)
 
 
 async def test_o4_what_work_raises_is_its_result(attentive: Words) -> None:
@@ -228,10 +287,14 @@ async def test_without_words_everything_goes_through_the_loop(
 
 async def test_lines_are_given_back(shared: Words, watched: Words) -> None:
     before = len(shared._free)
-    subject = _owner()
-    assert len(shared._free) == before - 1
-    await _end(subject)
-    assert len(shared._free) == before
+    subject, other, gate = _owner(), _owner(), threading.Event()
+    for one in (subject, other):
+        one.submit(lambda: gate.wait(PATIENCE), lambda _: None)
+    assert len(shared._free) == before - 2
+    gate.set()
+    await _end(subject, other)
+    while len(shared._free) < before:  # the threads end by themselves (R4)
+        await asyncio.sleep(0)
 
 
 async def test_a_row_of_tool_calls_lets_the_loop_hear_of_everything_else(attentive: Words) -> None:

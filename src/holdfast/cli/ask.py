@@ -181,11 +181,14 @@ async def _reached(
 
 async def _trusted(host: Host, all_of_them: bool) -> None:
     """Ask about extensions that nobody has trusted yet; what is not trusted is not loaded, and that is said."""
-    paths = await host.extensions.untrusted()
-    if not paths:
-        return
-    named = ", ".join(paths)
-    if all_of_them or (attended() and await asked(f"This folder brings extensions: {named}. Load them? [y/N] ") == "y"):
-        await host.extensions.trust.give(host.root)
-    else:
-        note(f"skip   {named}: nobody trusts it yet (--trust)")
+    if named := ", ".join(await host.extensions.untrusted()):
+        question = f"This folder brings extensions: {named}. Load them? [y/N] "
+        if all_of_them or (attended() and await asked(question) == "y"):
+            await host.extensions.trust.give(host.root)
+        else:
+            note(f"skip   {named}: nobody trusts it yet (--trust)")
+    if named := ", ".join(await host.extensions.untrusted_of_user()):
+        if attended() and await asked(f"Your own folder holds extensions: {named}. Load them? [y/N] ") == "y":
+            await host.extensions.own.give(Path.home())
+        else:
+            note(f"skip   {named}: nobody trusts it yet (holdfast ext trust --user)")

@@ -13,7 +13,7 @@ import typer
 
 from holdfast.cli import ext_compile, ext_project
 from holdfast.cli.ext_project import Data, opened_ledger
-from holdfast.cli.output import Answer, answers, choice, note
+from holdfast.cli.output import Answer, answers, choice, note, shown
 from holdfast.cli.terminal import TerminalConsent
 from holdfast.envelope.types import Warning
 from holdfast.kernel import canonical, config
@@ -163,9 +163,7 @@ async def emit(
     data: Data = None,
 ) -> Answer:
     """Fire an event; the merged answer of its handlers and what they showed."""
-    fields = _json(payload, "payload")
-    if not isinstance(fields, dict):
-        raise Problem("schema_mismatch", "An event's fields are a JSON object.", at="payload")
+    fields = _fields(payload)
     async with _suite(policy, grant, root, deadline, ui_script, data, model=model) as suite:
         await suite.load(path)
         async with _session(suite, session):
@@ -253,6 +251,8 @@ async def run(
                     break
                 sys.stdout.write(canonical.encode(await _reply(suite, line.strip())).decode() + "\n")
                 sys.stdout.flush()
+                if {"kind": "shutdown"} in suite.session.requests:  # an extension asked for the end
+                    break
 
 
 @app.command("init")
@@ -281,6 +281,8 @@ async def _suite(
 ) -> AsyncIterator[Suite]:
     from holdfast.extensions.connectors.ui import NoUi, ScriptedUi, TerminalUi, Ui
     from holdfast.extensions.suite import Suite
+    from holdfast.extensions.trust import Trust
+    from holdfast.host.extensions import texts
 
     if policy not in (None, "strict", "prompt", "permissive"):
         raise Problem("invalid_usage", f"There is no policy {policy!r}.", fix="Use strict, prompt or permissive.")
@@ -313,6 +315,7 @@ async def _suite(
             log_file=True,
         ) as suite,
     ):
+        suite.take_resources(texts(root, (await Trust(ledger, settings.paths).standing(root)).state == "trusted"))
         yield suite
 
 
@@ -335,6 +338,7 @@ async def _model(settings: config.Models, named: str | None) -> AsyncIterator[Ex
 async def _session(suite: Suite, wanted: bool) -> AsyncIterator[None]:
     if wanted:
         await suite.emit({"type": "session_start", "reason": "startup"})
+        await suite.find_resources(suite.resources)
     yield
     if wanted:
         await suite.emit({"type": "session_shutdown", "reason": "quit"})
@@ -345,13 +349,14 @@ async def _reply(suite: Suite, line: str) -> Any:
     word, _, rest = line.partition(" ")
     try:
         if line == "list":
-            return {"extensions": [member.extension.registrations.inspect() for member in suite.members]}
+            found = [{**member.extension.registrations.inspect(), "path": member.path} for member in suite.members]
+            return {"extensions": found}
         if word == "tool":
             name, _, arguments = rest.partition(" ")
             return msgspec.to_builtins(await suite.call_tool(name, _json(arguments or "{}", "arguments")))
         if word == "event":
             name, _, payload = rest.partition(" ")
-            return {"returned": await suite.emit({**_json(payload or "{}", "payload"), "type": name})}
+            return {"returned": await suite.emit({**_fields(payload or "{}"), "type": name})}
         if word == "complete":
             return {"suggestions": await suite.autocomplete([rest], 0, len(rest))}
         if word == "type":
@@ -390,6 +395,13 @@ def _shown(suite: Suite) -> list[dict[str, Any]]:
     return list(getattr(suite.ui, "calls", []))
 
 
+def _fields(text: str) -> dict[str, Any]:
+    fields = _json(text, "payload")
+    if not isinstance(fields, dict):
+        raise Problem("schema_mismatch", "An event's fields are a JSON object.", at="payload")
+    return fields
+
+
 def _json(text: str, where: str) -> Any:
     try:
         return canonical.decode(text)
@@ -416,7 +428,7 @@ def _show_extensions(console: Console, found: list[dict[str, Any]]) -> None:
 def _show_outcome(console: Console, outcome: ToolOutcome) -> None:
     for part in outcome.content:
         text = part.get("text") if part.get("type") == "text" else f"[{part.get('type')}]"
-        console.print(text, markup=False)
+        console.print(shown(str(text)), markup=False)
 
 
 def _template(name: str) -> dict[str, str]:

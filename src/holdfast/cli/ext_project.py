@@ -31,13 +31,17 @@ async def trust(
     folder: Annotated[Path, typer.Argument(help="A project folder.")] = Path(),
     withdraw: Annotated[bool, typer.Option("--withdraw", help="Take the trust back.")] = False,
     show: Annotated[bool, typer.Option("--show", help="Only say how it stands.")] = False,
+    user: Annotated[bool, typer.Option("--user", help="Your own folder instead: what lies in your home.")] = False,
     data: Data = None,
 ) -> Answer:
-    """Let a project's own extensions run. Trust is bound to their content: a changed file asks again."""
-    from holdfast.extensions.trust import Trust
+    """Let a project's own extensions run, or yours. Trust is bound to their content: a changed file asks again."""
+    from holdfast.extensions.trust import USER, Trust
 
     async with opened_ledger(data) as ledger:
-        trusting = Trust(ledger, config.load(folder).config.extensions.paths)
+        if user:
+            folder, trusting = Path.home(), Trust(ledger, places=USER)
+        else:
+            trusting = Trust(ledger, config.load(folder).config.extensions.paths)
         if withdraw:
             await trusting.withdraw(folder)
         elif not show:
@@ -54,18 +58,25 @@ async def resources(
     """List the extensions, skills, prompt templates and themes of a project, its packages and the user."""
     from holdfast.extensions.packages import named
     from holdfast.extensions.packs import discover
-    from holdfast.extensions.trust import Trust
+    from holdfast.extensions.trust import USER, Trust
 
     settings = named(folder)
     found = [msgspec.to_builtins(item) for item in discover(folder, more=settings.resources())]
     async with opened_ledger(data) as ledger:
         standing = await Trust(ledger, config.load(folder).config.extensions.paths).standing(folder)
+        users = await Trust(ledger, places=USER).standing(Path.home())
     packages = [
         {"source": item.source, "folder": item.folder and str(item.folder), "problem": item.problem}
         for item in settings.packages
     ]
     problems = [{"file": file, "problem": problem.as_lafs()} for file, problem in settings.problems]
-    result = {"trust": standing.state, "resources": found, "packages": packages, "problems": problems}
+    result = {
+        "trust": standing.state,
+        "userTrust": users.state,
+        "resources": found,
+        "packages": packages,
+        "problems": problems,
+    }
 
     def show(console: Console) -> None:
         for item in found:

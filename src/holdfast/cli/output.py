@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -43,6 +44,7 @@ class _Flags(msgspec.Struct):
     mvi: str | None = None
 
 
+_STYLE = re.compile(r"\x1b\[[0-9;]{0,32}m")
 _SWITCHES = {"--human": "human", "--json": "json", "--quiet": "quiet"}
 _VALUES = {"--field": "field", "--fields": "fields", "--mvi": "mvi"}
 _flags = _Flags()
@@ -219,10 +221,10 @@ def _print_plain(value: Any, indent: str = "") -> None:
     if isinstance(value, dict):
         for key, item in value.items():
             if isinstance(item, dict | list) and item:
-                out.write(f"{indent}{key}:\n")
+                out.write(f"{indent}{shown(str(key))}:\n")
                 _print_plain(item, indent + "  ")
             else:
-                out.write(f"{indent}{key}: {_scalar(item)}\n")
+                out.write(f"{indent}{shown(str(key))}: {_scalar(item)}\n")
     elif isinstance(value, list):
         for item in value:
             if isinstance(item, dict | list) and item:
@@ -235,13 +237,21 @@ def _print_plain(value: Any, indent: str = "") -> None:
 
 
 def _scalar(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return shown(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+
+
+def shown(text: str) -> str:
+    """What other people's text may do to a person's terminal: nothing. Colours go, other control characters show."""
+    if text.isprintable():
+        return text
+    kept = _STYLE.sub("", text)
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else "\ufffd" for letter in kept)
 
 
 def _print_problem(problem: Problem) -> None:
     error = problem.as_lafs()
     details = {key: value for key, value in error["details"].items() if key not in ("problem", "fix")}
-    lines = [f"Problem: {error['message']}"]
+    lines = [f"Problem: {shown(error['message'])}"]
     lines.extend(f"  {key}: {_scalar(value)}" for key, value in details.items() if value is not None)
     lines.append(f"  What to do: {error['suggestedAction']}")
     lines.append(f"  ({problem.key}; `holdfast problems {problem.key}` explains)")

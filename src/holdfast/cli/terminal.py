@@ -50,7 +50,7 @@ async def permission(asks: dict[str, Any]) -> dict[str, Any]:
     if loss:
         costs = f"granting costs {loss['lossGrant']:.3g}, denying {loss['lossDeny']:.3g}"
         sys.stderr.write(f"  expected loss: {costs}; {loss['advice']} costs less\n")
-    reply = await asked("Allow? [o]nce, [y]es until the host stops, [a]lways, [n]o, ne[v]er: ")
+    reply = await asked("Allow? [o]nce, [y]es for this session, [a]lways, [n]o, ne[v]er: ")
     remember = {"o": "once", "a": "always", "v": "always"}.get(reply, "session")
     return {"action": "accept" if reply in ("o", "y", "a") else "reject", "remember": remember}
 
@@ -59,7 +59,7 @@ class TerminalConsent:
     """`extensions.Consent`: capabilities are asked for where the command was started."""
 
     async def ask(self, question: Any) -> Any:
-        from holdfast.extensions.consent import Answer
+        from holdfast.extensions.consent import Answer, Remember
 
         about = f" on {question.resource}" if question.resource else ""
         asks = f"{question.extension} asks for {question.capability}{about}: {question.meaning}"
@@ -68,5 +68,6 @@ class TerminalConsent:
             sys.stderr.write(f"  {question.note}\n")
         if question.weighed is not None:
             sys.stderr.write(f"  {expected(question.weighed)}\n")
-        reply = await asked("Allow? [y]es this time, [a]lways, [n]o, ne[v]er: ")
-        return Answer(allow=reply in ("y", "a"), remember="always" if reply in ("a", "v") else "session")
+        reply = await asked("Allow? [o]nce, [y]es for this session, [a]lways, [n]o, ne[v]er: ")
+        words: dict[str, Remember] = {"o": "once", "a": "always", "v": "always"}
+        return Answer(allow=reply in ("o", "y", "a"), remember=words.get(reply, "session"))

@@ -70,6 +70,7 @@ async def _serve(options: Options, address: str, port: int, workflows: Path | No
             "model": serving.host.models.default.name,
             "workflows": loaded,
             "untrusted": await serving.host.extensions.untrusted(),
+            "untrustedOfUser": await serving.host.extensions.untrusted_of_user(),
         }
         note = announce(options.folder, serving.url)
 
@@ -120,6 +121,8 @@ def _show(console: Console, result: dict[str, Any]) -> None:
         console.print(f"  not loaded {path}: nobody trusts it yet", markup=False)
     if result["untrusted"]:
         console.print(f"             Look at it on {result['url']}/trust, or start with --trust.", markup=False)
+    for path in result["untrustedOfUser"]:
+        console.print(f"  not loaded {path}: nobody trusts it yet (holdfast ext trust --user)", markup=False)
     console.print("Three things to try:")
     for line in _to_try(result):
         console.print(f"  {line}", markup=False)

@@ -37,7 +37,7 @@ NONE = ""
 """The capability of pure computation."""
 
 METHODS = ("tool", "exec", "http", "fs", "env", "session", "ui", "model", "events", "log", "crypto")
-READS = frozenset({"read", "list", "stat", "realpath", "access", "readlink", "watch"})
+READS = frozenset({"read", "list", "stat", "realpath", "access", "exists", "readlink", "watch"})
 WRITES = frozenset(
     {"write", "append", "mkdir", "delete", "rename", "copy", "chmod", "utimes", "symlink", "mkdtemp", "truncate"}
 )

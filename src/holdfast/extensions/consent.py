@@ -1,7 +1,7 @@
 """Asking a person about a capability: once, with the consequences said, and remembered as they wish (D6).
 
 Q1  While a question is open, whoever needs the same capability of the same extension waits for the same answer.
-Q2  An answer is learnt before the call that asked goes on: for this call, until the host stops, or on the ledger.
+Q2  An answer is learnt before the call that asked goes on: for this call, for the session, or on the ledger.
 Q3  While a person is asked, the extension's own time does not run: a deadline is never somebody else's patience.
 """
 
@@ -23,7 +23,7 @@ from holdfast.kernel.scopes import Scope
 Remember = Literal["once", "session", "always"]
 REMEMBER: dict[Remember, str] = {
     "once": "for this call only; the next one asks again",
-    "session": "until this host stops",
+    "session": "until this session ends: another one begins, or the host stops",
     "always": "until somebody revokes it, or it expires",
 }
 
@@ -64,7 +64,7 @@ class Holder(Protocol):
 
     policy: Policy
 
-    def learn(self, subject: str, effect: Literal["allow", "deny"], grant: Grant) -> None: ...
+    def learn(self, subject: str, effect: Literal["allow", "deny"], grant: Grant, *, session: bool = False) -> None: ...
 
 
 Told = Callable[[str, dict[str, Any]], None]
@@ -144,7 +144,8 @@ class Questions:
         if answer.remember == "always" and self._grants is not None:
             record = self._grants.allow if answer.allow else self._grants.deny
             await record(request.subject, grant, by="person")
-        holder.learn(request.subject, "allow" if answer.allow else "deny", grant)
+        effect: Literal["allow", "deny"] = "allow" if answer.allow else "deny"
+        holder.learn(request.subject, effect, grant, session=answer.remember == "session")
 
 
 def _grant(request: Request, answer: Answer) -> Grant:

@@ -9,11 +9,13 @@ Invariants:
 - D5  Synchronous and asynchronous calls pass through the same steps.
 - D6  A person is asked at most once per extension and capability, unless they said "once"; without a person the
       answer is no. What was asked and answered stands in the records between the first decision and the second.
+- D7  What a person decided for a session ends with that session.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -23,7 +25,7 @@ from holdfast.extensions import capabilities
 from holdfast.extensions.connectors.contract import Call, Connector, Output, Waiting
 from holdfast.extensions.consent import Consent, Question, Questions
 from holdfast.extensions.evidence import Correlation, Event, Evidence, params_hash
-from holdfast.extensions.flight import Flight, Subject
+from holdfast.extensions.flight import Flight, Learned, Subject
 from holdfast.extensions.grants import Grants
 from holdfast.extensions.parts import CREDITS, Stream, own_thread
 from holdfast.extensions.protocol import Chunk, HostCall, HostCallError, HostResult
@@ -56,7 +58,8 @@ class Dispatcher:
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.policy = policy
-        self._learned: list[tuple[str, Literal["allow", "deny"], Grant]] = []
+        self._base = policy
+        self._learned: list[Learned] = []
         self._connectors = {connector.method: connector for connector in connectors}
         self._evidence = evidence
         self._clock = clock or SystemClock()
@@ -76,21 +79,27 @@ class Dispatcher:
         except RuntimeError:
             pass
 
-    def learn(self, subject: str, effect: Literal["allow", "deny"], grant: Grant) -> None:
-        """A decision that holds as long as this dispatcher, whatever the ledger says later."""
-        self._learned.append((subject, effect, grant))
+    def learn(self, subject: str, effect: Literal["allow", "deny"], grant: Grant, *, session: bool = False) -> None:
+        """A decision that holds as long as this dispatcher, or as this session, whatever the ledger says later."""
+        self._learned.append(Learned(subject, effect, grant, session))
         self.policy = _with(self.policy, subject, effect, grant)
+
+    def end_session(self) -> None:
+        """Another session begins: what was decided for the one before it is forgotten (D7)."""
+        self._learned = [item for item in self._learned if not item.session]
+        self.renew(self._base)
 
     def renew(self, base: Policy, settled: Iterable[tuple[str, str]] = ()) -> None:
         """Other rules from now on; what a person said about the `settled` (subject, capability) pairs is outdated."""
         outdated = set(settled)
+        self._base = base
         self._learned = [
-            (subject, effect, grant)
-            for subject, effect, grant in self._learned
-            if grant.source != "person" or (subject, grant.capability) not in outdated
+            item
+            for item in self._learned
+            if item.grant.source != "person" or (item.subject, item.grant.capability) not in outdated
         ]
-        for subject, effect, grant in self._learned:
-            base = _with(base, subject, effect, grant)
+        for item in self._learned:
+            base = _with(base, item.subject, item.effect, item.grant)
         self.policy = base
 
     def admit(self, subject: Subject) -> None:
@@ -412,7 +421,7 @@ class Dispatcher:
             **_redacted(decision.evidence),
             "effect": decision.effect,
             "rule": decision.rule,
-            "reason": redact_text(decision.reason),
+            "reason": _told(decision.reason),
             "runtime": flight.subject.runtime,
         }
         return Event("policy.decision", data, flight.ids, "info" if decision.allowed else "warn")
@@ -436,8 +445,14 @@ def _with(policy: Policy, subject: str, effect: Literal["allow", "deny"], grant:
     return policy.allowing(subject, grant) if effect == "allow" else policy.denying(subject, grant)
 
 
+_OURS = frozenset(("capability", "method", "source", "subject", "rule"))
+"""Fields whose words are the host's own; everything else may hold what an extension chose."""
+
+_told = functools.lru_cache(maxsize=2048)(redact_text)  # an extension asks for the same few things again and again
+
+
 def _redacted(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: redact_text(value) if isinstance(value, str) else value for key, value in data.items()}
+    return {key: _told(value) if isinstance(value, str) and key not in _OURS else value for key, value in data.items()}
 
 
 def _heard(work: asyncio.Future[Any]) -> None:

@@ -1,6 +1,6 @@
-"""Drives one isolate: a thread runs its ticks, the event loop waits for everything that takes time.
+"""Drives one isolate: its owner's thread runs its ticks, the event loop waits for everything that takes time.
 
-D1  the isolate is touched by its owner thread only.
+D1  the isolate is touched by one thread at a time, the one that its owner was given.
 D2  what happens while a tick runs waits for the next batch (I4).
 D3  every question gets an answer: a reply, a timeout, or the trap that ended the VM.
 D4  after a trap nothing of the old VM has an effect: its calls are cancelled, its late results dropped.
@@ -75,7 +75,7 @@ class Driver:
         self._on_failure = on_failure
         self._on_trap = on_trap
         self._loop = asyncio.get_running_loop()
-        self._owner = Owner(name, self._loop)
+        self._owner = Owner(self._loop)
         self._isolate: Isolate | None = None
         self._inbox: list[Arrival] = []
         self._waiters: dict[int, Waiter] = {}
@@ -197,7 +197,7 @@ class Driver:
         return await self.on_thread(lambda: work(isolate))
 
     async def on_thread(self, work: Callable[[], T]) -> T:
-        """Do something on the owner thread, in its turn."""
+        """Do something on the owner's thread, in its turn."""
         if self._closed:
             raise Problem("state_conflict", f"{self._name} is closed.")
         result: asyncio.Future[T] = self._loop.create_future()
@@ -225,7 +225,6 @@ class Driver:
         isolate, self._isolate = self._isolate, None
         if isolate is not None:
             self._owner.submit(isolate.close, lambda _: None)
-        self._owner.stop()
         await self._owner.join()
 
     # -- batches ----------------------------------------------------------------------------------------------------
@@ -386,7 +385,7 @@ class Driver:
         await future
 
     def answer_sync(self, request: bytes) -> bytes:
-        """A synchronous host call, on the owner thread, which waits, but no longer than whoever asked the extension."""
+        """A synchronous host call, on the owner's thread, which waits, no longer than whoever asked the extension."""
         asked = said.read_sync(request)
         if asked.number <= self._last_sync:
             raise EngineTrap("engine", f"the call id {asked.number} was used before")

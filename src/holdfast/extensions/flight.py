@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future
+from typing import Literal
 
 import msgspec
 
@@ -11,7 +12,7 @@ from holdfast.extensions.connectors.contract import Call
 from holdfast.extensions.connectors.paths import Roots
 from holdfast.extensions.evidence import Correlation
 from holdfast.extensions.protocol import HostCall
-from holdfast.kernel.policy import Decision
+from holdfast.kernel.policy import Decision, Grant
 from holdfast.kernel.scopes import Scope
 
 
@@ -24,6 +25,15 @@ class Subject(msgspec.Struct, frozen=True):
     correlation: Correlation | None = None
     methods: Mapping[str, tuple[str, ...]] = {}
     """By capability: the methods that its manifest limits it to (§3.3)."""
+
+
+class Learned(msgspec.Struct, frozen=True):
+    """What the dispatcher was told beside the policy; `session` says that it ends with the session."""
+
+    subject: str
+    effect: Literal["allow", "deny"]
+    grant: Grant
+    session: bool = False
 
 
 class Flight:

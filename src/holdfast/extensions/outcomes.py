@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from holdfast.extensions.isolate import Frozen
+from holdfast.extensions.themes import Theme
 from holdfast.extensions.words import ToolWords
 
+ColorMode = Literal["truecolor", "256color"]
 
-class Surroundings(msgspec.Struct, frozen=True, rename={"has_ui": "hasUI", "tool_words": "toolWords"}):
+
+class Surroundings(
+    msgspec.Struct,
+    frozen=True,
+    rename={"has_ui": "hasUI", "tool_words": "toolWords", "color_mode": "colorMode"},
+):
     """What an extension is told about where it runs."""
 
     extension: str
@@ -18,6 +25,9 @@ class Surroundings(msgspec.Struct, frozen=True, rename={"has_ui": "hasUI", "tool
     root: str = ""
     has_ui: bool = False
     colour: bool = False
+    color_mode: ColorMode = "truecolor"
+    theme: Theme | None = None
+    """None: the one that every extension has until somebody chooses another."""
     flags: dict[str, bool | str] = msgspec.field(default_factory=dict)
     tool_words: dict[str, ToolWords] = msgspec.field(default_factory=dict)
 

@@ -217,7 +217,7 @@ def _resource(path: Path, kind: Kind, scope: Scope) -> Resource:
             name = fields.get("name", name)
             problem = _skill_problem(name, description)
     elif kind == "theme":
-        problem = _theme_problem(path)
+        name, problem = _theme(path)
     return Resource(kind, name, str(path), scope, description[:1024], problem)
 
 
@@ -227,12 +227,15 @@ def _skill_problem(name: str, description: str) -> str:
     return "" if description else "it has no description"
 
 
-def _theme_problem(path: Path) -> str:
+def _theme(path: Path) -> tuple[str, str]:
+    """The name that a theme gives itself, and why it is none."""
+    from holdfast.extensions.themes import read_theme
+
     try:
-        document: Any = canonical.decode(path.read_bytes(), limit=MAX_FILE)
+        return read_theme(path).name, ""
     except Problem as problem:
-        return problem.message
-    return "" if isinstance(document, dict) and isinstance(document.get("colors"), dict) else "it has no `colors`"
+        missing = problem.details.get("missing")
+        return path.stem, problem.message + (f" Missing: {', '.join(missing)}." if missing else "")
 
 
 def body(text: str) -> str:

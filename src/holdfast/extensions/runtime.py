@@ -26,6 +26,7 @@ from holdfast.extensions.outcomes import HookOutcome, Saved, Surroundings, ToolO
 from holdfast.extensions.problems import thrown_problem
 from holdfast.extensions.protocol import Dispatcher
 from holdfast.extensions.registry import Registrations, Tool
+from holdfast.extensions.themes import Theme
 from holdfast.extensions.trace import FORMAT, Header, Recorder
 from holdfast.extensions.world import RealWorld, World
 from holdfast.kernel.clock import Clock, SystemClock
@@ -75,6 +76,7 @@ class Extension:
         self._row = 0
         self._refused: Problem | None = None
         self._flags: dict[str, bool | str] = {}
+        self._theme: Theme | None = None  # chosen since it was loaded
         self._up = False
         self._checkers: dict[str, tuple[Tool, Any]] = {}
 
@@ -107,6 +109,20 @@ class Extension:
         driver, self._driver = self._driver, None
         if driver is not None:
             await driver.close()
+
+    async def restart(self) -> None:
+        """Load it again into a new VM; its flags and the theme stay as they were set."""
+        await self.close()
+        self.registrations, self._specs, self._loading = Registrations(self.name), {}, None
+        await self.load()
+        self._again()
+
+    def _again(self) -> None:
+        """What a new VM has to be told of what was said since the first one was loaded."""
+        for name, value in self._flags.items():
+            self.set_flag(name, value)
+        if self._theme is not None:
+            self.use_theme(self._theme)
 
     async def _start(self) -> None:
         """Load into a new VM, or take one in which this very extension was loaded already."""
@@ -218,8 +234,7 @@ class Extension:
         before = self.registrations, self._specs
         try:
             await self._start()
-            for name, value in self._flags.items():
-                self.set_flag(name, value)
+            self._again()
         except Problem as problem:
             self.registrations, self._specs = before
             self._row += 1
@@ -396,6 +411,12 @@ class Extension:
             raise Problem("schema_mismatch", f"The flag {name} is of type {flag.type}.", at=name)
         self._flags[name] = value
         self._running_driver().tell("flag", _encode({"name": name, "value": value}))
+
+    def use_theme(self, theme: Theme, *, tell: bool = True) -> None:
+        """What `ctx.ui.theme` is from now on; `tell` it unless it knows."""
+        self._theme = theme
+        if tell and self._driver is not None:
+            self._driver.tell("theme", _encode(theme))
 
     def agent(self, state: str) -> None:
         """The agent's operation begins (`start`), ends (`end`) or is aborted (`abort`): `ctx.signal`."""

@@ -1,12 +1,16 @@
 """A session as extensions see it: a tree of entries with a leaf, kept in memory (pi's session, format 3).
 
+What replaces a session, moves in it or chooses for it, and has to be told, is `control.Control`'s.
+
 S1  An entry is appended under the leaf and becomes the leaf; entries are never changed.
 S2  Ids are eight hex characters from the injected randomness, unique within the session.
 S3  What waits for an agent (a user message, an abort) is kept in `requests` for whoever runs one.
+S4  A session that was replaced is kept, as long as this process lives, and can be gone back to by its id.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -36,21 +40,66 @@ class Session:
         self._cwd = cwd
         self._tools = tools
         self._commands = commands
-        self._active: list[str] | None = None
+        self.active: list[str] | None = None  # the tools that an agent is offered; None: all
         self.requests: list[dict[str, Any]] = []
         self.system_prompt = ""
         self.model = dict(model) if model else None
-        self.idle = True
-        self.begin()
-
-    def begin(self) -> None:
-        """A new, empty session."""
-        self.id = self._ids.uuid4()
-        self.header = {"type": "session", "version": VERSION, "id": self.id, "timestamp": self._now(), "cwd": self._cwd}
+        self.idled = asyncio.Event()
+        self._agents = 0
+        self.others: dict[str, tuple[Entry, list[Entry], str | None, str]] = {}
+        self.id = ""
+        self.header: Entry = {}
         self.entries: list[Entry] = []
         self._by_id: dict[str, Entry] = {}
         self.leaf: str | None = None
         self.thinking = "off"
+        self.working(0)
+        self.begin()
+
+    @property
+    def idle(self) -> bool:
+        return self._agents == 0
+
+    def working(self, change: int) -> None:
+        """One agent more, or one less, is at work in this session."""
+        self._agents = max(0, self._agents + change)
+        (self.idled.clear if self._agents else self.idled.set)()
+
+    def begin(self, path: Sequence[Entry] = (), parent: str | None = None) -> None:
+        """A new session: empty, or with the entries of a branch of another one."""
+        self._keep()
+        self.id = self._ids.uuid4()
+        header = {"type": "session", "version": VERSION, "id": self.id, "timestamp": self._now(), "cwd": self._cwd}
+        self.header = {**header, **({"parentSession": parent} if parent else {})}
+        self._place(list(path), path[-1]["id"] if path else None, "off")
+
+    def resume(self, id: str) -> None:
+        """Go back to a session that was replaced (S4)."""
+        header, entries, leaf, thinking = self.others.pop(id)
+        self._keep()
+        self.id, self.header = id, header
+        self._place(entries, leaf, thinking)
+
+    def _keep(self) -> None:
+        if self.id:
+            self.others[self.id] = self.header, self.entries, self.leaf, self.thinking
+
+    def _place(self, entries: list[Entry], leaf: str | None, thinking: str) -> None:
+        self.entries, self.leaf, self.thinking = entries, leaf, thinking
+        self._by_id = {entry["id"]: entry for entry in entries}
+
+    def entry(self, id: str) -> Entry:
+        found = self._by_id.get(id) if isinstance(id, str) else None
+        if found is None:
+            raise Problem("not_found", f"Entry {str(id)[:40]} not found.")
+        return found
+
+    def abandoned(self, target: str) -> tuple[list[Entry], str | None]:
+        """The entries of the present branch that are not on the way to `target`, and where the two part."""
+        kept = {entry["id"] for entry in self.branch(target)}
+        here = self.branch()
+        common = [entry["id"] for entry in here if entry["id"] in kept]
+        return [entry for entry in here if entry["id"] not in kept], common[-1] if common else None
 
     async def request(self, operation: str, params: Mapping[str, Any]) -> Any:
         """Perform `operation` with its `args`."""
@@ -96,12 +145,21 @@ class Session:
     def messages(self) -> list[Any]:
         """What a model would be shown of the branch."""
         shown: list[Any] = []
-        for entry in self.branch():
+        branch = self.branch()
+        compacted = next((entry for entry in reversed(branch) if entry["type"] == "compaction"), None)
+        if compacted is not None:
+            told = {name: compacted.get(name) for name in ("summary", "tokensBefore", "timestamp")}
+            shown.append({"role": "compactionSummary", **told})
+            kept = [at for at, entry in enumerate(branch) if entry["id"] == compacted.get("firstKeptEntryId")]
+            branch = branch[kept[0] if kept else branch.index(compacted) :]
+        for entry in branch:
             if entry["type"] == "message":
                 shown.append(entry["message"])
             elif entry["type"] == "custom_message":
                 fields = ("customType", "content", "display", "details")
                 shown.append({"role": "custom", **{name: entry.get(name) for name in fields}})
+            elif entry["type"] == "branch_summary":
+                shown.append({"role": "branchSummary", "summary": entry["summary"], "fromId": entry["fromId"]})
         return shown
 
     def tree(self) -> list[dict[str, Any]]:
@@ -120,9 +178,8 @@ class Session:
         fields = {} if data is None else {"data": data}
         return self.append("custom", customType=str(kind), **fields)
 
-    def _set_label(self, target: str, label: str | None = None) -> None:
-        if target not in self._by_id:
-            raise Problem("not_found", f"Entry {target[:40]} not found.")
+    def label(self, target: str, label: str | None = None) -> None:
+        self.entry(target)
         self.append("label", targetId=target, label=label)
 
     def _send(self, message: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> None:
@@ -141,38 +198,20 @@ class Session:
         self.append("message", message={"role": "user", "content": parts, "timestamp": self._clock.now_ms()})
         self.requests.append({"kind": "turn", **({"options": dict(options)} if options else {})})
 
-    def _navigate(self, target: str | None, _options: Any = None) -> dict[str, Any]:
-        if target is not None and target not in self._by_id:
-            raise Problem("not_found", f"Entry {target[:40]} not found.")
-        self.leaf = target
-        return {"cancelled": False}
-
-    def _fork(self, target: str, _options: Any = None) -> dict[str, Any]:
-        entry = self._by_id.get(target)
-        if entry is None:
-            raise Problem("not_found", f"Entry {target[:40]} not found.")
-        self.leaf = entry["parentId"]
-        return {"cancelled": False}
-
-    def _new(self, _options: Any = None) -> dict[str, Any]:
-        self.begin()
-        return {"cancelled": False}
-
-    def _set_model(self, model: Mapping[str, Any]) -> bool:
+    def choose_model(self, model: Mapping[str, Any]) -> None:
         self.model = dict(model)
         self.append("model_change", provider=model.get("provider"), modelId=model.get("id"))
-        return True
 
-    def _set_thinking(self, level: str) -> None:
+    def choose_thinking(self, level: str) -> None:
         if level != self.thinking:
             self.thinking = level
             self.append("thinking_level_change", thinkingLevel=level)
 
     def _set_active(self, names: Sequence[str]) -> None:
-        self._active = [str(name) for name in names]
+        self.active = [str(name) for name in names]
 
     def _active_tools(self) -> list[str]:
-        return [str(tool["name"]) for tool in self._tools()] if self._active is None else list(self._active)
+        return [str(tool["name"]) for tool in self._tools()] if self.active is None else list(self.active)
 
     def _ask(self, kind: str) -> Callable[..., None]:
         return lambda *_rest: self.requests.append({"kind": kind})
@@ -187,7 +226,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "sendUserMessage": Session._send_user,
     "setSessionName": lambda self, name: self.append("session_info", name=str(name).strip()),
     "getSessionName": lambda self: self.name,
-    "setLabel": Session._set_label,
+    "setLabel": Session.label,
     "getLabel": Session.label_of,
     "getCwd": lambda self: self._cwd,
     "getSessionDir": lambda _self: None,
@@ -208,9 +247,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
         "model": self.model and {"provider": self.model.get("provider"), "modelId": self.model.get("id")},
     },
     "getModel": lambda self: self.model,
-    "setModel": Session._set_model,
     "getThinkingLevel": lambda self: self.thinking,
-    "setThinkingLevel": Session._set_thinking,
     "getActiveTools": Session._active_tools,
     "setActiveTools": Session._set_active,
     "getAllTools": lambda self: list(self._tools()),
@@ -219,13 +256,5 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "getContextUsage": lambda _self: None,
     "isIdle": lambda self: self.idle,
     "hasPendingMessages": lambda self: any(item["kind"] == "turn" for item in self.requests),
-    "waitForIdle": lambda _self: None,
-    "newSession": Session._new,
-    "navigateTree": Session._navigate,
-    "fork": Session._fork,
-    "switchSession": lambda _self, *_rest: {"cancelled": True},
-    "abort": lambda self: self._ask("abort")(),
     "shutdown": lambda self: self._ask("shutdown")(),
-    "compact": lambda self, *_rest: self._ask("compact")(),
-    "reload": lambda self: self._ask("reload")(),
 }

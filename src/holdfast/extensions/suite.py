@@ -37,6 +37,7 @@ from holdfast.extensions.connectors.small import (
 from holdfast.extensions.connectors.tool import ToolConnector
 from holdfast.extensions.connectors.ui import NoUi, Ui
 from holdfast.extensions.consent import Consent
+from holdfast.extensions.control import Control
 from holdfast.extensions.dispatcher import Dispatcher, Subject
 from holdfast.extensions.engine.limits import Limits
 from holdfast.extensions.engine.pool import Pool
@@ -50,6 +51,7 @@ from holdfast.extensions.registry import Tool, command_names, tool_owners
 from holdfast.extensions.risk import weighed
 from holdfast.extensions.runtime import Extension
 from holdfast.extensions.session import Session
+from holdfast.extensions.themes import BUILT_IN, Theme, Themes
 from holdfast.extensions.words import read_wording
 from holdfast.kernel import config as configuration
 from holdfast.kernel.clock import Clock, SystemClock
@@ -125,9 +127,12 @@ class Suite:
         self.members: list[Member] = []
         self.failures: list[Failure] = []
         self.resources: list[Resource] = []  # skills, prompts and themes
+        self.themes = Themes(self._theme_chosen)
+        self.builtin: list[dict[str, Any]] = []  # tools that whoever runs agents here has besides
         self.session = Session(
             str(self.root), clock=self._clock, ids=self._ids, tools=self._listed, commands=self._named
         )
+        self.control = Control(self.session, self._told, self._reachable, ended=self._session_ended, asked=self._asked)
         self.hooks = Hooks(timeout=min(deadline, 10.0), report=self._handler_failed)
         self._temp = Path(tempfile.mkdtemp(prefix="holdfast-ext-"))
         self._log = LogFile(self.session.id, environ=environ) if log_file else None
@@ -147,9 +152,9 @@ class Suite:
                 ComputeConnector(),
                 LogConnector(self._said),
                 EventsConnector(self._emitted),
-                UiConnector(self.ui),
+                UiConnector(self.ui, self.themes, self._held),
                 ModelConnector(model, tokens=self._config.policy.max_model_tokens),
-                SessionConnector(self.session),
+                SessionConnector(self.control),
             ],
             self._evidence,
             consent=consent,
@@ -228,7 +233,7 @@ class Suite:
         self.dispatcher.admit(subject)
         extension = Extension(
             loadable(artifact),
-            Surroundings(name, str(self.root), str(home), has_ui=self.ui.interactive, tool_words=self._words),
+            self._surroundings(name, home),
             self.dispatcher,
             limits=self._limits,
             deadline=self._deadline,
@@ -253,6 +258,24 @@ class Suite:
         self.hooks.set([item.extension for item in self.members])
         self._evidence.write(correlation, Event("extension.ready", {"tools": sorted(extension.registrations.tools)}))
         return member
+
+    def _surroundings(self, name: str, home: Path) -> Surroundings:
+        active = self.themes.active
+        return Surroundings(
+            name,
+            str(self.root),
+            str(home),
+            has_ui=self.ui.interactive,
+            colour=self.ui.colour,
+            color_mode=self.ui.color_mode,
+            theme=None if active is BUILT_IN["dark"] else active,
+            tool_words=self._words,
+        )
+
+    def _theme_chosen(self, theme: Theme, extension: str) -> None:
+        """Everybody sees it; who chose it does already."""
+        for name, running in self._running.items():
+            running.use_theme(theme, tell=name != extension)
 
     def _roots(self, name: str, home: Path) -> Roots:
         folders = granted_folders(self.dispatcher.policy, name)
@@ -322,6 +345,8 @@ class Suite:
         member = next(item for item in self.members if item.extension.name == extension)
         returned = await member.extension.run_command(name, arguments)
         await self.settled()
+        if {"kind": "reload"} in self.session.requests:
+            await self.reload()
         return returned
 
     async def autocomplete(self, lines: list[str], line: int, column: int) -> Any:
@@ -341,19 +366,72 @@ class Suite:
         return kept
 
     async def emit(self, event: Mapping[str, Any]) -> Any:
+        """Tell every extension; the merged answer. An agent that begins or ends is the session's to know as well."""
+        kind = event.get("type")
+        if kind == "agent_start":
+            self._agent("start", 1)
         answer = await self.hooks.emit(dict(event))
+        if kind == "agent_end":
+            self._agent("end", -1)
+        if kind == "before_agent_start":
+            chosen = answer.get("systemPrompt") if isinstance(answer, Mapping) else None
+            self.session.system_prompt = str(chosen or event.get("systemPrompt") or "")
         await self.settled()
         return answer
+
+    def _agent(self, state: str, change: int) -> None:
+        """`ctx.signal` and `ctx.isIdle()`: while one of several agents works, there is work to abort."""
+        before = self.session.idle
+        self.session.working(change)
+        if before != self.session.idle:
+            for member in self.members:
+                member.extension.agent(state)
+
+    async def _told(self, event: dict[str, Any]) -> Any:
+        return await self.hooks.emit(event)
+
+    async def _reachable(self) -> list[Mapping[str, Any]]:
+        """The models of the host, and those of providers that extensions registered."""
+        offered: list[Mapping[str, Any]] = list(await self._model.models()) if self._model is not None else []
+        for member in self.members:
+            for provider in member.extension.registrations.providers.values():
+                offered += [{"provider": provider.provider, "id": model["id"]} for model in provider.models]
+        return offered
+
+    def _asked(self, what: str) -> None:
+        """`abort` raises `ctx.signal`, and waits for whoever runs the agent; `reload` waits for the command's end."""
+        self.session.requests.append({"kind": what})
+        for member in self.members if what == "abort" else ():
+            member.extension.agent("abort")
+
+    async def reload(self) -> None:
+        """Load every extension again, as it was compiled: what has changed on disk is a matter of trust."""
+        self.session.requests = [item for item in self.session.requests if item["kind"] != "reload"]
+        await self.hooks.emit({"type": "session_shutdown", "reason": "reload"})
+        for member in self.members:
+            await member.extension.restart()
+        await self.hooks.emit({"type": "session_start", "reason": "reload"})
+        await self.find_resources(self.resources, "reload")
+
+    def _session_ended(self) -> None:
+        self.session.requests.clear()
+        self.dispatcher.end_session()
 
     async def find_resources(self, found: Iterable[Resource], reason: str = "startup") -> None:
         """Take in skills, prompts and themes, and those that extensions name (`resources_discover`)."""
         event = {"type": "resources_discover", "cwd": str(self.root), "reason": reason}
         named = await self.hooks.emit(event) if self.hooks.listening("resources_discover") else {}
         homes = {name: home for name, (home, _) in self._subjects.items()}
-        self.resources = [item for item in adopt(found, named, self.root, homes) if item.kind != "extension"]
+        self.take_resources(adopt(found, named, self.root, homes))
+
+    def take_resources(self, found: Iterable[Resource]) -> None:
+        """Take in skills, prompts and themes without telling anybody."""
+        self.resources = [item for item in found if item.kind != "extension"]
+        self.themes.adopt(self.resources)
 
     async def settled(self) -> None:
-        """Until notices and messages that extensions sent without waiting have arrived."""
+        """Until notices and messages that extensions sent without waiting have arrived, and were told."""
+        await self.control.settled()
         for member in self.members:
             await member.extension.settled()
 
@@ -380,9 +458,10 @@ class Suite:
         )
 
     def _listed(self) -> list[dict[str, Any]]:
-        return [
-            {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in self.tools()
-        ]
+        own = self.tools()
+        taken = {tool.name for tool in own}
+        found = [tool for tool in self.builtin if tool["name"] not in taken]
+        return found + [{"name": t.name, "description": t.description, "parameters": t.parameters} for t in own]
 
     def _named(self) -> list[dict[str, Any]]:
         names = command_names(member.extension.registrations for member in self.members)

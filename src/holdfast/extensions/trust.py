@@ -1,4 +1,7 @@
-"""Workspace trust: what a project folder brings is listed, and not executed until a person trusts that content.
+"""Workspace trust: what a folder brings is listed, and not executed until a person trusts that content.
+
+The user's own folder is trusted in the same way. pi runs what lies there without asking; but what lies there need not
+have been put there by the user, and a file that somebody changed should not run because its folder was once fine.
 
 Invariants:
 
@@ -25,12 +28,28 @@ from holdfast.kernel.problems import Problem
 
 STREAM = "trust"
 FOLDERS = (".pi/extensions", ".holdfast/extensions")
+USER_FOLDERS = (".holdfast/extensions", ".pi/agent/extensions")  # beneath the home folder
 # What is not executed but followed: a skill or a prompt speaks to the model in the user's name.
 TEXTS = tuple(f"{base}/{name}" for base in (".pi", ".holdfast") for name in ("skills", "prompts", "themes"))
 PACKAGES = tuple(SETTINGS)
 MAX_FILES = 20_000
 MAX_BYTES = 256 * 1024 * 1024
 _CODE = (".ts", ".js", ".mts", ".mjs", ".cts", ".cjs", ".wasm")
+
+
+class Places(msgspec.Struct, frozen=True):
+    """Where a folder keeps what it brings. Texts of the user are the user's own words, and need no trust."""
+
+    folders: tuple[str, ...]
+    texts: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    mark: str = ""
+    """Before the folder's name in the records: a home folder may be a project as well."""
+    trusted_by: str = "holdfast ext trust ."
+
+
+PROJECT = Places(FOLDERS, TEXTS, PACKAGES)
+USER = Places(USER_FOLDERS, mark="user:", trusted_by="holdfast ext trust --user")
 
 
 class Brought(msgspec.Struct, frozen=True):
@@ -61,18 +80,22 @@ class Standing(msgspec.Struct, frozen=True):
 class Trust:
     """The decisions about folders, on one ledger. `paths` are what the configuration names beside the usual folders."""
 
-    def __init__(self, ledger: Ledger, paths: Sequence[str] = ()) -> None:
+    def __init__(self, ledger: Ledger, paths: Sequence[str] = (), places: Places = PROJECT) -> None:
         self._ledger = ledger
         self._paths = tuple(paths)
+        self._places = places
+
+    def _named(self, folder: Path) -> str:
+        return self._places.mark + os.path.realpath(folder)
 
     async def standing(self, project: Path) -> Standing:
-        folder = _named(project)
+        folder = self._named(project)
         found = _latest(await self._ledger.read(STREAM), folder)
         trusted = found if found is not None and found.type == "trust.given" else None
         return Standing(
             folder,
-            tuple(brought(project, self._paths)),
-            content_hash(project, self._paths),
+            tuple(brought(project, self._paths, self._places)),
+            content_hash(project, self._paths, self._places),
             trusted.payload["digest"] if trusted else None,
             iso(trusted.ts) if trusted else None,
         )
@@ -87,7 +110,8 @@ class Trust:
         return await self.standing(project)
 
     async def withdraw(self, project: Path, *, by: str = "user") -> None:
-        await self._record("trust.withdrawn", _named(project), content_hash(project, self._paths), by)
+        digest = content_hash(project, self._paths, self._places)
+        await self._record("trust.withdrawn", self._named(project), digest, by)
 
     async def require(self, project: Path) -> Standing:
         """Go on only when the folder is trusted as it is, or brings nothing (T3)."""
@@ -97,21 +121,21 @@ class Trust:
         what = "has changed since it was trusted" if standing.state == "changed" else "has not been trusted"
         raise Problem(
             "folder_untrusted",
-            f"This project brings extensions, and the folder {what}.",
+            f"This {'folder' if self._places.mark else 'project'} brings extensions, and the folder {what}.",
             brings=[item.path for item in standing.brings],
             digest=standing.digest,
             trusted=standing.trusted,
-            fix="Look at the files, then run: holdfast ext trust .",
+            fix=f"Look at the files, then run: {self._places.trusted_by}",
         )
 
     async def _record(self, kind: str, folder: str, digest: str, by: str) -> None:
         await self._ledger.append(STREAM, [Draft(kind, {"folder": folder, "digest": digest, "by": by})])
 
 
-def brought(project: Path, paths: Sequence[str] = ()) -> list[Brought]:
+def brought(project: Path, paths: Sequence[str] = (), places: Places = PROJECT) -> list[Brought]:
     """What the project would have executed, by name alone (T2)."""
     found: list[Brought] = []
-    for name in (*FOLDERS, *paths):
+    for name in (*places.folders, *paths):
         folder = project / name
         if name in paths and folder.is_file() and not folder.is_symlink():
             found.append(Brought(name, "file"))
@@ -122,13 +146,15 @@ def brought(project: Path, paths: Sequence[str] = ()) -> list[Brought]:
                 found.append(Brought(f"{name}/{entry.name}", "folder"))
             elif entry.suffix in _CODE:
                 found.append(Brought(f"{name}/{entry.name}", "file"))
-    found.extend(Brought(name, "texts") for name in TEXTS if _has_texts(project / name))
-    found.extend(Brought(name, "packages") for name in PACKAGES if (project / name).is_file())
+    found.extend(Brought(name, "texts") for name in places.texts if _has_texts(project / name))
+    if not places.packages:
+        return found
+    found.extend(Brought(name, "packages") for name in places.packages if (project / name).is_file())
     root = project.resolve()
     settings = named(project)
-    places = [package.folder for package in settings.packages if package.folder is not None]
-    places += [path for kind, path in settings.paths if kind == "extension"]
-    found.extend(Brought(place.relative_to(root).as_posix(), "package") for place in places)
+    spots = [package.folder for package in settings.packages if package.folder is not None]
+    spots += [path for kind, path in settings.paths if kind == "extension"]
+    found.extend(Brought(place.relative_to(root).as_posix(), "package") for place in spots)
     return found
 
 
@@ -136,16 +162,16 @@ def _has_texts(folder: Path) -> bool:
     return folder.is_dir() and not folder.is_symlink() and any(folder.iterdir())
 
 
-def content_hash(project: Path, paths: Sequence[str] = ()) -> str:
+def content_hash(project: Path, paths: Sequence[str] = (), places: Places = PROJECT) -> str:
     """sha256 over the names, kinds and contents of everything that the project brings (T1, T2)."""
     digest = hashlib.sha256()
     total = 0
-    for files, (name, path) in enumerate(_members(project, paths), start=1):
+    for count, (name, path) in enumerate(files(project, paths, places), start=1):
         facts = path.lstat()
         total += facts.st_size if stat.S_ISREG(facts.st_mode) else 0
-        if files > MAX_FILES or total > MAX_BYTES:
+        if count > MAX_FILES or total > MAX_BYTES:
             raise Problem(
-                "payload_too_large", "The project's extensions are too large to be looked at.", files=files, bytes=total
+                "payload_too_large", "The project's extensions are too large to be looked at.", files=count, bytes=total
             )
         digest.update(f"{len(name)}:{name}".encode("utf-8", "surrogateescape"))
         if stat.S_ISLNK(facts.st_mode):
@@ -159,15 +185,13 @@ def content_hash(project: Path, paths: Sequence[str] = ()) -> str:
     return "sha256:" + digest.hexdigest()
 
 
-def files(project: Path, paths: Sequence[str] = ()) -> Iterator[tuple[str, Path]]:
+def files(project: Path, paths: Sequence[str] = (), places: Places = PROJECT) -> Iterator[tuple[str, Path]]:
     """Everything that the content hash covers: the name in the project, and the place (T2)."""
-    return _members(project, paths)
-
-
-def _members(project: Path, paths: Sequence[str]) -> Iterator[tuple[str, Path]]:
-    for name in (*FOLDERS, *paths, *TEXTS):
+    for name in (*places.folders, *paths, *places.texts):
         yield from _tree(project, project / name)
-    for name in PACKAGES:
+    if not places.packages:
+        return
+    for name in places.packages:
         if (project / name).is_file():
             yield name, project / name
     root = project.resolve()
@@ -191,10 +215,6 @@ def _feed(digest: Any, path: Path) -> None:
     with path.open("rb") as file:
         while part := file.read(1 << 20):
             digest.update(part)
-
-
-def _named(project: Path) -> str:
-    return os.path.realpath(project)
 
 
 def _latest(records: list[Record], folder: str) -> Record | None:

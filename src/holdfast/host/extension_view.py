@@ -112,8 +112,9 @@ async def overview(host: Host) -> Overview:
     if suite is not None:
         await suite.recorded()
     policy = await _policy(host, suite)
-    cards = [await _card(host, suite, name, standing.state) for name in await _names(host, suite)]
-    failures = [_failed(host, item.path, item.problem, standing.state) for item in (suite.failures if suite else ())]
+    trust = _Trust(standing.state, (await host.extensions.users()).state)
+    cards = [await _card(host, suite, name, trust) for name in await _names(host, suite)]
+    failures = [_failed(host, item.path, item.problem, trust) for item in (suite.failures if suite else ())]
     return Overview(
         loaded=suite is not None,
         trust=standing.state,
@@ -132,12 +133,12 @@ async def portrait(host: Host, name: str) -> Portrait:
     evidence, records = await _evidence(host, name)
     if member is None and not records:
         raise Problem("not_found", "There is no such extension, and none of that name left evidence.", extension=name)
-    standing = await host.extensions.standing()
+    trust = _Trust((await host.extensions.standing()).state, (await host.extensions.users()).state)
     policy = await _policy(host, suite)
     rules = policy.subjects.get(name, SubjectRules())
     now = host.clock.now_ms()
     return Portrait(
-        card=_drawn(host, name, member, evidence, standing.state),
+        card=_drawn(host, name, member, evidence, trust),
         stream=stream_of(name),
         mode=rules.mode or policy.mode,
         seen=evidence,
@@ -187,18 +188,32 @@ def _member(suite: Suite | None, name: str) -> Member | None:
 # One line of the list
 
 
-async def _card(host: Host, suite: Suite | None, name: str, trust: str) -> Card:
+class _Trust(msgspec.Struct, frozen=True):
+    """How the project's folder stands, and the user's own."""
+
+    project: str
+    user: str
+
+    def of(self, host: Host, path: str) -> str:
+        return self.user if _of_user(host, Path(path)) else self.project
+
+
+def _of_user(host: Host, path: Path) -> bool:
+    return path.is_relative_to(Path.home()) and not path.is_relative_to(host.root)
+
+
+async def _card(host: Host, suite: Suite | None, name: str, trust: _Trust) -> Card:
     evidence, _ = await _evidence(host, name)
     return _drawn(host, name, _member(suite, name), evidence, trust)
 
 
-def _drawn(host: Host, name: str, member: Member | None, evidence: Seen, trust: str) -> Card:
+def _drawn(host: Host, name: str, member: Member | None, evidence: Seen, trust: _Trust) -> Card:
     uses = evidence.used.values()
     card = Card(
         name=name,
         source="",
         state="gone" if host.extensions.opened is not None else "not loaded",
-        trust=trust,
+        trust=trust.project,
         resolution=str((evidence.resolved or {}).get("verdict", "")),
         calls=sum(use.allowed + use.refused for use in uses),
         refused=sum(use.refused for use in uses),
@@ -210,6 +225,7 @@ def _drawn(host: Host, name: str, member: Member | None, evidence: Seen, trust: 
     return msgspec.structs.replace(
         card,
         source=_shown_path(host, member.path),
+        trust=trust.of(host, member.path),
         state="loaded",
         verdict=member.artifact.meta.verdict,
         tools=len(registered.tools),
@@ -218,13 +234,16 @@ def _drawn(host: Host, name: str, member: Member | None, evidence: Seen, trust: 
     )
 
 
-def _failed(host: Host, path: str, problem: Problem, trust: str) -> Card:
-    return Card(name="", source=_shown_path(host, path), state="failed", trust=trust, problem=problem.message)
+def _failed(host: Host, path: str, problem: Problem, trust: _Trust) -> Card:
+    stands = trust.of(host, path)
+    return Card(name="", source=_shown_path(host, path), state="failed", trust=stands, problem=problem.message)
 
 
 def _shown_path(host: Host, path: str) -> str:
     found = Path(path)
-    return found.relative_to(host.root).as_posix() if found.is_relative_to(host.root) else found.name
+    if found.is_relative_to(host.root):
+        return found.relative_to(host.root).as_posix()
+    return f"~/{found.relative_to(Path.home()).as_posix()}" if _of_user(host, found) else found.name
 
 
 # The matrix

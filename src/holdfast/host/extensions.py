@@ -1,6 +1,7 @@
 """The project's extensions, opened when somebody first needs them: engines and compilers are not paid for before.
 
-N1  Extensions are executed when a person trusts what the folder brings, as it is; otherwise they are only listed.
+N1  Extensions are executed when a person trusts what the folder brings, as it is; otherwise they are only listed. That
+    holds for the project's folder and, apart from it, for the user's own; the project's come first, as in pi.
 N2  What a person decides while the host runs (in a run, over HTTP, by a command) holds from then on.
 N3  An agent's own tools go through the same door as an extension's host calls: same policy, same evidence.
 """
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.extensions.grants import STREAM as GRANTS
-from holdfast.extensions.trust import Standing, Trust
+from holdfast.extensions.trust import USER, Standing, Trust
 from holdfast.kernel.clock import Clock
 from holdfast.kernel.config import Config
 from holdfast.kernel.ids import Randomness
@@ -49,6 +50,7 @@ class ProjectExtensions:
         self.root = root
         self.prompts = prompts
         self.trust = Trust(ledger, config.extensions.paths)
+        self.own = Trust(ledger, places=USER)
         self.has_consent = consent is not None
         self._ledger = ledger
         self._config = config
@@ -65,10 +67,16 @@ class ProjectExtensions:
         """What the project brings, and whether a person trusts it."""
         return await self.trust.standing(self.root)
 
+    async def users(self) -> Standing:
+        """The same of the user's own folder."""
+        return await self.own.standing(Path.home())
+
     async def untrusted(self) -> list[str]:
-        """What is not loaded, because nobody trusts it as it is."""
-        standing = await self.standing()
-        return [item.path for item in standing.brings] if standing.state in ("untrusted", "changed") else []
+        """What the project brings and is not loaded, because nobody trusts it as it is."""
+        return _waiting(await self.standing())
+
+    async def untrusted_of_user(self) -> list[str]:
+        return [f"~/{path}" for path in _waiting(await self.users())]
 
     async def give_trust(self, digest: str, by: str) -> Standing:
         """Trust what the folder brings, if it still is what was looked at (N1).
@@ -79,7 +87,7 @@ class ProjectExtensions:
         standing = await self.trust.give(self.root, by=by, digest=digest)
         async with self._opening:
             if self._suite is not None and self.runs is None:
-                await self._bring(self._suite, standing)
+                await self._bring(self._suite, standing, "reload")
         return standing
 
     async def suite(self, ctx: Execution | None = None) -> Suite:
@@ -105,6 +113,7 @@ class ProjectExtensions:
 
     async def _open(self) -> Suite:
         from holdfast.extensions.suite import Suite
+        from holdfast.host.builtin import BUILTIN
 
         suite = Suite(
             self._ledger,
@@ -117,24 +126,29 @@ class ProjectExtensions:
             randomness=self._randomness,
             log_file=True,
         )
+        suite.builtin = [
+            {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in BUILTIN
+        ]
         await suite.__aenter__()
         self.prompts.recorded = suite.recorded
         try:
-            await self._bring(suite, await self.standing())
+            await self._bring(suite, await self.standing(), "startup")
         except BaseException:
             await suite.__aexit__(None, None, None)
             raise
         self._following = asyncio.get_running_loop().create_task(self._follow(suite))
         return suite
 
-    async def _bring(self, suite: Suite, standing: Standing) -> None:
-        """Load what a person trusts, and let it begin; a suite that has nothing loaded may be given it later."""
+    async def _bring(self, suite: Suite, standing: Standing, reason: str) -> None:
+        """Load what a person trusts, and let it begin; a suite without the project may be given it later."""
         trusted = standing.state == "trusted"
         if trusted:
             self.runs = standing.digest
             await self._load_brought(suite, standing)
-        await suite.emit({"type": "session_start", "reason": "startup"})
-        await suite.find_resources(_texts(self.root, trusted))
+        if reason == "startup":
+            await self._load_users(suite)
+        await suite.emit({"type": "session_start", "reason": reason})
+        await suite.find_resources(texts(self.root, trusted))
 
     async def _load_brought(self, suite: Suite, standing: Standing) -> None:
         """Everything executable that the project brings; what cannot be loaded is kept as a failure."""
@@ -154,6 +168,13 @@ class ProjectExtensions:
             if resource.kind == "extension" and not resource.problem:
                 await _load(suite, Path(resource.path))
 
+    async def _load_users(self, suite: Suite) -> None:
+        """What lies in the user's own folder, when the user trusts it as it is (N1)."""
+        standing, home = await self.users(), Path.home()
+        if standing.state == "trusted" and home.resolve() != self.root.resolve():  # else it is the project's already
+            for item in standing.brings:
+                await _load(suite, home / item.path)
+
     async def _follow(self, suite: Suite) -> None:
         """Decisions on the ledger become the suite's as they are written, by whichever process (N2)."""
         async for _ in self._ledger.follow(GRANTS, suite.decided + 1, poll=GRANTS_SECONDS):
@@ -168,7 +189,11 @@ class ProjectExtensions:
             self._suite, self.runs = None, None
 
 
-def _texts(root: Path, trusted: bool) -> list[Resource]:
+def _waiting(standing: Standing) -> list[str]:
+    return [item.path for item in standing.brings] if standing.state in ("untrusted", "changed") else []
+
+
+def texts(root: Path, trusted: bool) -> list[Resource]:
     """Skills, prompts and themes of the user, and of the project when a person trusts what it brings."""
     from holdfast.extensions.packages import named
     from holdfast.extensions.packs import discover

@@ -37,6 +37,8 @@ class SuiteHooks:
         self.told = Told()
 
     def listens(self, event: str) -> bool:
+        if event in ("agent_start", "agent_end"):  # the session follows these, whoever listens
+            return True
         return self._suite.hooks.listening(event) or (event == "before_agent_start" and bool(self._skills()))
 
     def _skills(self) -> str:

@@ -73,7 +73,9 @@ class AgentTools:
         self._tracing = tracing or Tracing()
 
     async def tools(self) -> Sequence[Tool]:
-        return [*BUILTIN, *self._of_extensions(), *await self._of_workflows()]
+        active = self._suite.session.active  # what an extension chose (`pi.setActiveTools`); workflows are not its own
+        offered = [tool for tool in (*BUILTIN, *self._of_extensions()) if active is None or tool.name in active]
+        return [*offered, *await self._of_workflows()]
 
     async def call(
         self, tool: Tool, arguments: dict[str, Any], *, call_id: str, idempotency_key: str | None, update: Update

@@ -23,6 +23,35 @@ class Session(Protocol):
     async def request(self, operation: str, params: Mapping[str, Any]) -> Any: ...
 
 
+class Cancelled:
+    """Whether a call was cancelled. Few calls wait for it: only for them there is something to wait on."""
+
+    __slots__ = ("_lock", "_set", "_waited")
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+        self._set = False
+        self._waited: threading.Event | None = None
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def wait(self, seconds: float) -> bool:
+        """Until it is, at most that long; whether it is."""
+        with self._lock:
+            if self._waited is None:
+                self._waited = threading.Event()
+                if self._set:
+                    self._waited.set()
+        return self._waited.wait(seconds)
+
+    def set(self) -> None:
+        """With the lock held."""
+        self._set = True
+        if self._waited is not None:
+            self._waited.set()
+
+
 class Call:
     """One host call as its connector sees it: who asks, where, until when, and how to ask policy again."""
 
@@ -59,10 +88,10 @@ class Call:
         self.context = context or {}
         self.facts: dict[str, Any] = {}
         """What the connector adds to the evidence of the call's end; never a parameter."""
-        self.cancelled = threading.Event()
         self._emit = emit
         self._room = room
         self._lock = threading.Lock()
+        self.cancelled = Cancelled(self._lock)
         self._cancel: list[Callable[[], None]] = []
 
     def emit(self, output: Output) -> None:

@@ -1,6 +1,6 @@
 """The file system of an extension: real files beneath its roots, each operation a decision of policy (P6).
 
-Operations that read: read, list, stat, realpath, access, readlink, watch.
+Operations that read: read, list, stat, realpath, access, exists, readlink, watch.
 Operations that write: write, append, mkdir, delete, rename, copy, chmod, utimes, symlink, mkdtemp, truncate.
 """
 
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from holdfast.extensions.connectors.contract import Call, Output, io_problem, number, text
-from holdfast.extensions.connectors.paths import Place, outside, resolve
+from holdfast.extensions.connectors.paths import Place, direct, glance, outside, resolve
 from holdfast.extensions.connectors.watch import watch
 from holdfast.kernel.ids import Randomness, SystemRandomness
 from holdfast.kernel.problems import Problem
@@ -52,11 +52,10 @@ class FsConnector:
     def read(self, call: Call, params: Mapping[str, Any]) -> Output:
         offset = number(params, "offset", 0)
         length = number(params, "length", MAX_READ_BYTES, most=MAX_READ_BYTES)
-        with _place(call, params, "read") as place, _open(place, _READ) as descriptor:
-            size = os.fstat(descriptor).st_size
-            if params.get("length") is None and size - offset > MAX_READ_BYTES:
+        with _opened(call, params, "read", _READ) as (descriptor, facts):
+            if params.get("length") is None and facts.st_size - offset > MAX_READ_BYTES:
                 raise OSError(errno.EFBIG, f"a read may take {MAX_READ_BYTES} bytes; read it in parts")
-            data = _read_all(descriptor, offset, length)
+            data = _read_all(descriptor, offset, length, facts.st_size)
         if params.get("encoding") == "utf8":
             return {"text": data.decode("utf-8", "replace")}
         return {"base64": base64.b64encode(data).decode()}
@@ -71,7 +70,7 @@ class FsConnector:
         if offset is not None:
             flags &= ~os.O_TRUNC
         mode = number(params, "mode", 0o666, most=0o7777) & 0o777
-        with _place(call, params, "write") as place, _open(place, _WRITE | flags, mode) as descriptor:
+        with _opened(call, params, "write", _WRITE | flags, mode) as (descriptor, _):
             if offset is not None:
                 os.lseek(descriptor, number(params, "offset", 0), os.SEEK_SET)
             _write_all(descriptor, data)
@@ -81,7 +80,7 @@ class FsConnector:
         return self.write(call, {**params, "flag": "a", "offset": None})
 
     def truncate(self, call: Call, params: Mapping[str, Any]) -> Output:
-        with _place(call, params, "write") as place, _open(place, _WRITE) as descriptor:
+        with _opened(call, params, "write", _WRITE) as (descriptor, _):
             os.ftruncate(descriptor, number(params, "length", 0, most=MAX_READ_BYTES))
         return {}
 
@@ -100,13 +99,15 @@ class FsConnector:
         return {"entries": entries}
 
     def stat(self, call: Call, params: Mapping[str, Any]) -> Output:
-        with _place(call, params, "read", follow=params.get("follow") is not False) as place:
-            return _facts(_stat(place))
+        return _facts(_seen(call, params, follow=params.get("follow") is not False))
 
     def access(self, call: Call, params: Mapping[str, Any]) -> Output:
+        mode = number(params, "mode", 0, most=7)
+        if mode == os.F_OK:
+            _seen(call, params)
+            return {}
         with _place(call, params, "read") as place:
-            _stat(place)
-            mode = number(params, "mode", 0, most=7)
+            place.stat()
             name = place.name or "."
             if mode & os.W_OK and not place.root.writable:
                 raise OSError(errno.EROFS, os.strerror(errno.EROFS))
@@ -114,9 +115,17 @@ class FsConnector:
                 raise OSError(errno.EACCES, os.strerror(errno.EACCES))
         return {}
 
+    def exists(self, call: Call, params: Mapping[str, Any]) -> Output:
+        """Whether something is there; that nothing is, is an answer and no failure."""
+        try:
+            _seen(call, params)
+        except OSError:
+            return {"exists": False}
+        return {"exists": True}
+
     def realpath(self, call: Call, params: Mapping[str, Any]) -> Output:
         with _place(call, params, "read") as place:
-            _stat(place)
+            place.stat()
             return {"path": place.real}
 
     def readlink(self, call: Call, params: Mapping[str, Any]) -> Output:
@@ -214,7 +223,7 @@ class FsConnector:
 
     def watch(self, call: Call, params: Mapping[str, Any]) -> Output:
         with _place(call, params, "read") as place:
-            _stat(place)
+            place.stat()
             if not call.streaming:
                 raise Problem("invalid_request", "A watch is a streamed call.", at="$.params.op")
             return watch(call, place, recursive=params.get("recursive") is True)
@@ -223,8 +232,8 @@ class FsConnector:
 _OPERATIONS: dict[str, Callable[[FsConnector, Call, Mapping[str, Any]], Output]] = {
     name: getattr(FsConnector, name)
     for name in (
-        "read", "list", "stat", "realpath", "access", "readlink", "watch", "write", "append", "mkdir", "delete",
-        "rename", "copy", "chmod", "utimes", "symlink", "mkdtemp", "truncate",
+        "read", "list", "stat", "realpath", "access", "exists", "readlink", "watch", "write", "append", "mkdir",
+        "delete", "rename", "copy", "chmod", "utimes", "symlink", "mkdtemp", "truncate",
     )
 }  # fmt: skip
 _FLAGS = {
@@ -244,14 +253,48 @@ _FLAGS = {
 @contextmanager
 def _place(call: Call, params: Mapping[str, Any], capability: str, *, follow: bool = True) -> Iterator[Place]:
     """The place that `params.path` names, after policy has allowed where it really is."""
-    path = text(params, "path")
-    with resolve(call.roots, path, follow=follow) as place:
-        resource = call.roots.named(place)
-        if resource is not None:
-            call.permit(capability, resource)
-        if capability == "write" and not place.root.writable:
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+    with resolve(call.roots, text(params, "path"), follow=follow) as place:
+        _permit(call, place, capability)
         yield place
+
+
+def _permit(call: Call, place: Place, capability: str) -> None:
+    resource = call.roots.named(place)
+    if resource is not None:
+        call.permit(capability, resource)
+    if capability == "write" and not place.root.writable:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+
+@contextmanager
+def _opened(
+    call: Call, params: Mapping[str, Any], capability: str, flags: int, mode: int = 0o666
+) -> Iterator[tuple[int, os.stat_result]]:
+    """The plain file that `params.path` names, open, and what is known of it."""
+    near = direct(call.roots, text(params, "path"))
+    if near is not None:
+        _permit(call, near, capability)
+        try:
+            descriptor = os.open(near.real, flags, mode)
+        except OSError as error:
+            if error.errno != errno.ELOOP:  # it is a link: that takes the walk
+                raise
+        else:
+            with _plain(descriptor, flags) as facts:
+                yield descriptor, facts
+            return
+    with _place(call, params, capability) as place, _open(place, flags, mode) as descriptor:
+        yield descriptor, os.fstat(descriptor)
+
+
+def _seen(call: Call, params: Mapping[str, Any], *, follow: bool = True) -> os.stat_result:
+    """What is there, after policy has allowed where it really is."""
+    place = glance(call.roots, text(params, "path"))
+    if place is not None:
+        _permit(call, place, "read")
+        return place.stat()
+    with _place(call, params, "read", follow=follow) as place:
+        return place.stat()
 
 
 @contextmanager
@@ -263,24 +306,27 @@ def _open(place: Place, flags: int, mode: int = 0o666) -> Iterator[int]:
         if error.errno == errno.ELOOP:
             raise outside(place.name) from None
         raise
-    try:
-        kind = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(kind) and not flags & os.O_DIRECTORY:
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
-            raise OSError(errno.EINVAL, "not a plain file")
+    with _plain(descriptor, flags):
         yield descriptor
+
+
+@contextmanager
+def _plain(descriptor: int, flags: int) -> Iterator[os.stat_result]:
+    """What an open descriptor is of: a plain file, or a folder that was asked for; then it is closed."""
+    try:
+        facts = os.fstat(descriptor)
+        if stat.S_ISDIR(facts.st_mode) and not flags & os.O_DIRECTORY:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(facts.st_mode) and not stat.S_ISDIR(facts.st_mode):
+            raise OSError(errno.EINVAL, "not a plain file")
+        yield facts
     finally:
         os.close(descriptor)
 
 
-def _stat(place: Place) -> os.stat_result:
-    return os.stat(place.name or ".", dir_fd=place.folder, follow_symlinks=False)
-
-
 def _same(source: int, place: Place) -> bool:
     try:
-        return os.path.samestat(os.fstat(source), _stat(place))
+        return os.path.samestat(os.fstat(source), place.stat())
     except FileNotFoundError:
         return False
 
@@ -299,8 +345,10 @@ def _facts(found: os.stat_result) -> Output:
     }  # fmt: skip
 
 
-def _read_all(descriptor: int, offset: int, length: int) -> bytes:
+def _read_all(descriptor: int, offset: int, length: int, size: int) -> bytes:
+    """At most `length` bytes from `offset` on; a file is as long as it was when it was opened, as in Node."""
     parts = []
+    length = min(length, max(0, size - offset)) if size else length  # what is made as it is read says it has no size
     while length > 0:
         data = os.pread(descriptor, min(length, 1 << 20), offset)
         if not data:
@@ -334,7 +382,7 @@ def _data(params: Mapping[str, Any]) -> bytes:
 def _delete(call: Call, place: Place, *, kind: Any, recursive: bool) -> None:
     if not place.name:
         raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
-    is_folder = stat.S_ISDIR(_stat(place).st_mode)
+    is_folder = stat.S_ISDIR(place.stat().st_mode)
     if kind == "file" and is_folder:
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
     if kind == "directory" and not is_folder:

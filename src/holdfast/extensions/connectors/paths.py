@@ -25,6 +25,8 @@ from holdfast.kernel.problems import Problem
 _MAX_LINKS = 40
 _MAX_PATH = 4096
 _KERNEL_TREES = ("/proc", "/sys", "/dev")
+_BENEATH_KERNEL_TREES = tuple(f"{tree}/" for tree in _KERNEL_TREES)
+NO_FOLDER = -1
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -43,6 +45,8 @@ class Roots(msgspec.Struct, frozen=True):
 
     cwd: str
     items: tuple[Root, ...]
+    spelled: tuple[tuple[str, str, Root], ...] = ()
+    """Each spelling of each root, its prefix and the root, made once: every call of an extension looks here."""
 
     @classmethod
     def of(
@@ -60,7 +64,8 @@ class Roots(msgspec.Struct, frozen=True):
         if temp is not None:
             items.append(_root(temp, private=True))
         items.extend(_root(path, writable=writable) for path, writable in extra)
-        return cls(items[0].name, tuple(items))
+        spelled = [(name, _prefix(name), root) for root in items for name in dict.fromkeys((root.name, root.real))]
+        return cls(items[0].name, tuple(items), tuple(spelled))
 
     def locate(self, path: str) -> tuple[Root, str]:
         """The root that `path` lies in and the rest of the path, by its letters alone."""
@@ -70,11 +75,10 @@ class Roots(msgspec.Struct, frozen=True):
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
         whole = posixpath.normpath(posixpath.join(self.cwd, path))
         best: tuple[Root, str] | None = None
-        for root in self.items:
-            for spelled in (root.name, root.real):
-                rest = _beneath(whole, spelled)
-                if rest is not None and (best is None or len(rest) < len(best[1])):
-                    best = root, rest
+        for name, prefix, root in self.spelled:
+            rest = "" if whole == name else whole[len(prefix) :] if whole.startswith(prefix) else None
+            if rest is not None and (best is None or len(rest) < len(best[1])):
+                best = root, rest
         if best is None or _kernel_tree(whole):
             raise outside(path)
         return best
@@ -107,6 +111,41 @@ class Place(msgspec.Struct, frozen=True):
     """Empty when the path is the root itself; `folder` is then the root."""
     real: str
     root: Root
+    found: os.stat_result | None = None
+    """What was found there on the way, when the end was looked at: it is no link."""
+
+    def stat(self) -> os.stat_result:
+        """What is there, links not followed."""
+        if self.found is not None:
+            return self.found
+        if self.folder == NO_FOLDER:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return os.stat(self.name or ".", dir_fd=self.folder, follow_symlinks=False)
+
+
+def direct(roots: Roots, path: str) -> Place | None:
+    """The place of something directly in a root, by its letters alone; None when it takes a walk to get there.
+
+    It has no descriptor, and needs none as long as its end is not followed: between the root, which is the system's to
+    resolve, and the end there is nothing that could be a link (F1). An end that is one is for the walk.
+    """
+    root, rest = roots.locate(path)
+    if not rest or "/" in rest:
+        return None
+    real = _prefix(root.real) + rest
+    return None if _kernel_tree(real) else Place(NO_FOLDER, rest, real, root)
+
+
+def glance(roots: Roots, path: str) -> Place | None:
+    """What stands at `path`, directly in a root, with one look; None when it takes a walk to tell."""
+    place = direct(roots, path)
+    if place is None:
+        return None
+    try:
+        found = os.stat(place.real, follow_symlinks=False)  # noqa: PTH116 - every call of an extension comes by here
+    except FileNotFoundError:
+        return place
+    return None if stat.S_ISLNK(found.st_mode) else Place(NO_FOLDER, place.name, place.real, place.root, found)
 
 
 @contextmanager
@@ -147,38 +186,51 @@ class _Walk:
                 self._up()
                 continue
             folder, here = self._stack[-1]
-            target = self._link(folder, part) if parts or follow else None
-            if target is not None:
-                parts.extend(self._follow(target)[::-1])
-                continue
-            if not parts:
+            if not parts and not follow:
                 return self._place(folder, part, here)
-            try:
-                self._stack.append((os.open(part, _FOLDER, dir_fd=folder), posixpath.join(here, part)))
-            except OSError as error:
-                if error.errno == errno.ELOOP:  # it became a link after we looked
-                    raise outside(self._path) from None
-                raise
+            if parts and self._enter(folder, part, here):
+                continue
+            found = self._seen(folder, part)
+            if found is not None and stat.S_ISLNK(found.st_mode):
+                parts.extend(self._follow(self._link(folder, part))[::-1])
+            elif not parts:
+                return self._place(folder, part, here, found)
+            elif found is None or not stat.S_ISDIR(found.st_mode):
+                number = errno.ENOENT if found is None else errno.ENOTDIR
+                raise OSError(number, os.strerror(number))
+            else:  # it was no folder when we went in, and is one now: nothing that we looked at is used
+                raise outside(self._path)
         folder, here = self._stack[-1]
         return self._place(folder, "", here)
 
-    def _place(self, folder: int, name: str, here: str) -> Place:
+    def _enter(self, folder: int, part: str, here: str) -> bool:
+        """Go into a folder that is no link (F1); False when it is something else."""
+        try:
+            self._stack.append((os.open(part, _FOLDER, dir_fd=folder), posixpath.join(here, part)))
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENOENT):
+                return False
+            raise
+        return True
+
+    def _place(self, folder: int, name: str, here: str, found: os.stat_result | None = None) -> Place:
         real = posixpath.join(here, name) if name else here
         if _kernel_tree(real):
             raise outside(self._path)
-        return Place(folder, name, real, self._root)
+        return Place(folder, name, real, self._root, found)
 
     def _up(self) -> None:
         if len(self._stack) == 1:
             raise outside(self._path)
         os.close(self._stack.pop()[0])
 
-    def _link(self, folder: int, part: str) -> str | None:
+    def _seen(self, folder: int, part: str) -> os.stat_result | None:
         try:
-            if not stat.S_ISLNK(os.stat(part, dir_fd=folder, follow_symlinks=False).st_mode):
-                return None
+            return os.stat(part, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             return None
+
+    def _link(self, folder: int, part: str) -> str:
         self._links += 1
         if self._links > _MAX_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
@@ -211,12 +263,16 @@ def _root(path: Path | str, *, writable: bool = True, private: bool = False) -> 
     return Root(name, os.path.realpath(name), writable, private)
 
 
+def _prefix(folder: str) -> str:
+    return folder if folder.endswith("/") else folder + "/"
+
+
 def _beneath(path: str, folder: str) -> str | None:
     if path == folder:
         return ""
-    prefix = folder if folder.endswith("/") else folder + "/"
+    prefix = _prefix(folder)
     return path[len(prefix) :] if path.startswith(prefix) else None
 
 
 def _kernel_tree(path: str) -> bool:
-    return any(_beneath(path, tree) is not None for tree in _KERNEL_TREES)
+    return path.startswith(_BENEATH_KERNEL_TREES) or path in _KERNEL_TREES

@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Protocol
 
 from holdfast.extensions.connectors.contract import Call, Output, Session, text
-from holdfast.extensions.connectors.ui import NoUi, Ui
+from holdfast.extensions.connectors.ui import DIALOGS, NoUi, Ui
+from holdfast.extensions.themes import OPERATIONS as THEME_OPERATIONS
+from holdfast.extensions.themes import Themes
 from holdfast.kernel.budget import Amounts, Budget, Limits
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.redact import redact, redact_text
@@ -37,16 +39,42 @@ class SessionConnector:
 
 
 class UiConnector:
-    """Dialogs and notices. What nobody can answer is denied, not guessed (Pi §3.2A `ui`)."""
+    """Dialogs and notices. What nobody can answer is denied, not guessed (Pi §3.2A `ui`).
+
+    `hold(extension, True)` while a person has a dialog before them: how long they take is not the extension's time.
+    """
 
     method = "ui"
     waits = True
 
-    def __init__(self, ui: Ui | None = None) -> None:
+    def __init__(
+        self,
+        ui: Ui | None = None,
+        themes: Themes | None = None,
+        hold: Callable[[str, bool], None] = lambda _extension, _held: None,
+    ) -> None:
         self._ui = ui or NoUi()
+        self._themes = themes or Themes()
+        self._hold = hold
 
     async def run(self, call: Call, params: Mapping[str, Any]) -> Output:
-        return {"value": await self._ui.request(call.extension, text(params, "op"), params)}
+        operation = text(params, "op")
+        if operation in DIALOGS:
+            return {"value": await self._dialog(call.extension, operation, params)}
+        if operation not in THEME_OPERATIONS:
+            return {"value": await self._ui.request(call.extension, operation, params)}
+        answer = self._themes.request(call.extension, operation, params)
+        if operation == "setTheme":  # who shows something may want to show it again
+            shown = {"op": operation, "name": params.get("name"), "success": answer["success"]}
+            await self._ui.request(call.extension, operation, shown)
+        return {"value": answer}
+
+    async def _dialog(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
+        self._hold(extension, True)
+        try:
+            return await self._ui.request(extension, operation, params)
+        finally:
+            self._hold(extension, False)
 
 
 class ModelConnector:

@@ -7,18 +7,27 @@ editor {title, text}. Notices without one: notify, setStatus, setWidget, setTitl
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, Literal, Protocol, TextIO
 
 from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
 
+KEYS = {"enter": "\r", "esc": "\x1b", "tab": "\t"} | {
+    name: f"\x1b[{letter}" for name, letter in zip(("up", "down", "right", "left"), "ABCD", strict=True)
+}
+_STYLE = re.compile(r"(\x1b\[[0-9;]{0,32}m)")
 DIALOGS = ("select", "confirm", "input", "editor", "custom")
 
 
 class Ui(Protocol):
     interactive: bool
+    colour: bool
+    """Whether what it shows may be coloured."""
+    color_mode: Literal["truecolor", "256color"]
 
     async def request(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
         """Show it; for a dialog, the person's answer (None: cancelled)."""
@@ -26,6 +35,9 @@ class Ui(Protocol):
 
 class Recorded:
     """Keeps what extensions showed and asked, in order, for the caller's report."""
+
+    colour = False
+    color_mode: Literal["truecolor", "256color"] = "truecolor"
 
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []
@@ -112,10 +124,13 @@ class TerminalUi(Recorded):
 
     interactive = True
 
-    def __init__(self, source: TextIO, sink: TextIO) -> None:
+    def __init__(self, source: TextIO, sink: TextIO, environ: Mapping[str, str] | None = None) -> None:
         super().__init__()
         self._source = source
         self._sink = sink
+        known = os.environ if environ is None else environ
+        self.colour = sink.isatty() and not known.get("NO_COLOR") and known.get("TERM", "dumb") != "dumb"
+        self.color_mode = "truecolor" if known.get("COLORTERM") in ("truecolor", "24bit") else "256color"
         self._turn = asyncio.Lock()
 
     async def request(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
@@ -126,11 +141,12 @@ class TerminalUi(Recorded):
 
     def _converse(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
         title = plain(str(params.get("title") or params.get("message") or ""))
-        if operation == "notify":
-            self._say(f"[{extension}] {plain(str(params.get('message', '')))}")
-            return None
         if operation not in DIALOGS:
+            for line in _notice(operation, params):
+                self._say(f"[{extension}] {styled(line)}")
             return None
+        if operation == "custom":
+            return self._custom(extension, params)
         if operation == "select":
             return self._select(extension, title, params)
         if operation == "confirm":
@@ -148,6 +164,17 @@ class TerminalUi(Recorded):
         self._say(f"1-{len(options)}, empty to cancel: ", end="")
         answer = self._line().strip()
         return options[int(answer) - 1] if answer.isdigit() and 1 <= int(answer) <= len(options) else None
+
+    def _custom(self, extension: str, params: Mapping[str, Any]) -> Any:
+        """A component with the keyboard: what it shows, and the keys that the person has for it."""
+        for line in params.get("lines") or []:
+            self._say(f"[{extension}] {styled(str(line))}")
+        self._say(f"keys ({', '.join(KEYS)}, text; empty for enter): ", end="")
+        line = self._line()
+        if not line:
+            return None
+        words = line.split()
+        return {"keys": [key for word in words or ["enter"] for key in ([KEYS[word]] if word in KEYS else word)]}
 
     def _say(self, message: str, end: str = "\n") -> None:
         self._sink.write(message + end)
@@ -172,6 +199,26 @@ def checked_answer(operation: str, params: Mapping[str, Any], answer: Any) -> An
     if operation in ("input", "editor") and not isinstance(answer, str):
         raise Problem("schema_mismatch", f"A dialog of kind {operation} is answered with text.")
     return answer
+
+
+def _notice(operation: str, params: Mapping[str, Any]) -> list[str]:
+    """What a person is shown of a notice."""
+    if operation == "notify":
+        return [str(params.get("message", ""))]
+    if operation in ("setWidget", "setHeader", "setFooter"):
+        return [str(line) for line in params.get("lines") or []]
+    if operation == "setStatus" and params.get("text"):
+        return [f"{params.get('key')}: {params['text']}"]
+    if operation in ("setTitle", "setWorkingMessage"):
+        return [text] if (text := str(params.get("title") or params.get("message") or "")) else []
+    return []
+
+
+def styled(value: str) -> str:
+    """As `plain`, but colours and attributes stay, and end where the text ends."""
+    parts = _STYLE.split(value)
+    kept = "".join(part if _STYLE.fullmatch(part) else plain(part) for part in parts)
+    return f"{kept}\x1b[0m" if len(parts) > 1 else kept
 
 
 def plain(value: str) -> str:

@@ -1,9 +1,9 @@
-"""The thread that owns a VM: everything that touches the VM is done here, in order.
+"""Who owns a VM: everything that touches the VM is done here, in order, by one thread at a time.
 
 O1  work is done in the order in which it was submitted, and its results reach the event loop in that order.
 O2  the event loop waits for a result for `ATTENTION` at most, and only when it knows of nothing else to do; after
     `MAX_STREAK` such results in a row it is to look at everything else. It waits ever more rarely for who is slow.
-O3  a thread without work sleeps after `LINGERING`.
+O3  an owner without work has no thread.
 O4  every result is handed over once, by whoever has taken the claim: the thread, which then answers at once, or the
     event loop, which then hears of it as of anything that other threads tell it.
 """
@@ -21,24 +21,23 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from holdfast.extensions.engine.handover import Line, Words, words
-from holdfast.extensions.engine.native import THREAD_STACK
+from holdfast.extensions.engine.runners import Runners
+from holdfast.kernel.clock import outside_work
 
-ATTENTION = 150e-6
-LINGERING = 200e-6
+ATTENTION = 250e-6  # long enough for a tool that looks at a file or two
 MAX_STREAK = 10
 MAX_SKIPPED = 64
-_starting = threading.Lock()
 _Done = Callable[[Any], None]
 _Item = tuple[Callable[[], Any], _Done]
 
 
-class Attention:
-    """What an event loop knows of its owners: how many work, and how many answers in a row it has waited for."""
+class Attention(Runners):
+    """What an event loop knows of its owners: their threads, how many work, how many answers it has waited for."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, words: Words | None) -> None:
+        super().__init__(words)
         self.watcher = None if words is None else words.watcher()
         self.turns = 0 if words is None else words.turns(ATTENTION)
-        self.working = 0
         self.streak = 0
         self._ready = getattr(loop, "_ready", ())  # asyncio's own loop lets itself be looked at; others do not
 
@@ -60,43 +59,45 @@ def _attention_of(loop: asyncio.AbstractEventLoop) -> Attention:
 class Owner:
     """Runs one piece of work after the other, and hands each result to the event loop."""
 
-    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._queue: SimpleQueue[_Item | None] = SimpleQueue()
+        self._pending: deque[_Item] = deque()
+        self._running = False  # a thread has it, and looks for more before it leaves
+        self._lock = threading.Lock()  # over these two
         self._answers: SimpleQueue[tuple[_Done, Any]] = SimpleQueue()
         self._claims: deque[None] = deque()
         self._attention = _attention_of(loop)
+        self._attention.join()
         self._open = 0  # pieces of work whose results have not reached the loop
         self._misses = self._skip = 0
-        self._watching = False  # the thread watches for work: it has to be told of it
-        self._words = words()
-        self._line: Line | None = None if self._words is None else self._words.line()
-        self._thread = threading.Thread(target=self._run, name=f"holdfast-vm-{name}"[:60], daemon=True)
-        with _starting:  # the size of a new thread's stack is a setting of the process
-            before = threading.stack_size(THREAD_STACK)
-            try:
-                self._thread.start()
-            finally:
-                threading.stack_size(before)
+
+    @property
+    def patient(self) -> bool:
+        return not self._skip
 
     # -- the event loop's side --------------------------------------------------------------------------------------
 
     def submit(self, work: Callable[[], Any], done: _Done) -> None:
         """Do `work`, then `done(result)` on the event loop; what `work` raises is its result."""
-        self._begin(work, done)
-        if self._watching and self._line is not None:
-            self._line.ask()
+        if self._begin(work, done):
+            self._attention.take().give(self)
 
     def exchange(self, work: Callable[[], Any], done: _Done) -> bool:
         """As `submit`, but wait for a moment: whether `done` was called already (O2)."""
-        line, watcher = self._line, self._attention.watcher
-        if line is None or watcher is None or not self._may_wait():
+        watcher = self._attention.watcher
+        if watcher is None or not self._may_wait():
             self.submit(work, done)
             return False
-        self._begin(work, done)
+        if not self._begin(work, done):
+            return False
+        runner = self._attention.take()
+        if runner.line is None:
+            runner.give(self)
+            return False
         self._claims.append(None)
         started = time.perf_counter()
-        line.ask_and_watch(watcher, self._attention.turns)
+        runner.give(self, tell=False)
+        runner.line.ask_and_watch(watcher, self._attention.turns)
         late = time.perf_counter() - started > 3 * ATTENTION  # others had the core meanwhile: this is no time to wait
         missed = self._answers.empty() and self._took_claim()
         self._misses = self._misses + 1 if missed or late else 0
@@ -135,11 +136,15 @@ class Owner:
             return False
         return True
 
-    def _begin(self, work: Callable[[], Any], done: _Done) -> None:
+    def _begin(self, work: Callable[[], Any], done: _Done) -> bool:
+        """Have it done; True when a thread has to be given for it."""
         if self._open == 0:
             self._attention.working += 1
         self._open += 1
-        self._queue.put((work, done))
+        with self._lock:
+            self._pending.append((work, done))
+            running, self._running = self._running, True
+        return not running
 
     def _deliver(self, done: _Done, result: Any) -> None:
         self._open -= 1
@@ -151,33 +156,38 @@ class Owner:
         self._attention.streak = 0
         self._deliver(done, result)
 
-    def stop(self) -> None:
-        """End after the work that is queued."""
-        self._queue.put(None)
-        if self._line is not None:
-            self._line.ask()
-
     async def join(self) -> None:
-        await asyncio.to_thread(self._thread.join)
-        line, self._line = self._line, None
-        if line is not None and self._words is not None:
-            self._words.give_back(line)
+        """Until everything that was submitted is done; nothing may be submitted afterwards."""
+        ended: asyncio.Future[None] = self._loop.create_future()
+        self.submit(lambda: None, lambda _: None if ended.done() else ended.set_result(None))
+        try:
+            with outside_work(self._loop):
+                await ended
+        finally:
+            self._attention.leave()
 
     # -- the thread's side ------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        answered = False
-        while (item := self._next(answered)) is not None:
-            work, done = item
+    def work_off(self, line: Line | None, free: Callable[[], None]) -> bool:
+        """Everything that is to be done, by the thread that was given (`runners.Work`)."""
+        while True:
+            with self._lock:
+                work, done = self._pending.popleft()
             try:
                 result = work()
             except BaseException as error:  # noqa: BLE001 - the thread's outermost boundary: the loop gets it
                 result = error
-            try:
+            with self._lock:  # whoever hears of the result finds the owner and its thread as they are then
+                more = bool(self._pending)
+                if not more:
+                    free()
+                    self._running = False
                 answered = self._answer(done, result)
-            except RuntimeError:  # the loop is closed: nobody is interested any more
-                return
-            del item, work, done, result
+            del work, done, result
+            if not more:
+                return answered
+            if answered and line is not None:
+                line.answer()
 
     def _answer(self, done: _Done, result: Any) -> bool:
         """Hand a result over; True when the event loop watches for it and is still to be told."""
@@ -186,21 +196,3 @@ class Owner:
             return False
         self._answers.put((done, result))
         return True
-
-    def _next(self, answered: bool) -> _Item | None:
-        """The next piece of work: watched for, then slept for (O3)."""
-        line, found, alone = self._line, self._words, self._attention.working <= 1
-        if line is None or found is None or not (alone or answered):
-            return self._queue.get()
-        watcher = found.take() if alone else None
-        if watcher is None:
-            if answered:
-                line.answer()
-            return self._queue.get()
-        seen = line.asked
-        self._watching = True  # first this, then a look at the queue: nothing can be submitted unseen between the two
-        if answered or self._queue.empty():
-            line.answer_and_watch(watcher, seen, answered, found.turns(LINGERING) if not self._skip else 1)
-        self._watching = False
-        found.put(watcher)
-        return self._queue.get()

@@ -8,6 +8,8 @@ export const environment = {
   cwd: "/",
   hasUI: false,
   colour: false,
+  colorMode: "truecolor",
+  theme: null as any,
   flags: {} as Record<string, boolean | string>,
   toolWords: {} as Record<string, any>,
 };
@@ -17,6 +19,8 @@ function setEnvironment(values: any): void {
   environment.cwd = "" + values.cwd;
   environment.hasUI = values.hasUI === true;
   environment.colour = values.colour === true;
+  environment.colorMode = values.colorMode === "256color" ? "256color" : "truecolor";
+  environment.theme = values.theme ?? null;
   environment.flags = values.flags;
   environment.toolWords = values.toolWords ?? {};
   // Compiled code makes `import.meta.url` and `__dirname` from the folder that the extension lies in.

@@ -6,7 +6,8 @@ import { environment } from "./environment";
 import { EVENTS, OLDER_EVENTS, bus } from "./events";
 import { PrimordialError, PrimordialTypeError, append, hasOwn, resolved, table, then } from "./primordials";
 import * as check from "./register";
-import { completes, lines, suggestions, theme, typed, ui } from "./ui";
+import { theme } from "./theme";
+import { completes, lines, suggestions, typed, ui } from "./ui";
 
 const handlers = table<string, any[]>();
 const tools = table<string, any>();

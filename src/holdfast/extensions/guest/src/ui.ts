@@ -2,8 +2,8 @@
 
 import { HostError, hostCall, hostCallSync, report } from "./bridge";
 import { environment } from "./environment";
-import { PrimordialTypeError, isArray, then } from "./primordials";
-import { makeTheme } from "./theme";
+import { PrimordialTypeError, isArray, resolved, table, then } from "./primordials";
+import { Theme, coloursOf, theme, themeOf, useTheme } from "./theme";
 
 const WIDTH = 80;
 
@@ -20,8 +20,6 @@ async function dialog(params: any, options: any, otherwise: any): Promise<any> {
     throw error;
   }
 }
-
-export const theme = makeTheme(() => environment.colour);
 
 const tui = (redraw: () => void): any => ({
   requestRender: redraw,
@@ -129,9 +127,9 @@ export const ui: any = {
   setWorkingVisible: (visible: boolean) => notice({ op: "setWorkingVisible", visible }),
   setWorkingIndicator: (options?: any) => notice({ op: "setWorkingIndicator", options: options ?? null }),
   setHiddenThinkingLabel: (label?: string) => notice({ op: "setHiddenThinkingLabel", label: label ?? null }),
-  setWidget: (key: string, content: any, options?: any) => notice({ op: "setWidget", key, lines: built(content), options: options ?? null }),
-  setFooter: (factory: any) => notice({ op: "setFooter", lines: built(factory, footerData) }),
-  setHeader: (factory: any) => notice({ op: "setHeader", lines: built(factory) }),
+  setWidget: (key: string, content: any, options?: any) => keep(`widget:${key}`, content, (shown) => notice({ op: "setWidget", key, lines: shown, options: options ?? null })),
+  setFooter: (factory: any) => keep("footer", factory, (shown) => notice({ op: "setFooter", lines: shown }), footerData),
+  setHeader: (factory: any) => keep("header", factory, (shown) => notice({ op: "setHeader", lines: shown })),
   setTitle: (title: string) => notice({ op: "setTitle", title }),
   pasteToEditor: (text: string) => edit({ op: "pasteToEditor", text }, editorText + text),
   setEditorText: (text: string) => edit({ op: "setEditorText", text }, text),
@@ -155,12 +153,17 @@ export const ui: any = {
   },
   custom,
   theme,
-  getAllThemes: () => (environment.hasUI ? [{ name: theme.name, path: undefined }] : []),
-  getTheme: (name: string) => (environment.hasUI && name === theme.name ? theme : undefined),
+  getAllThemes: () => (environment.hasUI ? hostCallSync("ui", { op: "getAllThemes" }).value.map((found: any) => ({ name: found.name, path: found.path ?? undefined })) : []),
+  getTheme: (name: string) => {
+    const found = environment.hasUI ? hostCallSync("ui", { op: "getTheme", name: "" + name }).value : null;
+    return found === null ? undefined : themeOf(found);
+  },
   setTheme: (chosen: any) => {
-    const name = typeof chosen === "string" ? chosen : chosen?.name;
     if (!environment.hasUI) return { success: false, error: "UI not available" };
-    return name === theme.name ? { success: true } : { success: false, error: `There is no theme ${name}` };
+    const own = chosen instanceof Theme;
+    const answer = hostCallSync("ui", own ? { op: "setTheme", name: chosen.name ?? "<in-memory>", colors: coloursOf(chosen) } : { op: "setTheme", name: "" + chosen }).value;
+    useTheme(own && answer.success ? chosen : themeOf(answer.theme));
+    return answer.success ? { success: true } : { success: false, error: answer.error };
   },
   getToolsExpanded: () => expanded,
   setToolsExpanded: (value: boolean) => { expanded = value === true; notice({ op: "setToolsExpanded", expanded }); },
@@ -199,13 +202,34 @@ export const completes = (): boolean => completers.length > 0;
 
 const footerData = { getGitBranch: () => null, getExtensionStatuses: () => new Map(), getAvailableProviderCount: () => 0, onBranchChange: () => () => undefined };
 
-function built(content: any, data?: any): string[] | null {
-  if (content === undefined || content === null) return null;
-  if (typeof content !== "function") return draw(content);
+// What stays on the screen until something else takes its place. A component asks to be drawn again (`requestRender`)
+// when it has changed: once for all that it asked for in one go.
+const kept = table<string, any>();
+function keep(place: string, content: any, show: (shown: string[] | null) => void, data?: any): void {
+  const before = kept.get(place);
+  kept.delete(place);
   try {
-    return draw(content(tui(() => undefined), theme, data));
+    before?.component?.dispose?.();
+  } catch (error) {
+    report(error, "dispose");
+  }
+  if (content === undefined || content === null) return show(null);
+  if (typeof content !== "function") return show(draw(content));
+  const own: any = { component: undefined, due: false };
+  const redraw = (): void => {
+    if (own.due || own.component === undefined) return;
+    own.due = true;
+    then(resolved(undefined), () => {
+      own.due = false;
+      if (kept.get(place) === own) show(draw(own.component));
+    }, () => undefined);
+  };
+  kept.set(place, own);
+  try {
+    own.component = content(tui(redraw), theme, data);
+    show(draw(own.component));
   } catch (error) {
     report(error, "render");
-    return [];
+    show([]);
   }
 }

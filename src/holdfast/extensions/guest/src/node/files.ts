@@ -136,6 +136,7 @@ export const operations = {
   rename(from: any, to: any): Operation { const name = pathOf(from, "oldPath"); const dest = pathOf(to, "newPath"); return { params: { op: "rename", path: name, to: dest }, syscall: "rename", path: name, dest }; },
   copyFile(from: any, to: any, mode = 0): Operation { const name = pathOf(from, "src"); const dest = pathOf(to, "dest"); return { params: { op: "copy", path: name, to: dest, exclusive: (mode & 1) !== 0 }, syscall: "copyfile", path: name, dest }; },
   access(path: any, mode = 0): Operation { const name = pathOf(path); return { params: { op: "access", path: name, mode }, syscall: "access", path: name }; },
+  exists(path: any): Operation { const name = pathOf(path); return { params: { op: "exists", path: name }, syscall: "access", path: name, then: (output) => output.exists }; },
   realpath(path: any): Operation { const name = pathOf(path); return { params: { op: "realpath", path: name }, syscall: "realpath", path: name, then: (output) => output.path }; },
   readlink(path: any): Operation { const name = pathOf(path); return { params: { op: "readlink", path: name }, syscall: "readlink", path: name, then: (output) => output.path }; },
   symlink(target: any, path: any): Operation { const name = pathOf(path); const goal = pathOf(target, "target"); return { params: { op: "symlink", path: name, target: goal }, syscall: "symlink", path: goal, dest: name }; },

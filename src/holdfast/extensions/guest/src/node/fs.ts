@@ -91,7 +91,7 @@ const sync: any = {
   readFileSync: (path: any, options?: any) => (Number.isInteger(path) ? readDescriptor(path, options) : performSync(op.readFile(path, options))),
   writeFileSync: (path: any, data: any, options?: any) => (typeof path === "number" ? void sync.writeSync(path, data) : performSync(op.writeFile(path, text(data), options))),
   appendFileSync: (path: any, data: any, options?: any) => (typeof path === "number" ? void sync.writeSync(path, data) : performSync(op.writeFile(path, text(data), options, "a"))),
-  existsSync: (path: any) => { try { performSync(op.access(path)); return true; } catch { return false; } },
+  existsSync: (path: any) => { try { return performSync(op.exists(path)) === true; } catch { return false; } },
   statSync: (path: any, options: any = {}) => quiet(options, () => performSync(op.stat(path, options))),
   lstatSync: (path: any, options: any = {}) => quiet(options, () => performSync(op.stat(path, options, false))),
   fstatSync: (fd: any, options?: any) => performSync(op.stat(opened(fd, "fstat").path, options)),

@@ -3,7 +3,7 @@
 
 import { environment } from "../environment";
 import { defineModule } from "../modules";
-import { makeTheme } from "../theme";
+import { Theme, theme } from "../theme";
 import { EventEmitter } from "../node/events";
 import { join } from "../node/path";
 import { os } from "../node/small";
@@ -14,7 +14,6 @@ import { DEFAULT_MAX_BYTES, DEFAULT_MAX_LINES, formatSize, toolFactories, trunca
 import { wrapTextWithAnsi } from "./width";
 import { parseYaml } from "./yaml";
 
-const theme = makeTheme(() => environment.colour);
 
 // -- messages ------------------------------------------------------------------------------------------------------------
 
@@ -155,7 +154,8 @@ class CustomEditor extends Editor {
 }
 
 const plain = (name: string) => (text: string): string => theme.fg(name, text);
-const getMarkdownTheme = (): any => ({ heading: plain("mdHeading"), link: plain("mdLink"), linkUrl: plain("mdLinkUrl"), code: plain("mdCode"), codeBlock: plain("mdCodeBlock"), codeBlockBorder: plain("mdCodeBlockBorder"), quote: plain("mdQuote"), quoteBorder: plain("mdQuoteBorder"), hr: plain("mdHr"), listBullet: plain("mdListBullet"), bold: theme.bold, italic: theme.italic, underline: theme.underline, strikethrough: theme.strikethrough, highlightCode: (code: string) => code.split("\n").map(plain("mdCodeBlock")) });
+const attribute = (name: string) => (text: string): string => theme[name](text);
+const getMarkdownTheme = (): any => ({ heading: plain("mdHeading"), link: plain("mdLink"), linkUrl: plain("mdLinkUrl"), code: plain("mdCode"), codeBlock: plain("mdCodeBlock"), codeBlockBorder: plain("mdCodeBlockBorder"), quote: plain("mdQuote"), quoteBorder: plain("mdQuoteBorder"), hr: plain("mdHr"), listBullet: plain("mdListBullet"), bold: attribute("bold"), italic: attribute("italic"), underline: attribute("underline"), strikethrough: attribute("strikethrough"), highlightCode: (code: string) => code.split("\n").map(plain("mdCodeBlock")) });
 const getSelectListTheme = (): any => ({ selectedPrefix: plain("accent"), selectedText: plain("accent"), description: plain("muted"), scrollInfo: plain("muted"), noMatch: plain("muted") });
 const getSettingsListTheme = (): any => ({ label: (text: string, selected: boolean) => (selected ? theme.fg("accent", text) : text), value: (text: string, selected: boolean) => theme.fg(selected ? "accent" : "muted", text), description: plain("dim"), cursor: theme.fg("accent", "→ "), hint: plain("dim") });
 const renderDiff = (diff: string): string => diff.split("\n").map((line) => theme.fg(line.startsWith("+") ? "toolDiffAdded" : line.startsWith("-") ? "toolDiffRemoved" : "toolDiffContext", line)).join("\n");
@@ -194,7 +194,7 @@ export const agent: any = {
   parseSessionEntries, getLatestCompactionEntry, buildSessionContext, migrateSessionEntries: () => undefined, createEventBus, defineTool: (tool: any) => tool, isToolCallEventType: (name: string, event: any) => event?.toolName === name,
   isBashToolResult: isResult("bash"), isReadToolResult: isResult("read"), isEditToolResult: isResult("edit"), isWriteToolResult: isResult("write"), isGrepToolResult: isResult("grep"), isFindToolResult: isResult("find"), isLsToolResult: isResult("ls"),
   DynamicBorder, BorderedLoader, CustomEditor, keyHint, keyText, rawKeyHint, renderDiff, truncateToVisualLines: (text: string, most: number, width: number, paddingX = 0) => { const lines = wrapTextWithAnsi(text, Math.max(1, width - paddingX * 2)); return { visualLines: lines.slice(-most), skippedCount: Math.max(0, lines.length - most) }; },
-  getMarkdownTheme, getSelectListTheme, getSettingsListTheme, highlightCode: (code: string) => code.split("\n").map(plain("mdCodeBlock")), getLanguageFromPath: (path: string) => LANGUAGES[path.split(/[./]/).pop()!.toLowerCase()], initTheme: () => undefined, Theme: class Theme {},
+  getMarkdownTheme, getSelectListTheme, getSettingsListTheme, highlightCode: (code: string) => code.split("\n").map(plain("mdCodeBlock")), getLanguageFromPath: (path: string) => LANGUAGES[path.split(/[./]/).pop()!.toLowerCase()], initTheme: () => undefined, Theme,
   parseFrontmatter, stripFrontmatter: (content: string) => parseFrontmatter(content).body, formatSkillsForPrompt, getShellConfig: () => ({ shell: "/bin/bash", args: ["-c"] }), createSyntheticSourceInfo: (path: string, options: any = {}) => ({ path, scope: "temporary", origin: "top-level", ...options }),
 };
 Object.defineProperty(agent, "default", { value: agent, enumerable: false });
