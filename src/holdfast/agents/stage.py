@@ -50,7 +50,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.convert(await self.effects.perform(key, plain, cls=cls, idempotency_key=identity), type)
 
     async def step(self, key: str, body: Callable[[], Awaitable[T]], type: type[T]) -> T:
-        """As `once`, for what the loop itself does: repeating it costs nothing, so it is recorded with what comes next."""
+        """As `once`, for what the loop does itself: it may be repeated, so it is recorded with what comes next."""
 
         async def plain() -> Any:
             return msgspec.to_builtins(await body())

@@ -113,9 +113,14 @@ class AgentNode:
                 else:
                     ctx.emit(item.type, item.payload)
         assert result is not None, "an invocation ends with its result"
-        await self._close(session)
+        self._talks.pop(session.id, None)
+        is_open = not session.warm.closed and not session.warm.expired
         if result.problem is not None:
+            if is_open:
+                await session.close()
             raise result.problem
+        if is_open:  # the session ends in the commit that ends the node
+            ctx.appends.append(await session.closing())
         return _outputs(manifest, session, result)
 
     async def _agent(
@@ -185,11 +190,6 @@ class AgentNode:
             self._talks[session.id] = (session, talk)
         talk.ctx = ctx
         return talk
-
-    async def _close(self, session: Session) -> None:
-        self._talks.pop(session.id, None)
-        if not session.warm.closed and not session.warm.expired:
-            await session.close()
 
 
 class _Parked(msgspec.Struct):
