@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -174,9 +175,15 @@ def _typed(call: Call, data: bytes) -> Any:
     return parse_json(call.request, data, operation.body, operation.body_limit)
 
 
+@lru_cache(maxsize=256)
+def _fields(kind: type[Query]) -> dict[str, msgspec.structs.FieldInfo]:
+    """The parameters that `kind` names; looked up once, because msgspec evaluates every annotation for it."""
+    return {field.encode_name: field for field in msgspec.structs.fields(kind)}
+
+
 def read_query(request: Request, kind: type[Query]) -> Any:
     """The query as `kind`: a value out of range, of another type or given twice is refused (W8); others are ignored."""
-    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    fields = _fields(kind)
     values: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
         field = fields.get(name)

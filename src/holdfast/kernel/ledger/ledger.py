@@ -67,7 +67,7 @@ class Ledger:
         self._database = Database(Path(path), lock_timeout=lock_timeout)
         self._database.create()
         self._feeds = Feeds()
-        self._writer = Writer(self._database, projections, clock, ids or Ids(clock), self._feeds.announce)
+        self._writer = Writer(self._database, projections, clock, ids or Ids(clock), self._feeds.announced)
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._readers = ThreadPoolExecutor(readers, thread_name_prefix="holdfast-ledger-read")
