@@ -110,6 +110,33 @@ def test_a3_policy_says_prompt_and_a_person_accepts(tmp_path: Path) -> None:
     run(tmp_path, story, WRITE, END)
 
 
+def test_a_turn_costs_no_more_commits_than_it_has_facts_to_wait_for(tmp_path: Path) -> None:
+    """What the loop does itself goes in with what it rests on; the session ends in the commit that ends the node."""
+
+    async def story(host: Host) -> None:
+        commits: list[list[str]] = []
+        write = host.ledger._writer._write
+
+        def counted(group: Any) -> Any:
+            records = write(group)
+            if any(record.stream.startswith(("run/", "relay/")) for record in records):
+                commits.append([record.type for record in records])
+            return records
+
+        host.ledger._writer._write = counted  # type: ignore[method-assign]
+        assert (await settled(host, await start(host))).status == "completed"
+        assert len(commits) == 8
+        assert commits[-1][-3:] == ["node.completed", "run.completed", "crp.session.close"]
+        assert commits[3] == ["crp.dispatch.start", "crp.envelope.build_complete"]
+        assert commits[4:6] == [
+            ["agent.invocation.started", "holdfast.effect.recorded", "agent.promptResolved"],
+            ["output.chunk", "holdfast.effect.recorded"],
+        ], "what the model is asked about is on disk before it is asked, its answer before anybody has it"
+        assert host.relay._loaded() == (0, 0), "a session that has ended is in nobody's memory"
+
+    run(tmp_path, story, END, agents=Agents(context=[]))
+
+
 def test_a_person_rejects_and_the_agent_goes_on_without(tmp_path: Path) -> None:
     async def story(host: Host) -> None:
         run_id = await start(host)

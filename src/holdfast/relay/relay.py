@@ -286,6 +286,10 @@ class Relay:
     def forget(self, session_id: str) -> None:
         self._bindings.pop(session_id, None)
 
+    def drop(self, session_id: str) -> None:
+        """Keep nothing of a session in memory; whoever asks for it again gets what the ledger says."""
+        self._sessions.pop(session_id, None)
+
     async def import_state(
         self, data: bytes, passphrase: bytes | str, *, binding_secret: bytes | str | None = None
     ) -> Session:

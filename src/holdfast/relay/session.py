@@ -399,6 +399,7 @@ class Session(Journal):
         await self.flush()
         end = self.next_append(self._end())
         await self._forget()
+        self.relay.drop(self.id)
         return end
 
     def _end(self) -> Draft:

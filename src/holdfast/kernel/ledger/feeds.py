@@ -31,6 +31,9 @@ class Feed:
         self._signal.set()
 
     async def wait(self, timeout: float | None) -> None:
+        if timeout is None:
+            await self._signal.wait()
+            return
         try:
             async with asyncio.timeout(timeout):
                 await self._signal.wait()
