@@ -9,6 +9,7 @@ A4  The agent's events go into the run's log in their order, once.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -169,10 +170,20 @@ class AgentNode:
             app = f"{ctx.tenant}::{ctx.run_id}/{ctx.node_id}/{ctx.iteration}"
             return await open_session(self._relay, app, self._sources(ctx))
 
-        for number in range(MAX_SESSIONS_PER_APP):
-            session = await self._relay.session(await ctx.effect(f"relay/session-{number}", make, provider="relay"))
+        expired = 0
+        for number in itertools.count():
+            name = await ctx.effect(f"relay/session-{number}", make, provider="relay", later=True)
+            try:
+                session = await self._relay.session(name)
+            except Problem as problem:
+                if problem.key != "not_found":
+                    raise
+                continue  # nothing had happened in it when its process died
             if session.warm.closed or self._clock.now_ms() < session.warm.expires_ms:
                 return session
+            expired += 1
+            if expired == MAX_SESSIONS_PER_APP:
+                break
         raise Problem("session_expired", "The agent waited longer than its sessions live.", runId=ctx.run_id)
 
     def _sources(self, ctx: Execution) -> Iterator[tuple[str, str]]:
