@@ -130,7 +130,7 @@ class Ledger:
         self._writer.put(ticket)
         return ticket.future
 
-    # Reading: on a thread for reading, but a look-up of a few rows is done where it is asked for. It takes a tenth of
+    # Reading: on a thread for reading, but a look-up of a few rows is done where it is asked for. It takes a sixth of
     # the time of waking another thread and being woken by it, and a reader of this file waits for no writer.
 
     async def read(
