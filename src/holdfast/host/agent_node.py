@@ -172,7 +172,7 @@ class AgentNode:
 
         expired = 0
         for number in itertools.count():
-            name = await ctx.effect(f"relay/session-{number}", make, provider="relay", later=True)
+            name: str = await ctx.effect(f"relay/session-{number}", make, provider="relay", later=True)
             try:
                 session = await self._relay.session(name)
             except Problem as problem:
