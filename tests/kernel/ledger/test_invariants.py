@@ -259,6 +259,8 @@ async def test_a_closed_ledger_says_so_and_keeps_what_was_waiting(tmp_path: Path
     futures = [ledger.submit(Append("run/a", drafts(n))) for n in range(100)]
     ledger.close()
     assert all(future.done() for future in futures)
+    with pytest.raises(Problem, match="closed"):
+        await ledger.head("run/a")
     with pytest.raises(Problem) as caught:
         ledger.submit(Append("run/a", drafts(1)))
     assert caught.value.key == "ledger_closed"

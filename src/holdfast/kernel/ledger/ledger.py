@@ -70,6 +70,7 @@ class Ledger:
         self._writer = Writer(self._database, projections, clock, ids or Ids(clock), self._feeds.announced)
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
+        self._closed = False
         self._readers = ThreadPoolExecutor(readers, thread_name_prefix="holdfast-ledger-read")
         if not self._database.read_only:
             for projection in projections:
@@ -92,6 +93,7 @@ class Ledger:
     def close(self) -> None:
         """Write what is waiting, then let the file go."""
         self._writer.close()
+        self._closed = True
         self._readers.shutdown()
         for connection in self._connections:
             connection.close()
@@ -244,6 +246,8 @@ class Ledger:
 
     def _reader(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if self._closed:
+            raise Problem("ledger_closed", "The ledger is closed.")
         if connection is None:
             connection = self._local.connection = self._database.reader()
             self._connections.append(connection)
