@@ -306,14 +306,14 @@ async def streams(count: int, ticks: int) -> tuple[float, float]:
             sent: dict[int, float] = {}
             delays: list[float] = []
             writer = runs._ledger._writer
-            announce = writer._announce
+            announced = writer._announced
 
-            def committed(records: Any) -> None:  # on the writer's thread, right after COMMIT
+            def committed(records: Any) -> Any:  # on the writer's thread, right after COMMIT
                 now = time.perf_counter()
                 sent.update({item.seq: now for item in records if item.type == "holdfast.signal.received"})
-                announce(records)
+                return announced(records)
 
-            writer._announce = committed
+            writer._announced = committed
 
             async def follower() -> None:
                 async for event in runs.follow(run_id, TENANT, 5):

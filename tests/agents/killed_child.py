@@ -43,6 +43,7 @@ class World:
         self.ledger = ledger
         self.left = deadline
         self.name = "scripted:test"
+        self.later: list[Draft] = []
 
     def boundary(self) -> None:
         self.left -= 1
@@ -61,19 +62,29 @@ class World:
         return path.read_text().splitlines() if path.exists() else []
 
     async def records(self, kind: str) -> dict[str, Any]:
-        records = await self.ledger.read(STREAM)
+        records = [*await self.ledger.read(STREAM), *self.later]
         return {record.payload["key"]: record.payload["value"] for record in records if record.type == kind}
 
-    async def record(self, kind: str, key: str, value: Any) -> None:
-        self.boundary()
-        await self.ledger.append(STREAM, [Draft(kind, {"key": key, "value": value})])
-        self.boundary()
+    async def record(self, kind: str, key: str, value: Any, *, later: bool = False) -> None:
+        """To the log, behind what was kept for later; or kept for later."""
+        self.later.append(Draft(kind, {"key": key, "value": value}))
+        if not later:
+            await self.flush()
 
-    async def once(self, key: str, fn: Callable[[], Awaitable[Any]], /) -> Any:
+    async def flush(self) -> None:
+        drafts, self.later = self.later, []
+        if drafts:
+            self.boundary()
+            await self.ledger.append(STREAM, drafts)
+            self.boundary()
+
+    async def once(self, key: str, fn: Callable[[], Awaitable[Any]], /, *, later: bool = False) -> Any:
         known = await self.records("effect")
         if key not in known:
+            if not later:
+                await self.flush()
             value = await fn()
-            await self.record("effect", key, value)
+            await self.record("effect", key, value, later=later)
             return value
         return known[key]
 
@@ -115,7 +126,8 @@ async def main(folder: Path, deadline: int) -> None:
             if isinstance(item, AgentResult):
                 assert item.output == "Done.", item
             elif item.key not in known:
-                await world.record("event", item.key, [item.type, item.payload])
+                await world.record("event", item.key, [item.type, item.payload], later=bool(world.later))
+        await world.flush()
         (folder / "boundaries").write_text(str(-world.left))
 
 

@@ -56,7 +56,7 @@ def check(folder: Path, calm: Path, deadline: int) -> None:
     assert sum(asked.values()) <= 3  # each answer once, and at most the one that was on its way when it died
 
 
-@pytest.mark.parametrize("deadline", [1, 9, 24, 31, 33])
+@pytest.mark.parametrize("deadline", [1, 5, 11, 15, 17])
 def test_killed_at_a_boundary(tmp_path: Path, calm: Path, deadline: int) -> None:
     check(tmp_path, calm, deadline)
 
@@ -64,7 +64,7 @@ def test_killed_at_a_boundary(tmp_path: Path, calm: Path, deadline: int) -> None
 @pytest.mark.sweep
 def test_killed_at_every_boundary(tmp_path: Path, calm: Path) -> None:
     total = int((calm / "boundaries").read_text())
-    assert total > 60
+    assert total > 20
     for deadline in range(1, total + 1):
         folder = tmp_path / str(deadline)
         folder.mkdir()

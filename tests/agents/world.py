@@ -60,20 +60,39 @@ class Log:
 
 
 class Journal:
-    """A log that only knows what was recorded, as a run's node gives it."""
+    """A log that only knows what was recorded, as a run's node gives it; what is for later is lost with the process."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
+        self._later: list[tuple[Any, ...]] = []
 
-    async def once(self, key: str, fn: Callable[[], Awaitable[Any]], /) -> Any:
-        for _, known, value in self._log.entries("done"):
+    async def once(self, key: str, fn: Callable[[], Awaitable[Any]], /, *, later: bool = False) -> Any:
+        for _, known, value in self.entries("done"):
             if known == key:
                 return value
+        if not later:
+            self.flush()
         self._log.boundary()  # nothing done, nothing recorded
         value = json.loads(json.dumps(await fn()))
         self._log.boundary()  # done in the world, not recorded
-        self._log.write("done", key, value)
+        self._later.append(("done", key, value))
+        if not later:
+            self.flush()
         return value
+
+    def say(self, *entry: Any) -> None:
+        """An event: behind what is for later, when there is something."""
+        self._later.append(entry)
+        if len(self._later) == 1:
+            self.flush()
+
+    def entries(self, kind: str) -> list[Any]:
+        return [*self._log.entries(kind), *(entry for entry in self._later if entry[0] == kind)]
+
+    def flush(self) -> None:
+        later, self._later = self._later, []
+        for entry in later:
+            self._log.write(*entry)
 
 
 class Tools:
@@ -108,12 +127,14 @@ class Person:
         self._log = log
         self._tools = tools
         self._answer = answer or ApprovalAnswer("accept")
+        self.journal = Journal(log)
         self.asked: list[ApprovalRequest] = []
 
     async def ask(self, key: str, request: ApprovalRequest) -> ApprovalAnswer:
         for _, known, value in self._log.entries("approval"):
             if known == key:
                 return msgspec.convert(value, ApprovalAnswer)
+        self.journal.flush()  # a node that waits has said everything
         self.asked.append(request)
         answer = self._answer
         if request.kind == "uncertain-effect":
@@ -203,11 +224,12 @@ class World:
     async def start(self, task: Any = "Do it.") -> AgentResult:
         """One life of the process: replays what the log holds, goes on from there."""
         self.lives += 1
+        journal = self.person.journal = Journal(self.log)
         agent = Agent(
             self.manifest,
             model=self.model,
             tools=self.tools,
-            effects=Guarded(Journal(self.log).once, f"life-{self.lives}", self.clock),
+            effects=Guarded(journal.once, f"life-{self.lives}", self.clock),
             gate=self.policy,
             approvals=self.person,
             hooks=self.hooks,
@@ -216,17 +238,18 @@ class World:
         )
         async for item in agent.invoke(Invocation(id="run-1:ask", task=task, node_id="ask")):
             if isinstance(item, AgentResult):
+                journal.flush()
                 return item
-            self._append(item)
+            self._append(journal, item)
         raise AssertionError("an invocation ends with its result")
 
-    def _append(self, event: AgentEvent) -> None:
+    def _append(self, journal: Journal, event: AgentEvent) -> None:
         payload = json.loads(json.dumps(event.payload))
-        for _, key, type, known in self.log.entries("event"):
+        for _, key, type, known in journal.entries("event"):
             if key == event.key:
                 assert (type, known) == (event.type, payload), "a replay told another story"
                 return
-        self.log.write("event", event.key, event.type, payload)
+        journal.say("event", event.key, event.type, payload)
 
     @property
     def events(self) -> list[tuple[str, dict[str, Any]]]:

@@ -110,6 +110,56 @@ def test_a3_policy_says_prompt_and_a_person_accepts(tmp_path: Path) -> None:
     run(tmp_path, story, WRITE, END)
 
 
+def test_a_turn_costs_no_more_commits_than_it_has_facts_to_wait_for(tmp_path: Path) -> None:
+    """What the loop does itself goes in with what it rests on; the session ends in the commit that ends the node."""
+
+    async def story(host: Host) -> None:
+        commits: list[list[str]] = []
+        write = host.ledger._writer._write
+
+        def counted(group: Any) -> Any:
+            records = write(group)
+            if any(record.stream.startswith(("run/", "relay/")) for record in records):
+                commits.append([record.type for record in records])
+            return records
+
+        host.ledger._writer._write = counted  # type: ignore[method-assign]
+        assert (await settled(host, await start(host))).status == "completed"
+        assert len(commits) == 6
+        assert commits[-1][-3:] == ["node.completed", "run.completed", "crp.session.close"]
+        recorded = "holdfast.effect.recorded"
+        assert commits[1:4] == [
+            ["crp.session.init", "crp.dispatch.start", "crp.envelope.build_complete"],
+            [recorded, "agent.invocation.started", recorded, "agent.promptResolved"],
+            ["output.chunk", recorded],
+        ], "what the model is asked about is on disk before it is asked, its answer before anybody has it"
+        assert host.relay._loaded() == (0, 0), "a session that has ended is in nobody's memory"
+
+    run(tmp_path, story, END, agents=Agents(context=[]))
+
+
+def test_a_session_in_which_nothing_had_happened_is_opened_anew_after_a_crash(tmp_path: Path) -> None:
+    """The run may know of a session that its process did not live to write."""
+
+    class Known:
+        tenant, run_id, node_id, iteration, config = TENANT, "run-1", "agent", 0, {"context": False}
+
+        async def effect(self, key: str, fn: Any, **_: Any) -> Any:
+            return "5e0c5f6e-0000-4000-8000-000000000000" if key == "relay/session-0" else await fn()
+
+    async def story(host: Host) -> None:
+        kind = host.runs._engine.registry.get("core.agent")
+        assert kind is not None
+        session = await kind.execute.__self__._session(Known())  # type: ignore[attr-defined]
+        assert session.warm.app_id == f"{TENANT}::run-1/agent/0" and not session.warm.closed
+        assert await host.ledger.read(f"relay/{session.id}") == [], "nothing has happened in it"
+        await session.ingest("The Aurora lies at berth 7.", "note")
+        types = [record.type for record in await host.ledger.read(f"relay/{session.id}")]
+        assert types[0] == "crp.session.init"
+
+    run(tmp_path, story, END)
+
+
 def test_a_person_rejects_and_the_agent_goes_on_without(tmp_path: Path) -> None:
     async def story(host: Host) -> None:
         run_id = await start(host)

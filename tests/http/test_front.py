@@ -131,7 +131,7 @@ def test_metrics_say_what_the_host_did(tmp_path: Path) -> None:
         assert found['holdfast_ledger_records_total{family="run"}'] > 10
         assert found['holdfast_model_calls_total{model="local",outcome="ok"}'] >= 2
         assert found['holdfast_model_tokens_total{direction="input",model="local"}'] > 0
-        assert found['holdfast_relay_dispatches_total{outcome="ok"}'] >= 2
+        assert found['crp_dispatches_total{outcome="complete"}'] >= 2
         assert found['holdfast_host_calls_total{capability="read",outcome="ok"}'] >= 1
         assert found["holdfast_runs_active"] >= 0 and found["holdfast_http_requests_open"] == 1
         assert found["process_resident_memory_bytes"] > 10_000_000

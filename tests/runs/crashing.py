@@ -192,14 +192,14 @@ class Trap(CountedLedger):
             options["projections"] = [*options["projections"], _Within(self)]
         super().__init__(path, **options)
         self._fails = 0
-        announce = self._writer._announce
+        announced = self._writer._announced
 
-        def committed(records: list[Record]) -> None:  # on the writer's thread, between COMMIT and the answers
+        def committed(records: list[Record]) -> Any:  # on the writer's thread, between COMMIT and the answers
             if any(counts(item.stream) for item in records):
                 self.reach("committed")
-            announce(records)
+            return announced(records)
 
-        self._writer._announce = committed
+        self._writer._announced = committed
 
     def reach(self, moment: str) -> bool:
         """One more of `moment`; the process does not live to see the last."""

@@ -221,6 +221,62 @@ async def test_f3_an_effect_that_was_not_recorded_keeps_its_identity(host: Host)
         assert keys[0] == keys[1]
 
 
+async def test_x4_what_is_for_later_is_on_disk_before_the_next_effect_begins(host: Host) -> None:
+    types, seen = registry(), []
+
+    @types.node("test.plan")
+    async def plan(ctx: Any) -> dict[str, Any]:
+        async def recorded() -> list[str]:
+            records = await runs._ledger.read(f"run/{ctx.run_id}")
+            return [item.payload["key"] for item in records if item.type == "holdfast.effect.recorded"]
+
+        first = await ctx.effect("first", lambda: 1, later=True)
+        second = await ctx.effect("second", lambda: first + 1, later=True)
+        assert await ctx.effect("second", lambda: 0, later=True) == second, "known before it is in the log"
+        assert ctx.recorded("second") == second
+        seen.append(await recorded())
+        seen.append(await ctx.effect("third", recorded))
+        return {"sum": first + second}
+
+    async with host(nodes=types) as runs:
+        commits: list[list[str]] = []
+        commit = runs._ledger.commit
+
+        async def counted(*appends: Any) -> Any:
+            commits.append([draft.type for item in appends for draft in item.drafts])
+            return await commit(*appends)
+
+        await runs.put_workflow(workflow("w", [node("a", "test.plan")]), tenant="acme")
+        runs._ledger.commit = counted  # type: ignore[method-assign]
+        made = await runs.create_run(CreateRun(workflow_id="w"), "acme")
+        assert (await runs.wait(made.run_id, "acme")).outputs == {"sum": 3}
+        assert seen == [[], ["first", "second"]]
+        assert commits == [
+            ["run.started", "node.started"],
+            ["holdfast.effect.recorded", "holdfast.effect.recorded"],
+            ["holdfast.effect.recorded"],
+            ["node.completed", "run.completed"],
+        ]
+
+
+async def test_x4_what_is_for_later_goes_with_whatever_comes_next(host: Host) -> None:
+    types, done = registry(), []
+
+    @types.node("test.plan")
+    async def plan(ctx: Any) -> dict[str, Any]:
+        await ctx.effect("look", lambda: done.append("look"), later=True)
+        if ctx.attempt < 2:
+            raise NodeError("soon", "failed after it")
+        await ctx.effect("think", lambda: done.append("think"), later=True)
+        await ctx.sleep(1000)
+        return {}
+
+    async with host(nodes=types) as runs:
+        settings = {"retry": {"maxAttempts": 3, "initialDelayMs": 10}}
+        await finish(runs, await start(runs, workflow("w", [node("a", "test.plan", settings=settings)])))
+        assert done == ["look", "think"], "a failure and a timer took them along"
+
+
 async def test_a_restart_goes_on_where_the_log_ends(host: Host) -> None:
     types, calls, dying = registry(), [], True
 

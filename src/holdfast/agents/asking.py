@@ -33,7 +33,10 @@ async def call_model(stage: Stage, state: AgentState) -> Answered:
         except Problem as problem:
             raise ModelFailed(problem) from problem
 
-    return await stage.once(f"agent/turn-{state.turns}/model", body, "read", Answered)
+    key = f"agent/turn-{state.turns}/model"
+    if getattr(stage.model, "records", False):  # then repeating this step does not ask the provider again
+        return await stage.step(key, body, Answered)
+    return await stage.once(key, body, "read", Answered)
 
 
 async def _ask(stage: Stage, state: AgentState) -> Answered:

@@ -44,7 +44,7 @@ async def gate_call(stage: Stage, state: AgentState, call: ToolCall) -> Gated:
             return Gated("refuse", reason=problem.message, status=status)
         return await _verdict(stage, tool, arguments)
 
-    return await stage.once(f"agent/{state.place}/gate", body, "read", Gated)
+    return await stage.step(f"agent/{state.place}/gate", body, Gated)
 
 
 async def ask_approval(stage: Stage, state: AgentState, step: AskApproval) -> Approved:
@@ -104,7 +104,7 @@ async def refuse_call(stage: Stage, place: str, step: RefuseCall) -> Returned:
         await _tell_end(stage, step.call, step.reason, is_error=True)
         return Returned(step.reason, step.status)
 
-    return await stage.once(f"agent/{place}/result", body, "read", Returned)
+    return await stage.step(f"agent/{place}/result", body, Returned)
 
 
 async def _verdict(stage: Stage, tool: Tool, arguments: dict[str, Any]) -> Gated:
@@ -153,7 +153,7 @@ async def _settled(
         await _tell_end(stage, call, text, is_error=failed)
         return Returned(text, "error" if failed else "ok", duration)
 
-    return await stage.once(f"agent/{place}/result", body, "read", Returned)
+    return await stage.step(f"agent/{place}/result", body, Returned)
 
 
 async def _tell_end(stage: Stage, call: ToolCall, text: str, *, is_error: bool) -> None:

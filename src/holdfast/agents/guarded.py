@@ -4,6 +4,7 @@ G1  A recorded value is given back; the function is not called.
 G2  What may not be repeated (`recovery.recover`) leaves a mark before it begins. A mark of an earlier life without a
     recorded value is Problem `effect_uncertain`, with everything that is known.
 G3  What may be repeated leaves no mark: it costs one record, not two.
+G4  A mark is for `later`: the log has it before what it marks begins, because that is an effect that is not.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from holdfast.kernel.problems import Problem
 
 
 class Once(Protocol):
-    """A log's promise: the value recorded under `key`, else that of `fn()`, on disk before it is returned."""
+    """A log's promise: the value recorded under `key`, else that of `fn()`, on disk before it is returned; with `later`
+    on disk before the next `fn` is called that is not for later."""
 
-    async def __call__(self, key: str, fn: Callable[[], Awaitable[Any]], /) -> Any: ...
+    async def __call__(self, key: str, fn: Callable[[], Awaitable[Any]], /, *, later: bool = False) -> Any: ...
 
 
 class Guarded:
@@ -37,10 +39,11 @@ class Guarded:
         fn: Callable[[], Awaitable[Any]],
         cls: EffectClass = "unsafe",
         idempotency_key: str | None = None,
+        later: bool = False,
     ) -> Any:
         if recover(cls, idempotency_key) == "again":
-            return await self._once(key, fn)
-        mark = await self._once(f"{key}#begun", self._mark)
+            return await self._once(key, fn, later=later)
+        mark = await self._once(f"{key}#begun", self._mark, later=True)
 
         async def body() -> Any:
             if mark["life"] != self._life:

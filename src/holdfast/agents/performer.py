@@ -65,7 +65,7 @@ async def end(stage: Stage, state: AgentState, step: Finish | Fail) -> None:
     async def body() -> None:
         await tell_end(stage, state, error)
 
-    await stage.effects.perform("agent/end", body, cls="read")
+    await stage.effects.perform("agent/end", body, cls="read", later=True)
     if isinstance(step, Finish) and step.outcome == "completed":
         await _remember(stage, step.output)
 
@@ -91,7 +91,7 @@ async def _begin(stage: Stage) -> Begun:
         messages = [Message("system", system), *await _recalled(stage, prompt), Message("user", prompt)]
         return Begun((*messages, added) if added else tuple(messages), surface(stage.manifest, offered))
 
-    return await stage.once("agent/begin", body, "read", Begun)
+    return await stage.step("agent/begin", body, Begun)
 
 
 def surface(manifest: AgentManifest, offered: Sequence[Tool]) -> tuple[Tool, ...]:

@@ -56,7 +56,7 @@ class ToolSource(Protocol):
 
 
 class ModelCaller(Protocol):
-    """The relay, or a model itself."""
+    """The relay, or a model itself. One with `records = True` puts each answer on record before it gives it away."""
 
     @property
     def name(self) -> str: ...
@@ -75,8 +75,11 @@ class Effects(Protocol):
         fn: Callable[[], Awaitable[Any]],
         cls: EffectClass = "unsafe",
         idempotency_key: str | None = None,
+        later: bool = False,
     ) -> Any:
         """The recorded value of `key`; when there is none, that of `fn()`, recorded before it is returned.
+
+        With `later` (for what may run again) it is recorded before the next effect begins that is not for later.
 
         A `key` that was begun and not recorded is decided by `recovery.recover`: run again, or Problem
         `effect_uncertain`. Values are JSON.

@@ -49,6 +49,14 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
         return msgspec.convert(await self.effects.perform(key, plain, cls=cls, idempotency_key=identity), type)
 
+    async def step(self, key: str, body: Callable[[], Awaitable[T]], type: type[T]) -> T:
+        """As `once`, for what the loop does itself: it may be repeated, so it is recorded with what comes next."""
+
+        async def plain() -> Any:
+            return msgspec.to_builtins(await body())
+
+        return msgspec.convert(await self.effects.perform(key, plain, cls="read", later=True), type)
+
     async def tell(self, event: str, **payload: Any) -> dict[str, Any] | None:
         """The extensions' merged answer to `event`, or None."""
         return await self.hooks.emit({"type": event, **payload}) if self.hooks.listens(event) else None

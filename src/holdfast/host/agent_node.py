@@ -9,6 +9,7 @@ A4  The agent's events go into the run's log in their order, once.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -113,9 +114,14 @@ class AgentNode:
                 else:
                     ctx.emit(item.type, item.payload)
         assert result is not None, "an invocation ends with its result"
-        await self._close(session)
+        self._talks.pop(session.id, None)
+        is_open = not session.warm.closed and not session.warm.expired
         if result.problem is not None:
+            if is_open:
+                await session.close()
             raise result.problem
+        if is_open:  # the session ends in the commit that ends the node
+            ctx.appends.append(await session.closing())
         return _outputs(manifest, session, result)
 
     async def _agent(
@@ -164,10 +170,20 @@ class AgentNode:
             app = f"{ctx.tenant}::{ctx.run_id}/{ctx.node_id}/{ctx.iteration}"
             return await open_session(self._relay, app, self._sources(ctx))
 
-        for number in range(MAX_SESSIONS_PER_APP):
-            session = await self._relay.session(await ctx.effect(f"relay/session-{number}", make, provider="relay"))
+        expired = 0
+        for number in itertools.count():
+            name: str = await ctx.effect(f"relay/session-{number}", make, provider="relay", later=True)
+            try:
+                session = await self._relay.session(name)
+            except Problem as problem:
+                if problem.key != "not_found":
+                    raise
+                continue  # nothing had happened in it when its process died
             if session.warm.closed or self._clock.now_ms() < session.warm.expires_ms:
                 return session
+            expired += 1
+            if expired == MAX_SESSIONS_PER_APP:
+                break
         raise Problem("session_expired", "The agent waited longer than its sessions live.", runId=ctx.run_id)
 
     def _sources(self, ctx: Execution) -> Iterator[tuple[str, str]]:
@@ -185,11 +201,6 @@ class AgentNode:
             self._talks[session.id] = (session, talk)
         talk.ctx = ctx
         return talk
-
-    async def _close(self, session: Session) -> None:
-        self._talks.pop(session.id, None)
-        if not session.warm.closed and not session.warm.expired:
-            await session.close()
 
 
 class _Parked(msgspec.Struct):

@@ -40,9 +40,9 @@ def _is_ours(base: Path, real: Path, apart: Path | None) -> bool:
 
 
 async def open_session(relay: Relay, app: str, sources: Iterator[tuple[str, str]]) -> str:
-    """A new session that holds `sources`; its id."""
+    """A new session that holds `sources`; its id. One that holds nothing is in the ledger when it is first used."""
     limits = {"session_timeout": 604_800, "dispatches_per_minute": 100_000, "max_continuations": 50}
-    session = await relay.init(app, config=limits)
+    session = await relay.init(app, config=limits, later=True)
     for name, text in sources:
         if text.strip():
             await session.ingest(text, name)

@@ -21,8 +21,8 @@ from holdfast.runs.types import TERMINAL_EVENTS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _COMMITS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-_DISPATCHES = {"crp.dispatch.complete": "ok", "crp.dispatch.error": "error"}
 _FAMILIES = frozenset({"run", "ext", "relay", "context", "audit", "grants", "key", "webhook", "schedule", "workflow"})
+_COUNTED = frozenset({"host_call.end", "policy.decision", "run.started", *TERMINAL_EVENTS})
 
 
 class HostMetrics:
@@ -39,9 +39,6 @@ class HostMetrics:
             ["capability", "outcome"],
             registry=registry,
         )
-        self._dispatches = Counter(
-            "holdfast_relay_dispatches", "Dispatches of the relay, by outcome.", ["outcome"], registry=registry
-        )
         self._decisions = Counter(
             "holdfast_policy_decisions", "Decisions of policy, by effect.", ["effect"], registry=registry
         )
@@ -51,9 +48,10 @@ class HostMetrics:
             buckets=_COMMITS,
             registry=registry,
         )
-        self._records = Counter(
+        records = Counter(
             "holdfast_ledger_records", "Records written, by family of streams.", ["family"], registry=registry
         )
+        self._records = {family: records.labels(family) for family in (*_FAMILIES, "other")}
         self._models = Counter(
             "holdfast_model_calls", "Calls of models, by model and outcome.", ["model", "outcome"], registry=registry
         )
@@ -65,27 +63,28 @@ class HostMetrics:
         )
 
     def observe(self, records: list[Record], seconds: float) -> None:
-        """Count one commit of the ledger; called on the writer's thread."""
+        """Count one commit of the ledger; called on the writer's thread, so records are counted by the commit."""
         self._commits.observe(seconds)
+        families: dict[str, int] = {}
         for record in records:
             family = record.stream.partition("/")[0]
-            self._records.labels(family if family in _FAMILIES else "other").inc()
-            if family == "run":
-                self._count_run(record.type)
-            elif record.type == "host_call.end":
-                payload = record.payload
-                error = payload.get("error") if payload.get("is_error") else None
-                outcome = str(error.get("code", "error")) if error else "ok"
-                self._calls.labels(str(payload.get("capability")), outcome).inc()
-            elif record.type == "policy.decision":
-                self._decisions.labels(str(record.payload.get("effect"))).inc()
-            elif record.type in _DISPATCHES:
-                self._dispatches.labels(_DISPATCHES[record.type]).inc()
+            families[family] = families.get(family, 0) + 1
+            if record.type in _COUNTED:
+                self._count(record)
+        for family, count in families.items():
+            self._records[family if family in _FAMILIES else "other"].inc(count)
 
-    def _count_run(self, type: str) -> None:
-        if type == "run.started":
+    def _count(self, record: Record) -> None:
+        type, payload = record.type, record.payload
+        if type == "host_call.end":
+            error = payload.get("error") if payload.get("is_error") else None
+            outcome = str(error.get("code", "error")) if error else "ok"
+            self._calls.labels(str(payload.get("capability")), outcome).inc()
+        elif type == "policy.decision":
+            self._decisions.labels(str(payload.get("effect"))).inc()
+        elif type == "run.started":
             self._started.inc()
-        elif type in TERMINAL_EVENTS:
+        else:
             self._ended.labels(type.removeprefix("run.")).inc()
 
     def of_model(self, model: str, outcome: str, input_tokens: int, output_tokens: int) -> None:

@@ -89,11 +89,14 @@ class Conversation:
     async def _say(self, text: str, *, last: bool) -> None:
         ctx = self.ctx
         ctx.emit("output.chunk", {"nodeId": ctx.node_id, "runId": ctx.run_id, "chunk": text, "isLast": last})
-        await ctx.flush()
+        if not last:  # the last one goes into the log with the answer itself, a moment later
+            await ctx.flush()
 
 
 class RelayCaller:
     """`agents.ModelCaller` over one relay session; `prompt` is the agent's task, as the conversation has it."""
+
+    records = True  # C1
 
     def __init__(self, session: Session, talk: Conversation, prompt: str) -> None:
         self._session = session

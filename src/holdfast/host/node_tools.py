@@ -69,7 +69,7 @@ class NodeTools:
         about = {"runId": caller.run_id, "nodeId": caller.node_id}
         gate = PolicyGate(self._settings, self._ledger, self._clock, _SUBJECT, about)
         # The class that the tool had when the node began is the one that decides after a crash.
-        effect = await ctx.effect(f"{ctx.place}class", lambda: found.effect)
+        effect = await ctx.effect(f"{ctx.place}class", lambda: found.effect, later=True)
         found = msgspec.structs.replace(found, effect=effect)
         arguments = await _gated(ctx, gate, found, arguments)
         outcome = await self._once(ctx, source, found, arguments, caller.idempotency_key)
@@ -111,7 +111,7 @@ async def _gated(ctx: Execution, gate: PolicyGate, tool: Tool, arguments: dict[s
     async def decide() -> Any:
         return msgspec.to_builtins(await gate.decide(tool, arguments))
 
-    verdict = msgspec.convert(await ctx.effect(f"{ctx.place}gate", decide), Verdict)
+    verdict = msgspec.convert(await ctx.effect(f"{ctx.place}gate", decide, later=True), Verdict)
     if verdict.effect == "allow":
         return arguments
     fix = f"Name {tool.name} in agents.allow."

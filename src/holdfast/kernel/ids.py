@@ -12,6 +12,7 @@ from holdfast.kernel.clock import Clock, SystemClock
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: sorts as the number does
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
+_SHIFTS = range(120, -1, -10)
 
 
 class Randomness(Protocol):
@@ -80,4 +81,4 @@ class Ids:
 
 
 def _base32(number: int) -> str:
-    return "".join(_PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10))
+    return "".join([_PAIRS[(number >> shift) & 1023] for shift in _SHIFTS])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from holdfast.kernel.ledger import Draft
+from holdfast.kernel.ledger import Append, Draft
 from holdfast.relay.drift import gate
 from holdfast.relay.facts import Batch
 from holdfast.relay.warm import INGEST, Warm
@@ -50,6 +50,10 @@ class Journal:
             raise
         self._head = records[-1].seq
         self.relay.meters.count(drafts)
+
+    def next_append(self, *drafts: Draft) -> Append:
+        """Drafts that somebody else commits, behind what is written here; the last that this journal gives away."""
+        return Append(self.stream_name, drafts, self._head)
 
     async def record(self, *drafts: Draft) -> None:
         self.stage(*drafts)

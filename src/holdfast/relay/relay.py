@@ -126,8 +126,9 @@ class Relay:
         role: guard.Role = "OPERATOR",
         binding_secret: bytes | str | None = None,
         config: SessionConfig | dict[str, Any] | None = None,
+        later: bool = False,
     ) -> Session:
-        """A new session (CRP §1.2)."""
+        """A new session (CRP §1.2); with `later` it is written together with the first thing that happens in it."""
         app_id, _ = guard.validate(app_id, "app_id")
         if not app_id.strip() or len(app_id) > 200:
             raise Problem("invalid_request", "app_id has 1 to 200 characters.", at="$.app_id")
@@ -149,24 +150,26 @@ class Relay:
             session_id, nonce, now = self.ids.uuid4(), self.randomness.bytes(32), self.clock.now_ms()
             if secret is not None:
                 self._bindings[session_id] = secret
-            warm = Warm()
-            session = Session(self, session_id, warm, -1, guard.session_key(self.binding(session_id), nonce))
-            await session.record(
-                Draft(
-                    "crp.session.init",
-                    {
-                        "app_id": app_id,
-                        "role": role,
-                        "bound": secret is not None,
-                        "nonce": nonce.hex(),
-                        "proof": guard.key_proof(session.key),
-                        "created_ms": now,
-                        "expires_ms": now + 1000 * settings.session_timeout,
-                        "config": msgspec.to_builtins(settings),
-                    },
-                )
+            key = guard.session_key(self.binding(session_id), nonce)
+            opening = Draft(
+                "crp.session.init",
+                {
+                    "app_id": app_id,
+                    "role": role,
+                    "bound": secret is not None,
+                    "nonce": nonce.hex(),
+                    "proof": guard.key_proof(key),
+                    "created_ms": now,
+                    "expires_ms": now + 1000 * settings.session_timeout,
+                    "config": msgspec.to_builtins(settings),
+                },
             )
-            session = Session(self, session_id, warm, 0, session.key)
+            warm = Warm()
+            warm.apply(opening.type, opening.payload)  # a session is made with its configuration
+            session = Session(self, session_id, warm, -1, key)
+            session.stage(opening)
+            if not later:
+                await session.flush()
             self._sessions[session_id] = session
         return session
 
@@ -182,7 +185,7 @@ class Relay:
             await session.models.aclose()
 
     async def _check_limit(self, app_id: str) -> None:
-        rows = await self.ledger.query(
+        rows = self.ledger.look_up(
             "SELECT count(*) FROM relay_sessions WHERE app = ? AND closed = 0 AND expires_ms > ?",
             (app_id, self.clock.now_ms()),
         )
@@ -285,6 +288,10 @@ class Relay:
 
     def forget(self, session_id: str) -> None:
         self._bindings.pop(session_id, None)
+
+    def drop(self, session_id: str) -> None:
+        """Keep nothing of a session in memory; whoever asks for it again gets what the ledger says."""
+        self._sessions.pop(session_id, None)
 
     async def import_state(
         self, data: bytes, passphrase: bytes | str, *, binding_secret: bytes | str | None = None

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.kernel.clock import Clock
-from holdfast.kernel.ledger import Draft
+from holdfast.kernel.ledger import Append, Draft
 from holdfast.kernel.problems import Problem
 from holdfast.models.protocol import Model, ToolSpec
 from holdfast.relay import guard, looking
@@ -388,7 +388,25 @@ class Session(Journal):
     async def close(self) -> None:
         """The end: later calls are 1005, and the key is forgotten."""
         await self.enter("close")
-        await self.record(Draft("crp.session.close", {"windows": self.warm.windows, "facts": len(self.warm.facts)}))
+        await self.record(self._end())
+        await self._forget()
+
+    async def closing(self) -> Append:
+        """As `close`, for a caller who commits the end together with records of its own.
+
+        The session leaves memory at once; when that commit fails, the log still has it open.
+        """
+        await self.enter("close")
+        await self.flush()
+        end = self.next_append(self._end())
+        await self._forget()
+        self.relay.drop(self.id)
+        return end
+
+    def _end(self) -> Draft:
+        return Draft("crp.session.close", {"windows": self.warm.windows, "facts": len(self.warm.facts)})
+
+    async def _forget(self) -> None:
         self.key = b""
         if self.vectors is not None:
             self.vectors.forget()

@@ -231,7 +231,7 @@ class Engine:
 
     async def _owner(self, run_id: str) -> str:
         """Who executes the run: the instance that has it, as long as its beat is heard; otherwise this one (G2)."""
-        rows = await self.ledger.query(
+        rows = self.ledger.look_up(
             "SELECT r.instance FROM runs r JOIN engines e ON e.instance = r.instance "
             "WHERE r.run_id = ? AND e.until >= ?",
             (run_id, self.clock.now_ms()),

@@ -3,6 +3,8 @@
 - X1  On resume a node's code runs again from its start; what is on record is given back, not done again.
 - X2  An execution's events go into the log together with the fact that ends it, or with the next effect.
 - X3  `Parked` is no error: it leaves the code where it waits; the log says for what.
+- X4  An effect recorded for `later` goes into the log with what comes next. Nothing reaches the outside on top of it
+      before that: the next effect that is not for later begins when it is on disk.
 """
 
 from __future__ import annotations
@@ -84,6 +86,7 @@ class Execution:
         self._waits = 0
         self._writes: dict[str, Any] = {}
         self._pins: dict[str, int] = {}
+        self._later: dict[str, Any] = {}  # results that are among `events` still
         self.events: list[Event] = []
         self.appends: list[Append] = []
         self.run_id = state.run_id
@@ -111,7 +114,8 @@ class Execution:
 
     def recorded(self, key: str) -> Any:
         """What the effect `key` gave, when it is on record; else None."""
-        return self._node.memo.get(f"effect:{self._prefix}{key}")
+        name = self._prefix + key
+        return self._later.get(name, self._node.memo.get(f"effect:{name}"))
 
     def within(self, prefix: str, config: dict[str, Any], inputs: dict[str, Any], type_id: str) -> Execution:
         """A part of this execution with its own names: an item of a map."""
@@ -254,11 +258,25 @@ class Execution:
 
     # What it can wait for
 
-    async def effect(self, key: str, fn: Callable[[], Awaitable[T]] | Callable[[], T], *, provider: str = "node") -> T:
-        """Do `fn` once and for all: its result is on disk before this returns (F2)."""
+    async def effect(
+        self,
+        key: str,
+        fn: Callable[[], Awaitable[T]] | Callable[[], T],
+        *,
+        provider: str = "node",
+        later: bool = False,
+    ) -> T:
+        """Do `fn` once and for all: its result is on disk before this returns (F2).
+
+        With `later` it is on disk before the next effect begins (X4): for what may be done again after a crash.
+        """
         name = self._prefix + key
         if f"effect:{name}" in self._node.memo:
             return self._node.memo[f"effect:{name}"]  # type: ignore[no-any-return]
+        if name in self._later:
+            return self._later[name]  # type: ignore[no-any-return]
+        if self._later and not later:
+            await self.flush()
         token = _SCOPE.set(f"{_SCOPE.get()}{key}>")
         try:
             made = self._actor.perform(self, key, fn)
@@ -267,12 +285,19 @@ class Execution:
             _SCOPE.reset(token)
         payload = {"nodeId": self.node_id, "key": name, "invocationId": self.identity(key, provider)}
         event = Event("holdfast.effect.recorded", {**payload, "provider": provider}, self.node_id, {"result": result})
-        await self.flush(event)
+        if later:
+            self.events.append(event)
+            self._later[name] = result
+        else:
+            await self.flush(event)
         return result  # type: ignore[no-any-return]
 
     async def flush(self, *events: Event) -> None:
         """Put what this execution has to say into the log now."""
+        later = tuple(self._later)
         await self._actor.post(self._keep([*self.take(), *events], self.take_appends()))
+        for name in later:  # the log has them now
+            self._later.pop(name, None)
 
     def _keep(self, events: list[Event], appends: list[Append]) -> Callable[[RunState], Outcome]:
         def outcome(state: RunState) -> Outcome:

@@ -429,7 +429,7 @@ class Runs:
 
     async def _own(self, run_id: str, tenant: str) -> str:
         """The run's status when it is the tenant's; the tenant is part of the query (OpenWOP §1.4)."""
-        rows = await self._ledger.query("SELECT status FROM runs WHERE run_id = ? AND tenant = ?", (run_id, tenant))
+        rows = self._ledger.look_up("SELECT status FROM runs WHERE run_id = ? AND tenant = ?", (run_id, tenant))
         if not rows:
             raise Problem("not_found", "There is no such run.", runId=run_id[:128])
         return str(rows[0][0])
@@ -449,7 +449,7 @@ class Runs:
         return "secrets" in first or may_have((await self._workflows.at(Ref(*first["workflow"]))).plan)
 
     async def _is_over(self, run_id: str) -> bool:
-        rows = await self._ledger.query("SELECT status FROM runs WHERE run_id = ?", (run_id,))
+        rows = self._ledger.look_up("SELECT status FROM runs WHERE run_id = ?", (run_id,))
         return bool(rows) and rows[0][0] in TERMINAL
 
     async def _claim(self, tenant: str, workflow_id: str, scope_id: str | None, run_id: str) -> Append:

@@ -18,6 +18,7 @@ from holdfast.runs.plan import Plan, compile_plan
 from holdfast.runs.types import WorkflowVersion
 
 SHARED = "_"
+_PAGE = 1000
 _SEGMENT = re.compile(r"[A-Za-z0-9._:@~-]{1,128}")
 
 
@@ -91,14 +92,15 @@ class Workflows:
         found: dict[str, WorkflowVersion] = {}
         for owner in (None, tenant):
             prefix = stream_of(owner, "")
-            after = ""
-            while page := await self._ledger.streams(prefix, after):
+            after, more = "", True
+            while more:
+                page = await self._ledger.streams(prefix, after, _PAGE)
                 for name in page:
                     stored = await self._head(name)
                     if stored is not None:
                         version = _version(stored, created=False, warnings=[])
                         found[version.workflow_id] = version
-                after = max(page)
+                after, more = max(page, default=""), len(page) == _PAGE
         return [found[name] for name in sorted(found)]
 
     async def _head(self, stream: str) -> Stored | None:

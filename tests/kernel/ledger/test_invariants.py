@@ -222,11 +222,45 @@ async def test_reading_windows_and_backwards(tmp_path: Path) -> None:
         assert list(await ledger.streams("run/")) == ["run/a"]
 
 
+async def test_few_and_many_are_read_alike(tmp_path: Path) -> None:
+    """A few rows are looked up on this thread, many on another; the caller cannot tell."""
+    async with Ledger.open(tmp_path / "l.db", projections=[Sums()]) as ledger:
+        written = await ledger.append("run/many", drafts(*range(20, 120)))
+        assert await ledger.read("run/many") == written
+        assert await ledger.read("run/many", 90) == written[90:]
+        assert await ledger.read("run/many", 10, 40) == written[10:50]
+        assert await ledger.read("run/many", 0, 40, reverse=True) == written[:-41:-1]
+        assert await ledger.read("run/many", 95, 40, reverse=True) == written[:94:-1]
+        query = "SELECT total FROM sums WHERE stream = ?"
+        assert ledger.look_up(query, ("run/many",)) == await ledger.query(query, ("run/many",)) == [(6950,)]
+        names = [f"a/{number:03}" for number in range(70)]
+        await ledger.commit(*(Append(name, drafts(1)) for name in [*names, "a-b/0", "a0"]))
+        assert list(await ledger.streams("a/")) == names
+        assert list(await ledger.streams("a/", limit=40)) == names[:40]
+        assert list(await ledger.streams("a/", "a/064")) == names[65:]
+        assert list(await ledger.streams("a/", "a/069")) == []
+        assert list(await ledger.streams("", limit=2)) == ["a-b/0", "a/000"]
+
+
+async def test_streams_are_found_by_their_prefix_without_looking_at_others(tmp_path: Path) -> None:
+    async with Ledger.open(tmp_path / "l.db") as ledger:
+        await ledger.append("workflow/a", drafts(1))
+        seen: list[str] = []
+        reader = ledger.read_now(lambda db: db)
+        reader.set_trace_callback(seen.append)
+        assert list(await ledger.streams("workflow/")) == ["workflow/a"]
+        reader.set_trace_callback(None)
+        plan = [row[3] for row in reader.execute("EXPLAIN QUERY PLAN " + seen[0])]
+        assert all("SEARCH" in step and "name>" in step and "name<" in step for step in plan), plan
+
+
 async def test_a_closed_ledger_says_so_and_keeps_what_was_waiting(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "l.db")
     futures = [ledger.submit(Append("run/a", drafts(n))) for n in range(100)]
     ledger.close()
     assert all(future.done() for future in futures)
+    with pytest.raises(Problem, match="closed"):
+        await ledger.head("run/a")
     with pytest.raises(Problem) as caught:
         ledger.submit(Append("run/a", drafts(1)))
     assert caught.value.key == "ledger_closed"

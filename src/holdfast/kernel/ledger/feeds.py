@@ -31,6 +31,9 @@ class Feed:
         self._signal.set()
 
     async def wait(self, timeout: float | None) -> None:
+        if timeout is None:
+            await self._signal.wait()
+            return
         try:
             async with asyncio.timeout(timeout):
                 await self._signal.wait()
@@ -46,8 +49,11 @@ class Feed:
         return records, lost
 
 
+Deliveries = dict[asyncio.AbstractEventLoop, list[tuple[Feed, list[Record]]]]
+
+
 class Feeds:
-    """All followers of one ledger. `announce` is called on the writer's thread."""
+    """All followers of one ledger. `announced` is called on the writer's thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -70,9 +76,10 @@ class Feeds:
             else:
                 table.pop(name, None)
 
-    def announce(self, records: list[Record]) -> None:
+    def announced(self, records: list[Record]) -> Deliveries:
+        """Who gets which of `records`, by event loop: the writer brings them together with its answers."""
         if not self._by_stream and not self._by_prefix:
-            return
+            return {}
         deliveries: dict[Feed, list[Record]] = {}
         with self._lock:
             for record in records:
@@ -82,16 +89,7 @@ class Feeds:
                     if record.stream.startswith(prefix):
                         for feed in feeds:
                             deliveries.setdefault(feed, []).append(record)
-        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Feed, list[Record]]]] = {}
+        by_loop: Deliveries = {}
         for feed, items in deliveries.items():
             by_loop.setdefault(feed.loop, []).append((feed, items))
-        for loop, batch in by_loop.items():
-            try:
-                loop.call_soon_threadsafe(_deliver, batch)
-            except RuntimeError:
-                pass  # the follower's loop is closed
-
-
-def _deliver(batch: list[tuple[Feed, list[Record]]]) -> None:
-    for feed, records in batch:
-        feed.push(records)
+        return by_loop

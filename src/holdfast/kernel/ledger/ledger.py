@@ -47,6 +47,7 @@ from holdfast.kernel.problems import Problem
 
 T = TypeVar("T")
 _PAGE = 1000
+_FEW = 32
 
 
 class Ledger:
@@ -66,9 +67,10 @@ class Ledger:
         self._database = Database(Path(path), lock_timeout=lock_timeout)
         self._database.create()
         self._feeds = Feeds()
-        self._writer = Writer(self._database, projections, clock, ids or Ids(clock), self._feeds.announce)
+        self._writer = Writer(self._database, projections, clock, ids or Ids(clock), self._feeds.announced)
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
+        self._closed = False
         self._readers = ThreadPoolExecutor(readers, thread_name_prefix="holdfast-ledger-read")
         if not self._database.read_only:
             for projection in projections:
@@ -91,6 +93,7 @@ class Ledger:
     def close(self) -> None:
         """Write what is waiting, then let the file go."""
         self._writer.close()
+        self._closed = True
         self._readers.shutdown()
         for connection in self._connections:
             connection.close()
@@ -129,20 +132,27 @@ class Ledger:
         self._writer.put(ticket)
         return ticket.future
 
-    # Reading
+    # Reading: on a thread for reading, but a look-up of a few rows is done where it is asked for. It takes a sixth of
+    # the time of waking another thread and being woken by it, and a reader of this file waits for no writer.
 
     async def read(
         self, stream: str, start: int = 0, limit: int | None = None, *, reverse: bool = False
     ) -> list[Record]:
         """Records of `stream` from sequence `start` on; with `reverse`, the last ones, newest first."""
+        there = self.read_now(lambda db: _head(db, stream)).seq - start + 1
+        if there <= 0:
+            return []
+        if min(there, there if limit is None else limit) <= _FEW:
+            return self.read_now(lambda db: _read(db, stream, start, limit, reverse))
         return await self._read(lambda db: _read(db, stream, start, limit, reverse))
 
     async def head(self, stream: str) -> Head:
-        return await self._read(lambda db: _head(db, stream))
+        return self.read_now(lambda db: _head(db, stream))
 
     async def streams(self, prefix: str = "", after: str = "", limit: int = 1000) -> dict[str, Head]:
         """Streams whose name starts with `prefix`, by name, with their heads."""
-        return await self._read(lambda db: _streams(db, prefix, after, limit))
+        few = self.read_now(lambda db: _streams(db, prefix, after, min(limit, _FEW)))
+        return few if len(few) < _FEW else await self._read(lambda db: _streams(db, prefix, after, limit))
 
     async def read_all(self, prefix: str = "", after: int = 0, limit: int = _PAGE) -> list[tuple[int, Record]]:
         """Records of all streams under `prefix` in the order they were written, each with its position."""
@@ -155,6 +165,10 @@ class Ledger:
     async def query(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
         """Ask a projection's tables. Reads only."""
         return await self._read(lambda db: db.execute(sql, parameters).fetchall())
+
+    def look_up(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
+        """As `query`, at once and on this thread: for a few rows that an index leads to."""
+        return self.read_now(lambda db: db.execute(sql, parameters).fetchall())
 
     async def follow(self, stream: str, start: int = 0, *, poll: float | None = None) -> AsyncIterator[Record]:
         """Records of `stream` from `start` on, and then each new one as it is written (L8).
@@ -232,6 +246,8 @@ class Ledger:
 
     def _reader(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if self._closed:
+            raise Problem("ledger_closed", "The ledger is closed.")
         if connection is None:
             connection = self._local.connection = self._database.reader()
             self._connections.append(connection)
@@ -319,10 +335,13 @@ def _head(db: sqlite3.Connection, stream: str) -> Head:
     return Head(row[0], row[1].hex()) if row else Head(-1, GENESIS.hex())
 
 
+_BEHIND = "\x7f"  # sorts behind every character of a stream's name
+
+
 def _streams(db: sqlite3.Connection, prefix: str, after: str, limit: int) -> dict[str, Head]:
     rows = db.execute(
-        "SELECT name, head, hash FROM streams WHERE substr(name, 1, ?) = ? AND name > ? ORDER BY name LIMIT ?",
-        (len(prefix), prefix, after, limit),
+        "SELECT name, head, hash FROM streams WHERE name >= ? AND name < ? AND name > ? ORDER BY name LIMIT ?",
+        (prefix, prefix + _BEHIND, after, limit),
     )
     return {name: Head(head, digest.hex()) for name, head, digest in rows}
 

@@ -16,6 +16,7 @@ import msgspec
 from holdfast.kernel.clock import Clock
 from holdfast.kernel.ids import Ids
 from holdfast.kernel.ledger.database import Database, as_problem, is_failure_of_disk
+from holdfast.kernel.ledger.feeds import Deliveries, Feed
 from holdfast.kernel.ledger.records import Append, Encoded, Projection, Record, link
 from holdfast.kernel.ledger.rows import insert_records, move_head, stream_row
 from holdfast.kernel.problems import Problem
@@ -64,7 +65,7 @@ class _Stream(msgspec.Struct):
 
 
 class Writer:
-    """Owns the writing connection. `announce` is called after each commit with what became durable."""
+    """Owns the writing connection. `announced` is called after each commit with what became durable."""
 
     def __init__(
         self,
@@ -72,13 +73,13 @@ class Writer:
         projections: Sequence[Projection],
         clock: Clock,
         ids: Ids,
-        announce: Callable[[list[Record]], None],
+        announced: Callable[[list[Record]], Deliveries],
     ) -> None:
         self._database = database
         self.projections = projections
         self._clock = clock
         self._ids = ids
-        self._announce = announce
+        self._announced = announced
         self.observe: Callable[[list[Record], float], None] | None = None
         self._queue: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
         self._streams: dict[str, _Stream] = {}
@@ -136,11 +137,12 @@ class Writer:
         """Write a group, tell followers and whoever measures, and answer the callers."""
         started = time.perf_counter()
         records = self._write(group)
+        deliveries: Deliveries = {}
         if records:
             if self.observe is not None:
                 self.observe(records, time.perf_counter() - started)
-            self._announce(records)
-        _settle(group)
+            deliveries = self._announced(records)
+        _settle(group, deliveries)
 
     def _write(self, group: list[Ticket]) -> list[Record]:
         """One transaction for the whole group; a ticket that cannot go in fails alone."""
@@ -273,21 +275,24 @@ class Writer:
         return records
 
 
-def _settle(group: list[Ticket]) -> None:
-    """Answer every caller: one wake-up per event loop, however many of its tasks wait."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[Ticket]] = {}
+def _settle(group: list[Ticket], deliveries: Deliveries) -> None:
+    """Bring followers their records and callers their answers: one wake-up per event loop, because waking a thread
+    that sleeps costs more than everything else that is done here."""
+    waiting: dict[asyncio.AbstractEventLoop, list[Ticket]] = {loop: [] for loop in deliveries}
     for ticket in group:
         if ticket.loop is None:
             ticket.settle()
         else:
-            by_loop.setdefault(ticket.loop, []).append(ticket)
-    for loop, tickets in by_loop.items():
+            waiting.setdefault(ticket.loop, []).append(ticket)
+    for loop, tickets in waiting.items():
         try:
-            loop.call_soon_threadsafe(_settle_all, tickets)
+            loop.call_soon_threadsafe(_arrive, deliveries.get(loop, ()), tickets)
         except RuntimeError:
             pass  # the loop was closed while the group was written; nobody is waiting
 
 
-def _settle_all(tickets: list[Ticket]) -> None:
+def _arrive(batch: Sequence[tuple[Feed, list[Record]]], tickets: list[Ticket]) -> None:
+    for feed, records in batch:
+        feed.push(records)
     for ticket in tickets:
         ticket.settle()

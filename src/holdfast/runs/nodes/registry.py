@@ -41,7 +41,12 @@ class NodeContext(Protocol):
     def caller(self, key: str, provider: str = "node") -> Caller: ...
 
     async def effect(
-        self, key: str, fn: Callable[[], Awaitable[T]] | Callable[[], T], *, provider: str = "node"
+        self,
+        key: str,
+        fn: Callable[[], Awaitable[T]] | Callable[[], T],
+        *,
+        provider: str = "node",
+        later: bool = False,
     ) -> T: ...
 
     async def interrupt(
