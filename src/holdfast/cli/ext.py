@@ -309,6 +309,7 @@ async def _suite(
             deadline=deadline,
             record=record,
             log_file=True,
+            data=data or Path(loaded.data.dir),
         ) as suite,
     ):
         yield suite

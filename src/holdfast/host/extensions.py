@@ -45,6 +45,7 @@ class ProjectExtensions:
         prompts: Prompts,
         consent: Consent | None = None,
         model: Model | None = None,
+        data: Path | None = None,
     ) -> None:
         self.root = root
         self.prompts = prompts
@@ -56,6 +57,7 @@ class ProjectExtensions:
         self._randomness = randomness
         self._consent = consent
         self._model = model
+        self._data = data
         self._suite: Suite | None = None
         self._opening = asyncio.Lock()
         self._following: asyncio.Task[None] | None = None
@@ -103,6 +105,7 @@ class ProjectExtensions:
             clock=self._clock,
             randomness=self._randomness,
             log_file=True,
+            data=self._data,
         )
         await suite.__aenter__()
         self.prompts.recorded = suite.recorded

@@ -249,8 +249,10 @@ def _place(call: Call, params: Mapping[str, Any], capability: str, *, follow: bo
         resource = call.roots.named(place)
         if resource is not None:
             call.permit(capability, resource)
-        if capability == "write" and not place.root.writable:
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        if capability == "write":
+            if not place.root.writable:
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+            call.roots.spare(place)
         yield place
 
 
@@ -351,6 +353,8 @@ def _delete_tree(call: Call, parent: int, name: str) -> None:
     """Remove a folder through descriptors; links inside it are removed, never followed (F1)."""
     folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
+        if call.roots.keeps(folder):
+            raise outside(name)
         with os.scandir(folder) as found:
             entries = list(found)
         for entry in entries:

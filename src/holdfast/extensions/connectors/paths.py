@@ -6,6 +6,8 @@ Invariants:
       following links, so that what is checked is what is used, whatever is renamed meanwhile.
 - F2  A link is followed only to a place beneath one of the roots; `..` never climbs above its root.
 - F3  The kernel's own file systems (/proc, /sys, /dev) are never reachable, not even beneath a granted root.
+- F4  Of the host's data folder (its ledger, its secret) only what a project brings in it is reachable, and the
+      host's configuration cannot be written, whatever was granted: else a grant could make itself larger.
 """
 
 from __future__ import annotations
@@ -28,6 +30,26 @@ _KERNEL_TREES = ("/proc", "/sys", "/dev")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+BROUGHT = ("extensions", "skills", "prompts", "themes", "packages.json")
+"""What a project may bring in the folder that the host also keeps its data in."""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What is the host's own (F4): its data folder, by identity as letters may differ in case, and its settings."""
+
+    folder: str
+    identity: tuple[int, int]
+    names: tuple[str, ...]
+    """The folder as it is spelled and where it is; `settings` alike."""
+    settings: tuple[str, ...]
+
+    @classmethod
+    def of(cls, folder: Path | str, settings: Path | str) -> Kept:
+        found = os.stat(folder)  # noqa: PTH116 - as everywhere here, paths are text
+        real = os.path.realpath(folder)
+        return cls(real, (found.st_dev, found.st_ino), _spellings(folder), _spellings(settings))
+
+
 class Root(msgspec.Struct, frozen=True):
     """A folder that may be used. `name` is how the caller spells it, `real` where it is."""
 
@@ -43,6 +65,7 @@ class Roots(msgspec.Struct, frozen=True):
 
     cwd: str
     items: tuple[Root, ...]
+    kept: Kept | None = None
 
     @classmethod
     def of(
@@ -52,6 +75,7 @@ class Roots(msgspec.Struct, frozen=True):
         extension: Path | str | None = None,
         temp: Path | str | None = None,
         extra: Sequence[tuple[Path | str, bool]] = (),
+        kept: Kept | None = None,
     ) -> Roots:
         """The project (cwd), the extension's own folder (read only), its private temp, and granted folders."""
         items = [_root(project)]
@@ -60,7 +84,12 @@ class Roots(msgspec.Struct, frozen=True):
         if temp is not None:
             items.append(_root(temp, private=True))
         items.extend(_root(path, writable=writable) for path, writable in extra)
-        return cls(items[0].name, tuple(items))
+        return cls(items[0].name, tuple(items), kept)
+
+    @property
+    def temp(self) -> str | None:
+        """The extension's private temporary folder."""
+        return next((root.real for root in self.items if root.private and root.writable), None)
 
     def locate(self, path: str) -> tuple[Root, str]:
         """The root that `path` lies in and the rest of the path, by its letters alone."""
@@ -91,6 +120,22 @@ class Roots(msgspec.Struct, frozen=True):
     def named(self, place: Place) -> str | None:
         """How policy names the place that a walk has reached."""
         return self._named(place.root, place.real)
+
+    def spare(self, place: Place) -> None:
+        """Refuse to change what is the host's own, or a folder that it lies in (F4)."""
+        own = (*self.kept.names, *self.kept.settings) if self.kept is not None else ()
+        if any(_beneath(path, place.real) is not None for path in own) or self.keeps(place.folder, place.name or "."):
+            raise outside(place.name)
+
+    def keeps(self, folder: int, name: str = ".") -> bool:
+        """Whether `name` in an open folder is the host's data folder."""
+        if self.kept is None:
+            return False
+        try:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == self.kept.identity
 
     def _named(self, root: Root, real: str) -> str | None:
         if root.private:
@@ -147,6 +192,8 @@ class _Walk:
                 self._up()
                 continue
             folder, here = self._stack[-1]
+            if part not in BROUGHT and self._roots.keeps(folder):
+                raise outside(self._path)
             target = self._link(folder, part) if parts or follow else None
             if target is not None:
                 parts.extend(self._follow(target)[::-1])
@@ -209,6 +256,11 @@ def outside(path: str) -> Problem:
 def _root(path: Path | str, *, writable: bool = True, private: bool = False) -> Root:
     name = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - letters only: links stay as spelled
     return Root(name, os.path.realpath(name), writable, private)
+
+
+def _spellings(path: Path | str) -> tuple[str, ...]:
+    spelled = os.path.abspath(path)  # noqa: PTH100 - letters only
+    return tuple(dict.fromkeys((spelled, os.path.realpath(spelled))))
 
 
 def _beneath(path: str, folder: str) -> str | None:
