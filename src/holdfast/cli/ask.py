@@ -16,6 +16,7 @@ from holdfast.cli.output import Answer, answers, choice, note
 from holdfast.cli.terminal import TerminalConsent, asked, attended, permission
 from holdfast.cli.up import model_line
 from holdfast.kernel import config
+from holdfast.kernel.printable import one_line, printable
 from holdfast.kernel.problems import Problem
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Following:
     def _show(self, event: dict[str, Any]) -> None:
         kind, payload = event["type"], event["payload"]
         if kind == "output.chunk" and self._live:
-            sys.stdout.write(payload["chunk"])
+            sys.stdout.write(printable(payload["chunk"]))
             sys.stdout.flush()
             self._said = True
         elif kind == "agent.toolCalled":
@@ -113,9 +114,9 @@ async def _value(asks: dict[str, Any]) -> dict[str, Any]:
     """What the person at the terminal says to a question."""
     if asks.get("artifactType") == "capability-prompt":
         return await permission(asks)
-    sys.stderr.write(f"\n{asks['title']}\n  {asks.get('description', '')}\n")
+    sys.stderr.write(f"\n{one_line(str(asks['title']))}\n  {printable(str(asks.get('description', '')))}\n")
     for name, value in (asks.get("artifactData") or {}).items():
-        sys.stderr.write(f"  {name}: {value}\n")
+        sys.stderr.write(f"  {one_line(name)}: {printable(str(value))}\n")
     return {"action": "accept" if await asked("Accept? [y/N] ") == "y" else "reject"}
 
 

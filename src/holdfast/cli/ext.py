@@ -399,7 +399,7 @@ def _json(text: str, where: str) -> Any:
 
 def _show_extensions(console: Console, found: list[dict[str, Any]]) -> None:
     for item in found:
-        console.print(f"[bold]{item['path']}[/bold]")
+        console.print(item["path"], style="bold", markup=False)
         for tool in item["tools"]:
             console.print(f"  tool      {tool['name']}: {tool['description']}", markup=False)
         for command in item["commands"]:

@@ -165,7 +165,7 @@ async def approve(
                 **{name: item for name, item in said.items() if item},
             }
         done = await host.post(f"/v1/runs/{run}/interrupts/{asked['nodeId']}", {"resumeValue": answer})
-    return Answer(done, human=lambda console: console.print(f"{done['nodeId']}: {_coloured(done['status'])}"))
+    return Answer(done, human=lambda console: console.print(f"{_text(done['nodeId'])}: {_coloured(done['status'])}"))
 
 
 @app.command("signal")
@@ -320,7 +320,14 @@ def _pairs(items: list[str]) -> dict[str, Any]:
 
 
 def _coloured(status: str) -> str:
-    return f"[{_STYLES.get(status, 'yellow')}]{status}[/]"
+    return f"[{_STYLES.get(status, 'yellow')}]{_text(status)}[/]"
+
+
+def _text(said: Any) -> str:
+    """What somebody else said, where rich would read its brackets as markup."""
+    from rich.markup import escape
+
+    return escape(str(said))
 
 
 def _standing(run: dict[str, Any]) -> Answer:
@@ -328,12 +335,12 @@ def _standing(run: dict[str, Any]) -> Answer:
 
 
 def show_run(console: Console, run: dict[str, Any]) -> None:
-    console.print(f"[bold]{run['runId']}[/bold]  {run['workflowId']}  {_coloured(run['status'])}")
+    console.print(f"[bold]{run['runId']}[/bold]  {_text(run['workflowId'])}  {_coloured(run['status'])}")
     for name, node in (run.get("nodeStates") or {}).items():
         state = node.get("status", "") if isinstance(node, dict) else str(node)
-        console.print(f"  {name:<28} {_coloured(state)}")
+        console.print(f"  {_text(name):<28} {_coloured(state)}")
     if run.get("error"):
-        console.print(f"  [red]{run['error']['code']}[/]: {run['error']['message']}", markup=True)
+        console.print(f"  [red]{_text(run['error']['code'])}[/]: {_text(run['error']['message'])}", markup=True)
     if run.get("outputs"):
         import msgspec
 
@@ -342,17 +349,17 @@ def show_run(console: Console, run: dict[str, Any]) -> None:
 
 def _show_list(console: Console, found: dict[str, Any]) -> None:
     for run in found["runs"]:
-        console.print(f"{run['runId']:<32} {_coloured(run['status']):<28} {run['createdAt']}  {run['workflowId']}")
+        console.print(f"{run['runId']:<32} {_coloured(run['status']):<28} {run['createdAt']}  {_text(run['workflowId'])}")
     if not found["runs"]:
         console.print("No runs.")
     if found.get("nextCursor"):
-        console.print(f"[dim]more: --cursor {found['nextCursor']}[/dim]")
+        console.print(f"[dim]more: --cursor {_text(found['nextCursor'])}[/dim]")
 
 
 def _show_events(console: Console, events: list[dict[str, Any]]) -> None:
     for event in events:
         node = event.get("nodeId") or (event["payload"] or {}).get("nodeId", "")
-        console.print(f"{event['sequence']:>5}  {event['timestamp']}  {event['type']:<26} {node}")
+        console.print(f"{event['sequence']:>5}  {event['timestamp']}  {event['type']:<26} {node}", markup=False)
 
 
 def _show_results(console: Console, results: list[dict[str, Any]]) -> None:
@@ -368,4 +375,4 @@ def _show_diff(console: Console, diff: dict[str, Any]) -> None:
     console.print(f"They went apart at event {diff['divergedAtSeq']}:")
     for item in diff["eventDiffs"][:40]:
         sides = [(item.get(side) or {}).get("type", "-") for side in ("aEvent", "bEvent")]
-        console.print(f"  {item['seq']:>5}  {item['op']:<8} {sides[0]:<26} {sides[1]}")
+        console.print(f"  {item['seq']:>5}  {item['op']:<8} {sides[0]:<26} {sides[1]}", markup=False)

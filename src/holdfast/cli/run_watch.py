@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.output import console
 from holdfast.kernel.clock import parse_iso
+from holdfast.kernel.printable import one_line, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -66,14 +67,14 @@ class View:
         if type in _ENDED:
             self.status = _ENDED[type]
             error = payload.get("error")
-            self.error = f"{error.get('code')}: {error.get('message')}" if isinstance(error, dict) else ""
+            self.error = printable(f"{error.get('code')}: {error.get('message')}") if isinstance(error, dict) else ""
         elif type == "run.paused":
             self.status = "paused"
         elif type in ("run.started", "run.resumed") or not self.asked:
             self.status = "running"
         if self.asked and self.status == "running":
             self.status = "waiting"
-        self.recent.append(f"{event['sequence']:>5}  {type}" + (f"  {node}" if node else ""))
+        self.recent.append(one_line(f"{event['sequence']:>5}  {type}" + (f"  {node}" if node else "")))
 
     def render(self, now_ms: int) -> RenderableType:
         from rich.console import Group
@@ -86,9 +87,9 @@ class View:
             self.status, "bold blue"
         )
         head = Text.assemble(
-            (self.workflow, "bold"),
+            (one_line(self.workflow), "bold"),
             "  ",
-            (self.status, style),
+            (one_line(self.status), style),
             "  ",
             (_span(moment - self.began), "dim"),
             "\n",
@@ -97,10 +98,11 @@ class View:
         table = Table.grid(padding=(0, 2))
         for name, (state, start, end) in self.nodes.items():
             mark, colour = _MARKS.get(state, ("·", "white"))
-            table.add_row(Text(mark, colour), name, Text(state, colour), Text(_span((end or moment) - start), "dim"))
+            table.add_row(Text(mark, colour), Text(one_line(name)), Text(state, colour), Text(_span((end or moment) - start), "dim"))
         parts: list[RenderableType] = [head, Text(), table]
         for node, kind in self.asked.items():
-            parts.append(Text(f"\n{node} asks ({kind}):  holdfast run approve {self.run_id} {node}", "yellow"))
+            told = one_line(f"{node} asks ({kind}):  holdfast run approve {self.run_id} {node}")
+            parts.append(Text("\n" + told, "yellow"))
         if self.error:
             parts.append(Text("\n" + self.error, "red"))
         parts.append(Text("\n" + "\n".join(self.recent), "dim"))

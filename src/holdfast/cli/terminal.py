@@ -6,6 +6,8 @@ import asyncio
 import sys
 from typing import Any
 
+from holdfast.kernel.printable import one_line, printable
+
 
 def attended() -> bool:
     """Whether somebody is there to ask."""
@@ -14,7 +16,7 @@ def attended() -> bool:
 
 async def asked(question: str) -> str:
     """The first letter of what the person says; nothing when they only press return."""
-    sys.stderr.write(question)
+    sys.stderr.write(printable(question))
     sys.stderr.flush()
     line: str = await asyncio.to_thread(sys.stdin.readline)
     return line.strip().lower()[:1]
@@ -29,13 +31,14 @@ def expected(weighed: Any) -> str:
 async def permission(asks: dict[str, Any]) -> dict[str, Any]:
     """The answer to a capability prompt of a run, as its interrupt takes it."""
     about = asks["artifactData"]
-    sys.stderr.write(f"\n{asks['title']}\n  {asks['description']}\n  {about['allows']}\n")
+    said = (asks["title"], asks["description"], about["allows"])
+    sys.stderr.write("\n" + "\n  ".join(one_line(str(text)) for text in said) + "\n")
     if about.get("sandbox"):
-        sys.stderr.write(f"  {about['sandbox']}\n")
+        sys.stderr.write(f"  {one_line(str(about['sandbox']))}\n")
     loss = about.get("loss")
     if loss:
         costs = f"granting costs {loss['lossGrant']:.3g}, denying {loss['lossDeny']:.3g}"
-        sys.stderr.write(f"  expected loss: {costs}; {loss['advice']} costs less\n")
+        sys.stderr.write(f"  expected loss: {costs}; {one_line(str(loss['advice']))} costs less\n")
     reply = await asked("Allow? [o]nce, [y]es until the host stops, [a]lways, [n]o, ne[v]er: ")
     remember = {"o": "once", "a": "always", "v": "always"}.get(reply, "session")
     return {"action": "accept" if reply in ("o", "y", "a") else "reject", "remember": remember}
@@ -48,9 +51,10 @@ class TerminalConsent:
         from holdfast.extensions.consent import Answer
 
         about = f" on {question.resource}" if question.resource else ""
-        sys.stderr.write(f"\n{question.extension} asks for {question.capability}{about}: {question.meaning}\n")
+        asks = f"{question.extension} asks for {question.capability}{about}: {question.meaning}"
+        sys.stderr.write(f"\n{one_line(asks)}\n")
         if question.note:
-            sys.stderr.write(f"  {question.note}\n")
+            sys.stderr.write(f"  {one_line(question.note)}\n")
         if question.weighed is not None:
             sys.stderr.write(f"  {expected(question.weighed)}\n")
         reply = await asked("Allow? [y]es this time, [a]lways, [n]o, ne[v]er: ")
