@@ -129,7 +129,7 @@ class ProjectExtensions:
 
         for item in standing.brings:
             if item.kind in ("file", "folder"):
-                await _load(suite, self.root / item.path)
+                await self._load(suite, self.root / item.path)
         settings = named(self.root)
         suite.failures.extend(Failure(file, problem) for file, problem in settings.problems)
         for package in settings.packages:
@@ -138,7 +138,24 @@ class ProjectExtensions:
                 suite.failures.append(Failure(package.source, missing))
         for resource in settings.resources():
             if resource.kind == "extension" and not resource.problem:
-                await _load(suite, Path(resource.path))
+                await self._load(suite, Path(resource.path))
+
+    async def _load(self, suite: Suite, path: Path) -> None:
+        """Load what stands at `path`; what cannot be loaded is kept apart, and the rest is loaded."""
+        from holdfast.extensions.suite import Failure
+
+        try:
+            entries = _entries(path)
+        except Problem as problem:
+            suite.failures.append(Failure(str(path), problem))
+            return
+        for entry in entries:
+            try:
+                self.trust.check(self.root, entry)
+            except Problem as problem:
+                suite.failures.append(Failure(str(entry), problem))
+            else:
+                await suite.try_load(entry)
 
     async def _follow(self, suite: Suite) -> None:
         """Decisions on the ledger become the suite's as they are written, by whichever process (N2)."""
@@ -161,19 +178,6 @@ def _texts(root: Path, trusted: bool) -> list[Resource]:
 
     found = discover(root, more=named(root).resources() if trusted else ())
     return [item for item in found if trusted or item.scope == "user"]
-
-
-async def _load(suite: Suite, path: Path) -> None:
-    """Load what stands at `path`; what cannot be loaded is kept apart, and the rest is loaded."""
-    from holdfast.extensions.suite import Failure
-
-    try:
-        entries = _entries(path)
-    except Problem as problem:
-        suite.failures.append(Failure(str(path), problem))
-        return
-    for entry in entries:
-        await suite.try_load(entry)
 
 
 def _entries(path: Path) -> list[Path]:
