@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from holdfast.http.hosting import Serving
 from holdfast.kernel.json_schema import compiled, misfit, schema_mistake
 from holdfast.kernel.problems import Problem, _FRAME
 from holdfast.kernel.canonical import encode
 from holdfast.kernel.schema_cost import MOST, Cost
 from holdfast.relay.extract import units
+from holdfast.runs import cron, family
+from tests.security.world import node, run, workflow
 
 
 def doubling(levels: int) -> dict[str, Any]:
@@ -96,3 +102,32 @@ def test_a_million_marks_are_looked_at_once() -> None:
     cut = [said[unit.start : unit.end].strip() for unit in units(said)]
     assert cut == ['He said "no..."', "Then he left.", '"Why?!"', "she asked…", "Nobody knew"]
     assert _FRAME.sub("", " " * 200_000 + "x") == " " * 200_000 + "x"
+
+
+def test_a_workflow_that_calls_itself_twice_ends_at_the_size_of_its_family(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(family, "MAX_FAMILY", 30)
+
+    async def story(serving: Serving, http: httpx.AsyncClient) -> None:
+        nodes = [
+            {**node(name, "core.subWorkflow", workflowId="fan", waitForCompletion=wait), "inputs": {}}
+            for name, wait in (("a", True), ("b", False))
+        ]
+        await http.put("/v1/workflows/fan", json={**workflow("fan", *nodes), "edges": []})
+        run_id = (await http.post("/v1/runs", json={"workflowId": "fan", "inputs": {}})).json()["runId"]
+        while (await http.get(f"/v1/runs/{run_id}")).json()["status"] != "failed":
+            await asyncio.sleep(0.05)
+        while (await http.get("/v1/runs", params={"status": "running"})).json()["runs"]:
+            await asyncio.sleep(0.05)
+        count = await serving.host.ledger.query("SELECT count(*) FROM runs")
+        assert 20 <= count[0][0] <= 40, count
+
+    run(tmp_path, story, filled=False)
+
+
+def test_a_cron_expression_has_a_length() -> None:
+    with pytest.raises(Problem) as refused:
+        cron.check("1-59," * 3000 + "1 * * * *", "UTC")
+    assert "256" in refused.value.message
+    cron.check("*/5 * * * 1-5", "Europe/Berlin")
