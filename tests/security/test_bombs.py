@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from holdfast.http.hosting import Serving
-from holdfast.kernel.json_schema import compiled, misfit, schema_mistake
-from holdfast.kernel.problems import Problem, _FRAME
 from holdfast.kernel.canonical import encode
+from holdfast.kernel.json_schema import compiled, misfit, schema_mistake
+from holdfast.kernel.problems import _FRAME, Problem
 from holdfast.kernel.schema_cost import MOST, Cost
 from holdfast.relay.extract import units
 from holdfast.runs import cron, family

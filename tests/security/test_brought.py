@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.extensions.dispatcher_world import World
 
 from holdfast.extensions.compiler.install import install
 from holdfast.extensions.connectors.addresses import is_public
@@ -13,6 +12,7 @@ from holdfast.extensions.connectors.contract import Call, Output
 from holdfast.extensions.protocol import HostCall
 from holdfast.host import Options, open_host
 from holdfast.kernel.problems import Problem
+from tests.extensions.dispatcher_world import World
 
 TOOL = (
     "export default function (pi) {{ pi.registerTool({{ name: '{name}', label: 'a', description: 'a',"

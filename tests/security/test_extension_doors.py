@@ -11,8 +11,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.extensions.dispatcher_world import World
-from tests.extensions.test_connectors_exec import KINDS, sh
 
 from holdfast.extensions.connectors import exec as running
 from holdfast.extensions.connectors.paths import Kept, Roots
@@ -21,6 +19,8 @@ from holdfast.extensions.dispatcher import Subject
 from holdfast.extensions.sandbox import Sandbox
 from holdfast.extensions.suite import Suite
 from holdfast.kernel.ledger import Ledger
+from tests.extensions.dispatcher_world import World
+from tests.extensions.test_connectors_exec import KINDS, sh
 
 ENVIRON = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8"}
 SECRET = "the-secret-of-the-host"

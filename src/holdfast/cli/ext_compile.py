@@ -87,7 +87,9 @@ def build(
     }
 
     def show(console: Console) -> None:
-        console.print(f"{meta.extension_id} {meta.manifest.version}: {len(artifact.code)} bytes, {meta.verdict}", markup=False)
+        console.print(
+            f"{meta.extension_id} {meta.manifest.version}: {len(artifact.code)} bytes, {meta.verdict}", markup=False
+        )
         console.print(meta.hash)
 
     return Answer(result, human=show)

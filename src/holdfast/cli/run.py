@@ -349,7 +349,9 @@ def show_run(console: Console, run: dict[str, Any]) -> None:
 
 def _show_list(console: Console, found: dict[str, Any]) -> None:
     for run in found["runs"]:
-        console.print(f"{run['runId']:<32} {_coloured(run['status']):<28} {run['createdAt']}  {_text(run['workflowId'])}")
+        console.print(
+            f"{run['runId']:<32} {_coloured(run['status']):<28} {run['createdAt']}  {_text(run['workflowId'])}"
+        )
     if not found["runs"]:
         console.print("No runs.")
     if found.get("nextCursor"):

@@ -98,7 +98,12 @@ class View:
         table = Table.grid(padding=(0, 2))
         for name, (state, start, end) in self.nodes.items():
             mark, colour = _MARKS.get(state, ("·", "white"))
-            table.add_row(Text(mark, colour), Text(one_line(name)), Text(state, colour), Text(_span((end or moment) - start), "dim"))
+            table.add_row(
+                Text(mark, colour),
+                Text(one_line(name)),
+                Text(state, colour),
+                Text(_span((end or moment) - start), "dim"),
+            )
         parts: list[RenderableType] = [head, Text(), table]
         for node, kind in self.asked.items():
             told = one_line(f"{node} asks ({kind}):  holdfast run approve {self.run_id} {node}")

@@ -143,10 +143,9 @@ def _hide(folder: str, shown: list[str], fixed: list[str]) -> None:
 def _bound(source: str, place: str) -> bool:
     """`source` at `place`, to be read only."""
     there, flags = os.fsencode(place), _MS_BIND | _MS_REMOUNT | _MS_READ_ONLY
-    return (
-        _libc.mount(os.fsencode(source), there, None, _MS_BIND, None) == 0
-        and _libc.mount(None, there, None, flags | _locked(place), None) == 0
-    )
+    if _libc.mount(os.fsencode(source), there, None, _MS_BIND, None) != 0:
+        return False
+    return bool(_libc.mount(None, there, None, flags | _locked(place), None) == 0)
 
 
 def _locked(place: str) -> int:

@@ -10,7 +10,7 @@ from holdfast.http.auth import Caller
 _NAME = "holdfast.exchange"
 
 
-class Refused(Exception):  # noqa: N818 - an end, not an error
+class Refused(Exception):
     """The request has its answer from elsewhere: what would have answered it ends here."""
 
 

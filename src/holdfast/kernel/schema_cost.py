@@ -38,7 +38,9 @@ class Cost:
         self._here: dict[int, tuple[int, Parts]] = {}
         self._by_depth: dict[int, int] = {}
         names = ("$anchor", "$dynamicAnchor", "$id")
-        self._anchors = {node[key]: node for node in _objects(schema) for key in names if isinstance(node.get(key), str)}
+        self._anchors = {
+            node[key]: node for node in _objects(schema) for key in names if isinstance(node.get(key), str)
+        }
 
     def of(self, depth: int) -> int:
         """What the root costs on a value of this depth; what is more than `MOST` is only said to be more."""

@@ -11,7 +11,6 @@ from cronsim import CronSim, CronSimError
 
 from holdfast.kernel.problems import Problem
 
-
 MAX_TEXT = 256
 
 
