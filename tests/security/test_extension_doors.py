@@ -165,6 +165,20 @@ def test_f4_a_folder_that_holds_the_hosts_data_is_not_moved_away(writer: World) 
     assert (data / "secret.key").read_text() == SECRET
 
 
+def test_what_may_be_written_is_not_read_by_moving_it_away(tmp_path: Path) -> None:
+    world = World(tmp_path, grants=["write:src/**", "read:docs/**"])
+    (world.project / "src").mkdir()
+    (world.project / "src" / "private.txt").write_text(SECRET)
+    taken = str(world.temp / "taken")
+    assert world.refused("fs", op="rename", path="src/private.txt", to=taken).code == "denied"
+    assert world.refused("fs", op="copy", path="src/private.txt", to=taken).code == "denied"
+    assert world.ok("fs", op="rename", path="src/private.txt", to="src/moved.txt") == {}
+    assert (world.project / "src" / "moved.txt").read_text() == SECRET
+    (world.temp / "made").write_text("x")
+    assert world.ok("fs", op="rename", path=str(world.temp / "made"), to="src/made") == {}
+    world.close()
+
+
 # One extension and another, and what lies beside
 
 

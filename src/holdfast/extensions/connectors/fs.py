@@ -170,6 +170,9 @@ class FsConnector:
         with _place(call, params, "write", follow=False) as old, _place(call, target, "write", follow=False) as new:
             if not old.name or not new.name:
                 raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+            if new.root.private and not old.root.private:
+                # What is moved to where the extension reads without asking is read.
+                call.permit("read", call.roots.named(old))
             os.rename(old.name, new.name, src_dir_fd=old.folder, dst_dir_fd=new.folder)
         return {}
 
