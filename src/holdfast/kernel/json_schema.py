@@ -3,7 +3,7 @@ references multiply is counted before it is done."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -24,6 +24,11 @@ class Mistake(msgspec.Struct, frozen=True):
 
     at: str
     message: str
+
+
+def object_schema(required: Sequence[str] = (), **properties: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an object with these properties and no others."""
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
 def schema_mistake(schema: Any) -> str | None:

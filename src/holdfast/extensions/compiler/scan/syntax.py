@@ -162,6 +162,14 @@ def names_in(pattern: Node | None) -> Iterator[Node]:
             pending += reversed(node.named_children)
 
 
+def call_arguments(call: Node) -> list[Node]:
+    """The arguments of a call or `new`, comments aside."""
+    given = call.child_by_field_name("arguments")
+    if given is None or given.type != "arguments":
+        return []
+    return [child for child in given.named_children if child.type != "comment"]
+
+
 def text_of(node: Node) -> str:
     return (node.text or b"").decode("utf-8", "replace")
 

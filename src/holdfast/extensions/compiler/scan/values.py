@@ -6,15 +6,14 @@ expression, to the depth that hiding a forbidden name takes, and says "unknown" 
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable
 
 from tree_sitter import Node
 
 from holdfast.extensions.compiler.rewrite import platform_module
 from holdfast.extensions.compiler.scan.rules import BUILTINS, GLOBAL_OBJECTS
-from holdfast.extensions.compiler.scan.syntax import File, text_of
+from holdfast.extensions.compiler.scan.strings import decoded, spelled, unescaped, unquoted
+from holdfast.extensions.compiler.scan.syntax import File, call_arguments, text_of
 
 # ("global", name, member…) | ("module", name, member…) | ("string", text) | ("function",) | ("prototype",)
 # | ("require",) | ("wrapped", name): a module as the bundler wraps it | ("built",): a string with parts that vary.
@@ -80,7 +79,7 @@ class Values:
         return handler(node) if handler else frozenset({UNKNOWN})
 
     def _string(self, node: Node) -> frozenset[Value]:
-        return _text(_unquote(node))
+        return _text(unquoted(node))
 
     def _template_string(self, node: Node) -> frozenset[Value]:
         parts: list[str] = []
@@ -88,7 +87,7 @@ class Values:
             if child.type == "string_fragment":
                 parts.append(text_of(child))
             elif child.type == "escape_sequence":
-                parts.append(_unescape(text_of(child)))
+                parts.append(unescaped(text_of(child)))
             else:
                 inner = self.string(child.named_children[0] if child.named_children else None)
                 if inner is None:
@@ -208,9 +207,7 @@ class Values:
         origin = self.string(statement.child_by_field_name("source"))
         module = platform_module(origin) if origin is not None else None
         clause = next((child for child in statement.named_children if child.type == "import_clause"), None)
-        if clause is None:
-            return frozenset({UNKNOWN})
-        if module is None:
+        if clause is None or module is None:
             return frozenset({UNKNOWN})
         for child in clause.named_children:
             if child.type == "identifier" and text_of(child) == name:
@@ -241,7 +238,7 @@ class Values:
         found = _step(base, key)
         if key == "constructor" and target is not None and self._is_function(base, target):
             found |= {("global", "Function")}
-        literal = self._object_literal(target)
+        literal = self.literal(target)
         if literal is not None:
             found |= self._property(literal, key)
         return found or frozenset({UNKNOWN})
@@ -257,7 +254,7 @@ class Values:
             return key == "constructor"
         return False
 
-    def _object_literal(self, node: Node | None) -> Node | None:
+    def literal(self, node: Node | None) -> Node | None:
         """The object or array literal that `node` is, directly or through one name."""
         for _ in range(4):
             if node is None:
@@ -288,7 +285,7 @@ class Values:
         return frozenset()
 
     def _element(self, target: Node, index: int) -> frozenset[Value]:
-        literal = self._object_literal(target)
+        literal = self.literal(target)
         if literal is None or literal.type != "array" or index >= len(literal.named_children):
             return frozenset({UNKNOWN})
         return self.of(literal.named_children[index])
@@ -299,10 +296,7 @@ class Values:
             return None
         if node.type == "computed_property_name":
             return self.string(node.named_children[0])
-        return _unquote(node) if node.type == "string" else text_of(node)
-
-    def _new_expression(self, node: Node) -> frozenset[Value]:
-        return frozenset({UNKNOWN})
+        return unquoted(node) if node.type == "string" else text_of(node)
 
     def _call_expression(self, node: Node) -> frozenset[Value]:
         callee, arguments = node.child_by_field_name("function"), call_arguments(node)
@@ -312,9 +306,9 @@ class Values:
             return self._loaded(arguments)
         if callee.type == "identifier" and text_of(callee) in ("__toESM", "__commonJS", "__toCommonJS"):
             return self._bundled(text_of(callee), arguments)
-        text = self._string_method(callee, arguments)
+        text = spelled(self, callee, arguments)
         if text is not None:
-            return text
+            return _text(text)
         found: frozenset[Value] = frozenset()
         for value in self.of(callee):
             found |= self._called(value, callee, arguments)
@@ -348,7 +342,8 @@ class Values:
         if value in (("global", "Object", "getPrototypeOf"), ("global", "Reflect", "getPrototypeOf")):
             return frozenset({("prototype",)}) if FUNCTION in self.of(first) else frozenset()
         if value == ("global", "atob"):
-            return _decoded(self.string(first))
+            text = decoded(self.string(first))
+            return _text(text) if text is not None else frozenset()
         if value[-1] == "bind":
             return frozenset({value[:-1]})
         if value == FUNCTION:
@@ -390,64 +385,6 @@ class Values:
             return self.of(statements[0].named_children[0])
         return frozenset()
 
-    def _string_method(self, callee: Node, arguments: list[Node]) -> frozenset[Value] | None:
-        """`[…].join("")`, `"…".split("").reverse().join("")`, `String.fromCharCode(…)`, `Buffer.from(…).toString()`."""
-        if callee.type not in ("member_expression", "subscript_expression"):
-            return None
-        prop, target = callee.child_by_field_name("property"), callee.child_by_field_name("object")
-        name = text_of(prop) if prop is not None else self.string(callee.child_by_field_name("index"))
-        if name == "join":
-            parts = self._parts(target)
-            glue = self.string(arguments[0]) if arguments else ","
-            return _text(glue.join(parts)) if parts is not None and glue is not None else None
-        if name in ("fromCharCode", "fromCodePoint") and target is not None and text_of(target) == "String":
-            codes = [text_of(item) for item in arguments]
-            return _text("".join(chr(int(code, 0)) for code in codes)) if codes and all(map(_is_code, codes)) else None
-        if name in ("toLowerCase", "toUpperCase", "trim") and not arguments:
-            text = self.string(target)
-            changes: dict[str, Callable[[str], str]] = {"toLowerCase": str.lower, "toUpperCase": str.upper}
-            change = changes.get(name, str.strip)
-            return _text(change(text)) if text is not None else None
-        if name == "concat":
-            texts = [self.string(item) for item in (target, *arguments)]
-            return _text("".join(t for t in texts if t is not None)) if None not in texts else None
-        if name == "toString" and target is not None and target.type == "call_expression":
-            inner, given = target.child_by_field_name("function"), call_arguments(target)
-            if inner is not None and text_of(inner) == "Buffer.from" and len(given) == 2:
-                return _decoded(self.string(given[0])) if self.string(given[1]) == "base64" else None
-        return None
-
-    def _parts(self, node: Node | None) -> list[str] | None:
-        literal = self._object_literal(node)
-        if literal is not None and literal.type == "array":
-            texts = [self.string(item) for item in literal.named_children]
-            return [text for text in texts if text is not None] if None not in texts else None
-        if node is None or node.type != "call_expression":
-            return None
-        callee = node.child_by_field_name("function")
-        if callee is None or callee.type != "member_expression":
-            return None
-        name, target = text_of(callee.child_by_field_name("property") or callee), callee.child_by_field_name("object")
-        if name == "reverse":
-            inner = self._parts(target)
-            return inner[::-1] if inner is not None else None
-        if name == "split":
-            text = self.string(target)
-            given = call_arguments(node)
-            glue = self.string(given[0]) if given else None
-            if text is None or glue is None:
-                return None
-            return list(text) if glue == "" else text.split(glue)
-        return None
-
-
-def call_arguments(call: Node) -> list[Node]:
-    """The arguments of a call or `new`, comments aside."""
-    given = call.child_by_field_name("arguments")
-    if given is None or given.type != "arguments":
-        return []
-    return [child for child in given.named_children if child.type != "comment"]
-
 
 def _step(base: frozenset[Value], key: str) -> frozenset[Value]:
     """The member `key` of every value that has a path."""
@@ -472,37 +409,3 @@ def _module(name: str) -> frozenset[Value]:
 
 def _text(text: str) -> frozenset[Value]:
     return frozenset({("string", text)})
-
-
-def _decoded(text: str | None) -> frozenset[Value]:
-    try:
-        return _text(base64.b64decode(text or "", validate=True).decode())
-    except (binascii.Error, UnicodeDecodeError):
-        return frozenset()
-
-
-def _is_code(text: str) -> bool:
-    try:
-        return 0 <= int(text, 0) < 0x110000
-    except ValueError:
-        return False
-
-
-def _unquote(node: Node) -> str:
-    return "".join(
-        text_of(child) if child.type == "string_fragment" else _unescape(text_of(child))
-        for child in node.named_children
-    )
-
-
-def _unescape(text: str) -> str:
-    simple = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\b": "\b", "\\0": "\0", "\\f": "\f", "\\v": "\v"}
-    if text in simple:
-        return simple[text]
-    digits = text[2:].strip("{}")
-    if text[:2] in ("\\x", "\\u") and digits:
-        try:
-            return chr(int(digits, 16))
-        except ValueError:
-            return text
-    return text[1:]
