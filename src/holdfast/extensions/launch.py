@@ -23,6 +23,7 @@ _NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x8000000, 0x10000000, 0x
 _MS_REC_PRIVATE = 0x4000 | 0x40000
 _MS_READ_ONLY, _MS_REMOUNT, _MS_BIND, _MS_NO_SUID_DEV_EXEC = 1, 32, 4096, 2 | 4 | 8
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_CHILD_SUBREAPER = 1, 38, 36
+_PR_CAPBSET_READ, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _CAP_VERSION = 23, 24, 47, 0x20080522
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 
 # Rights of Landlock, by the version that brought them.
@@ -166,12 +167,25 @@ def _become(spec: dict[str, Any], command: list[str]) -> None:
     _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if spec.get("landlock"):
         confine(spec["read"] + (["/proc"] if spec.get("proc") else []), spec["write"], network=spec["network"])
+    _give_up_powers()
     try:
         os.chdir(spec["cwd"])
         os.execvpe(command[0], command, spec["environ"])  # noqa: S606 - becoming the command is the purpose
     except OSError as error:
         os.write(2, f"{command[0]}: {os.strerror(error.errno or 0)}\n".encode())
         os._exit(126 if error.errno == 13 else 127)
+
+
+def _give_up_powers() -> None:
+    """No capability, and none to be had again: root without a user namespace could set the machine's clock or name."""
+    for number in range(64):
+        if _libc.prctl(_PR_CAPBSET_READ, number, 0, 0, 0) == 1:
+            _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
+    _libc.prctl(_PR_CAP_AMBIENT, 4, 0, 0, 0)  # clear all
+    done = _libc.capset(struct.pack("Ii", _CAP_VERSION, 0), struct.pack("6I", 0, 0, 0, 0, 0, 0)) == 0
+    if not done or (os.getuid() == 0 and any(_libc.prctl(_PR_CAPBSET_READ, n, 0, 0, 0) == 1 for n in range(64))):
+        os.write(2, b"holdfast: the command could not be made powerless; it was not run\n")
+        os._exit(126)
 
 
 def landlock_version() -> int:
