@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.extensions.dispatcher_world import plain_call
 
 from holdfast.extensions.connectors.contract import Call
 from holdfast.extensions.connectors.paths import Roots
 from holdfast.extensions.connectors.small import ModelConnector
 from holdfast.kernel.problems import Problem
+from tests.extensions.dispatcher_world import plain_call
 
 REQUEST = {"op": "complete", "context": {"messages": [{"role": "user", "content": "x" * 400}]}}
 

@@ -54,8 +54,8 @@ class ModelConnector:
     """`complete` {model, context, options} streams {delta} chunks and answers {message}; `list` names the models.
 
     What a provider counted is in the evidence of the call. An extension that has used its tokens is refused, and one
-    that has nearly used them gets a shorter answer. What is under way counts as it begins, and an answer that was broken
-    off counts by its length: else nobody who goes away early, or asks many times at once, would ever have used anything.
+    that has nearly used them gets a shorter answer. What is under way counts as it begins, and an answer that was
+    broken off counts by its length: else nobody who goes away early, or asks many times at once, would have used any.
     """
 
     method = "model"
