@@ -18,7 +18,15 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "openwop-rules.md").read_text("utf-8")
 HTTP = (ROOT / "docs" / "reference" / "http.md").read_text("utf-8")
 CITED = sorted(set(re.findall(r"`([a-z_/]+\.py::test_[a-z0-9_]+)`", PAGE)))
-HEADERS = ("Authorization", "Idempotency-Key", "X-Dedup", "X-Force-Engine-Version", "Last-Event-ID", "Retry-After")
+HEADERS = (
+    "Authorization",
+    "Idempotency-Key",
+    "X-Dedup",
+    "X-Force-Engine-Version",
+    "traceparent",
+    "Last-Event-ID",
+    "Retry-After",
+)
 
 CODES = (
     "unauthenticated key_expired key_revoked forbidden validation_error not_found run_already_active "

@@ -55,6 +55,9 @@ MISTAKES: list[tuple[Change, str, str]] = [
     (at("nodes.1.inputs", {"x": {"type": "connection", "nodeId": "z", "outputKey": "o"}}), X + ".nodeId", "'z'"),
     (at("nodes.1.inputs", {"x": {"type": "expression", "expression": "1 +"}}), X + ".expression", "missing"),
     (at("nodes.1.settings", {"retry": {"maxAttempts": 0}}), "$.nodes[1].settings.retry.maxAttempts", ">= 1"),
+    (at("nodes.1.agent", {"agentId": "core.x.y", "channel": "stable"}), "$.nodes[1].agent.channel", "channels"),
+    (lambda d: d["nodes"][1].update(typeId="core.ai.callPrompt", config={"mcp": {}}), "$.nodes[1].config.mcp", "MCP"),
+    (at("triggers.0.type", "channel-write"), "$.triggers[0].type", "channel write"),
     (at("nodes.1.settings", {"retry": {"tries": 3}}), "$.nodes[1].settings.retry", "tries"),
     (at("nodes.1.typeId", "core.subWorkflow"), "$.nodes[1].config.workflowId", "missing"),
     (at("edges.0.targetNodeId", "zz"), "$.edges[0].targetNodeId", "'zz'"),
@@ -97,6 +100,21 @@ def test_warnings_for_what_is_probably_not_meant() -> None:
     _, found = check_workflow(document, standard_registry(custom=False))
     assert found.valid
     assert [item["at"] for item in found.warnings] == ["$.nodes[1]", "$.nodes[2]"]
+
+
+def test_a_trigger_that_nothing_drives_is_a_warning_and_one_that_is_off_is_none() -> None:
+    types = standard_registry()
+    document = base()
+    document["triggers"] = [
+        {"id": "t", "type": "schedule", "config": {"cron": "* * * * *"}},
+        {"id": "u", "type": "channel-write", "nodeId": "b", "enabled": False},
+        {"id": "v", "type": "event", "enabled": False},
+    ]
+    _, found = check_workflow(document, types)
+    assert found.valid
+    assert [(item["at"], item["fix"]) for item in found.warnings] == [
+        ("$.triggers[0].type", "Make a schedule: POST /v1/schedules.")
+    ]
 
 
 @pytest.mark.parametrize("hostile", [None, 1, "x", [], {}, {"nodes": "x"}, {"id": {}}])

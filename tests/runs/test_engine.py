@@ -590,20 +590,20 @@ async def test_clarifications_are_limited(host: Host) -> None:
 
 async def test_sensitive_outputs_are_masked_outside_and_work_inside(host: Host) -> None:
     async with host() as runs:
-        secret = {"type": "static", "value": "hunter22"}
+        secret, shown = ({"type": "static", "value": text} for text in ("hunter22", "anybody"))
         document = workflow(
             "w",
             [
-                node("a", "core.identity", inputs={"pin": secret, "open": secret}, outputSensitivity={"pin": True}),
+                node("a", "core.identity", inputs={"pin": secret, "open": shown}, outputSensitivity={"pin": True}),
                 node("b", "core.transform", config={"outputs": {"size": "size(nodes.a.output.pin)"}}),
             ],
-            [edge("a", "b"), edge("a", "last")],
+            [edge("a", "b"), edge("a", "last", sourceOutput="pin")],
         )
         document["nodes"].append(node("last", "core.identity", outputSensitivity={"input": True}))
         run_id = await start(runs, document)
         run = await finish(runs, run_id)
         assert run.outputs == {"b": {"size": 8}, "last": {"input": "[REDACTED]"}}
-        assert await runs.query(run_id, "acme", "nodes.a.output") == {"pin": "[REDACTED]", "open": "hunter22"}
+        assert await runs.query(run_id, "acme", "nodes.a.output") == {"pin": "[REDACTED]", "open": "anybody"}
         completed = [e.payload["outputs"] for e in await runs.events(run_id, "acme") if e.type == "node.completed"]
         assert completed[0]["pin"] == "[REDACTED]"
 

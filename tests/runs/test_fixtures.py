@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from holdfast.runs.check import check_workflow
 from holdfast.runs.diff import essence
 from holdfast.runs.mock_models import Staged
+from holdfast.runs.nodes.core import standard_registry
 from holdfast.runs.ports import Caller, ModelDelta, ModelRequest
 from holdfast.runs.service import Runs
 from holdfast.runs.types import CreateRun, ForkRequest, RunFilter, RunSnapshot
@@ -26,7 +28,6 @@ needs_contract = pytest.mark.skipif(not FIXTURES.is_dir(), reason="the contract'
 # What a fixture waits for, by its id.
 WAITS = {
     "conformance-a2a-task-roundtrip": "core.a2a.invoke (A2A peers)",
-    "conformance-agent-channel-dispatch": "agents.deployment (channels resolve to versions)",
     "conformance-agent-memory-cross-tenant": "memory",
     "conformance-agent-memory-redaction": "memory and secrets",
     "conformance-agent-memory-roundtrip": "memory",
@@ -35,7 +36,6 @@ WAITS = {
     "conformance-agent-pack-handoff-schema-validation": "agents.manifestRuntime",
     "conformance-agent-pack-install": "packs",
     "conformance-agent-pack-provenance": "packs",
-    "conformance-mcp-tool-roundtrip": "`config.mcp` of a prompt node (here `core.tool` calls an MCP tool)",
     "conformance-model-capability-insufficient": "modelCapabilities: models that say what they can do",
     "conformance-phase4-replay-divergence": "a replay that asks the model again; ours never does",
     "conformance-prompt-all-four-kinds": "prompt templates",
@@ -45,6 +45,8 @@ WAITS = {
     "openwop-smoke-byok-roundtrip": "secrets",
     "openwop-smoke-cost-emit": "conformance.cost.emit (cost attributes on trace spans)",
 }
+# What a host without a capability must refuse, as the fixture's description asks.
+REFUSED = {"conformance-agent-channel-dispatch"}
 INPUTS: dict[str, dict[str, Any]] = {
     "conformance-delay": {"delayMs": 50},
     "conformance-identity": {"payload": {"a": [1, {"b": None}]}},
@@ -105,6 +107,16 @@ PROGRAMS: dict[str, list[Staged]] = {
     "conformance-envelope-truncation-cap-exhaustion": staged(*[{"stop_reason": "max_tokens"}] * 9),
     "conformance-phase4-nondet-tool": staged(VALID, {"content": '{"valid":false}'}),
 }
+
+
+class Echo:
+    """A tool source with the one tool that the MCP fixture calls."""
+
+    async def call(self, tool: str, arguments: dict[str, Any], caller: Caller) -> Any:
+        return {"content": [{"type": "text", "text": f"{tool}: {arguments['text']}"}]}
+
+    def names(self) -> list[str]:
+        return ["echo"]
 
 
 class Supervising:
@@ -189,6 +201,15 @@ async def streamed_text(runs: Runs, run_id: str) -> None:
     assert [(item["chunk"], item["isLast"]) for item in chunks] == [("Hel", False), ("lo", False), ("", True)]
     (usage,) = await of(runs, run_id, "provider.usage")
     assert (usage["inputTokens"], usage["outputTokens"]) == (3, 2)
+
+
+async def mcp_called(runs: Runs, run_id: str) -> None:
+    run = await finish(runs, run_id)
+    text = {"type": "text", "text": "echo: roundtrip-probe"}
+    assert run.outputs == {"result": {"content": [text]}, "contentTrust": "untrusted"}
+    (called,), (returned,) = await of(runs, run_id, "agent.toolCalled"), await of(runs, run_id, "agent.toolReturned")
+    assert (called["transport"], called["toolName"], called["callId"]) == ("mcp", "echo", returned["callId"])
+    assert returned["contentTrust"] == "untrusted"
 
 
 async def dispatched(runs: Runs, run_id: str) -> None:
@@ -401,6 +422,7 @@ ASKED: dict[str, Any] = {
     "conformance-interrupt-parent-child-cancel": cascade,
     "conformance-interrupt-parent-child-cancel-child": approval,
     "conformance-interrupt-quorum": quorum,
+    "conformance-mcp-tool-roundtrip": mcp_called,
     "conformance-message-reducer": messages,
     "conformance-multi-agent-confidence-escalation": low_confidence,
     "conformance-multi-agent-handoff": mapped_out,
@@ -427,13 +449,20 @@ def test_every_fixture_runs_or_says_what_it_waits_for() -> None:
 def test_the_page_of_rules_lists_what_each_fixture_waits_for() -> None:
     page = (ROOT / "docs" / "reference" / "openwop-rules.md").read_text("utf-8").partition("## Fixtures")[2]
     assert dict(re.findall(r"^\| `([a-z0-9-]+)` \| (.+) \|$", page, re.MULTILINE)) == WAITS
-    assert f"{82 - len(WAITS)} run as" in page
+    assert f"{82 - len(WAITS)} run, or are refused, as" in page
 
 
 @needs_contract
-@pytest.mark.parametrize("name", [d["id"] for d in documents() if d["id"] not in WAITS] or ["none"])
+def test_a_fixture_that_pins_a_channel_is_refused_where_there_are_no_deployments() -> None:
+    (document,) = (item for item in documents() if item["id"] in REFUSED)
+    _, found = check_workflow(document, standard_registry())
+    assert [item["at"] for item in found.errors] == ["$.nodes[0].agent.channel"]
+
+
+@needs_contract
+@pytest.mark.parametrize("name", [d["id"] for d in documents() if d["id"] not in WAITS.keys() | REFUSED] or ["none"])
 async def test_fixture(host: Host, name: str) -> None:
-    async with host(models=Supervising()) as runs:
+    async with host(models=Supervising(), tools=Echo()) as runs:
         await load(runs)
         runs.mocks.stage("acme", "structured-call", PROGRAMS.get(name, []))
         run_id = "" if name == "conformance-stream-text" else await ran(runs, name)

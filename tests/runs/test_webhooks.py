@@ -17,6 +17,7 @@ from holdfast.host import Host, Options, open_host
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.ids import SeededRandomness
 from holdfast.kernel.problems import Problem
+from holdfast.runs.breaker import FAILURES, Breaker
 from holdfast.runs.types import CreateRun, ForkRequest
 from holdfast.runs.webhooks import ROTATION_GRACE_MS, RetryPolicy, fingerprint
 from tests.contracts.openwop.documents import DOCUMENTS
@@ -179,6 +180,51 @@ async def test_b4_a_dead_receiver_delays_no_other(tmp_path: Path, clock: ManualC
         assert len(receiver.got) == 12
         waiting = await host.webhooks.deliveries(stuck.webhook_id, TENANT)
         assert len(waiting) == 12 and {item.state for item in waiting} == {"due"}
+
+
+async def test_b6_a_receiver_that_keeps_failing_is_left_alone_and_tried_again(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    async with receiving() as receiver, opened(tmp_path, clock, receiver, max_attempts=50, first_ms=1000) as host:
+        receiver.answers = [503] * 9
+        made = await host.webhooks.register(TENANT, receiver.url, ["run.completed"])
+        for _ in range(12):
+            await finish(host)
+        while (await host.webhooks.get(made.webhook_id, TENANT)).state == "active":
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(10)  # what was on its way has ended; the pause has not
+        seen = len(receiver.got)
+        assert 5 <= seen <= 8
+        standing = await host.webhooks.get(made.webhook_id, TENANT)
+        assert standing.state == "failing" and standing.next_attempt_at is not None
+        waiting = await host.webhooks.deliveries(made.webhook_id, TENANT)
+        assert len(waiting) == 12 and sum(item.attempts for item in waiting) == seen, "no attempt is lost"
+        receiver.answers = [503]
+        await asyncio.sleep(30)
+        assert len(receiver.got) == seen + 1, "one trial when the pause is over"
+        while await host.webhooks.deliveries(made.webhook_id, TENANT):
+            await asyncio.sleep(20)
+        assert (await host.webhooks.get(made.webhook_id, TENANT)).state == "active"
+
+
+def test_b6_the_pause_doubles_with_every_trial_that_fails() -> None:
+    breaker = Breaker()
+    for _ in range(FAILURES - 1):
+        breaker.ended("r", False, 0)
+    assert breaker.allows("r", 0)
+    breaker.ended("r", False, 0)
+    now, pauses = 0, []
+    for _ in range(7):
+        opens = breaker.opens_at("r")
+        assert opens is not None and not breaker.allows("r", opens - 1) and breaker.allows("r", opens)
+        pauses.append(opens - now)
+        now = opens
+        breaker.began("r")
+        assert not breaker.allows("r", now), "one at a time"
+        breaker.ended("r", False, now)
+    assert pauses == [30_000, 60_000, 120_000, 240_000, 480_000, 600_000, 600_000]
+    breaker.ended("r", True, now)
+    assert breaker.allows("r", now) and breaker.opens_at("r") is None and breaker.allows("other", 0)
 
 
 async def test_b5_a_question_goes_out_with_the_token_that_answers_it(tmp_path: Path, clock: ManualClock) -> None:

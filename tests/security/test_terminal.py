@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.text import Text
 
 from holdfast.cli import output
 from holdfast.cli.ask import Following, _value
 from holdfast.cli.run import _show_events, _show_list, _show_results, show_run
-from holdfast.cli.run_watch import View
 from holdfast.cli.terminal import TerminalConsent, permission
 from holdfast.extensions.consent import Question
 from holdfast.kernel.printable import one_line, printable
@@ -29,18 +29,25 @@ def harmless(text: str) -> None:
     assert not bad, (bad, text)
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return False  # no colours of our own among what is looked for
+class Terminal:
+    """What was written to either stream so far; there is always something when it is looked at."""
+
+    def __init__(self, captured: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch) -> None:
+        self._captured, self._patch, self._text = captured, patch, ""
+
+    def answers(self, text: str) -> None:
+        self._patch.setattr(sys, "stdin", io.StringIO(text))
+
+    def getvalue(self) -> str:
+        found = self._captured.readouterr()
+        self._text += found.out + found.err
+        assert self._text
+        return self._text
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stdout", terminal)
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n" * 10))
-    return terminal
+def seen(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    return Terminal(capsys, monkeypatch)
 
 
 def test_controls_are_spelled_out_and_writing_stays_as_it_is() -> None:
@@ -51,6 +58,7 @@ def test_controls_are_spelled_out_and_writing_stays_as_it_is() -> None:
 
 
 def test_a_prompt_shows_its_resource_in_one_line(seen: Terminal) -> None:
+    seen.answers("n\n")
     forged = f"src\nother asks for log: write to the log\nAllow? [y]es {ESCAPES}"
     question = Question("ext", "read", "read files", forged, note=HOSTILE)
     answer = asyncio.run(TerminalConsent().ask(question))
@@ -60,6 +68,7 @@ def test_a_prompt_shows_its_resource_in_one_line(seen: Terminal) -> None:
 
 
 def test_questions_of_a_run_are_shown_as_text(seen: Terminal) -> None:
+    seen.answers("n\nn\n")
     about = {"allows": HOSTILE, "sandbox": HOSTILE}
     asyncio.run(permission({"title": HOSTILE, "description": HOSTILE, "artifactData": about}))
     asyncio.run(_value({"title": HOSTILE, "description": HOSTILE, "artifactData": {HOSTILE: HOSTILE, "b": [HOSTILE]}}))
@@ -91,11 +100,7 @@ def test_runs_are_shown_as_text(seen: Terminal) -> None:
     _show_results(console, [{"runId": "r", "error": {"message": HOSTILE}}])
     event = {"sequence": 1, "timestamp": "2026-01-01T00:00:00Z", "type": HOSTILE, "nodeId": HOSTILE, "payload": {}}
     _show_events(console, [event])
-    view = View("r", run)
-    view.take({**event, "type": "node.started"})
-    view.take({**event, "type": "run.failed", "payload": {"error": {"code": HOSTILE, "message": HOSTILE}}})
-    view.asked[HOSTILE] = HOSTILE
-    console.print(view.render(0))
+    console.print(Text(HOSTILE))
     harmless(seen.getvalue())
     assert "[link=http://evil]here[/link]" in seen.getvalue()
 

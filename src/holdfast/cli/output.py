@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import msgspec
@@ -174,12 +174,13 @@ def each(items: Sequence[T], show: Callable[[Console, T], None]) -> Callable[[Co
 
 def console(*, stderr: bool = False) -> Console:
     """A rich console that respects NO_COLOR and pipes, and shows text of others as text."""
-    from rich.console import Console
-    from rich.text import Text
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
 
     class Plain(Console):
-        def render_str(self, text: str, **options: Any) -> Text:
-            return super().render_str(printable(text), **options)
+        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+            for part in super().render(renderable, options):
+                yield part if part.control else Segment(printable(part.text), part.style)
 
     return Plain(stderr=stderr, highlight=False, soft_wrap=True)
 

@@ -8,6 +8,7 @@ import typer
 
 from holdfast.cli.connection import Connection, Data, Key, Url, connected, json_argument
 from holdfast.cli.output import Answer, answers, choice
+from holdfast.kernel.clock import parse_iso
 from holdfast.kernel.problems import Problem
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ async def events(
 @app.command("watch")
 @answers("run.watch")
 async def watch(run: RunId, url: Url = None, key: Key = None, data: Data = None) -> Answer:
-    """Watch a run live until it ends."""
+    """Watch a run live until it ends; on a terminal, keys answer what it asks, pause it and cancel it."""
     async with connected(url, key, data) as host:
         if choice().format == "human":
             from holdfast.cli.run_watch import watch_live
@@ -335,16 +336,33 @@ def _standing(run: dict[str, Any]) -> Answer:
 
 
 def show_run(console: Console, run: dict[str, Any]) -> None:
-    console.print(f"[bold]{run['runId']}[/bold]  {_text(run['workflowId'])}  {_coloured(run['status'])}")
+    from rich.markup import escape
+
+    console.print(f"[bold]{run['runId']}[/bold]  {escape(run['workflowId'])}  {_coloured(run['status'])}")
     for name, node in (run.get("nodeStates") or {}).items():
-        state = node.get("status", "") if isinstance(node, dict) else str(node)
-        console.print(f"  {_text(name):<28} {_coloured(state)}")
+        console.print(f"  {escape(name):<28} {_coloured(node['status'])}{escape(_remarks(node))}")
+        if node["status"] == "suspended":
+            console.print(f"  [yellow]asks: holdfast run approve {run['runId']} {escape(name)}[/yellow]")
     if run.get("error"):
-        console.print(f"  [red]{_text(run['error']['code'])}[/]: {_text(run['error']['message'])}", markup=True)
+        console.print(f"  [red]{escape(run['error']['code'])}[/]: {escape(run['error']['message'])}")
     if run.get("outputs"):
         import msgspec
 
         console.print("  outputs  " + msgspec.json.encode(run["outputs"]).decode()[:2000], markup=False)
+
+
+def _remarks(node: dict[str, Any]) -> str:
+    """How long a node took, its attempts, and what went wrong."""
+    from holdfast.cli.run_view import span
+
+    parts = []
+    if node.get("endedAt") and node.get("startedAt"):
+        parts.append(span(parse_iso(node["endedAt"]) - parse_iso(node["startedAt"])))
+    if node.get("attempt", 1) > 1:
+        parts.append(f"attempt {node['attempt']}")
+    if node.get("error"):
+        parts.append(f"{node['error'].get('code')}: {node['error'].get('message')}")
+    return "".join(f"  {part}" for part in parts)
 
 
 def _show_list(console: Console, found: dict[str, Any]) -> None:

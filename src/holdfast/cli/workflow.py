@@ -137,12 +137,14 @@ def _write(path: Path, text: str) -> None:
 
 
 def _show_checks(console: Console, results: list[dict[str, Any]]) -> None:
+    from rich.markup import escape
+
     for item in results:
-        console.print(f"{'[green]✔[/]' if item['valid'] else '[red]✖[/]'} {item['file']}")
+        console.print(f"{'[green]✔[/]' if item['valid'] else '[red]✖[/]'} {escape(item['file'])}")
         for kind, colour in (("errors", "red"), ("warnings", "yellow")):
             for finding in item[kind]:
-                console.print(f"    [{colour}]{finding.get('at', '')}[/] ", end="")
-                console.print(str(finding.get("message", "")), markup=False)
+                fix = f"  [dim]{escape(finding['fix'])}[/]" if finding.get("fix") else ""
+                console.print(f"    [{colour}]{escape(finding['at'])}[/] {escape(finding['message'])}{fix}")
 
 
 def _show_stored(console: Console, stored: list[dict[str, Any]]) -> None:

@@ -82,7 +82,24 @@ def parse_json(request: Request, data: bytes, type: Any, limit: int = BODY_LIMIT
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
     if kind and not _JSON_TYPE.fullmatch(kind):
         raise Problem("unsupported_media_type", f"{kind[:80]} is not read here.", expected=JSON)
-    return canonical.decode(data, type, limit=limit)
+    try:
+        return canonical.decode(data, type, limit=limit)
+    except Problem as problem:
+        if "got `float`" not in problem.message:
+            raise
+        try:
+            return msgspec.convert(_whole(canonical.decode(data, limit=limit)), type)
+        except msgspec.ValidationError:
+            raise problem from None
+
+
+def _whole(value: Any) -> Any:
+    """As JSON Schema counts: 7.0 is an integer."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
+        return int(value)
+    if isinstance(value, dict):
+        return {name: _whole(item) for name, item in value.items()}
+    return [_whole(item) for item in value] if isinstance(value, list) else value
 
 
 def _too_large(size: int, limit: int) -> Problem:

@@ -10,9 +10,12 @@ Invariants:
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import lru_cache, reduce
+from types import NoneType, UnionType
+from typing import Any, NamedTuple, Union, get_args, get_origin
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -32,6 +35,7 @@ from holdfast.kernel.problems import Problem
 from holdfast.runs.idempotency import Claim, Idempotency, Reply
 
 _KEY = re.compile(r"[!-~]{1,255}")
+_SEE = "See the parameter in /v1/openapi.json."
 _REPLAYED = "openwop-Idempotent-Replay"
 # What a kept answer keeps of its headers: not the request's id, which belongs to one request.
 _KEPT_HEADERS = frozenset({"content-type", "location", "etag"})
@@ -174,7 +178,7 @@ def _typed(call: Call, data: bytes) -> Any:
 
 def read_query(request: Request, kind: type[Query]) -> Any:
     """The query as `kind`: a value out of range, of another type or given twice is refused (W8); others are ignored."""
-    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    fields = _fields(kind)
     values: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
         field = fields.get(name)
@@ -182,21 +186,48 @@ def read_query(request: Request, kind: type[Query]) -> Any:
             continue
         if _is_list(field.type):
             values.setdefault(name, []).extend(item for item in value.split(",") if item)
-        elif value.lower() == "null" and field.type is not str:  # the word would pass for an absent value
-            raise Problem("schema_mismatch", f"The parameter {name} cannot be null.", at=name)
         elif name in values:
             raise Problem("schema_mismatch", f"The parameter {name} is given twice.", at=name)
         else:
             values[name] = value
+    for name, field in fields.items():
+        if field.required and name not in values:
+            raise Problem("schema_mismatch", f"The parameter {name} is missing.", at=name, fix=_SEE)
+    return kind(**{fields[name].name: _parameter(name, value, fields[name].type) for name, value in values.items()})
+
+
+class _Field(NamedTuple):
+    name: str
+    type: Any
+    required: bool
+
+
+@lru_cache(maxsize=256)
+def _fields(kind: type[Query]) -> dict[str, _Field]:
+    """The parameters of a query by their names outside. One that is there has a value: the word `null` is a text."""
+    return {
+        field.encode_name: _Field(field.name, _present(field.type), field.required)
+        for field in msgspec.structs.fields(kind)
+    }
+
+
+def _present(kind: Any) -> Any:
+    """A type without None."""
+    if get_origin(kind) not in (Union, UnionType):
+        return kind
+    return reduce(operator.or_, (part for part in get_args(kind) if part is not NoneType))
+
+
+def _parameter(name: str, value: Any, kind: Any) -> Any:
     try:
-        return msgspec.convert(values, kind, strict=False)
+        return msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError as error:
         message, where = canonical.located(error, "")
         raise Problem(
             "out_of_range" if "Expected `int` >" in message or "Expected `int` <" in message else "schema_mismatch",
             message,
-            at=where.removeprefix(".") or "query",
-            fix="See the parameter in /v1/openapi.json.",
+            at=name + where,
+            fix=_SEE,
         ) from error
 
 

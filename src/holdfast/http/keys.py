@@ -21,7 +21,7 @@ class NewKey(Body, frozen=True):
     scopes: list[Scope] = field(default_factory=lambda: list(SCOPES))
     principal: Name | None = None
     workspace: Name | None = None
-    expires_at: str | None = None
+    expires_at: Annotated[str, Meta(max_length=64, extra_json_schema={"format": "date-time"})] | None = None
     test: bool = False
 
 

@@ -26,6 +26,7 @@ from holdfast.runs.plan import LOOPBACK, cycle, descendants, split_edges, succes
 from holdfast.runs.types import WorkflowCheck
 
 Finding = dict[str, Any]
+_INSTEAD = {"schedule": "Make a schedule: POST /v1/schedules.", "webhook": "Have the sender call POST /v1/runs."}
 
 
 def check_workflow(document: Any, registry: NodeRegistry) -> tuple[Workflow | None, WorkflowCheck]:
@@ -49,6 +50,13 @@ def _errors(workflow: Workflow, registry: NodeRegistry) -> Iterator[Finding]:
     yield from _nodes(workflow, registry, names)
     yield from _edges(workflow, names)
     yield from _data(workflow)
+    for index, trigger in enumerate(workflow.triggers):
+        if trigger.type == "channel-write" and trigger.enabled:  # its node would start with the run, and only then
+            yield _finding(
+                f"$.triggers[{index}].type",
+                "This host starts no node on a channel write.",
+                "Remove the trigger or set `enabled` to false; a node can wait for a signal with core.waitForEvent.",
+            )
 
 
 def _duplicates(workflow: Workflow) -> Iterator[Finding]:
@@ -72,6 +80,12 @@ def _nodes(workflow: Workflow, registry: NodeRegistry, names: set[str]) -> Itera
         kind = registry.get(node.type_id)
         if kind is None:
             yield _finding(f"{at}.typeId", f"There is no node type {node.type_id!r}.", "Use a type this host has.")
+        if (
+            node.agent is not None and "channel" in node.agent
+        ):  # OpenWOP §2, RFC 0082: without agents.deployment, refused
+            yield _finding(
+                f"{at}.agent.channel", "This host has no deployment channels.", "Name the agent's `version` instead."
+            )
         try:
             read_settings(node)
         except msgspec.ValidationError as error:
@@ -184,8 +198,10 @@ def _warnings(workflow: Workflow, registry: NodeRegistry) -> Iterator[Finding]:
         elif len(workflow.nodes) > 1 and node.id not in linked:
             yield _finding(at, f"{node.id!r} is connected to nothing; it starts with the run.")
     for index, trigger in enumerate(workflow.triggers):
-        if trigger.type == "channel-write":
-            yield _finding(f"$.triggers[{index}].type", "This host does not start nodes on a channel write.")
+        if trigger.enabled and trigger.type not in ("manual", "channel-write"):
+            yield _finding(
+                f"$.triggers[{index}].type", f"Nothing here starts runs by {trigger.type}.", _INSTEAD.get(trigger.type)
+            )
 
 
 def fits(value: Any, kind: str) -> bool:

@@ -124,6 +124,7 @@ class Engine:
         task = asyncio.get_running_loop().create_task(self._guard(work))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+        task.add_done_callback(lambda _: work.close())  # cancelled before its first step, it would be left open
 
     async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
         """Background work that fails for want of the disk or of the lease is found again by the sweep."""

@@ -15,6 +15,7 @@ import msgspec
 
 from holdfast.runs import channels
 from holdfast.runs.plan import TAKES_UP_FAILURE, PlanEdge, PlanNode, passes
+from holdfast.runs.secrets import learn
 from holdfast.runs.state import ENDED, WAIT_OF_KIND, Event, InterruptState, NodeState, RunState
 from holdfast.runs.types import Owner
 
@@ -74,6 +75,9 @@ def _run_started(state: RunState, event: Event) -> None:
         if item.default_value is not msgspec.UNSET
     }
     state.variables.update(state.inputs)
+    for name in state.plan.sensitive:
+        learn(state, state.variables.get(name))
+    learn(state, _private(event, "secrets", []))
     _apply_limits(state)
     for name in state.plan.roots:
         _touch(state, name)
@@ -122,6 +126,8 @@ def _forked(state: RunState, event: Event) -> None:
     if "configurable" in overlay:
         state.configurable = {**state.configurable, **overlay["configurable"]}
         _apply_limits(state)
+    for name in state.plan.sensitive:
+        learn(state, state.variables.get(name))
     state.deadline = event.ts + state.duration_limit
     for name, key in state.children.values():
         state.nodes[name].memo.pop(f"child:{key}", None)
@@ -162,6 +168,8 @@ def _node_completed(state: RunState, event: Event) -> None:
     node.ended_ms = event.ts
     node.outputs = _private(event, "outputs", event.payload.get("outputs", {}))
     plan = state.plan.nodes[name]
+    for key, hidden in plan.doc.output_sensitivity.items():
+        learn(state, node.outputs.get(key) if hidden else None)
     scope = state.scope(node.outputs, "completed") if _conditional(plan) else None
     for loop in plan.loops:
         if passes(loop, scope):  # type: ignore[arg-type]
@@ -349,6 +357,7 @@ def _dispatched(state: RunState, event: Event) -> None:
     memo = state.nodes[name].memo
     if (result := _private(event, "result")) is not None:
         memo[f"ended:{key}"] = result
+        learn(state, result.get("secrets", []))
         state.children.pop(child, None)
         if state.nodes[name].status == "child":
             _move(state, name, "running")
@@ -365,7 +374,10 @@ def _dispatched(state: RunState, event: Event) -> None:
 
 
 def _variable(state: RunState, event: Event) -> None:
-    state.variables[event.payload["name"]] = _private(event, "next", event.payload.get("next"))
+    name = event.payload["name"]
+    state.variables[name] = _private(event, "next", event.payload.get("next"))
+    if name in state.plan.sensitive:
+        learn(state, state.variables[name])
 
 
 def _channel(state: RunState, event: Event) -> None:
@@ -374,7 +386,10 @@ def _channel(state: RunState, event: Event) -> None:
     found = state.channels.get(name)
     if found is None:
         found = state.channels[name] = channels.open_channel(None, payload["reducer"], _private(event, "ttl_ms"))
-    channels.write(found, _private(event, "value", payload["value"]), event.ts)
+    value = _private(event, "value", payload["value"])
+    if found.sensitive:
+        learn(state, value)
+    channels.write(found, value, event.ts)
 
 
 def _artifact(state: RunState, event: Event) -> None:

@@ -11,6 +11,7 @@ from holdfast.runs.actor import Make, RunActor
 from holdfast.runs.evolve import evolve
 from holdfast.runs.execution import Execution, Outcome
 from holdfast.runs.log import standing_of, stream_of, to_draft
+from holdfast.runs.secrets import inside
 from holdfast.runs.state import Event, RunState
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ class Family:
             configurable={k: v for k, v in state.configurable.items() if k in ("mockProvider", "model", "ai")},
             parent=link,
         )
+        if given := inside(state.secrets, inputs):
+            event.private = {**(event.private or {}), "secrets": given}
 
         def make(state: RunState) -> Outcome:
             if f"child:{key}" in execution._node.memo:
@@ -120,13 +123,15 @@ class Family:
             "childWorkflowId": child.plan.workflow.id,
             "childStatus": child.status,
         }
-        result = {
+        result: dict[str, Any] = {
             "runId": child.run_id,
             "status": child.status,
             "outputs": child.outputs or {},
             "variables": child.variables,
             "error": child.error,
         }
+        if child.secrets:
+            result["secrets"] = sorted(child.secrets)
         actor = engine.actor(state.run_id)
         if actor is not None:
             actor.restate()  # the child's end has marked this run busy

@@ -23,13 +23,14 @@ from holdfast.runs.engine import Engine, Ports
 from holdfast.runs.execution import Outcome
 from holdfast.runs.expressions import compile_expression
 from holdfast.runs.feeds import Feeds
-from holdfast.runs.log import ENGINE_VERSION, stream_of, to_wire
+from holdfast.runs.log import ENGINE_VERSION, PRIVATE, stream_of, to_wire
 from holdfast.runs.mock_models import MockModels
 from holdfast.runs.nodes.core import standard_registry
 from holdfast.runs.nodes.registry import NodeRegistry
 from holdfast.runs.ports import HttpConnector, ModelCaller, ToolSource
 from holdfast.runs.projection import EnginesProjection, RunsProjection
 from holdfast.runs.requests import check_against, check_create, check_engine
+from holdfast.runs.secrets import TELLING, cover_event, may_have
 from holdfast.runs.state import Event, RunState
 from holdfast.runs.types import (
     TERMINAL,
@@ -57,7 +58,7 @@ from holdfast.runs.types import (
     WorkflowVersion,
 )
 from holdfast.runs.views import scope_of, snapshot
-from holdfast.runs.workflows import Workflows
+from holdfast.runs.workflows import Ref, Workflows
 
 MAX_BULK = 100
 
@@ -248,13 +249,21 @@ class Runs:
     ) -> list[RunEvent]:
         """Events with sequence >= `from_sequence`, in order."""
         await self._own(run_id, tenant)
-        return [to_wire(record) for record in await self._ledger.read(stream_of(run_id), max(0, from_sequence), limit)]
+        records = await self._ledger.read(stream_of(run_id), max(0, from_sequence), limit)
+        if records and await self._may_have_secrets(run_id):
+            state = await self._known(run_id)
+            return [cover_event(state, to_wire(record)) for record in records]
+        return [to_wire(record) for record in records]
 
     async def follow(self, run_id: str, tenant: str, from_sequence: int = 0) -> AsyncIterator[RunEvent]:
         """Events from `from_sequence` on, live; ends after the terminal event. `not_found` at the first step."""
         await self._own(run_id, tenant)
+        state: RunState | None = None
+        covered = await self._may_have_secrets(run_id)
         async for event in self._feeds.follow(run_id, max(0, from_sequence)):
-            yield event
+            if covered and (state is None or event.sequence > state.seq or event.type in TELLING):
+                state = await self._known(run_id)
+            yield event if state is None else cover_event(state, event)
 
     async def wait(self, run_id: str, tenant: str) -> RunSnapshot:
         """The run when it has ended; nothing is read from the disk for a run that this engine carries."""
@@ -428,6 +437,16 @@ class Runs:
     async def _state(self, run_id: str, tenant: str) -> RunState:
         await self._own(run_id, tenant)
         return await self._engine.state(run_id)
+
+    async def _known(self, run_id: str) -> RunState:
+        """What is known of a run's secrets; it may be ahead of the log, which hides no less."""
+        found = await self._engine.find(run_id)
+        return found if isinstance(found, RunState) else found.state
+
+    async def _may_have_secrets(self, run_id: str) -> bool:
+        """Told by the run's first event and its workflow, so that most logs are shown without folding them."""
+        first = (await self._ledger.read(stream_of(run_id), 0, 1))[0].attrs[PRIVATE]
+        return "secrets" in first or may_have((await self._workflows.at(Ref(*first["workflow"]))).plan)
 
     async def _is_over(self, run_id: str) -> bool:
         rows = await self._ledger.query("SELECT status FROM runs WHERE run_id = ?", (run_id,))

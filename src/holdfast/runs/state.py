@@ -124,6 +124,7 @@ class RunState(msgspec.Struct):
     parent: dict[str, Any] | None = None
     source: dict[str, Any] | None = None
     lease: str | None = None
+    secrets: set[str] = set()  # texts that nobody may be shown (H1)
 
     @property
     def status(self) -> RunStatus:

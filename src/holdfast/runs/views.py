@@ -8,6 +8,7 @@ from holdfast.kernel.clock import iso
 from holdfast.runs import channels
 from holdfast.runs.expressions import Scope
 from holdfast.runs.log import ENGINE_VERSION
+from holdfast.runs.secrets import cover, cover_run
 from holdfast.runs.state import MASK, NodeState, RunState, shown_outputs
 from holdfast.runs.types import RunError, RunSnapshot, RunSummary
 
@@ -20,7 +21,7 @@ def snapshot(state: RunState, now: int) -> RunSnapshot:
     started = state.started
     hidden = state.plan.sensitive
     error = state.error
-    return RunSnapshot(
+    shown = RunSnapshot(
         run_id=state.run_id,
         workflow_id=state.plan.workflow.id,
         workflow_version=state.plan.workflow.version,
@@ -53,6 +54,7 @@ def snapshot(state: RunState, now: int) -> RunSnapshot:
         source_run_id=state.source["source"] if state.source else None,
         last_sequence=state.seq,
     )
+    return cover_run(state, shown)
 
 
 def scope_of(state: RunState, now: int) -> Scope:
@@ -67,12 +69,12 @@ def scope_of(state: RunState, now: int) -> Scope:
         for name, node in state.nodes.items()
     }
     names = {
+        **shown.variables,  # a name alone is a variable as it is shown: a hidden one answers no question
         "status": state.status,
         "variables": shown.variables,
         "channels": shown.channels,
         "inputs": shown.inputs,
-        **{name: shown.variables.get(name) for name in state.plan.sensitive},
-        "nodes": nodes,
+        "nodes": cover(state, nodes),
     }
     return state.scope({}, state.status, names)
 

@@ -8,6 +8,8 @@ Invariants:
 - B3  A failed delivery is tried again with growing pauses; in the end it is a dead letter, to be seen and retried.
 - B4  A receiver that is slow or dead delays no other, and never the engine.
 - B5  Only tokens of a question that this very event asks go out with it (W7).
+- B6  A receiver that fails five times in a row is left alone for a while and then tried with one request; what it is
+      owed waits meanwhile and loses no attempt.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import json
 import logging
 import re
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -29,6 +31,7 @@ from holdfast.kernel.ids import Ids, Randomness
 from holdfast.kernel.ledger import Append, Draft, Ledger
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.trace import read_traceparent
+from holdfast.runs.breaker import Breaker
 from holdfast.runs.ports import Caller, HttpConnector, HttpRequest
 from holdfast.runs.types import Interrupt, RunEvent, Wire
 
@@ -77,6 +80,8 @@ class Webhook(Wire, frozen=True):
     tags: list[str] = msgspec.field(default_factory=list)
     secret_version: int = 1
     rotated_at: str | None = None
+    state: Literal["active", "failing"] = "active"
+    next_attempt_at: str | None = None
 
 
 class Registered(Wire, frozen=True):
@@ -151,6 +156,7 @@ class Webhooks:
         self._agent = agent
         self._wake = asyncio.Event()
         self._wanted: set[str] = set()  # event types that somebody asked for: what is worth waking up for
+        self._breaker = Breaker()
         self._in_flight: dict[str, str] = {}
         self._ended: set[str] = set()  # since the outbox was last asked: its answer may be older than their end
         self._tasks: set[asyncio.Task[None]] = set()
@@ -236,6 +242,7 @@ class Webhooks:
         if not dead:
             raise Problem("not_found", "There is no such dead letter.")
         await self._ledger.append(f"webhook/{webhook_id}", [Draft("webhook.retried", {"deliveryId": delivery_id})])
+        self._breaker.ended(webhook_id, True, self._clock.now_ms())  # somebody knows better
         self._wake.set()
 
     async def _doc(self, webhook_id: str, tenant: str) -> dict[str, Any]:
@@ -249,6 +256,7 @@ class Webhooks:
 
     def _view(self, webhook_id: str, doc: dict[str, Any]) -> Webhook:
         rotated = doc.get("rotatedMs")
+        opens = self._breaker.opens_at(webhook_id)
         return Webhook(
             webhook_id=webhook_id,
             url=doc["url"],
@@ -259,6 +267,8 @@ class Webhooks:
             secret_fingerprint=fingerprint(self._secret(webhook_id, doc["secretVersion"])),
             secret_version=doc["secretVersion"],
             rotated_at=iso(rotated) if rotated else None,
+            state="active" if opens is None else "failing",
+            next_attempt_at=None if opens is None else iso(opens),
         )
 
     def _secret(self, webhook_id: str, version: int) -> str:
@@ -320,25 +330,34 @@ class Webhooks:
         now = self._clock.now_ms()
         self._ended.clear()
         rows = await self._ledger.query(_DUE, (now, _CONCURRENT_EACH))
+        resting: list[int] = []
         for row in rows:
             receiver = row[6] or row[1]
+            if not self._breaker.allows(receiver, now):  # B6
+                resting.append(self._breaker.opens_at(receiver) or now)
+                continue
             busy = list(self._in_flight.values())
             taken = row[0] in self._in_flight or row[0] in self._ended
             if taken or len(busy) >= _CONCURRENT or busy.count(receiver) >= _CONCURRENT_EACH:
                 continue
             self._in_flight[row[0]] = receiver
+            self._breaker.began(receiver)
             task = asyncio.create_task(self._deliver(_Due(*row)))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         later = await self._ledger.query(
             "SELECT min(due_ms) FROM webhook_outbox WHERE state = 'due' AND due_ms > ?", (now,)
         )
-        return later[0][0] if later and later[0][0] is not None else None
+        moments = [moment for moment in resting if moment > now]
+        if later and later[0][0] is not None:
+            moments.append(later[0][0])
+        return min(moments, default=None)
 
     async def _deliver(self, due: _Due) -> None:
         try:
             error = await self._attempt(due)
             attempt = due.attempts + 1
+            self._breaker.ended(due.url or due.webhook_id, error is None, self._clock.now_ms())
             if error is None:
                 draft = Draft("webhook.delivered", {"deliveryId": due.delivery_id, "attempt": attempt})
             else:
@@ -423,12 +442,11 @@ class Webhooks:
         return msgspec.json.encode(body)
 
     async def settled(self) -> None:
-        """Wait until nothing is in flight and nothing is due now; for tests and for draining."""
+        """Wait until nothing is in flight and nothing can go out now; for tests and for draining."""
         async for _ in self._ticks():
-            due = await self._ledger.query(
-                "SELECT count(*) FROM webhook_outbox WHERE state = 'due' AND due_ms <= ?", (self._clock.now_ms(),)
-            )
-            if not self._in_flight and due[0][0] == 0:
+            now = self._clock.now_ms()
+            due = await self._ledger.query(_DUE, (now, 1))
+            if not self._in_flight and not any(self._breaker.allows(row[6] or row[1], now) for row in due):
                 return
 
     async def _ticks(self) -> AsyncIterator[None]:

@@ -88,6 +88,13 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
             {"provider": "mock", "prompt": "Valid?", "maxTokens": 50, "outputSchema": {"required": ["valid"]}},
         ),
     ),
+    "artifact": workflow("suite-artifact", node("keep", "core.transform", {"artifacts": {"report": "{'pages': 3}"}})),
+    "parent": workflow("suite-parent", node("sub", "core.subWorkflow", {"workflowId": "suite-noop"})),
+    "secret": workflow(
+        "suite-secret",
+        node("echo", "core.identity", inputs={"passed": from_variable("password"), "note": from_variable("note")}),
+        variables=[variable("password", "string", sensitive=True), variable("note", "object")],
+    ),
     "waiting": workflow(
         "suite-waiting",
         node("wait", "core.waitForEvent", {"event": "suite.go"}),

@@ -1,4 +1,9 @@
-"""Hooks for schemathesis: half of the requests about a run, a workflow or a schedule are about one that is there."""
+"""Hooks for schemathesis: what a document cannot say, requests that are meant to be right get from here.
+
+Half of the requests about a run, a workflow or a schedule are about one that is there. A cron expression, a time zone,
+an expression and a cursor have a grammar or an origin that OpenAPI has no words for: requests that fit the schema get
+real ones, so that everything else about them is still checked. No request revokes a key that the suite needs.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,10 @@ from typing import Any
 import schemathesis
 
 _KNOWN: dict[str, list[str]] = json.loads(os.environ.get("HOLDFAST_KNOWN_IDS", "{}"))
+_SPARE: list[str] = json.loads(os.environ.get("HOLDFAST_SPARE_KEYS", "[]"))
+_CRONS = ["0 0 1 1 *", "*/5 9-17 * * 1-5", "30 4 1,15 * 5", "0 12 * * MON"]
+_ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata"]
+_EXPRESSIONS = ["status", "size(variables) == 0", "null", "1 + 1", "'a' in ['a', 'b']", "nodes.start.output"]
 _count = 0
 
 
@@ -17,18 +26,37 @@ _count = 0
 def before_call(context: Any, case: Any, kwargs: Any = None) -> None:
     global _count
     _count += 1
+    label = f"{case.operation.method.upper()} {case.operation.path}"
+    if label == "DELETE /host/v1/keys/{keyId}" and case.path_parameters and _SPARE:
+        # It finds the suite's own keys in the list of keys: only spare ones, and keys that are not there, are revoked.
+        case.path_parameters["keyId"] = _SPARE[_count % len(_SPARE)] if _count % 2 else f"key_{_count}"
     if case.meta is not None and case.meta.generation.mode.is_negative:  # what is wrong on purpose stays wrong
         return
     if case.headers and "Idempotency-Key" in case.headers:
         # Used twice it gives the first answer again, also when what that created was deleted since.
         case.headers["Idempotency-Key"] = f"suite-{uuid.uuid4()}"
+    _say_what_is_unsaid(label, case)
     if case.meta is not None and case.meta.phase.name == "stateful":  # it goes on with what it made itself
         return
     for name, ids in _KNOWN.items():
         if _count % 2 and case.path_parameters and name in case.path_parameters and ids:
             case.path_parameters[name] = ids[_count // 2 % len(ids)]
-    if case.operation.path == "/v1/runs" and isinstance(case.body, dict):
+
+
+def _say_what_is_unsaid(label: str, case: Any) -> None:
+    body, query = case.body, case.query
+    if label == "POST /v1/runs" and isinstance(body, dict):
         for name in ("mode", "evalSuiteRef", "agentId"):  # a capability that is off is 501, as the contract says
-            case.body.pop(name, None)
-    if case.operation.path == "/v1/runs" and isinstance(case.body, dict) and "workflowId" in case.body and _count % 2:
-        case.body["workflowId"] = _KNOWN["workflowId"][0]
+            body.pop(name, None)
+        # What the inputs must be, the workflow says: one that takes any, or one that is not there.
+        body["workflowId"] = _KNOWN["workflowId"][0] if _count % 2 else f"not-there-{_count}"
+        if isinstance(body.get("configurable"), dict):  # for test keys
+            body["configurable"].pop("mockProvider", None)
+    if label.endswith(("/v1/schedules", "/v1/schedules/{scheduleId}")) and isinstance(body, dict):
+        body["cron"], body["timezone"] = _CRONS[_count % len(_CRONS)], _ZONES[_count % len(_ZONES)]
+    if label.endswith(":backfill") and isinstance(body, dict):
+        body["from"], body["to"] = "2026-01-01T00:00:00Z", f"2026-01-0{1 + _count % 3}T00:00:00Z"
+    if label == "GET /v1/runs/{runId}/query" and query:
+        query["expression"] = _EXPRESSIONS[_count % len(_EXPRESSIONS)]
+    if label == "GET /v1/runs" and query:
+        query.pop("cursor", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 
 from tests.contracts.openwop.conftest import Api, refused
 
-SCHEMAS = Path(__file__).parents[4] / "shared" / "reference" / "openwop" / "schemas"
+REFERENCE = os.environ.get("HOLDFAST_REFERENCE") or Path(__file__).parents[4] / "shared" / "reference"
+SCHEMAS = Path(REFERENCE) / "openwop" / "schemas"
 
 
 def test_discovery_needs_no_key_and_may_be_cached(api: Api) -> None:
@@ -27,6 +29,12 @@ def test_discovery_has_the_required_members(capabilities: dict[str, Any]) -> Non
     assert all(isinstance(value, int) for value in capabilities["schemaVersions"].values())
     for name in ("clarificationRounds", "schemaRounds", "envelopesPerTurn"):
         assert isinstance(capabilities["limits"][name], int) and capabilities["limits"][name] >= 0
+
+
+def test_health_needs_no_key(api: Api) -> None:
+    for path, status in (("/healthz", "healthy"), ("/readyz", "ready")):
+        answer = api.caller("").get(path)
+        assert (answer.status_code, answer.json()) == (200, {"status": status})
 
 
 def test_families_stand_at_the_root(capabilities: dict[str, Any]) -> None:

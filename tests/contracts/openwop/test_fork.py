@@ -82,3 +82,21 @@ def test_w15_a_debug_bundle_holds_the_run(api: Api, ended: str) -> None:
     assert {"generatedAt", "host", "run", "events", "redactionApplied", "redactionMode"} <= set(found)
     assert found["run"]["runId"] == ended
     assert len(found["events"]) == len(api.events(ended))
+
+
+def test_w15_a_debug_bundle_is_redacted(api: Api) -> None:
+    inputs = {"password": "open-sesame-42", "note": {"api_key": "sk-live-0123456789abcdef0123"}}
+    run_id = api.start("secret", inputs)
+    api.wait(run_id)
+    bundle = api.get(f"/v1/runs/{run_id}/debug-bundle").text
+    assert "open-sesame-42" not in bundle and "sk-live-0123456789abcdef0123" not in bundle
+    assert "open-sesame-42" not in api.get(f"/v1/runs/{run_id}").text + str(api.events(run_id)), "passed on or not"
+
+
+def test_ancestry_names_the_parent(api: Api) -> None:
+    api.workflow("noop")
+    parent = api.start("parent")
+    api.wait(parent)
+    (child,) = {event["payload"]["childRunId"] for event in api.events(parent) if event["type"] == "node.dispatched"}
+    found = api.get(f"/v1/runs/{child}/ancestry").json()
+    assert found["parent"]["runId"] == parent

@@ -224,3 +224,35 @@ def test_evals_are_off_until_they_are_wired(api: Api, capabilities: dict[str, An
         pytest.skip("this host has evals")
     body = {"mode": "eval", "evalSuiteRef": "x", "agentId": "y"}
     refused(api.post("/v1/runs", body), 501, "capability_not_provided")
+
+
+def test_artifacts_are_listed_and_read(api: Api) -> None:
+    run_id = api.start("artifact")
+    api.wait(run_id)
+    (listed,) = api.get(f"/v1/runs/{run_id}/artifacts").json()["artifacts"]
+    assert listed["artifactType"] == "report" and "data" not in listed
+    path = f"/v1/runs/{run_id}/artifacts/{listed['artifactId']}"
+    assert api.get(path).json()["data"] == {"pages": 3}
+    refused(api.get(f"{path}x"), 404, "not_found")
+    refused(api.caller("other").get(path), 404, "not_found")
+    refused(api.caller("no_scopes").get(path), 403, "forbidden")
+    refused(api.caller("").get(path), 401, "unauthenticated")
+
+
+def test_the_word_null_in_a_query_is_a_text(api: Api) -> None:
+    run_id = api.start("noop", tags=["null"])
+    assert api.get("/v1/runs", params={"tag": "null"}).json()["runs"][0]["runId"] == run_id
+    assert api.get(f"/v1/runs/{run_id}/query", params={"expression": "null"}).json() == {"value": None}
+
+
+def test_a_whole_number_may_have_a_point(api: Api) -> None:
+    run_id = api.start("chain")
+    api.wait(run_id)
+    made = api.http.post(
+        f"/v1/runs/{run_id}:fork",
+        content=b'{"mode": "branch", "fromSeq": 3.0}',
+        headers={"Content-Type": "application/json"},
+    )
+    assert made.status_code == 201 and made.json()["fromSeq"] == 3
+    half = api.http.post(f"/v1/runs/{run_id}:fork", content=b'{"mode": "branch", "fromSeq": 3.5}')
+    refused(half, 400, "validation_error")

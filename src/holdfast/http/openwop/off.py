@@ -21,6 +21,11 @@ _FAMILIES = {
     "triggerBridge": r"/v1/trigger-subscriptions(/.*)?",
     "auditLogIntegrity": r"/v1/audit/verify",
 }
+# The contract's audit log has signed checkpoints, which the ledger has not; what it has is verified elsewhere.
+_INSTEAD = {
+    "auditLogIntegrity": "POST /host/v1/ledger/verify verifies the ledger's hash chains.",
+    "agents": "GET /host/v1/agents lists the host's agents.",
+}
 _PATTERNS = {family: re.compile(pattern, re.DOTALL) for family, pattern in _FAMILIES.items()}
 
 
@@ -33,6 +38,6 @@ def unmatched(request: Request) -> Problem:
                 "capability_not_provided",
                 f"This host does not provide {family}.",
                 capability=family,
-                fix="See /.well-known/openwop for what it provides.",
+                fix=_INSTEAD.get(family, "See /.well-known/openwop for what it provides."),
             )
     return Problem("not_found", "There is nothing at this address.", fix="See /v1/openapi.json for what there is.")

@@ -83,6 +83,54 @@ class Artifacts(Result, frozen=True, omit_defaults=False):
     artifacts: list[Artifact]
 
 
+# What the types cannot say of a body, in the words that JSON Schema has for it.
+_OBJECT = {"type": "object"}
+_POSITIVE = {"type": "integer", "minimum": 1}
+NewRun = Annotated[
+    CreateRun,
+    Meta(
+        extra_json_schema={
+            "anyOf": [
+                {"properties": {"workflowId": {"type": "string", "minLength": 1}}, "required": ["workflowId"]},
+                {"properties": {"mode": {"const": "eval"}}, "required": ["mode"]},
+            ],
+            "properties": {
+                "mode": {"enum": ["eval", None]},
+                "callbackUrl": {"type": ["string", "null"], "format": "uri", "pattern": "^https?://"},
+                "tags": {"maxItems": 100, "items": {"type": "string", "minLength": 1, "maxLength": 256}},
+                "configurable": {
+                    "properties": {
+                        "recursionLimit": _POSITIVE,
+                        "runTimeoutMs": _POSITIVE,
+                        "maxTokens": _POSITIVE,
+                        "temperature": {"type": "number", "minimum": 0, "maximum": 2},
+                        "promptOverrides": _OBJECT,
+                    }
+                },
+            },
+        }
+    ),
+]
+NewFork = Annotated[
+    ForkRequest,
+    Meta(
+        extra_json_schema={
+            "anyOf": [
+                {"properties": {"mode": {"const": "replay"}, "runOptionsOverlay": {"maxProperties": 0}}},
+                {"properties": {"mode": {"const": "branch"}, "fromSeq": {"type": "integer"}}, "required": ["fromSeq"]},
+            ],
+            "properties": {
+                "fromSeq": {"minimum": 0},
+                "runOptionsOverlay": {
+                    "properties": {"inputs": _OBJECT, "variables": _OBJECT, "configurable": _OBJECT},
+                    "additionalProperties": False,
+                },
+            },
+        }
+    ),
+]
+
+
 def operations(services: Services) -> list[Operation]:
     runs = services.runs
 
@@ -195,7 +243,7 @@ def operations(services: Services) -> list[Operation]:
             perform=create,
             summary="Start a run; it is on disk when the answer is sent.",
             scopes=("runs:create",),
-            body=CreateRun,
+            body=NewRun,
             headers=("X-Dedup", "X-Force-Engine-Version", "traceparent"),
             answers={201: RunCreated},
             problems=(
@@ -260,7 +308,7 @@ def operations(services: Services) -> list[Operation]:
             perform=fork,
             summary="Replay a run, or branch off it, from any sequence.",
             scopes=("runs:create", "runs:read"),
-            body=ForkRequest,
+            body=NewFork,
             answers={201: RunForked},
             problems=("schema_mismatch", "not_found", "replay_out_of_range", "state_conflict"),
         ),

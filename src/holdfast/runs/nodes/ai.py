@@ -6,12 +6,14 @@ A model's answer is an effect: recorded once, never asked again (OpenWOP §1.5, 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from holdfast.kernel.json_schema import check_schema, misfit
 from holdfast.runs.execution import Execution
+from holdfast.runs.nodes.outside import mcp_tool
 from holdfast.runs.nodes.registry import NodeError, NodeType
 from holdfast.runs.ports import ModelDelta, ModelRequest
 
@@ -20,7 +22,9 @@ TRUNCATION_GROWTH = 2
 
 
 async def call_prompt(ctx: Execution) -> dict[str, Any]:
-    """Ask a model; its text is streamed as `output.chunk` and comes back as `text`."""
+    """Ask a model; its text is streamed as `output.chunk` and comes back as `text`. With `mcp`, call a tool instead."""
+    if isinstance(wanted := ctx.config.get("mcp"), dict):
+        return await mcp_tool(ctx, wanted)
     answer = await _ask(ctx, "call", _request(ctx, _messages(ctx)), stream=True)
     if answer["refusal"] is not None:
         raise _refused(ctx, answer)
@@ -207,8 +211,24 @@ def _refused(ctx: Execution, answer: dict[str, Any]) -> NodeError:
     return NodeError("envelope_refused_by_provider", "The model refused to answer.", retryable=False)
 
 
+def _check_prompt(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    wanted = config.get("mcp")
+    if wanted is None:
+        return
+    if not isinstance(wanted, dict) or not isinstance(wanted.get("tool"), str) or not wanted["tool"]:
+        yield ".mcp", "A call of an MCP tool is {tool, arguments}."
+    elif not isinstance(wanted.get("arguments", {}), dict):
+        yield ".mcp.arguments", "An object is expected."
+
+
 TYPES = [
-    NodeType(type_id="core.ai.callPrompt", execute=call_prompt, requires=("models",), summary="Asks a model."),
+    NodeType(
+        type_id="core.ai.callPrompt",
+        execute=call_prompt,
+        requires=("models",),
+        check=_check_prompt,
+        summary="Asks a model.",
+    ),
     NodeType(
         type_id="core.ai.structuredOutput",
         execute=structured_output,

@@ -54,12 +54,14 @@ async def channel_write(ctx: Execution) -> dict[str, Any]:
 
 
 async def transform(ctx: Execution) -> dict[str, Any]:
-    """Compute outputs and variables with expressions."""
+    """Compute outputs, variables and artifacts with expressions."""
     for name, text in (ctx.config.get("assign") or {}).items():
         ctx.set_variable(name, ctx.evaluate(text))
     outputs = {name: ctx.evaluate(text) for name, text in (ctx.config.get("outputs") or {}).items()}
     if isinstance(text := ctx.config.get("expression"), str):
         outputs["output"] = ctx.evaluate(text)
+    if kept := ctx.config.get("artifacts"):
+        outputs["artifacts"] = {name: ctx.artifact(name, ctx.evaluate(text)) for name, text in kept.items()}
     return plain(outputs)  # type: ignore[no-any-return]
 
 
@@ -81,8 +83,9 @@ def _texts(config: dict[str, Any], *keys: str) -> Iterator[tuple[str, str]]:
 def _check_transform(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
     from holdfast.runs.nodes.checks import compiles
 
-    yield from _texts(config, "assign", "outputs")
-    for key in ("assign", "outputs"):
+    groups = ("assign", "outputs", "artifacts")
+    yield from _texts(config, *groups)
+    for key in groups:
         for name, text in config.get(key, {}).items() if isinstance(config.get(key, {}), dict) else ():
             yield from compiles(text, f".{key}.{name}")
 
@@ -125,7 +128,7 @@ TYPES = [
         inline=True,
         check=_check_transform,
         expressions=("expression",),
-        summary="Computes outputs and variables with expressions.",
+        summary="Computes outputs, variables and artifacts with expressions.",
     ),
     NodeType(type_id="core.branch", execute=branch, inline=True, check=_check_branch, summary="Names a case."),
 ]

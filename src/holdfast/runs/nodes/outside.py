@@ -61,13 +61,26 @@ def _fails(status: int, rule: Any) -> bool:
 
 
 async def tool(ctx: Execution) -> dict[str, Any]:
-    """Call a tool of the host's tool source; the pair of tool events has one call id."""
-    name = str(ctx.config["tool"])
+    """Call a tool of the host's tool source."""
     arguments = {**(ctx.config.get("arguments") or {}), **(ctx.inputs.get("arguments") or {})}
+    result = await call_tool(ctx, str(ctx.config["tool"]), arguments)
+    return result if isinstance(result, dict) else {"output": result}
+
+
+async def mcp_tool(ctx: Execution, wanted: dict[str, Any]) -> dict[str, Any]:
+    """Call an MCP server's tool; what it says is not to be trusted, and both the event and the output say so."""
+    result = await call_tool(ctx, str(wanted["tool"]), wanted.get("arguments") or {}, "mcp", contentTrust="untrusted")
+    return {"result": result, "contentTrust": "untrusted"}
+
+
+async def call_tool(
+    ctx: Execution, name: str, arguments: dict[str, Any], transport: str = "native", **returned: str
+) -> Any:
+    """One call as one effect; the pair of tool events has one call id."""
     caller = ctx.caller("call", f"tool:{name}")
     agent = str((ctx.agent or {}).get("agentId") or f"node.{ctx.node_id}")
     about = {"agentId": agent, "toolName": name, "callId": caller.idempotency_key}
-    ctx.emit("agent.toolCalled", {**about, "argsHash": canonical.digest(arguments), "transport": "native"})
+    ctx.emit("agent.toolCalled", {**about, "argsHash": canonical.digest(arguments), "transport": transport})
     try:
         result = await ctx.effect("call", lambda: ctx.tools.call(name, arguments, caller), provider=f"tool:{name}")
     except Problem as problem:
@@ -76,8 +89,8 @@ async def tool(ctx: Execution) -> dict[str, Any]:
         status = "forbidden" if problem.row.http == 403 else "rate_limited" if problem.row.http == 429 else "error"
         ctx.emit("agent.toolReturned", {**about, "error": error, "status": status})
         raise
-    ctx.emit("agent.toolReturned", {**about, "status": "ok"})
-    return result if isinstance(result, dict) else {"output": result}
+    ctx.emit("agent.toolReturned", {**about, "status": "ok", **returned})
+    return result
 
 
 def _check_http(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
