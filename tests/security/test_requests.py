@@ -275,3 +275,25 @@ def test_a_flood_of_streams_ends_at_the_limit_and_everybody_else_is_served(tmp_p
         await again.aclose()
 
     run(tmp_path, story, streams_per_key=20)
+
+
+def test_nobody_is_signed_in_by_a_form_of_another_site(tmp_path: Path) -> None:
+    async def story(serving: Serving, http: httpx.AsyncClient) -> None:
+        _, key = await serving.services.keys.create("mine")
+        here = serving.url
+        said = (
+            ({"Sec-Fetch-Site": "cross-site"}, 403),
+            ({"Sec-Fetch-Site": "same-site", "Origin": "http://127.0.0.1:1"}, 403),
+            ({"Origin": "https://evil.example"}, 403),
+            ({"Origin": "http://["}, 403),
+            ({"Sec-Fetch-Site": "same-origin", "Origin": "null"}, 303),
+            ({"Origin": here}, 303),
+            ({}, 303),
+        )
+        async with httpx.AsyncClient(base_url=here, trust_env=False) as browser:
+            for headers, status in said:
+                answer = await browser.post("/login", data={"key": key}, headers=headers)
+                assert answer.status_code == status, headers
+                assert ("set-cookie" in answer.headers) == (status == 303), headers
+
+    run(tmp_path, story, filled=False)

@@ -13,9 +13,10 @@ import typer
 from holdfast.cli.connection import Connection, Data, Key, Url, connected, lent
 from holdfast.cli.notes import announced
 from holdfast.cli.output import Answer, answers, choice, note
-from holdfast.cli.terminal import TerminalConsent, asked, attended, permission, told, visible
+from holdfast.cli.terminal import TerminalConsent, asked, attended, permission, told
 from holdfast.cli.up import model_line
 from holdfast.kernel import canonical, config
+from holdfast.kernel.printable import one_line, printable
 from holdfast.kernel.problem_table import TABLE
 from holdfast.kernel.problems import Problem
 
@@ -71,15 +72,15 @@ class Following:
     def _show(self, event: dict[str, Any]) -> None:
         kind, payload = event["type"], event["payload"]
         if kind == "output.chunk" and self._live:
-            sys.stdout.write(visible(payload["chunk"]))
+            sys.stdout.write(printable(payload["chunk"]))
             sys.stdout.flush()
             self._said = True
         elif kind == "agent.toolCalled":
             self._tools.append({"tool": payload["toolName"], "status": "called"})
-            note(visible(f"tool   {payload['toolName']} …"))
+            note(f"tool   {payload['toolName']} …")
         elif kind == "agent.toolReturned" and self._tools:
             self._tools[-1]["status"] = payload["status"]
-            note(visible(f"tool   {payload['toolName']}: {payload['status']}"))
+            note(f"tool   {payload['toolName']}: {payload['status']}")
 
     async def _open_question(self) -> dict[str, Any] | None:
         found = await self._connection.get(f"/v1/runs/{self._run_id}/interrupts")
@@ -122,11 +123,11 @@ async def _value(asks: dict[str, Any]) -> dict[str, Any]:
     """What the person at the terminal says to a question."""
     if asks.get("artifactType") == "capability-prompt":
         return await permission(asks)
-    sys.stderr.write(visible(f"\n{asks['title']}\n  {asks.get('description', '')}\n"))
+    sys.stderr.write(f"\n{one_line(str(asks['title']))}\n  {printable(str(asks.get('description', '')))}\n")
     known = {name: value for name, value in (asks.get("artifactData") or {}).items() if name not in _INNER}
     for name, value in known.items():
         text = value if isinstance(value, str) else _plain(value)
-        sys.stderr.write(visible(f"  {_LABELS.get(name, name):<10} {text}\n"))
+        sys.stderr.write(f"  {one_line(_LABELS.get(name, name)):<10} {printable(text)}\n")
     if await asked("Accept? [y/N] ") == "y":
         return {"action": "accept"}
     if asks.get("artifactType") != "uncertain-effect":

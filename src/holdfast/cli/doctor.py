@@ -132,4 +132,4 @@ def _show(console: Console, findings: list[Finding]) -> None:
     for finding in findings:
         console.print(f"{marks[finding.state]}  {finding.name}: {finding.detail}")
         if finding.fix:
-            console.print(f"          {finding.fix}")
+            console.print(f"          {finding.fix}", markup=False)

@@ -13,7 +13,7 @@ import typer
 
 from holdfast.cli import ext_compile, ext_project
 from holdfast.cli.ext_project import Data, opened_ledger
-from holdfast.cli.output import Answer, answers, choice, note, shown
+from holdfast.cli.output import Answer, answers, choice, note
 from holdfast.cli.terminal import TerminalConsent
 from holdfast.envelope.types import Warning
 from holdfast.kernel import canonical, config
@@ -313,6 +313,7 @@ async def _suite(
             deadline=deadline,
             record=record,
             log_file=True,
+            data=data or Path(loaded.data.dir),
         ) as suite,
     ):
         suite.take_resources(texts(root, (await Trust(ledger, settings.paths).standing(root)).state == "trusted"))
@@ -412,7 +413,7 @@ def _json(text: str, where: str) -> Any:
 
 def _show_extensions(console: Console, found: list[dict[str, Any]]) -> None:
     for item in found:
-        console.print(f"[bold]{item['path']}[/bold]")
+        console.print(item["path"], style="bold", markup=False)
         for tool in item["tools"]:
             console.print(f"  tool      {tool['name']}: {tool['description']}", markup=False)
         for command in item["commands"]:
@@ -428,7 +429,7 @@ def _show_extensions(console: Console, found: list[dict[str, Any]]) -> None:
 def _show_outcome(console: Console, outcome: ToolOutcome) -> None:
     for part in outcome.content:
         text = part.get("text") if part.get("type") == "text" else f"[{part.get('type')}]"
-        console.print(shown(str(text)), markup=False)
+        console.print(str(text), markup=False)
 
 
 def _template(name: str) -> dict[str, str]:

@@ -87,7 +87,9 @@ def build(
     }
 
     def show(console: Console) -> None:
-        console.print(f"{meta.extension_id} {meta.manifest.version}: {len(artifact.code)} bytes, {meta.verdict}")
+        console.print(
+            f"{meta.extension_id} {meta.manifest.version}: {len(artifact.code)} bytes, {meta.verdict}", markup=False
+        )
         console.print(meta.hash)
 
     return Answer(result, human=show)
@@ -230,7 +232,7 @@ def catalog_show(
 
     def show(console: Console) -> None:
         for item in items:
-            console.print(f"{item.id}  {item.runtime_tier}  {', '.join(item.capabilities)}")
+            console.print(f"{item.id}  {item.runtime_tier}  {', '.join(item.capabilities)}", markup=False)
 
     return Answer({"items": [msgspec.to_builtins(item) for item in items]}, human=show)
 
@@ -369,13 +371,13 @@ def _described(meta: ArtifactMeta) -> dict[str, Any]:
 
 def _show_check(console: Console, metas: list[ArtifactMeta]) -> None:
     for meta in metas:
-        console.print(f"{meta.extension_id} {meta.manifest.version}: {meta.verdict}")
+        console.print(f"{meta.extension_id} {meta.manifest.version}: {meta.verdict}", markup=False)
         needs = ", ".join(meta.capabilities_required) or "nothing"
-        console.print(f"  needs {needs}")
+        console.print(f"  needs {needs}", markup=False)
         for use in (*meta.forbidden_apis, *meta.flagged_apis):
-            console.print(f"  {use.message}")
+            console.print(f"  {use.message}", markup=False)
             for place in use.locations[:5]:
-                console.print(f"    {place}", style="dim")
+                console.print(f"    {place}", style="dim", markup=False)
 
 
 async def _conform(
@@ -397,13 +399,13 @@ async def _conform(
 
 def _show_conform(console: Console, sets: list[SetResult], behaviour: list[ScenarioResult], page: Path) -> None:
     def told(result: Result) -> None:
-        console.print(f"  {result.entry}: {result.outcome} {result.reason}")
+        console.print(f"  {result.entry}: {result.outcome} {result.reason}", markup=False)
         for difference in result.differences[:3]:
-            console.print(f"    {difference.at}", style="dim")
+            console.print(f"    {difference.at}", style="dim", markup=False)
 
     for item in sets:
         counted = ", ".join(f"{count} {name}" for name, count in item.counted().items())
-        console.print(f"{item.package} {item.version}: {counted}")
+        console.print(f"{item.package} {item.version}: {counted}", markup=False)
         for result in item.results:
             if result.outcome != "equal":
                 told(result)

@@ -6,7 +6,7 @@ import functools
 import inspect
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import msgspec
@@ -16,6 +16,7 @@ from holdfast import envelope
 from holdfast.kernel import canonical, config
 from holdfast.kernel.clock import SystemClock
 from holdfast.kernel.ids import Ids
+from holdfast.kernel.printable import one_line, printable
 from holdfast.kernel.problems import Problem
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def fail(operation: str, problem: Problem) -> int:
 def note(text: str) -> None:
     """Something for the person at the terminal, never for the program that reads stdout."""
     if not _flags.quiet:
-        sys.stderr.write(text + "\n")
+        sys.stderr.write(printable(text) + "\n")
         sys.stderr.flush()
 
 
@@ -174,10 +175,16 @@ def each(items: Sequence[T], show: Callable[[Console, T], None]) -> Callable[[Co
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A rich console that respects NO_COLOR and pipes."""
-    from rich.console import Console
+    """A rich console that respects NO_COLOR and pipes, and shows text of others as text."""
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
 
-    return Console(stderr=stderr, highlight=False, soft_wrap=True)
+    class Plain(Console):
+        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+            for part in super().render(renderable, options):
+                yield part if part.control else Segment(printable(part.text), part.style)
+
+    return Plain(stderr=stderr, highlight=False, soft_wrap=True)
 
 
 def _print_envelope(operation: str, answer: Answer, chosen: envelope.OutputChoice) -> None:
@@ -200,6 +207,8 @@ def _print_field(result: Any, name: str) -> None:
         known = sorted(plain) if isinstance(plain, dict) else []
         raise Problem("not_found", f"The result has no field {name}.", at=name, known=known)
     value = plain[name]
+    if isinstance(value, str) and sys.stdout.isatty():
+        value = printable(value)
     _write((value.encode() if isinstance(value, str) else msgspec.json.encode(value)) + b"\n")
 
 
@@ -221,10 +230,10 @@ def _print_plain(value: Any, indent: str = "") -> None:
     if isinstance(value, dict):
         for key, item in value.items():
             if isinstance(item, dict | list) and item:
-                out.write(f"{indent}{shown(str(key))}:\n")
+                out.write(f"{indent}{one_line(key)}:\n")
                 _print_plain(item, indent + "  ")
             else:
-                out.write(f"{indent}{shown(str(key))}: {_scalar(item)}\n")
+                out.write(f"{indent}{one_line(key)}: {_scalar(item)}\n")
     elif isinstance(value, list):
         for item in value:
             if isinstance(item, dict | list) and item:
@@ -237,23 +246,15 @@ def _print_plain(value: Any, indent: str = "") -> None:
 
 
 def _scalar(value: Any) -> str:
-    return shown(value if isinstance(value, str) else msgspec.json.encode(value).decode())
-
-
-def shown(text: str) -> str:
-    """What other people's text may do to a person's terminal: nothing. Colours go, other control characters show."""
-    if text.isprintable():
-        return text
-    kept = _STYLE.sub("", text)
-    return "".join(letter if letter.isprintable() or letter in "\n\t" else "\ufffd" for letter in kept)
+    return printable(value if isinstance(value, str) else msgspec.json.encode(value).decode())
 
 
 def _print_problem(problem: Problem) -> None:
     error = problem.as_lafs()
     details = {key: value for key, value in error["details"].items() if key not in ("problem", "fix")}
-    lines = [f"Problem: {shown(error['message'])}"]
+    lines = [f"Problem: {printable(error['message'])}"]
     lines.extend(f"  {key}: {_scalar(value)}" for key, value in details.items() if value is not None)
-    lines.append(f"  What to do: {error['suggestedAction']}")
+    lines.append(f"  What to do: {printable(error['suggestedAction'])}")
     lines.append(f"  ({problem.key}; `holdfast problems {problem.key}` explains)")
     sys.stderr.write("\n".join(lines) + "\n")
 

@@ -14,6 +14,7 @@ import typer
 from holdfast.cli.output import Answer, answers, choice, note
 from holdfast.kernel import config
 from holdfast.kernel.clock import iso
+from holdfast.kernel.printable import printable
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.secret import HOST_SECRET, derive, kept_secret
 
@@ -70,7 +71,7 @@ async def ask(
             if event.event_type == "token":
                 output.append(event.data)
                 if live:
-                    sys.stdout.write(event.data)
+                    sys.stdout.write(printable(event.data))
                     sys.stdout.flush()
             elif event.event_type == "done":
                 report = event.data

@@ -166,7 +166,7 @@ async def approve(
                 **{name: item for name, item in said.items() if item},
             }
         done = await host.post(f"/v1/runs/{run}/interrupts/{asked['nodeId']}", {"resumeValue": answer})
-    return Answer(done, human=lambda console: console.print(f"{done['nodeId']}: {_coloured(done['status'])}"))
+    return Answer(done, human=lambda console: console.print(f"{_text(done['nodeId'])}: {_coloured(done['status'])}"))
 
 
 @app.command("signal")
@@ -321,7 +321,14 @@ def _pairs(items: list[str]) -> dict[str, Any]:
 
 
 def _coloured(status: str) -> str:
-    return f"[{_STYLES.get(status, 'yellow')}]{status}[/]"
+    return f"[{_STYLES.get(status, 'yellow')}]{_text(status)}[/]"
+
+
+def _text(said: Any) -> str:
+    """What somebody else said, where rich would read its brackets as markup."""
+    from rich.markup import escape
+
+    return escape(str(said))
 
 
 def _standing(run: dict[str, Any]) -> Answer:
@@ -360,11 +367,13 @@ def _remarks(node: dict[str, Any]) -> str:
 
 def _show_list(console: Console, found: dict[str, Any]) -> None:
     for run in found["runs"]:
-        console.print(f"{run['runId']:<32} {_coloured(run['status']):<28} {run['createdAt']}  {run['workflowId']}")
+        console.print(
+            f"{run['runId']:<32} {_coloured(run['status']):<28} {run['createdAt']}  {_text(run['workflowId'])}"
+        )
     if not found["runs"]:
         console.print("No runs.")
     if found.get("nextCursor"):
-        console.print(f"[dim]more: --cursor {found['nextCursor']}[/dim]")
+        console.print(f"[dim]more: --cursor {_text(found['nextCursor'])}[/dim]")
 
 
 def _show_events(console: Console, events: list[dict[str, Any]]) -> None:
@@ -386,4 +395,4 @@ def _show_diff(console: Console, diff: dict[str, Any]) -> None:
     console.print(f"They went apart at event {diff['divergedAtSeq']}:")
     for item in diff["eventDiffs"][:40]:
         sides = [(item.get(side) or {}).get("type", "-") for side in ("aEvent", "bEvent")]
-        console.print(f"  {item['seq']:>5}  {item['op']:<8} {sides[0]:<26} {sides[1]}")
+        console.print(f"  {item['seq']:>5}  {item['op']:<8} {sides[0]:<26} {sides[1]}", markup=False)

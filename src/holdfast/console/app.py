@@ -157,11 +157,22 @@ def _login_page(templates: Templates) -> Callable[[Request], Awaitable[Response]
     return endpoint
 
 
+def is_from_elsewhere(request: Request) -> bool:
+    """Whether a browser says that another site (or another port) sent the form: it could sign somebody in as itself."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site not in ("same-origin", "none")
+    origin = request.headers.get("origin")
+    return origin not in (None, "null") and origin.rpartition("://")[2] != request.headers.get("host")
+
+
 def _login(templates: Templates, sessions: Sessions) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         form = await request.form(max_files=0, max_fields=5)
         key = form.get("key")
         try:
+            if is_from_elsewhere(request):
+                raise Problem("permission_denied", "The form is from another site.", fix="Sign in on this page.")
             cookie = sessions.sign_in(key if isinstance(key, str) else "")
         except Problem as problem:
             return templates.page(request, "login.html", problem.row.http, message=problem.message)

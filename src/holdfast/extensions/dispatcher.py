@@ -314,9 +314,9 @@ class Dispatcher:
             reason = f"{resource} lies outside the project and no grant names it."
             decision = Decision("deny", "outside-project", reason, decision.evidence)
         if (capability, resource) not in flight.decided or not decision.allowed:
-            flight.decided.add((capability, resource))
             self._record(flight, self._decision(flight, decision))
         decision.require()
+        flight.decided.add((capability, resource))
 
     def _granted(self, flight: Flight, capability: str, resource: str) -> bool:
         """Whether policy allows it without asking; `capability!` only when a grant names the resource."""

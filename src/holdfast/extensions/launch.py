@@ -21,7 +21,9 @@ from typing import Any
 _libc = ctypes.CDLL(None, use_errno=True)
 _NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 _MS_REC_PRIVATE = 0x4000 | 0x40000
+_MS_READ_ONLY, _MS_REMOUNT, _MS_BIND, _MS_NO_SUID_DEV_EXEC = 1, 32, 4096, 2 | 4 | 8
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_CHILD_SUBREAPER = 1, 38, 36
+_PR_CAPBSET_READ, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _CAP_VERSION = 23, 24, 47, 0x20080522
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 
 # Rights of Landlock, by the version that brought them.
@@ -104,6 +106,8 @@ def _init(spec: dict[str, Any], command: list[str], writer: int) -> None:
     """Process 1: its end is the end of everything that the command started."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     spec["proc"] = _libc.mount(b"proc", b"/proc", b"proc", 2 | 4 | 8, None) == 0
+    if spec.get("hidden"):
+        _hide(spec["hidden"], spec["shown"], spec["fixed"])
     main_child = os.fork()
     if main_child == 0:
         os.close(writer)
@@ -113,6 +117,42 @@ def _init(spec: dict[str, Any], command: list[str], writer: int) -> None:
         if ended == main_child:
             os.write(writer, struct.pack("i", status))
             os._exit(0)
+
+
+def _hide(folder: str, shown: list[str], fixed: list[str]) -> None:
+    """Put an empty folder over `folder`, with what is `shown` of it in place, and make files that are `fixed` so."""
+    kept = {}
+    for name in shown:
+        with contextlib.suppress(OSError):
+            kept[name] = os.open(f"{folder}/{name}", os.O_PATH | os.O_NOFOLLOW)
+    done = _libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", _MS_NO_SUID_DEV_EXEC, b"mode=755") == 0
+    for name, descriptor in kept.items():
+        place = f"{folder}/{name}"
+        if os.path.isdir(f"/proc/self/fd/{descriptor}"):  # noqa: PTH112 - as above
+            os.mkdir(place)  # noqa: PTH102
+        else:
+            os.close(os.open(place, os.O_CREAT | os.O_WRONLY))
+        done = done and _bound(f"/proc/self/fd/{descriptor}", place)
+        os.close(descriptor)
+    for path in fixed:
+        done = done and _bound(path, path)
+    if not done:
+        os.write(2, b"holdfast: the host's own files could not be put out of reach; the command was not run\n")
+        os._exit(126)
+
+
+def _bound(source: str, place: str) -> bool:
+    """`source` at `place`, to be read only."""
+    there, flags = os.fsencode(place), _MS_BIND | _MS_REMOUNT | _MS_READ_ONLY
+    if _libc.mount(os.fsencode(source), there, None, _MS_BIND, None) != 0:
+        return False
+    return bool(_libc.mount(None, there, None, flags | _locked(place), None) == 0)
+
+
+def _locked(place: str) -> int:
+    """Flags of the file system that a new user namespace may not take away."""
+    found = os.statvfs(place).f_flag
+    return sum(flag for flag in (2, 4, 8) if found & flag) | (found & 0x400) | (found & 0x800)
 
 
 def _become(spec: dict[str, Any], command: list[str]) -> None:
@@ -127,12 +167,25 @@ def _become(spec: dict[str, Any], command: list[str]) -> None:
     _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if spec.get("landlock"):
         confine(spec["read"] + (["/proc"] if spec.get("proc") else []), spec["write"], network=spec["network"])
+    _give_up_powers()
     try:
         os.chdir(spec["cwd"])
         os.execvpe(command[0], command, spec["environ"])  # noqa: S606 - becoming the command is the purpose
     except OSError as error:
         os.write(2, f"{command[0]}: {os.strerror(error.errno or 0)}\n".encode())
         os._exit(126 if error.errno == 13 else 127)
+
+
+def _give_up_powers() -> None:
+    """No capability, and none to be had again: root without a user namespace could set the machine's clock or name."""
+    for number in range(64):
+        if _libc.prctl(_PR_CAPBSET_READ, number, 0, 0, 0) == 1:
+            _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
+    _libc.prctl(_PR_CAP_AMBIENT, 4, 0, 0, 0)  # clear all
+    done = _libc.capset(struct.pack("Ii", _CAP_VERSION, 0), struct.pack("6I", 0, 0, 0, 0, 0, 0)) == 0
+    if not done or (os.getuid() == 0 and any(_libc.prctl(_PR_CAPBSET_READ, n, 0, 0, 0) == 1 for n in range(64))):
+        os.write(2, b"holdfast: the command could not be made powerless; it was not run\n")
+        os._exit(126)
 
 
 def landlock_version() -> int:

@@ -20,6 +20,8 @@ from typing import Literal
 
 import msgspec
 
+from holdfast.extensions.connectors.paths import BROUGHT
+
 Kind = Literal["bubblewrap", "landlock", "none"]
 
 _LAUNCH = str(Path(__file__).with_name("launch.py"))
@@ -48,6 +50,10 @@ class Confinement(msgspec.Struct, frozen=True):
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     network: bool = False
+    hidden: str | None = None
+    """The host's data folder, when it lies in what may be used: gone for the command, but for what projects bring."""
+    fixed: tuple[str, ...] = ()
+    """What may be read there and not written."""
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -88,17 +94,22 @@ class Sandbox(msgspec.Struct, frozen=True):
             return f"Commands run under Landlock version {self.landlock}: granted folders only, {parts}."
         return "Commands run UNCONFINED: this system offers neither bubblewrap nor Landlock."
 
-    def wrap(self, command: Sequence[str], cwd: str, limits: Confinement, environ: Mapping[str, str]) -> Launch:
-        """How to run `command` confined.
+    def wrap(
+        self, command: Sequence[str], cwd: str, limits: Confinement, environ: Mapping[str, str], *, search: str
+    ) -> Launch:
+        """How to run `command` confined; programs are those of the host's own `search` path.
 
         What the extension chose (its variables, its paths) travels in a file of its own and takes effect inside:
         the program that builds the sandbox runs with a clean environment, so that no LD_PRELOAD reaches it.
         """
-        programs = _programs(environ.get("PATH", ""))
+        programs = _programs(search)
         if self.kind == "bubblewrap":
             options = _bubblewrap(cwd, limits, programs, environ)
             descriptor = _sealed(b"".join(os.fsencode(option) + b"\0" for option in options))
             return Launch(["bwrap", "--args", str(descriptor), "--", *command], descriptor)
+        hidden = limits.hidden if self.kind == "landlock" else None
+        if hidden is not None and not self.namespaces:
+            limits = _beside(limits, hidden)  # nothing can be put over the folder, so its neighbours are named
         spec = {
             "cwd": cwd,
             "environ": dict(environ),
@@ -108,6 +119,9 @@ class Sandbox(msgspec.Struct, frozen=True):
             "read": [*_SYSTEM, *_ETC, *programs, *limits.read],
             "write": [*_DEVICES, *limits.write],
             "limits": _LIMITS,
+            "hidden": hidden if self.namespaces else None,
+            "shown": BROUGHT,
+            "fixed": [path for path in limits.fixed if self.namespaces and Path(path).is_file()],
         }
         descriptor = _sealed(json.dumps(spec).encode())
         return Launch([sys.executable, "-I", "-S", _LAUNCH, str(descriptor), "--", *command], descriptor)
@@ -158,10 +172,31 @@ def _bubblewrap(cwd: str, limits: Confinement, programs: list[str], environ: Map
         options += ["--ro-bind-try", path, path]
     for path in limits.write:
         options += ["--bind-try", path, path]
+    if limits.hidden is not None:
+        options += ["--tmpfs", limits.hidden]
+        for name in BROUGHT:
+            path = posixpath.join(limits.hidden, name)
+            options += ["--ro-bind-try", path, path]
+        for path in limits.fixed:
+            options += ["--ro-bind", path, path] if Path(path).is_file() else []
     options.append("--clearenv")
     for name, value in environ.items():
         options += ["--setenv", name, value]
     return [*options, "--chdir", cwd]
+
+
+def _beside(limits: Confinement, hidden: str) -> Confinement:
+    """The same without the hidden folder, as far as naming what lies beside it can say so."""
+
+    def parts(path: str) -> list[str]:
+        if path == hidden or not hidden.startswith(path.rstrip("/") + "/"):
+            return [] if path == hidden else [path]
+        return [part for name in sorted(os.listdir(path)) for part in parts(posixpath.join(path, name))]  # noqa: PTH208
+
+    read = [part for path in limits.read for part in parts(path)]
+    read += [posixpath.join(hidden, name) for name in BROUGHT]
+    write = [part for path in limits.write for part in parts(path) if part not in limits.fixed]
+    return msgspec.structs.replace(limits, read=(*read, *limits.fixed), write=tuple(write))
 
 
 def _sealed(data: bytes) -> int:

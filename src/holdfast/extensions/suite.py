@@ -19,13 +19,13 @@ import msgspec
 from holdfast.extensions.capabilities import Requirement, resolve
 from holdfast.extensions.compiler import Artifact, build
 from holdfast.extensions.compiler.cache import default_cache
-from holdfast.extensions.compiler.source import sources
+from holdfast.extensions.compiler.source import is_own_folder, sources
 from holdfast.extensions.connectors.compute import ComputeConnector
 from holdfast.extensions.connectors.environment import EnvConnector, Environment
 from holdfast.extensions.connectors.exec import ExecConnector
 from holdfast.extensions.connectors.fs import FsConnector
 from holdfast.extensions.connectors.http import HttpConnector
-from holdfast.extensions.connectors.paths import Roots
+from holdfast.extensions.connectors.paths import Kept, Roots
 from holdfast.extensions.connectors.small import (
     EventsConnector,
     LogConnector,
@@ -101,6 +101,7 @@ class Suite:
         trusted: bool = False,
         record: Callable[[bytes], None] | None = None,
         log_file: bool = False,
+        data: Path | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
         self._ids = Ids(self._clock, randomness)
@@ -120,8 +121,11 @@ class Suite:
         self.decided = -1  # the last of people's decisions that was taken in
         self._artifacts: dict[str, Artifact] = {}
         self._running: dict[str, Extension] = {}
-        self._subjects: dict[str, tuple[Path, Subject]] = {}
+        self._subjects: dict[str, tuple[Path | None, Subject]] = {}
         self.root = root.resolve()
+        # What is the host's own is nobody's to read or change, whatever was granted.
+        own = data is not None and data.resolve() != self.root
+        self._kept = Kept.of(data, self.root / configuration.PROJECT_FILE) if own and data is not None else None
         self._words = read_wording(self.root / self._config.tool_words) if self._config.tool_words else {}
         self.ui = ui or NoUi()
         self.members: list[Member] = []
@@ -135,12 +139,13 @@ class Suite:
         self.control = Control(self.session, self._told, self._reachable, ended=self._session_ended, asked=self._asked)
         self.hooks = Hooks(timeout=min(deadline, 10.0), report=self._handler_failed)
         self._temp = Path(tempfile.mkdtemp(prefix="holdfast-ext-"))
+        self._temps: dict[str, Path] = {}
         self._log = LogFile(self.session.id, environ=environ) if log_file else None
         self._evidence = Evidence(ledger, sink=self._log)
         self._pool = Pool()
         environment = Environment(environ)
         files = FsConnector(randomness)
-        programs = ExecConnector(environment=environment, temp=str(self._temp))
+        programs = ExecConnector(environment=environment)
         self.dispatcher = Dispatcher(
             Policy(clock=self._clock),
             [
@@ -148,7 +153,7 @@ class Suite:
                 programs,
                 ToolConnector(files, programs),
                 HttpConnector(),
-                EnvConnector(environment, temp=str(self._temp)),
+                EnvConnector(environment),
                 ComputeConnector(),
                 LogConnector(self._said),
                 EventsConnector(self._emitted),
@@ -185,7 +190,7 @@ class Suite:
         self.decided = records[-1].seq if records else self.decided
         self.dispatcher.renew(with_standing(policy, fold(records)), news)
         for name, (home, subject) in self._subjects.items():
-            known = msgspec.structs.replace(subject, roots=self._roots(name, home))
+            known = msgspec.structs.replace(subject, roots=self.roots(name, home))
             self._subjects[name] = home, known
             self.dispatcher.admit(known)
 
@@ -229,7 +234,8 @@ class Suite:
         correlation = Correlation(name, self._scenario, self.session.id, artifact_id=artifact.meta.hash)
         methods = self._resolve(artifact, correlation)
         home = Path(artifact.root or entry.parent)
-        subject = Subject(name, self._roots(name, home), correlation=correlation, methods=methods)
+        own = home if is_own_folder(home, entry) else None
+        subject = Subject(name, self.roots(name, own), correlation=correlation, methods=methods)
         self.dispatcher.admit(subject)
         extension = Extension(
             loadable(artifact),
@@ -246,7 +252,7 @@ class Suite:
                 correlation, Event(f"extension.{event}", data, level="warn")
             ),
         )
-        self._artifacts[name], self._running[name], self._subjects[name] = artifact, extension, (home, subject)
+        self._artifacts[name], self._running[name], self._subjects[name] = artifact, extension, (own, subject)
         try:
             await extension.load()
         except BaseException:
@@ -277,9 +283,12 @@ class Suite:
         for name, running in self._running.items():
             running.use_theme(theme, tell=name != extension)
 
-    def _roots(self, name: str, home: Path) -> Roots:
+    def roots(self, name: str, home: Path | None = None) -> Roots:
+        """The folders of one subject: the project, its own, a temporary one that no other has, and granted ones."""
+        if name not in self._temps:
+            self._temps[name] = Path(tempfile.mkdtemp(dir=self._temp))
         folders = granted_folders(self.dispatcher.policy, name)
-        return Roots.of(self.root, extension=home, temp=self._temp, extra=folders)
+        return Roots.of(self.root, extension=home, temp=self._temps[name], extra=folders, kept=self._kept)
 
     def _weighed(self, name: str, capability: str) -> Weighed | None:
         artifact = self._artifacts.get(name)
@@ -421,7 +430,7 @@ class Suite:
         """Take in skills, prompts and themes, and those that extensions name (`resources_discover`)."""
         event = {"type": "resources_discover", "cwd": str(self.root), "reason": reason}
         named = await self.hooks.emit(event) if self.hooks.listening("resources_discover") else {}
-        homes = {name: home for name, (home, _) in self._subjects.items()}
+        homes = {name: home or self.root for name, (home, _) in self._subjects.items()}
         self.take_resources(adopt(found, named, self.root, homes))
 
     def take_resources(self, found: Iterable[Resource]) -> None:

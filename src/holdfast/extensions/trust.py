@@ -8,6 +8,7 @@ Invariants:
 - T1  Trust belongs to a folder and the hash of what it brings; a changed, added or removed file ends it.
 - T2  Listing and hashing execute nothing and follow no link out of the folder.
 - T3  Without a person, the answer is no, with the command that would change it.
+- T4  What is loaded lies in what was hashed, wherever links lead.
 """
 
 from __future__ import annotations
@@ -127,6 +128,21 @@ class Trust:
             trusted=standing.trusted,
             fix=f"Look at the files, then run: {self._places.trusted_by}",
         )
+
+    def check(self, project: Path, entry: Path) -> None:
+        """Refuse to load what a link brings in from where nobody looked (T4)."""
+        places = [project / name for name in (*self._places.folders, *self._paths)]
+        places = [place for place in places if not place.is_symlink()]
+        if self._places.packages:
+            places.extend(named(project).trees)
+        real = entry.resolve()
+        if not any(real.is_relative_to(place.resolve()) for place in places):
+            raise Problem(
+                "extension_invalid",
+                f"{entry.name} is a link out of what was trusted: its content could change unseen.",
+                at=entry.name,
+                fix="Copy the extension into the folder.",
+            )
 
     async def _record(self, kind: str, folder: str, digest: str, by: str) -> None:
         await self._ledger.append(STREAM, [Draft(kind, {"folder": folder, "digest": digest, "by": by})])

@@ -46,6 +46,7 @@ class ProjectExtensions:
         prompts: Prompts,
         consent: Consent | None = None,
         model: Model | None = None,
+        data: Path | None = None,
     ) -> None:
         self.root = root
         self.prompts = prompts
@@ -58,6 +59,7 @@ class ProjectExtensions:
         self._randomness = randomness
         self._consent = consent
         self._model = model
+        self._data = data
         self._suite: Suite | None = None
         self.runs: str | None = None  # the hash of what was loaded
         self._opening = asyncio.Lock()
@@ -125,6 +127,7 @@ class ProjectExtensions:
             clock=self._clock,
             randomness=self._randomness,
             log_file=True,
+            data=self._data,
         )
         suite.builtin = [
             {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in BUILTIN
@@ -157,7 +160,7 @@ class ProjectExtensions:
 
         for item in standing.brings:
             if item.kind in ("file", "folder"):
-                await _load(suite, self.root / item.path)
+                await self._load(suite, self.root / item.path, self.trust, self.root)
         settings = named(self.root)
         suite.failures.extend(Failure(file, problem) for file, problem in settings.problems)
         for package in settings.packages:
@@ -166,14 +169,31 @@ class ProjectExtensions:
                 suite.failures.append(Failure(package.source, missing))
         for resource in settings.resources():
             if resource.kind == "extension" and not resource.problem:
-                await _load(suite, Path(resource.path))
+                await self._load(suite, Path(resource.path), self.trust, self.root)
+
+    async def _load(self, suite: Suite, path: Path, trust: Trust, folder: Path) -> None:
+        """Load what stands at `path` in a trusted folder; what cannot be loaded is kept apart, the rest is loaded."""
+        from holdfast.extensions.suite import Failure
+
+        try:
+            entries = _entries(path)
+        except Problem as problem:
+            suite.failures.append(Failure(str(path), problem))
+            return
+        for entry in entries:
+            try:
+                trust.check(folder, entry)
+            except Problem as problem:
+                suite.failures.append(Failure(str(entry), problem))
+            else:
+                await suite.try_load(entry)
 
     async def _load_users(self, suite: Suite) -> None:
         """What lies in the user's own folder, when the user trusts it as it is (N1)."""
         standing, home = await self.users(), Path.home()
         if standing.state == "trusted" and home.resolve() != self.root.resolve():  # else it is the project's already
             for item in standing.brings:
-                await _load(suite, home / item.path)
+                await self._load(suite, home / item.path, self.own, home)
 
     async def _follow(self, suite: Suite) -> None:
         """Decisions on the ledger become the suite's as they are written, by whichever process (N2)."""
@@ -200,19 +220,6 @@ def texts(root: Path, trusted: bool) -> list[Resource]:
 
     found = discover(root, more=named(root).resources() if trusted else ())
     return [item for item in found if trusted or item.scope == "user"]
-
-
-async def _load(suite: Suite, path: Path) -> None:
-    """Load what stands at `path`; what cannot be loaded is kept apart, and the rest is loaded."""
-    from holdfast.extensions.suite import Failure
-
-    try:
-        entries = _entries(path)
-    except Problem as problem:
-        suite.failures.append(Failure(str(path), problem))
-        return
-    for entry in entries:
-        await suite.try_load(entry)
 
 
 def _entries(path: Path) -> list[Path]:

@@ -160,6 +160,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             prompts=prompts,
             consent=options.consent,
             model=ExtensionModel(models),
+            data=data,
         )
         stack.push_async_callback(extensions.close)
         stack.push_async_callback(prompts.close)

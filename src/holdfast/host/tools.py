@@ -17,7 +17,6 @@ from typing import Any
 from holdfast.agents import EffectClass, Tool, ToolOutcome
 from holdfast.agents.pi import text_of
 from holdfast.agents.ports import Update
-from holdfast.extensions.connectors.paths import Roots
 from holdfast.extensions.dispatcher import Subject
 from holdfast.extensions.outcomes import ToolOutcome as Performed
 from holdfast.extensions.protocol import HostCall
@@ -140,7 +139,7 @@ class AgentTools:
 
     async def _builtin(self, tool: Tool, arguments: dict[str, Any], call_id: str) -> ToolOutcome:
         dispatcher = self._suite.dispatcher
-        dispatcher.admit(Subject(self._subject, Roots.of(self._suite.root)))
+        dispatcher.admit(Subject(self._subject, self._suite.roots(self._subject)))
         if self._subject not in dispatcher.policy.subjects:
             # Whether the agent may call the tool was decided before (`gate`); what nobody may do stays denied.
             for name in _OWN_CAPABILITIES:

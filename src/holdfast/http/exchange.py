@@ -10,6 +10,10 @@ from holdfast.http.auth import Caller
 _NAME = "holdfast.exchange"
 
 
+class Refused(Exception):
+    """The request has its answer from elsewhere: what would have answered it ends here."""
+
+
 class Exchange:
     """One request on its way: filled by whoever learns something, read by logs, metrics and limits."""
 

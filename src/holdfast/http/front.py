@@ -7,6 +7,7 @@ Invariants:
 - F3  A mount's stream counts as a stream of its key: beyond the limits it is refused before its first byte.
 - F4  A mount's request has its place in the load of the host, and none while the host drains.
 - F5  A mount that does not count its bodies itself is never given one beyond the limit.
+- F6  A stream ends with its key: nothing is sent on it once the key is revoked or expired.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from starlette.types import Message, Receive, Scope, Send
 from holdfast.host.tracing import Tracing
 from holdfast.http.answers import BODY_LIMIT, contract_of, problem_answer, request_id
 from holdfast.http.app import App
-from holdfast.http.exchange import Exchange, open_exchange
+from holdfast.http.auth import Keys
+from holdfast.http.exchange import Exchange, Refused, open_exchange
 from holdfast.http.limits import Kind, Load
 from holdfast.http.metrics import HttpMetrics
 from holdfast.http.services import Services
@@ -46,10 +48,6 @@ def log_requests(stream: TextIO) -> None:
     ACCESS_LOG.propagate = False
 
 
-class _Refused(Exception):
-    """The request was answered with a refusal instead: what would have answered it ends here."""
-
-
 class Front:
     """One application and its mounts behind one door."""
 
@@ -58,6 +56,10 @@ class Front:
         self._services = services
         self._metrics = metrics
         self._tracing = tracing
+
+    @property
+    def keys(self) -> Keys:
+        return self._services.keys
 
     @property
     def load(self) -> Load:
@@ -90,7 +92,11 @@ class Front:
     async def _serve(self, request: Request, exchange: Exchange, receive: Receive, send: Send) -> None:
         mount = self._app.mount_of(request.scope["path"])
         if mount is None:
-            await self._app(request.scope, receive, _Passage(self, request, exchange, send).send)
+            try:
+                await self._app(request.scope, receive, _Passage(self, request, exchange, send).send)
+            except Exception as error:
+                if not _was_refused(error):
+                    raise
             return
         with ExitStack() as places:
             passage = _Passage(self, request, exchange, send, places)
@@ -133,16 +139,32 @@ class _Passage:
         self._places = places or ExitStack()
         self._send = send
         self._refused = False
+        self._streams = False
+        self._cut = False
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._exchange.status = message["status"]
+            self._streams = _is_stream(message)
             message = _with_id(message, self._exchange.request_id)
+        elif self._streams and not self._holds():
+            if not self._cut:
+                self._cut = True
+                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            raise Refused
         await self._send(message)
+
+    def _holds(self) -> bool:
+        """Whether the key of the request is still one (F6)."""
+        caller = self._exchange.caller
+        try:
+            return caller is None or bool(self._front.keys.caller(caller.key_id))
+        except Problem:
+            return False
 
     async def send_mounted(self, message: Message) -> None:
         if self._refused:
-            raise _Refused
+            raise Refused
         if message["type"] == "http.response.start" and _is_stream(message):
             self._places.close()  # a stream holds a stream's place, not a request's
             await self.enter("streams")
@@ -174,7 +196,7 @@ class _Passage:
         self._refused = True
         scope = self._request.scope
         await problem_answer(self._request, problem, contract_of(scope["path"]))(scope, _nothing, self.send)
-        raise _Refused from problem
+        raise Refused from problem
 
 
 def _method(request: Request) -> str:
@@ -205,7 +227,7 @@ def _is_stream(message: Message) -> bool:
 def _was_refused(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return all(_was_refused(item) for item in error.exceptions)
-    return isinstance(error, _Refused)
+    return isinstance(error, Refused)
 
 
 async def _nothing() -> Message:

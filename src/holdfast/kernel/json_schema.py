@@ -1,16 +1,18 @@
-"""JSON Schemas that come from somebody else: they fetch nothing, and their patterns run in linear time."""
+"""JSON Schemas that come from somebody else: they fetch nothing, their patterns run in linear time, and what their
+references multiply is counted before it is done."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import jsonschema_rs
 import msgspec
 
 from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
+from holdfast.kernel.schema_cost import MOST, Cost, depth_of, grows
 
 _MOST_MISTAKES = 20
 # Patterns with look-around, as JavaScript has them, cost a bounded number of steps.
@@ -68,14 +70,52 @@ def path(parts: list[str | int]) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
 
 
+class Validator(Protocol):
+    """What is asked of a compiled schema."""
+
+    def is_valid(self, instance: Any) -> bool: ...
+
+    def iter_errors(self, instance: Any) -> Iterator[jsonschema_rs.ValidationError]: ...
+
+
+class _Counted:
+    """A schema with references: a value that they would multiply into too much work is refused."""
+
+    def __init__(self, validator: jsonschema_rs.Validator, cost: Cost) -> None:
+        self._validator = validator
+        self._cost = cost
+
+    def is_valid(self, instance: Any) -> bool:
+        self._admit(instance)
+        return self._validator.is_valid(instance)
+
+    def iter_errors(self, instance: Any) -> Iterator[jsonschema_rs.ValidationError]:
+        self._admit(instance)
+        return iter(self._validator.iter_errors(instance))
+
+    def _admit(self, instance: Any) -> None:
+        if self._cost.of(depth_of(instance)) > MOST:
+            raise Problem(
+                "payload_too_large",
+                "The value is too deep for what its schema's references make of it.",
+                limit=MOST,
+                fix="Use fewer alternatives that refer to the same definition, or a flatter value.",
+            )
+
+
 @lru_cache(maxsize=512)
-def compiled(schema: bytes, *, javascript: bool = False) -> jsonschema_rs.Validator:
+def compiled(schema: bytes, *, javascript: bool = False) -> Validator:
     """The validator of a schema's canonical bytes; `javascript` reads its patterns as that language does."""
-    return jsonschema_rs.validator_for(
-        canonical.decode(schema),
+    decoded = canonical.decode(schema)
+    cost = Cost(decoded) if grows(decoded) else None
+    if cost is not None and cost.of(0) > MOST:
+        raise ValueError(f"its references apply more than {MOST} sub-schemas to one value")
+    validator = jsonschema_rs.validator_for(
+        decoded,
         retriever=_refuse,
         pattern_options=_BOUNDED if javascript else jsonschema_rs.RegexOptions(),
     )
+    return validator if cost is None else _Counted(validator, cost)
 
 
 def _refuse(address: str) -> Any:

@@ -23,7 +23,7 @@ _PATH = re.compile(
     r"|(?<![\w])[A-Za-z]:\\[^\s'\"`;,)\]}>]+"
 )
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):.*", re.DOTALL)
-_FRAME = re.compile(r'\s*File "[^"]*", line \d+(?:, in \S+)?')
+_FRAME = re.compile(r'(?<!\s)\s*+File "[^"]*", line \d+(?:, in \S+)?')
 
 
 class Problem(Exception):

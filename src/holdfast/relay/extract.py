@@ -46,7 +46,8 @@ _CODE = re.compile(
 )
 _CODE_ENDS = ("{", "}", ";", "):", ");", "},", "],", "),", "=> {")
 # The end of a sentence: its mark with closing quotes, then white space; the wide marks need none.
-_STOP = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+[”’」』）]*|[؟۔।]+(?=\s)")
+# A run of marks is looked at once, from its beginning: a text of a million dots must not cost a million squared.
+_STOP = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+(?=\s)|[。！？]+[”’」』）]*|(?<![؟۔।])[؟۔।]++(?=\s)")
 _ABBREVIATIONS = frozenset(
     "mr mrs ms dr prof sr jr st vs etc e.g i.e cf al fig no vol pp ed inc ltd co corp approx dept est resp".split()
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import weakref
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -294,12 +294,22 @@ class Relay:
         self._sessions.pop(session_id, None)
 
     async def import_state(
-        self, data: bytes, passphrase: bytes | str, *, binding_secret: bytes | str | None = None
+        self,
+        data: bytes,
+        passphrase: bytes | str,
+        *,
+        binding_secret: bytes | str | None = None,
+        admits: Callable[[str], None] = lambda _app_id: None,
     ) -> Session:
-        """A session out of an export (CRP §1.13)."""
+        """A session out of an export (CRP §1.13); `admits` raises where its app is not the caller's."""
         from holdfast.relay import state
 
-        session_id, binding = await state.take_in(self.ledger, data, passphrase)
+        def check(session_id: str, warm: Warm) -> None:
+            if not _is_plain(session_id) or not warm.app_id:
+                raise Problem("state_corrupted", "The file names no session.", session_id=session_id[:80])
+            admits(warm.app_id)
+
+        session_id, binding = await state.take_in(self.ledger, data, passphrase, check)
         if binding is not None:
             wrapped = state.seal(self._secret, binding, session_id.encode())
             await self.ledger.append(f"relay/{session_id}", [Draft("crp.session.import", {"binding": wrapped})])

@@ -10,21 +10,25 @@ from __future__ import annotations
 import base64
 import os
 import zlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import blake3
 import msgspec
 
 from holdfast.kernel import canonical
-from holdfast.kernel.ledger import Draft, Ledger
+from holdfast.kernel.ledger import Draft, Ledger, Record
 from holdfast.kernel.problems import Problem
 from holdfast.relay.types import PROTOCOL_VERSION, SCHEMA_VERSION, PersistedStateHeader
+from holdfast.relay.warm import Warm
 
 if TYPE_CHECKING:
     from holdfast.relay.session import Session
 
 _HEADER_LIMIT = 4096
 _UNPACKED_LIMIT = 1 << 30
+_UNPACKED_FREE, _UNPACKED_RATIO = 64 << 20, 32
+_MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, zlib.error)
 _LEAST_PASSPHRASE = 12
 
 
@@ -72,8 +76,13 @@ def read_header(data: bytes) -> tuple[PersistedStateHeader, bytes]:
     return header, payload
 
 
-async def take_in(ledger: Ledger, data: bytes, passphrase: bytes | str) -> tuple[str, bytes | None]:
-    """Write an export's records into `ledger`, whole or not at all; the session's id and what its key derives from."""
+async def take_in(
+    ledger: Ledger, data: bytes, passphrase: bytes | str, admits: Callable[[str, Warm], None]
+) -> tuple[str, bytes | None]:
+    """Write an export's records into `ledger`, whole or not at all; the session's id and what its key derives from.
+
+    Whoever knows the passphrase may have written anything: what cannot be folded, or is not admitted, is not taken in.
+    """
     header, payload = read_header(data)
     from cryptography.exceptions import InvalidTag
 
@@ -83,16 +92,26 @@ async def take_in(ledger: Ledger, data: bytes, passphrase: bytes | str) -> tuple
             bytes.fromhex(header.nonce), payload, canonical.encode(fields)
         )
         unpacker = zlib.decompressobj()
-        plain = unpacker.decompress(packed, _UNPACKED_LIMIT)
+        plain = unpacker.decompress(packed, unpacked_limit(len(packed)))
     except (InvalidTag, ValueError, zlib.error) as error:
         raise _corrupted("The state cannot be decrypted: the passphrase is wrong, or the file was changed.") from error
     if unpacker.unconsumed_tail:
-        raise _corrupted("The state is larger than 1 GiB.")
+        raise _corrupted("The state unpacks to more than an export of this size can hold.")
     first, _, rest = plain.partition(b"\n")
     lines = rest.splitlines()
     stream = f"relay/{header.session_id}"
-    if len(lines) != header.records or any(msgspec.json.decode(line)["stream"] != stream for line in lines):
-        raise _corrupted("The records are not those of the session that the header names.")
+    warm = Warm()
+    try:
+        binding = msgspec.json.decode(first)["binding"]
+        derives = base64.b64decode(binding) if binding else None
+        records = [msgspec.json.decode(line, type=Record) for line in lines]
+        if len(records) != header.records or any(record.stream != stream for record in records):
+            raise _corrupted("The records are not those of the session that the header names.")
+        for record in records:
+            warm.apply(record.type, record.payload)
+    except _MALFORMED as error:
+        raise _corrupted("The records are not those of a session.") from error
+    admits(header.session_id, warm)
     if (await ledger.head(stream)).seq >= 0:
         raise Problem(
             "ledger_conflict",
@@ -101,8 +120,12 @@ async def take_in(ledger: Ledger, data: bytes, passphrase: bytes | str) -> tuple
             fix="Use it, or import elsewhere.",
         )
     await ledger.import_lines(lines)
-    binding = msgspec.json.decode(first)["binding"]
-    return header.session_id, base64.b64decode(binding) if binding else None
+    return header.session_id, derives
+
+
+def unpacked_limit(packed: int) -> int:
+    """How large a state may become: a few megabytes that claim to be a gigabyte are no export."""
+    return min(_UNPACKED_LIMIT, max(_UNPACKED_FREE, _UNPACKED_RATIO * packed))
 
 
 def seal(secret: bytes, data: bytes, about: bytes) -> str:

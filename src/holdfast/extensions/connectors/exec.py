@@ -36,7 +36,7 @@ class ExecConnector:
         self._environment = environment or Environment()
         self._sandbox = sandbox
         self._temp = temp
-        self._running: dict[tuple[str, str], Process] = {}
+        self._running: dict[tuple[str, str], Process | None] = {}  # None while it is being started
         self._lock = threading.Lock()
 
     @property
@@ -57,22 +57,18 @@ class ExecConnector:
     def _start(self, call: Call, params: Mapping[str, Any]) -> Output:
         params = {**params, **_options(params)}
         cwd = self._folder(call, params)
-        environ = self._environment.for_process(call, params.get("env"), temp=self._temp)
+        temp = call.roots.temp or self._temp
+        environ = self._environment.for_process(call, params.get("env"), temp=temp)
         command = _command(params, cwd, environ.get("PATH", ""))
-        limits = confinement(call, cwd, self._temp)
+        limits = confinement(call, cwd, temp)
         call.facts = {"sandbox": self.sandbox.kind, "network": limits.network}
-        launch = self.sandbox.wrap(command, cwd, limits, environ)
-        try:
-            process = Process(launch, stdin=_input(params), live=call.streaming)
-        finally:
-            os.close(launch.descriptor)
+        given = _input(params)
         key = (call.extension, str(params.get("process", call.call_id)))
-        with self._lock:
-            if sum(1 for owner, _ in self._running if owner == call.extension) >= MAX_RUNNING:
-                raise OSError(errno.EAGAIN, f"at most {MAX_RUNNING} programs may run at a time")
-            self._running[key] = process
-        call.on_cancel(lambda: process.kill("cancelled"))
+        self._reserve(key)
         try:
+            process = self._launched(call, command, cwd, limits, environ, given)
+            self._running[key] = process
+            call.on_cancel(lambda: process.kill("cancelled"))
             limit = number(params, "max_output_bytes", MAX_OUTPUT, most=MAX_OUTPUT)
             timeout = number(params, "timeout", 0) or number(params, "timeout_ms", 0)
             outcome = process.run(call, timeout=timeout / 1000 or None, limit=limit)
@@ -82,6 +78,25 @@ class ExecConnector:
         if outcome["timed_out"] and call.remaining(1.0) <= 0:
             raise Problem("timeout", "The command was stopped at the call's deadline.", killed=True)
         return self._report(call, params, limits, outcome)
+
+    def _reserve(self, key: tuple[str, str]) -> None:
+        """Take the place of one program before it is started: a name holds one, an extension `MAX_RUNNING`."""
+        with self._lock:
+            if key in self._running:
+                raise OSError(errno.EEXIST, f"a program {key[1][:80]!r} is running already")
+            if sum(1 for owner, _ in self._running if owner == key[0]) >= MAX_RUNNING:
+                raise OSError(errno.EAGAIN, f"at most {MAX_RUNNING} programs may run at a time")
+            self._running[key] = None
+
+    def _launched(
+        self, call: Call, command: Sequence[str], cwd: str, limits: Confinement, environ: Mapping[str, str],
+        given: bytes | None,
+    ) -> Process:  # fmt: skip
+        launch = self.sandbox.wrap(command, cwd, limits, environ, search=self._environment.search)
+        try:
+            return Process(launch, stdin=given, live=call.streaming)
+        finally:
+            os.close(launch.descriptor)
 
     def _report(self, call: Call, params: Mapping[str, Any], limits: Confinement, outcome: Output) -> Output:
         stdout, stderr = outcome.pop("stdout"), outcome.pop("stderr")
@@ -139,7 +154,15 @@ def confinement(call: Call, cwd: str, temp: str | None) -> Confinement:
         elif call.granted("read", resource) or (resource == "." and not call.refused("read", resource)):
             read.append(root.real)
             write += _parts(call, root.real) if resource == "." else ()
-    return Confinement(tuple(read), tuple(write), network=call.granted("http", ""))
+    kept = call.roots.kept
+    own = kept is not None and any(posixpath.commonpath((path, kept.folder)) == path for path in (*read, *write))
+    return Confinement(
+        tuple(read),
+        tuple(write),
+        network=call.granted("http", ""),
+        hidden=kept.folder if kept is not None and own else None,
+        fixed=kept.settings if kept is not None and own else (),
+    )
 
 
 def _parts(call: Call, project: str) -> list[str]:

@@ -179,6 +179,9 @@ class FsConnector:
         with _place(call, params, "write", follow=False) as old, _place(call, target, "write", follow=False) as new:
             if not old.name or not new.name:
                 raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+            if new.root.private and not old.root.private:
+                # What is moved to where the extension reads without asking is read.
+                call.permit("read", call.roots.named(old))
             os.rename(old.name, new.name, src_dir_fd=old.folder, dst_dir_fd=new.folder)
         return {}
 
@@ -262,8 +265,10 @@ def _permit(call: Call, place: Place, capability: str) -> None:
     resource = call.roots.named(place)
     if resource is not None:
         call.permit(capability, resource)
-    if capability == "write" and not place.root.writable:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+    if capability == "write":
+        if not place.root.writable:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        call.roots.spare(place)
 
 
 @contextmanager
@@ -271,7 +276,7 @@ def _opened(
     call: Call, params: Mapping[str, Any], capability: str, flags: int, mode: int = 0o666
 ) -> Iterator[tuple[int, os.stat_result]]:
     """The plain file that `params.path` names, open, and what is known of it."""
-    near = direct(call.roots, text(params, "path"))
+    near = direct(call.roots, text(params, "path")) if capability == "read" else None
     if near is not None:
         _permit(call, near, capability)
         try:
@@ -399,6 +404,8 @@ def _delete_tree(call: Call, parent: int, name: str) -> None:
     """Remove a folder through descriptors; links inside it are removed, never followed (F1)."""
     folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
+        if call.roots.keeps(folder):
+            raise outside(name)
         with os.scandir(folder) as found:
             entries = list(found)
         for entry in entries:

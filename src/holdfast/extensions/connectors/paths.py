@@ -6,6 +6,8 @@ Invariants:
       following links, so that what is checked is what is used, whatever is renamed meanwhile.
 - F2  A link is followed only to a place beneath one of the roots; `..` never climbs above its root.
 - F3  The kernel's own file systems (/proc, /sys, /dev) are never reachable, not even beneath a granted root.
+- F4  Of the host's data folder (its ledger, its secret) only what a project brings in it is reachable, and the
+      host's configuration cannot be written, whatever was granted: else a grant could make itself larger.
 """
 
 from __future__ import annotations
@@ -27,7 +29,28 @@ _MAX_PATH = 4096
 _KERNEL_TREES = ("/proc", "/sys", "/dev")
 _BENEATH_KERNEL_TREES = tuple(f"{tree}/" for tree in _KERNEL_TREES)
 NO_FOLDER = -1
+_NOTHING = (0, 0)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+BROUGHT = ("extensions", "skills", "prompts", "themes", "packages.json")
+"""What a project may bring in the folder that the host also keeps its data in."""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What is the host's own (F4): its data folder, by identity as letters may differ in case, and its settings."""
+
+    folder: str
+    identity: tuple[int, int]
+    names: tuple[str, ...]
+    """The folder as it is spelled and where it is; `settings` alike."""
+    settings: tuple[str, ...]
+
+    @classmethod
+    def of(cls, folder: Path | str, settings: Path | str) -> Kept:
+        found = os.stat(folder)  # noqa: PTH116 - as everywhere here, paths are text
+        real = os.path.realpath(folder)
+        return cls(real, (found.st_dev, found.st_ino), _spellings(folder), _spellings(settings))
 
 
 class Root(msgspec.Struct, frozen=True):
@@ -38,6 +61,8 @@ class Root(msgspec.Struct, frozen=True):
     writable: bool = True
     private: bool = False
     """A folder that belongs to the extension alone (its temporary folder): policy scopes do not cut it."""
+    identity: tuple[int, int] | None = None
+    """Which folder it must be, looked at on each use, where something else could be put in its place (F1, F4)."""
 
 
 class Roots(msgspec.Struct, frozen=True):
@@ -47,6 +72,7 @@ class Roots(msgspec.Struct, frozen=True):
     items: tuple[Root, ...]
     spelled: tuple[tuple[str, str, Root], ...] = ()
     """Each spelling of each root, its prefix and the root, made once: every call of an extension looks here."""
+    kept: Kept | None = None
 
     @classmethod
     def of(
@@ -56,6 +82,7 @@ class Roots(msgspec.Struct, frozen=True):
         extension: Path | str | None = None,
         temp: Path | str | None = None,
         extra: Sequence[tuple[Path | str, bool]] = (),
+        kept: Kept | None = None,
     ) -> Roots:
         """The project (cwd), the extension's own folder (read only), its private temp, and granted folders."""
         items = [_root(project)]
@@ -64,8 +91,14 @@ class Roots(msgspec.Struct, frozen=True):
         if temp is not None:
             items.append(_root(temp, private=True))
         items.extend(_root(path, writable=writable) for path, writable in extra)
+        items = [_pinned(root, items, kept) for root in items if not _covered(root, items)]
         spelled = [(name, _prefix(name), root) for root in items for name in dict.fromkeys((root.name, root.real))]
-        return cls(items[0].name, tuple(items), tuple(spelled))
+        return cls(items[0].name, tuple(items), tuple(spelled), kept)
+
+    @property
+    def temp(self) -> str | None:
+        """The extension's private temporary folder."""
+        return next((root.real for root in self.items if root.private and root.writable), None)
 
     def locate(self, path: str) -> tuple[Root, str]:
         """The root that `path` lies in and the rest of the path, by its letters alone."""
@@ -95,6 +128,22 @@ class Roots(msgspec.Struct, frozen=True):
     def named(self, place: Place) -> str | None:
         """How policy names the place that a walk has reached."""
         return self._named(place.root, place.real)
+
+    def spare(self, place: Place) -> None:
+        """Refuse to change what is the host's own, or a folder that it lies in (F4)."""
+        own = (*self.kept.names, *self.kept.settings) if self.kept is not None else ()
+        if any(_beneath(path, place.real) is not None for path in own) or self.keeps(place.folder, place.name or "."):
+            raise outside(place.name)
+
+    def keeps(self, folder: int, name: str = ".") -> bool:
+        """Whether `name` in an open folder is the host's data folder."""
+        if self.kept is None:
+            return False
+        try:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == self.kept.identity
 
     def _named(self, root: Root, real: str) -> str | None:
         if root.private:
@@ -130,7 +179,7 @@ def direct(roots: Roots, path: str) -> Place | None:
     resolve, and the end there is nothing that could be a link (F1). An end that is one is for the walk.
     """
     root, rest = roots.locate(path)
-    if not rest or "/" in rest:
+    if not rest or "/" in rest or root.identity is not None:
         return None
     real = _prefix(root.real) + rest
     return None if _kernel_tree(real) else Place(NO_FOLDER, rest, real, root)
@@ -172,6 +221,11 @@ class _Walk:
         self.close()
         self._root = root
         self._stack = [(os.open(root.real, _FOLDER & ~os.O_NOFOLLOW), root.real)]
+        if root.identity is not None:
+            found = os.fstat(self._stack[0][0])
+            if (found.st_dev, found.st_ino) != root.identity:
+                self.close()
+                raise outside(self._path)
 
     def close(self) -> None:
         for descriptor, _ in self._stack:
@@ -186,6 +240,8 @@ class _Walk:
                 self._up()
                 continue
             folder, here = self._stack[-1]
+            if part not in BROUGHT and self._roots.keeps(folder):
+                raise outside(self._path)
             if not parts and not follow:
                 return self._place(folder, part, here)
             if parts and self._enter(folder, part, here):
@@ -263,8 +319,29 @@ def _root(path: Path | str, *, writable: bool = True, private: bool = False) -> 
     return Root(name, os.path.realpath(name), writable, private)
 
 
+def _covered(root: Root, items: Sequence[Root]) -> bool:
+    """A granted folder in the project needs no root of its own: policy cuts, and a walk watches each step to it."""
+    return root is not items[0] and not root.private and bool(_beneath(root.real, items[0].real))
+
+
+def _pinned(root: Root, items: Sequence[Root], kept: Kept | None) -> Root:
+    """The root, held to what it is now when whoever may write around it could put something else in its place."""
+    around = any(other.writable and _beneath(root.real, other.real) for other in items)
+    try:
+        found = os.stat(root.real)  # noqa: PTH116 - as everywhere here, paths are text
+        identity = (found.st_dev, found.st_ino)
+    except FileNotFoundError:
+        identity = _NOTHING
+    return msgspec.structs.replace(root, identity=identity) if around or (kept and identity == kept.identity) else root
+
+
 def _prefix(folder: str) -> str:
     return folder if folder.endswith("/") else folder + "/"
+
+
+def _spellings(path: Path | str) -> tuple[str, ...]:
+    spelled = os.path.abspath(path)  # noqa: PTH100 - letters only
+    return tuple(dict.fromkeys((spelled, os.path.realpath(spelled))))
 
 
 def _beneath(path: str, folder: str) -> str | None:

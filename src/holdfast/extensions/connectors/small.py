@@ -9,6 +9,7 @@ from holdfast.extensions.connectors.contract import Call, Output, Session, text
 from holdfast.extensions.connectors.ui import DIALOGS, NoUi, Ui
 from holdfast.extensions.themes import OPERATIONS as THEME_OPERATIONS
 from holdfast.extensions.themes import Themes
+from holdfast.kernel import canonical
 from holdfast.kernel.budget import Amounts, Budget, Limits
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.redact import redact, redact_text
@@ -81,7 +82,8 @@ class ModelConnector:
     """`complete` {model, context, options} streams {delta} chunks and answers {message}; `list` names the models.
 
     What a provider counted is in the evidence of the call. An extension that has used its tokens is refused, and one
-    that has nearly used them gets a shorter answer.
+    that has nearly used them gets a shorter answer. What is under way counts as it begins, and an answer that was
+    broken off counts by its length: else nobody who goes away early, or asks many times at once, would have used any.
     """
 
     method = "model"
@@ -100,14 +102,21 @@ class ModelConnector:
             return {"models": [dict(model) for model in await self._model.models()]}
         if operation != "complete":
             raise Problem("invalid_request", f"There is no model operation {operation!r}.", at="$.params.op")
+        request = self._affordable(call.extension, params)
+        asked, said = _estimate(params.get("context")), 0
         last: Mapping[str, Any] = {}
-        async for part in self._model.stream(self._affordable(call.extension, params)):
-            call.check()
-            last = part
-            if call.streaming and "delta" in part:
-                await call.room()
-                call.emit(dict(part))
-        self._count(call, last)
+        self._spend(call.extension, asked)
+        try:
+            async for part in self._model.stream(request):
+                last = part
+                said += _estimate(part.get("delta"))
+                call.check()
+                if call.streaming and "delta" in part:
+                    await call.room()
+                    call.emit(dict(part))
+        finally:
+            counted = self._counted(call, last)
+            self._spend(call.extension, (asked + said if counted is None else counted) - asked)
         return dict(last)
 
     def _affordable(self, extension: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -127,19 +136,29 @@ class ModelConnector:
         options["maxTokens"] = min(wanted, left) if isinstance(wanted, int | float) else left
         return {**params, "options": options}
 
-    def _count(self, call: Call, last: Mapping[str, Any]) -> None:
+    def _spend(self, extension: str, tokens: int) -> None:
+        self._spent[extension] = self._spent.get(extension, Amounts()) + Amounts(tokens=tokens)
+
+    def _counted(self, call: Call, last: Mapping[str, Any]) -> int | None:
+        """What the provider counted, if it came to that."""
         message = last.get("message")
         if not isinstance(message, Mapping):
-            return
+            return None
         if isinstance(message.get("model"), str):
             call.facts["model"] = f"{message.get('provider')}/{message['model']}"
         used = message.get("usage")
         if not isinstance(used, Mapping):
-            return
+            return None
         spent = {"input_tokens": int(used.get("input", 0)), "output_tokens": int(used.get("output", 0))}
         call.facts.update(spent)
-        amounts = self._spent.get(call.extension, Amounts())
-        self._spent[call.extension] = amounts + Amounts(tokens=sum(spent.values()), calls=1)
+        return sum(spent.values())
+
+
+def _estimate(said: Any) -> int:
+    """About how many tokens something has, when nobody counted them."""
+    if said is None:
+        return 0
+    return max(1, len(said if isinstance(said, str) else canonical.encode(said)) // 4)
 
 
 class EventsConnector:

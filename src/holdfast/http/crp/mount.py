@@ -51,7 +51,7 @@ class TenantRelay:
         return self._relay.meters if self._tenant == OPERATOR else None
 
     async def init(self, app_id: str, **options: Any) -> Session:
-        if _MARK in app_id:
+        if _MARK in app_id or app_id.startswith(_MARK[0]):
             raise Problem("invalid_request", f"An app's name does not contain {_MARK!r}.", at="$.app_id")
         name = app_id if self._tenant == OPERATOR else f"{self._tenant}{_MARK}{app_id}"
         return await self._relay.init(name, **options)
@@ -67,13 +67,16 @@ class TenantRelay:
         return [row for row in rows if owner_of(row["app_id"]) == self._tenant]
 
     async def import_state(self, data: bytes, passphrase: bytes | str, **options: Any) -> Session:
-        found = await self._relay.import_state(data, passphrase, **options)
-        return await self.session(found.id)
+        return await self._relay.import_state(data, passphrase, admits=self._admits, **options)
+
+    def _admits(self, app_id: str) -> None:
+        if owner_of(app_id) != self._tenant:
+            raise Problem("permission_denied", "The state is of an app that is not yours.", at="$.state")
 
 
 def owner_of(app_id: str) -> str:
     """The tenant that an app belongs to; a name without a mark is the operator's."""
-    tenant, mark, _ = app_id.partition(_MARK)
+    tenant, mark, _ = app_id.rpartition(_MARK)  # the last one: a tenant's name may hold it, an app's cannot
     return tenant if mark else OPERATOR
 
 

@@ -21,6 +21,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from holdfast.http.exchange import Refused
 from holdfast.kernel.problems import Problem
 from holdfast.runs.types import TERMINAL_EVENTS, RunEvent, RunSnapshot
 
@@ -241,9 +242,9 @@ class EventStream(Response):
             for task in tasks:
                 task.cancel()
             results = await asyncio.gather(*tasks, return_exceptions=True)
-        if isinstance(results[0], Exception) and not isinstance(results[0], TimeoutError):
+        if isinstance(results[0], Exception) and not isinstance(results[0], TimeoutError | Refused):
             _log.error("a stream broke off", exc_info=results[0])  # its reader comes back with Last-Event-ID
-        if tasks[1].cancelled():
+        if tasks[1].cancelled() and not isinstance(results[0], Refused):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _pump(self, send: Send) -> None:

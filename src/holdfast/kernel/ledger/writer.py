@@ -197,10 +197,12 @@ class Writer:
         self._streams.clear()
         try:
             ticket.result = ticket.job(connection)
-        except Problem as problem:
+        except sqlite3.Error:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a job meets, the writer goes on for everybody else
             connection.execute("ROLLBACK")
             connection.execute("BEGIN")
-            ticket.error = problem
+            ticket.error = Problem.unexpected(error)
         return []
 
     def _append_all(self, connection: sqlite3.Connection, group: list[Ticket]) -> list[Record]:

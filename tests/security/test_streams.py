@@ -1,0 +1,40 @@
+"""A key's end is the end of what it opened."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import httpx
+import pytest
+
+from holdfast.http.hosting import Serving
+from tests.security.world import node, run, workflow
+
+
+@pytest.mark.parametrize("surface", ["api", "console"])
+def test_a_stream_says_nothing_more_once_its_key_is_revoked(tmp_path: Path, surface: str) -> None:
+    async def story(serving: Serving, http: httpx.AsyncClient) -> None:
+        gate = node("gate", "core.approvalGate", title="Go on?", message="Go on?", actions=["accept", "reject"])
+        await http.put("/v1/workflows/gated", json=workflow("gated", gate, node("after", "core.identity")))
+        run_id = (await http.post("/v1/runs", json={"workflowId": "gated", "inputs": {}})).json()["runId"]
+        made, text = await serving.services.keys.create("reader")
+        headers = {"Authorization": f"Bearer {text}"}
+        async with httpx.AsyncClient(base_url=serving.url, trust_env=False, timeout=30) as reader:
+            await reader.post("/login", data={"key": text})
+            path = f"/v1/runs/{run_id}/events" if surface == "api" else f"/runs/{run_id}/live"
+            async with reader.stream("GET", path, headers=headers) as stream:
+                assert stream.status_code == 200
+                parts = stream.aiter_text()
+                seen = await anext(parts)
+                while "node.suspended" not in seen:
+                    seen += await anext(parts)
+                await serving.services.keys.revoke(made.key_id)
+                answer = {"resumeValue": {"action": "accept"}}
+                assert (await http.post(f"/v1/runs/{run_id}/interrupts/gate", json=answer)).status_code < 300
+                async with asyncio.timeout(20):
+                    rest = "".join([part async for part in parts])
+        assert "completed" not in rest and "resumed" not in rest, rest
+        assert (await http.get(f"/v1/runs/{run_id}")).status_code == 200
+
+    run(tmp_path, story, filled=False)

@@ -1,0 +1,123 @@
+"""What others say is shown to a person at the terminal: as text, whatever it is made of."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.text import Text
+
+from holdfast.cli import output
+from holdfast.cli.ask import Following, _value
+from holdfast.cli.run import _show_events, _show_list, _show_results, show_run
+from holdfast.cli.terminal import TerminalConsent, permission
+from holdfast.extensions.consent import Question
+from holdfast.kernel.printable import one_line, printable
+from holdfast.kernel.problems import Problem
+
+ESCAPES = "\x1b[2J\x1b]0;title\x07\x1b]8;;http://evil\x1b\\\x9b31m\r\x08\x7f\u202e\u2066\u2028"
+MARKUP = "[/] [link=http://evil]here[/link] [bold red]"
+HOSTILE = f"said{ESCAPES}{MARKUP}"
+
+
+def harmless(text: str) -> None:
+    bad = [hex(ord(letter)) for letter in text if letter not in "\n\t" and one_line(letter) != letter]
+    assert not bad, (bad, text)
+
+
+class Terminal:
+    """What was written to either stream so far; there is always something when it is looked at."""
+
+    def __init__(self, captured: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch) -> None:
+        self._captured, self._patch, self._text = captured, patch, ""
+
+    def answers(self, text: str) -> None:
+        self._patch.setattr(sys, "stdin", io.StringIO(text))
+
+    def getvalue(self) -> str:
+        found = self._captured.readouterr()
+        self._text += found.out + found.err
+        assert self._text
+        return self._text
+
+
+@pytest.fixture
+def seen(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    return Terminal(capsys, monkeypatch)
+
+
+def test_controls_are_spelled_out_and_writing_stays_as_it_is() -> None:
+    harmless(printable(ESCAPES))
+    written = "naïve\u00a0— 日本語 \U0001f468\u200d\U0001f469\u200d\U0001f467\tx\n"
+    assert printable(written) == written
+    assert one_line("a\nb") == "a\\x0ab" and printable("a\r\nb") == "a\nb"
+
+
+def test_a_prompt_shows_its_resource_in_one_line(seen: Terminal) -> None:
+    seen.answers("n\n")
+    forged = f"src\nother asks for log: write to the log\nAllow? [y]es {ESCAPES}"
+    question = Question("ext", "read", "read files", forged, note=HOSTILE)
+    answer = asyncio.run(TerminalConsent().ask(question))
+    harmless(seen.getvalue())
+    assert not answer.allow
+    assert [line for line in seen.getvalue().splitlines() if line.startswith("other asks")] == []
+
+
+def test_questions_of_a_run_are_shown_as_text(seen: Terminal) -> None:
+    seen.answers("n\nn\n")
+    about = {"allows": HOSTILE, "sandbox": HOSTILE}
+    asyncio.run(permission({"title": HOSTILE, "description": HOSTILE, "artifactData": about}))
+    asyncio.run(_value({"title": HOSTILE, "description": HOSTILE, "artifactData": {HOSTILE: HOSTILE, "b": [HOSTILE]}}))
+    harmless(seen.getvalue())
+
+
+def test_what_a_model_says_is_shown_as_text(seen: Terminal) -> None:
+    asking = Following(None, "run", live=True)  # type: ignore[arg-type]
+    asking._show({"type": "output.chunk", "payload": {"chunk": HOSTILE}})
+    asking._show({"type": "agent.toolCalled", "payload": {"toolName": HOSTILE}})
+    asking._show({"type": "agent.toolReturned", "payload": {"toolName": HOSTILE, "status": "ok"}})
+    harmless(seen.getvalue())
+    assert "said" in seen.getvalue() and "[link=" in seen.getvalue()
+
+
+def test_runs_are_shown_as_text(seen: Terminal) -> None:
+    run: dict[str, Any] = {
+        "runId": "r",
+        "workflowId": HOSTILE,
+        "status": "failed",
+        "createdAt": "now",
+        "nodeStates": {HOSTILE: {"status": HOSTILE}},
+        "error": {"code": HOSTILE, "message": HOSTILE},
+        "outputs": {"a": HOSTILE},
+    }
+    console = output.console()
+    show_run(console, run)
+    _show_list(console, {"runs": [run], "nextCursor": HOSTILE})
+    _show_results(console, [{"runId": "r", "error": {"message": HOSTILE}}])
+    event = {"sequence": 1, "timestamp": "2026-01-01T00:00:00Z", "type": HOSTILE, "nodeId": HOSTILE, "payload": {}}
+    _show_events(console, [event])
+    console.print(Text(HOSTILE))
+    harmless(seen.getvalue())
+    assert "[link=http://evil]here[/link]" in seen.getvalue()
+
+
+@pytest.mark.parametrize("result", [{"a": HOSTILE, HOSTILE: [HOSTILE, {"b": HOSTILE}]}, HOSTILE, [HOSTILE]])
+def test_any_answer_and_problem_is_shown_as_text(seen: Terminal, result: Any) -> None:
+    output._print_plain(result)
+    output._print_problem(Problem("not_found", HOSTILE, at=HOSTILE, more=[HOSTILE]))
+    output.note(HOSTILE)
+    harmless(seen.getvalue())
+
+
+def test_tables_are_shown_as_text(seen: Terminal, tmp_path: Path) -> None:
+    from rich.table import Table
+
+    table = Table(title=ESCAPES)
+    table.add_column(ESCAPES)
+    table.add_row(ESCAPES)
+    output.console().print(table)
+    harmless(seen.getvalue().replace("\n", ""))
