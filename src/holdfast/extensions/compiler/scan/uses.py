@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 import msgspec
 from tree_sitter import Node
@@ -63,12 +64,17 @@ class Finding(msgspec.Struct, frozen=True):
 
 def scan_text(name: str, text: bytes, dialect: Dialect, nesting: int = 0) -> list[Finding]:
     """Every finding of one file, in the order of the text."""
+    return list(_scanned(name, text, dialect, nesting))
+
+
+@lru_cache(maxsize=16)  # the bundler and the verdict ask about the same texts, one after the other
+def _scanned(name: str, text: bytes, dialect: Dialect, nesting: int) -> tuple[Finding, ...]:
     file = File(name, text, dialect)
     found = [Finding(rules.UNPARSED, file.location(node), text_of(node)[:200]) for node in file.errors()]
     if _SEEDS.search(text):
         found += _Uses(file, nesting).all()
     unique = {(item.rule, item.location, item.module): item for item in found}
-    return sorted(unique.values(), key=lambda item: (item.location, item.rule.api))
+    return tuple(sorted(unique.values(), key=lambda item: (item.location, item.rule.api)))
 
 
 class _Uses:
