@@ -198,7 +198,9 @@ class Constants:
         if literal is not None and literal.type == "array":
             return self._listed(literal)
         found = self.flow.resolved(node)
-        callee = found.child_by_field_name("function") if found is not None and found.type == "call_expression" else None
+        callee = (
+            found.child_by_field_name("function") if found is not None and found.type == "call_expression" else None
+        )
         if found is None or callee is None or callee.type != "member_expression":
             return None
         name, target = text_of(callee.child_by_field_name("property") or callee), callee.child_by_field_name("object")

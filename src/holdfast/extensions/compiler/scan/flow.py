@@ -118,9 +118,7 @@ class Flow:
         for _ in range(6):
             if node is None:
                 return None
-            if node.type in WRAPPERS and node.named_children:
-                node = node.named_children[-1]
-            elif node.type == "sequence_expression":
+            if (node.type in WRAPPERS and node.named_children) or node.type == "sequence_expression":
                 node = node.named_children[-1]
             elif node.type == "identifier":
                 declared = self.file.declaration(node)

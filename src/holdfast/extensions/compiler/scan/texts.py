@@ -110,7 +110,7 @@ def _replace(text: str, old: str, new: str) -> str:
 
 
 def _repeat(text: str, count: int) -> str | None:
-    return text * count if 0 <= count and len(text) * count <= _LONGEST else None
+    return text * count if count >= 0 and len(text) * count <= _LONGEST else None
 
 
 METHODS: dict[str, Callable[..., str | None]] = {

@@ -105,9 +105,10 @@ class _Uses:
             node = self.file.root.descendant_for_byte_range(found.start(), found.start() + 1)
             if node is not None and node.type == "identifier":
                 self._name(node)
-            elif node is not None and node.type == "property_identifier" and node.parent is not None:
-                if node.parent.type == "member_expression":
-                    self._member(node.parent)
+            elif node is not None and node.type == "property_identifier":
+                outer = node.parent
+                if outer is not None and outer.type == "member_expression":
+                    self._member(outer)
 
     def _add(self, rule: Rule, node: Node, text: str | None = None, module: str = "", is_static: bool = False) -> None:
         shown = text if text is not None else text_of(node)
@@ -131,8 +132,15 @@ class _Uses:
     def _taken_of_process(self, statement: Node) -> None:
         """`export { binding } from "node:process"`: handed on without a use here."""
         for clause in statement.named_children:
-            for child in (*clause.named_children, *(inner for one in clause.named_children for inner in one.named_children)):
-                name = child.child_by_field_name("name") if child.type in ("import_specifier", "export_specifier") else None
+            for child in (
+                *clause.named_children,
+                *(inner for one in clause.named_children for inner in one.named_children),
+            ):
+                name = (
+                    child.child_by_field_name("name")
+                    if child.type in ("import_specifier", "export_specifier")
+                    else None
+                )
                 if name is not None and text_of(name) in rules.PROCESS_MEMBERS:
                     self._add(rules.PROCESS_MEMBERS[text_of(name)], child)
 
@@ -171,9 +179,7 @@ class _Uses:
             for inner in self.values.of(arguments[0]):
                 self._use((*inner, value[-1]), node, arguments[1:])
             return None
-        if value[-1] == "bind" and len(value) > 1 and len(arguments) > 1:
-            value, arguments = value[:-1], arguments[1:]
-        elif value[-1] == "call" and len(value) > 1:
+        if (value[-1] == "bind" and len(value) > 1 and len(arguments) > 1) or (value[-1] == "call" and len(value) > 1):
             value, arguments = value[:-1], arguments[1:]
         elif value[-1] == "apply" and len(value) > 1 and value[0] != "unknown":
             value, arguments = value[:-1], self._spread(arguments[1:])
@@ -329,7 +335,9 @@ class _Uses:
         parent = node.parent
         if parent is not None and parent.type in _HANDS_ON:
             call = parent.parent
-            if call is not None and (_is_known_call(call, self.values) or (rule is rules.DYNAMIC_MODULE and _asks(call))):
+            if call is not None and (
+                _is_known_call(call, self.values) or (rule is rules.DYNAMIC_MODULE and _asks(call))
+            ):
                 return
             self._add(rule, node)
 

@@ -284,7 +284,9 @@ class Values(Constants):
     def _pair(self, child: Node, base: frozenset[Value], source: Node, name: str) -> frozenset[Value]:
         """`{ key: name }`, `{ [key]: name = default }`, `{ key: { name } }`."""
         target, found = child.child_by_field_name("value"), _NONE
-        default = target.child_by_field_name("right") if target is not None and target.type == "assignment_pattern" else None
+        default = (
+            target.child_by_field_name("right") if target is not None and target.type == "assignment_pattern" else None
+        )
         if default is not None and target is not None:
             target = target.child_by_field_name("left") or target
         for key in self.keys(child.child_by_field_name("key")):
