@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.readme import refresh
 
 HERE = Path(__file__).parent
-_NOT_AREAS = {"__init__", "__main__", "alternatives", "extension_corpus", "measure", "pi_runtime", "readme"}
+_NOT_AREAS = {"__init__", "__main__", "alternatives", "engines", "extension_corpus", "measure", "pi_runtime", "readme"}
 
 
 def main() -> None:

@@ -18,7 +18,8 @@ from holdfast.extensions.connectors.paths import Roots
 from holdfast.extensions.dispatcher import Subject
 from holdfast.extensions.engine.bytecode import compile_module
 from holdfast.extensions.engine.pool import Pool
-from holdfast.extensions.runtime import Extension, Surroundings
+from holdfast.extensions.outcomes import Surroundings
+from holdfast.extensions.runtime import Extension
 from holdfast.extensions.suite import loadable
 from holdfast.kernel.problems import Problem
 

@@ -22,8 +22,9 @@ from holdfast.extensions.engine.pool import Pool
 from holdfast.extensions.engine.snapshot import Nobody, restore
 from holdfast.extensions.hooks import Hooks
 from holdfast.extensions.isolate import Artifact
+from holdfast.extensions.outcomes import Surroundings
 from holdfast.extensions.protocol import HostCall, HostResult
-from holdfast.extensions.runtime import Extension, Surroundings
+from holdfast.extensions.runtime import Extension
 
 Row = tuple[str, str, str]
 STRETCHES = 5

@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.ids import Ids, SeededRandomness
 
 # Log files of extensions belong to whoever runs the tests, not into their home.
 os.environ.setdefault("PI_EXTENSION_LOG_DIR", str(Path(tempfile.gettempdir()) / "holdfast-test-logs"))
+
+# A property holds or does not; how long an example took says only what else the machine was doing.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.fixture

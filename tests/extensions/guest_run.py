@@ -10,7 +10,8 @@ from tests.extensions.dispatcher_world import World
 
 from holdfast.extensions.engine.limits import Limits
 from holdfast.extensions.isolate import Artifact
-from holdfast.extensions.runtime import Extension, Surroundings
+from holdfast.extensions.outcomes import Surroundings
+from holdfast.extensions.runtime import Extension
 
 HEAD = """
 const find = globalThis.__holdfast_modules__;

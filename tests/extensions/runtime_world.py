@@ -10,8 +10,9 @@ from typing import Any
 
 from holdfast.extensions.engine.limits import Limits
 from holdfast.extensions.isolate import Artifact
+from holdfast.extensions.outcomes import Surroundings
 from holdfast.extensions.protocol import Chunk, HostCall, HostResult
-from holdfast.extensions.runtime import Extension, Surroundings
+from holdfast.extensions.runtime import Extension
 
 Answer = Callable[[HostCall], Any]
 

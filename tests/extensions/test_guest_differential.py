@@ -21,7 +21,8 @@ from tests.extensions.dispatcher_world import World
 
 from holdfast.extensions.engine.limits import Limits
 from holdfast.extensions.isolate import Artifact
-from holdfast.extensions.runtime import Extension, Surroundings
+from holdfast.extensions.outcomes import Surroundings
+from holdfast.extensions.runtime import Extension
 from holdfast.kernel.problems import Problem
 
 HERE = Path(__file__).parent

@@ -11,7 +11,8 @@ from tests.extensions.runtime_world import extension
 from holdfast.extensions.engine.limits import Limits
 from holdfast.extensions.folds import fold_for
 from holdfast.extensions.hooks import Hooks
-from holdfast.extensions.runtime import Extension, HookOutcome
+from holdfast.extensions.outcomes import HookOutcome
+from holdfast.extensions.runtime import Extension
 from holdfast.kernel.problems import Problem
 
 

@@ -10,8 +10,9 @@ import pytest
 from tests.extensions.runtime_world import TableDispatcher, artifact, extension, text_of
 
 from holdfast.extensions.hooks import EVENTS, OLDER_EVENTS
+from holdfast.extensions.outcomes import Surroundings
 from holdfast.extensions.registry import Registrations, command_names, tool_owners
-from holdfast.extensions.runtime import Extension, Surroundings
+from holdfast.extensions.runtime import Extension
 from holdfast.kernel.problems import Problem
 
 FULL = """export default function (pi) {

@@ -18,8 +18,8 @@ from holdfast.extensions.effects import Reply
 from holdfast.extensions.engine.limits import Limits
 from holdfast.extensions.engine.pool import Pool
 from holdfast.extensions.isolate import Frozen, Isolate
+from holdfast.extensions.outcomes import Saved
 from holdfast.extensions.protocol import HostCall
-from holdfast.extensions.runtime import Saved
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.problems import Problem
 
@@ -187,7 +187,7 @@ async def test_timers_of_a_warm_instance_wait_their_full_time(clock: ManualClock
 
 
 async def test_other_surroundings_are_another_instance() -> None:
-    from holdfast.extensions.runtime import Surroundings
+    from holdfast.extensions.outcomes import Surroundings
 
     pool = Pool()
     for cwd in ("/a", "/b", "/a"):

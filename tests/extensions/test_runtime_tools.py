@@ -11,8 +11,9 @@ import pytest
 from tests.extensions.runtime_world import TableDispatcher, extension, text_of, tool
 
 from holdfast.extensions.arguments import prepare
+from holdfast.extensions.outcomes import Surroundings
 from holdfast.extensions.protocol import HostCall, HostResult
-from holdfast.extensions.runtime import Extension, Surroundings
+from holdfast.extensions.runtime import Extension
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.problems import Problem
 

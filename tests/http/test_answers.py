@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
-from holdfast.http.answers import Boundary, answer, handler, problem_answer, read_json, read_optional_json
+from holdfast.http.answers import Boundary, answer, handler, problem_answer, read_json
 from holdfast.http.negotiation import LAFS, PROBLEM_JSON, form_of
 from holdfast.kernel.problem_table import TABLE
 from holdfast.kernel.problems import Problem
@@ -25,11 +25,6 @@ class Pair(msgspec.Struct, forbid_unknown_fields=True):
 @handler("openwop")
 async def echo(request: Request) -> Response:
     return answer(request, await read_json(request, Pair, 64), 201, {"X-Own": "yes"})
-
-
-@handler("openwop")
-async def maybe(request: Request) -> Response:
-    return answer(request, {"given": await read_optional_json(request, Pair) is not None})
 
 
 @handler("crp")
@@ -53,7 +48,6 @@ async def fails_late(request: Request) -> Response:
 def client() -> httpx.AsyncClient:
     routes = [
         Route("/echo", echo, methods=["POST"]),
-        Route("/maybe", maybe, methods=["POST"]),
         Route("/raises", raises),
         Route("/breaks", breaks),
         Route("/bare", breaks_bare),
@@ -111,13 +105,6 @@ async def test_h1_a_body_without_a_length_is_refused_while_it_arrives() -> None:
     assert found.status_code == 413
     # The in-memory transport hands chunks over as they are asked for: reading stopped near the limit.
     assert sent <= 128
-
-
-async def test_an_optional_body_may_be_absent() -> None:
-    async with client() as http:
-        assert (await http.post("/maybe")).json() == {"given": False}
-        assert (await http.post("/maybe", json={"left": 1})).json() == {"given": True}
-        assert (await http.post("/maybe", content=b"nonsense")).status_code == 400
 
 
 @pytest.mark.parametrize("key", sorted(TABLE))

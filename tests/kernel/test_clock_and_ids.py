@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.kernel.clock import ManualClock, SystemClock, iso, parse_iso
+from holdfast.kernel.clock import ManualClock, SystemClock, iso, moment_of, parse_iso
 from holdfast.kernel.ids import Ids, SeededRandomness, SystemRandomness
+from holdfast.kernel.problems import Problem
 
 
 async def test_a_manual_clock_jumps_to_the_next_deadline(clock: ManualClock) -> None:
@@ -54,6 +56,28 @@ def test_times_read_back(ms: int) -> None:
 def test_a_time_without_a_zone_is_refused() -> None:
     with pytest.raises(ValueError, match="zone"):
         parse_iso("2026-01-01T00:00:00")
+
+
+@given(st.datetimes(timezones=st.timezones() | st.sampled_from([timezone(timedelta(hours=h)) for h in (-23, 23)])))
+@example(datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC))
+@example(datetime(9999, 12, 31, 23, 59, tzinfo=timezone(timedelta(hours=-1))))
+@example(datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=1))))
+def test_a_time_that_is_read_can_be_written(moment: datetime) -> None:
+    try:
+        written = moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError:  # no year of ours in UTC
+        with pytest.raises(ValueError, match="years"):
+            parse_iso(moment.isoformat())
+        return
+    assert iso(parse_iso(moment.isoformat())) == written
+
+
+@pytest.mark.parametrize("text", ["", "2026-01-01T00:00:00", "2026-13-01T00:00:00Z", "yesterday", "1" * 5000])
+def test_a_time_that_a_caller_sent_and_that_is_none_is_a_problem_at_its_place(text: str) -> None:
+    with pytest.raises(Problem) as refused:
+        moment_of(text, "$.from")
+    assert (refused.value.key, refused.value.details["at"]) == ("schema_mismatch", "$.from")
+    assert refused.value.message == "from is not an RFC 3339 time with a zone."
 
 
 def test_ids_of_one_maker_increase_strictly_and_repeat_with_the_seed() -> None:

@@ -59,6 +59,41 @@ def test_n1_skipping_common_words_changes_nothing() -> None:
     assert [round(score, 6) for _, score in index.search(dict.fromkeys(query, 1.0), 5)] == expected
 
 
+def exactly(index: Index, corpus: list[list[str]], query: list[str], limit: int) -> list[tuple[int, float]]:
+    """N1 by scoring everything: common words add, and find nothing where a rarer word is asked for too."""
+    scores = by_hand(corpus, query)
+    held = sorted({term for term in query if index.frequency(term)}, key=index.frequency)
+    finding = {term for term in held if index.frequency(term) <= max(_COMMON, len(corpus) >> 4)} | set(held[:1])
+    found = [(number, score) for number, score in scores.items() if finding & set(corpus[number])]
+    return sorted(found, key=lambda item: (-round(item[1], 9), item[0]))[:limit]
+
+
+def test_n1_holds_for_few_and_for_many_common_words_while_facts_are_added_and_moved() -> None:
+    rng = random.Random(8)
+    vocabulary = [f"w{place}" for place in range(600)]
+    weights = [1 / (place + 1) for place in range(600)]
+    index, elsewhere, corpus = Index(), Index(), []
+    for _ in range(3):
+        for _ in range(5 * _COMMON):
+            corpus.append(rng.choices(vocabulary, weights, k=rng.randint(3, 20)))
+            index.add(corpus[-1])
+        for _ in range(40):
+            query = rng.choices(vocabulary, weights, k=rng.randint(1, 14))
+            limit = rng.choice([1, 10, 200])
+            found, wanted = index.search(dict.fromkeys(query, 1.0), limit), exactly(index, corpus, query, limit)
+            assert [round(score, 6) for _, score in found] == [round(score, 6) for _, score in wanted], query
+    index.move(range(_COMMON), elsewhere)
+    for other in (index, elsewhere):
+        assert other.search({"w0": 1.0, "w599": 1.0}, 5) == Index.search(_again(other), {"w0": 1.0, "w599": 1.0}, 5)
+
+
+def _again(index: Index) -> Index:
+    """The same postings in an index that was never asked anything."""
+    fresh = Index()
+    fresh._terms, fresh._lengths, fresh._total, fresh._moved = index._terms, index._lengths, index._total, index._moved
+    return fresh
+
+
 def test_n2_a_fact_is_found_as_soon_as_it_is_added() -> None:
     index = Index()
     assert index.search({"ship": 1.0}, 5) == []

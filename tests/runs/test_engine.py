@@ -12,7 +12,7 @@ from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.problems import Problem
 from holdfast.runs.nodes.core import standard_registry
 from holdfast.runs.nodes.registry import NodeError, NodeRegistry
-from holdfast.runs.types import CreateRun, RunFilter
+from holdfast.runs.types import CreateRun, RunEvent, RunFilter
 from tests.runs.conftest import Host
 from tests.runs.documents import edge, finish, kinds, node, start, waiting, when, workflow
 
@@ -434,6 +434,25 @@ async def test_poll_waits_for_the_next_event_and_says_when_it_is_over(host: Host
         assert rest.is_complete
         assert rest.events[-1].type == "run.completed"
         assert (await runs.poll(run_id, "acme", rest.events[-1].sequence, 30)).is_complete
+
+
+async def test_poll_loses_nothing_of_a_run_that_ends_while_it_reads(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with host() as runs:
+        run_id = await start(runs, workflow("w", [node("a", "core.delay", config={"delayMs": 5000})]))
+        last = (await runs.poll(run_id, "acme", -1, 1)).events[-1].sequence
+        read = runs.events
+
+        async def read_and_let_it_end(*asked: Any) -> list[RunEvent]:
+            found = await read(*asked)
+            monkeypatch.setattr(runs, "events", read)
+            await runs.wait(run_id, "acme")
+            return found
+
+        monkeypatch.setattr(runs, "events", read_and_let_it_end)
+        page = await runs.poll(run_id, "acme", last, 30)
+        assert page.is_complete and page.events[-1].type == "run.completed"
 
 
 async def test_a_child_that_failed_is_tried_again_as_a_new_one(host: Host) -> None:

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from holdfast.kernel.problems import Problem
-from holdfast.runs.streams import carries, flushes, parse_modes
 from holdfast.runs.types import CreateRun, RunFilter
 from tests.runs.conftest import Host
 from tests.runs.documents import finish, node, start, workflow
@@ -107,22 +106,6 @@ async def test_a_run_id_that_is_none_is_not_found(host: Host, run_id: str) -> No
         with pytest.raises(Problem) as refused:
             await runs.get_run(run_id, "acme")
         assert refused.value.row.http == 404
-
-
-def test_stream_modes() -> None:
-    assert parse_modes(None) == ("updates",)
-    assert parse_modes("updates,messages") == ("updates", "messages")
-    for bad in ("", "all", "updates,", "values,updates", "UPDATES"):
-        with pytest.raises(Problem) as refused:
-            parse_modes(bad) if bad else parse_modes(",")
-        assert refused.value.details["supported"] == ["updates", "values", "messages", "debug"]
-    quiet = ["node.started", "node.retried", "variable.changed", "lease.acquired", "log.appended", "holdfast.timer.set"]
-    assert not any(carries(["updates"], kind) for kind in quiet)
-    assert all(carries(["debug"], kind) for kind in quiet)
-    assert carries(["updates"], "node.completed") and carries(["updates"], "eval.scored")
-    assert carries(["messages"], "output.chunk") and not carries(["messages"], "node.completed")
-    assert all(carries([mode], "run.completed") for mode in ("updates", "messages", "values", "debug"))
-    assert flushes("run.failed") and flushes("node.suspended") and not flushes("node.completed")
 
 
 async def test_the_bundle_holds_no_secret_and_has_the_contracts_shape(host: Host) -> None:

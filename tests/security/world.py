@@ -119,7 +119,7 @@ async def fill(serving: Serving, http: httpx.AsyncClient) -> None:
     asked = {"workflowId": "holdfast-ask", "inputs": {"question": field("prompt")}}
     agent = (await made("POST", "/v1/runs", asked))["runId"]
     await _settled(http, *runs, agent)
-    await made("POST", f"/v1/runs/{agent}:fork", {"mode": "replay"})
+    await _settled(http, (await made("POST", f"/v1/runs/{agent}:fork", {"mode": "replay"}))["runId"])
     await http.post(f"/v1/runs/{runs[0]}/signals/{MARK}", json={"payload": field("signal")})
     hook = {
         "url": f"https://example.com/{MARK}?a=%3Cscript%3E",

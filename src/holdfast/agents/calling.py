@@ -10,9 +10,10 @@ import msgspec
 from holdfast.agents import pi
 from holdfast.agents.arguments import fitted
 from holdfast.agents.decide import AgentState
-from holdfast.agents.ports import ApprovalRequest, Tool, ToolOutcome
+from holdfast.agents.ports import ApprovalAnswer, ApprovalRequest, Tool, ToolOutcome
 from holdfast.agents.stage import Stage
 from holdfast.agents.steps import Approved, AskApproval, CallTool, Gated, RefuseCall, Returned, ReturnStatus
+from holdfast.agents.uncertain import once_or_ask
 from holdfast.kernel.problems import Problem
 from holdfast.models import Message, ToolCall
 
@@ -116,27 +117,20 @@ async def _verdict(stage: Stage, tool: Tool, arguments: dict[str, Any]) -> Gated
 async def _once_or_ask(
     stage: Stage, key: str, body: Callable[[], Awaitable[_Called]], step: CallTool, identity: str | None
 ) -> _Called:
-    """The effect once. When nobody knows whether it was done, a person says what to do (never guessed)."""
-    attempt = key
-    while True:
-        try:
-            return await stage.once(attempt, body, step.tool.effect, _Called, identity)
-        except Problem as problem:
-            if problem.key != "effect_uncertain":
-                raise
-            request = ApprovalRequest(
-                "uncertain-effect",
-                f"Was {step.call.name} done? The process died while it ran.",
-                "Accept to run it again; reject to go on without, and say in the note what you found.",
-                tool=step.call.name,
-                arguments=step.arguments,
-                known={"callId": step.call.id, "effect": step.tool.effect, **problem.details},
-            )
-            answer = await stage.approvals.ask(f"{attempt}/uncertain", request)
-            if answer.action == "reject":
-                text = answer.note or "It is not known whether this was done. It was not run again."
-                return _Called(ToolOutcome(text, is_error=True), None)
-            attempt += "/again"
+    def without(answer: ApprovalAnswer, _problem: Problem) -> _Called:
+        text = answer.note or "It is not known whether this was done. It was not run again."
+        return _Called(ToolOutcome(text, is_error=True), None)
+
+    return await once_or_ask(
+        key,
+        lambda attempt: stage.once(attempt, body, step.tool.effect, _Called, identity),
+        stage.approvals,
+        step.tool,
+        step.arguments,
+        otherwise="go on without, and say in the note what you found.",
+        rejected=without,
+        callId=step.call.id,
+    )
 
 
 async def _settled(

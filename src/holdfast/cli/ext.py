@@ -18,12 +18,13 @@ from holdfast.cli.terminal import TerminalConsent
 from holdfast.envelope.types import Warning
 from holdfast.kernel import canonical, config
 from holdfast.kernel.problems import Problem
+from holdfast.kernel.scopes import SCOPED
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from holdfast.extensions.compiler import Artifact
-    from holdfast.extensions.runtime import ToolOutcome
+    from holdfast.extensions.outcomes import ToolOutcome
     from holdfast.extensions.suite import Suite
     from holdfast.host.extension_model import ExtensionModel
 
@@ -371,7 +372,7 @@ def _refusal(outcome: ToolOutcome) -> Problem | None:
     told.pop("problem", None)
     capability, resource = told.get("capability"), told.get("resource")
     if outcome.hostcall == "denied" and isinstance(capability, str) and told.get("rule") in _GRANTABLE:
-        scope = f":{resource}" if resource and capability in ("read", "write", "http", "env") else ""
+        scope = f":{resource}" if resource and capability in SCOPED else ""
         told["fix"] = f"Call it with --grant {capability}{scope}, or --grant {capability}."
     return Problem(_KEYS.get(outcome.hostcall, "extension_failed"), text, **told)
 

@@ -9,12 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.console.parts import Parts, form_of, number_of, operator_of
+from holdfast.console.questions import EXPIRIES
 from holdfast.console.render import go
 from holdfast.kernel.problems import Problem
 
 _CALLS = 50
-_HOUR_MS = 60 * 60 * 1000
-EXPIRIES = {"hour": _HOUR_MS, "day": 24 * _HOUR_MS, "week": 7 * 24 * _HOUR_MS}
 # The engine and the compiler come with the views: they are imported when somebody looks.
 
 
@@ -67,7 +66,7 @@ async def decide(request: Request, parts: Parts) -> Response:
     expiry = form.get("expiry", "")
     if expiry and expiry not in EXPIRIES:
         raise Problem("schema_mismatch", "The decision holds for an hour, a day, a week or until it is taken back.")
-    until = parts.clock.now_ms() + EXPIRIES[expiry] if expiry else None
+    until = parts.clock.now_ms() + EXPIRIES[expiry] * 1000 if expiry else None
     grant = granting.grant_of(form.get("capability", ""), form.get("scope", ""), until)
     effect: Literal["allow", "deny"] = "deny" if form.get("effect") == "deny" else "allow"
     await granting.decide(parts.host, name, effect, grant, by=caller.principal or caller.key_id)

@@ -14,12 +14,11 @@ import msgspec
 from holdfast.host.questions import Prompt
 from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
-from holdfast.kernel.scopes import Scope
+from holdfast.kernel.scopes import SCOPED, Scope
 
 T = TypeVar("T")
 PROMPT = "capability-prompt"
 EXPIRIES = {"hour": 3600, "day": 86_400, "week": 7 * 86_400}
-_SCOPED = ("read", "write", "http", "env")
 _ACTIONS = {"accept": "Approve", "reject": "Reject", "refine": "Ask for changes"}
 _PROMPT_LINES = {
     "capability": "capability",
@@ -142,7 +141,7 @@ class Question(Prompt, frozen=True):
     @property
     def scope(self) -> str | None:
         """The narrowest scope that covers what was asked; None where the capability has no scope."""
-        if self.about.get("capability") not in _SCOPED:
+        if self.about.get("capability") not in SCOPED:
             return None
         offered = _read(_choices(self.about).get("scopes"), list[Limit]) or []
         narrowest = max((list(item.scope) for item in offered), key=lambda scope: len(scope), default=[])

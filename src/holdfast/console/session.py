@@ -9,7 +9,6 @@ Invariants:
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from collections.abc import Mapping
 import msgspec
 
 from holdfast.http.auth import Caller, Keys
+from holdfast.kernel import base64url
 from holdfast.kernel.clock import Clock
 from holdfast.kernel.config import OPERATOR
 from holdfast.kernel.problems import Problem
@@ -53,14 +53,14 @@ class Sessions:
         """The cookie for the holder of this key; the Problem of the key when it is none."""
         caller = self._keys.authenticate(f"Bearer {key_text.strip()}")
         body = msgspec.json.encode({"key": caller.key_id, "until": self._clock.now_ms() + LIFETIME_MS})
-        return f"{_text(body)}.{_text(self._sign(body))}"
+        return f"{base64url.encode(body)}.{base64url.encode(self._sign(body))}"
 
     def read(self, cookies: Mapping[str, str]) -> Session | None:
         """The session of a request; None when there is none that holds."""
         body, _, signature = cookies.get(COOKIE, "").partition(".")
         try:
-            data = _bytes(body)
-            if not hmac.compare_digest(self._sign(data), _bytes(signature)):
+            data = base64url.decode(body)
+            if not hmac.compare_digest(self._sign(data), base64url.decode(signature)):
                 return None
             claim = msgspec.json.decode(data)
         except (ValueError, msgspec.DecodeError):
@@ -71,15 +71,7 @@ class Sessions:
             caller = self._keys.caller(claim["key"])
         except Problem:
             return None
-        return Session(caller, _text(self._sign(b"csrf\0" + data)))
+        return Session(caller, base64url.encode(self._sign(b"csrf\0" + data)))
 
     def _sign(self, data: bytes) -> bytes:
         return hmac.digest(self._secret, data, "sha256")
-
-
-def _text(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def _bytes(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4))

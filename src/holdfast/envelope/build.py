@@ -28,6 +28,7 @@ from holdfast.envelope.types import (
     Transport,
     Warning,
 )
+from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
 
 if TYPE_CHECKING:  # the clock's module brings asyncio: the command line pays for that only when it says something
@@ -196,7 +197,7 @@ def _as_json(value: object, at: str) -> Any:
             "invalid_json",
             "This value cannot be written as JSON.",
             at=at,
-            reason="nested too deeply, or a cycle" if isinstance(error, RecursionError) else str(error)[:200],
+            reason=canonical.reason_of(error),
             fix="Use objects with string keys, arrays, valid Unicode strings, numbers, booleans and null.",
         ) from error
 

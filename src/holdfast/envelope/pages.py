@@ -7,8 +7,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import hmac
 from collections.abc import Sequence
@@ -18,7 +16,7 @@ import msgspec
 from msgspec import UNSET
 
 from holdfast.envelope.types import Page
-from holdfast.kernel import canonical
+from holdfast.kernel import base64url, canonical
 from holdfast.kernel.problems import Problem
 
 T = TypeVar("T")
@@ -100,7 +98,7 @@ class Cursors:
 
     def seal(self, position: Any) -> str:
         payload = canonical.encode(position)
-        cursor = _text(self._tag(payload) + payload)
+        cursor = base64url.encode(self._tag(payload) + payload)
         if len(cursor) > MAX_CURSOR:
             raise Problem(
                 "out_of_range",
@@ -112,12 +110,12 @@ class Cursors:
 
     def open(self, cursor: str) -> Any:
         try:
-            raw = base64.b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        except (binascii.Error, ValueError) as error:
+            raw = base64url.decode(cursor)
+        except ValueError as error:
             raise _bad_cursor() from error
         tag, payload = raw[:_SEAL_BYTES], raw[_SEAL_BYTES:]
         # The last comparison refuses another spelling of the same bytes (unused bits, padding).
-        if not hmac.compare_digest(tag, self._tag(payload)) or _text(raw) != cursor:
+        if not hmac.compare_digest(tag, self._tag(payload)) or base64url.encode(raw) != cursor:
             raise _bad_cursor()
         return canonical.decode(payload)
 
@@ -140,10 +138,6 @@ def whole_number(name: str, value: object, least: int, most: int) -> int:
         observed=value if isinstance(value, int) else str(value)[:40],
         fix=f"Use a whole number from {least} to {most}.",
     )
-
-
-def _text(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")
 
 
 def _bad_cursor() -> Problem:

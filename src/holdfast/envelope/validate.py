@@ -19,6 +19,7 @@ from msgspec import UNSET
 
 from holdfast.envelope.formats import is_date_time, is_uri, plain_date_time
 from holdfast.envelope.types import CODE, SCHEMA_VERSION, SEMVER, SPEC_VERSION, Envelope, Error, Page, Result
+from holdfast.kernel import canonical
 from holdfast.kernel.problem_table import LAFS_CODES, TABLE
 from holdfast.kernel.problems import Problem, lafs_registry
 
@@ -154,10 +155,8 @@ def _refuse(message: str, at: str) -> NoReturn:
 
 
 def _mismatch(error: msgspec.ValidationError) -> Problem:
-    message, _, where = str(error).partition(" - at `")
-    return Problem(
-        "schema_mismatch", message + ".", at=where.rstrip("`") or "$", fix="Correct the member named in `at`."
-    )
+    message, where = canonical.located(error)
+    return Problem("schema_mismatch", message + ".", at=where, fix="Correct the member named in `at`.")
 
 
 def _not_json(error: Exception) -> Problem:

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from holdfast.extensions.runtime import HookOutcome
+from holdfast.extensions.outcomes import HookOutcome
 
 Event = dict[str, Any]
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from holdfast.extensions.folds import Event, fold_for
+from holdfast.extensions.outcomes import HookOutcome
 from holdfast.extensions.registry import Registrations
-from holdfast.extensions.runtime import HookOutcome
 from holdfast.kernel.problems import Problem
 
 EVENTS = (

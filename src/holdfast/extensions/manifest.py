@@ -83,8 +83,8 @@ def parse_manifest(document: object, where: str) -> Manifest:
     try:
         manifest = msgspec.convert(document, Manifest)
     except msgspec.ValidationError as error:
-        message, _, place = str(error).partition(" - at `")
-        raise _invalid(message + ".", where, place.rstrip("`") or "$") from error
+        message, place = canonical.located(error)
+        raise _invalid(message + ".", where, place) from error
     for field in ("name", "version", "api_version", "entrypoint"):
         if not getattr(manifest, field).strip():
             raise _invalid(f"{field} is empty.", where, field)

@@ -22,11 +22,11 @@ from holdfast.extensions.engine.image import base_image, image_digest
 from holdfast.extensions.engine.limits import EngineTrap, GuestError, Limits
 from holdfast.extensions.engine.pool import Key, Loaded, Pool
 from holdfast.extensions.isolate import Artifact, Frozen, Isolate
+from holdfast.extensions.outcomes import HookOutcome, Saved, Surroundings, ToolOutcome, tool_outcome
 from holdfast.extensions.problems import thrown_problem
 from holdfast.extensions.protocol import Dispatcher
 from holdfast.extensions.registry import Registrations, Tool
 from holdfast.extensions.trace import FORMAT, Header, Recorder
-from holdfast.extensions.words import ToolWords
 from holdfast.extensions.world import RealWorld, World
 from holdfast.kernel.clock import Clock, SystemClock
 from holdfast.kernel.ids import Randomness
@@ -37,50 +37,6 @@ MAX_UPDATES = 10_000  # of one call are kept; the listener hears all
 MAX_TRAPS = 10  # in a row, without one answer between them
 
 Report = Callable[[str, dict[str, Any]], None]
-
-
-class Surroundings(msgspec.Struct, frozen=True, rename={"has_ui": "hasUI", "tool_words": "toolWords"}):
-    """What an extension is told about where it runs."""
-
-    extension: str
-    cwd: str
-    root: str = ""
-    has_ui: bool = False
-    colour: bool = False
-    flags: dict[str, bool | str] = msgspec.field(default_factory=dict)
-    tool_words: dict[str, ToolWords] = msgspec.field(default_factory=dict)
-
-
-class Saved(msgspec.Struct, frozen=True):
-    """A live extension as data: its VM and loop, what it registered, and the host calls that were under way."""
-
-    artifact: str
-    frozen: Frozen
-    registrations: list[tuple[str, dict[str, Any]]]
-    calls: list[int]
-    last_call: int
-
-
-class ToolOutcome(msgspec.Struct, frozen=True, rename="camel"):
-    """What a tool call gave: pi's result, whether it is an error, and the updates that it streamed.
-
-    `hostcall` is the code of a host call whose refusal or failure the tool did not catch.
-    """
-
-    content: list[Any]
-    details: Any = None
-    is_error: bool = False
-    updates: list[Any] = msgspec.field(default_factory=list)
-    hostcall: str | None = None
-    problem: dict[str, Any] | None = None
-
-
-class HookOutcome(msgspec.Struct, frozen=True):
-    """What one handler did: what it returned (`returned` tells null from nothing), and what it changed in place."""
-
-    value: Any
-    changed: Any
-    returned: bool
 
 
 class Extension:
@@ -321,7 +277,7 @@ class Extension:
         reply = await self._ask("tool", {"name": name, "callId": call_id, "params": arguments}, timeout, update)
         if not reply.ok:
             return self._failed_tool(_described(reply.value), updates)
-        return _outcome(reply.value, updates)
+        return tool_outcome(reply.value, updates)
 
     def _checker(self, tool: Tool) -> Any:
         kept = self._checkers.get(tool.name)
@@ -476,24 +432,9 @@ class Extension:
         return size
 
 
-def _outcome(value: Any, updates: list[Any]) -> ToolOutcome:
-    """A tool answers `{content, details}`; a plain string is taken as text, as the agent would show it.
-
-    Only a tool that throws has failed: the real runtime takes no notice of an `isError` in the answer (P10).
-    """
-    if isinstance(value, dict) and isinstance(value.get("content"), list):
-        return ToolOutcome(value["content"], value.get("details"), False, updates)
-    if isinstance(value, str):
-        return ToolOutcome([{"type": "text", "text": value}], None, False, updates)
-    return ToolOutcome([], value, False, updates)
-
-
 def _described(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {"name": "Error", "message": str(value)}
 
 
 def _lines(value: Any) -> list[str]:
     return [str(line) for line in value] if isinstance(value, list) else []
-
-
-__all__ = ["Artifact", "Extension", "HookOutcome", "Saved", "Surroundings", "ToolOutcome"]

@@ -167,15 +167,10 @@ def _bubblewrap(cwd: str, limits: Confinement, programs: list[str], environ: Map
 def _sealed(data: bytes) -> int:
     """An unnamed file with `data`, read from its start by whoever inherits it."""
     descriptor = os.memfd_create("holdfast-launch") if hasattr(os, "memfd_create") else _unnamed()
-    _write_all(descriptor, data)
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(data)
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
 
 
 def _unnamed() -> int:

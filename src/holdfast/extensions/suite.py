@@ -44,10 +44,11 @@ from holdfast.extensions.evidence import Correlation, Event, Evidence, LogFile
 from holdfast.extensions.grants import Grants, about, checked, fold, granted_folders, policy_of, with_standing
 from holdfast.extensions.hooks import Hooks
 from holdfast.extensions.isolate import Artifact as Loadable
+from holdfast.extensions.outcomes import Surroundings, ToolOutcome
 from holdfast.extensions.packs import Resource, adopt, expanded
 from holdfast.extensions.registry import Tool, command_names, tool_owners
 from holdfast.extensions.risk import weighed
-from holdfast.extensions.runtime import Extension, Surroundings, ToolOutcome
+from holdfast.extensions.runtime import Extension
 from holdfast.extensions.session import Session
 from holdfast.extensions.words import read_wording
 from holdfast.kernel import config as configuration

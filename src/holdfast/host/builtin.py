@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.agents import EffectClass, Tool
-
-
-def _object(required: tuple[str, ...], **properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+from holdfast.kernel.json_schema import object_schema
 
 
 def _text(description: str) -> dict[str, Any]:
@@ -31,14 +28,14 @@ BUILTIN: tuple[Tool, ...] = (
         "read",
         "read",
         "Read a file of the project.",
-        _object(("path",), path=_text("The file"), offset=_count("First line"), limit=_count("Number of lines")),
+        object_schema(("path",), path=_text("The file"), offset=_count("First line"), limit=_count("Number of lines")),
     ),
-    _tool("ls", "read", "List a folder of the project.", _object((), path=_text("The folder"))),
+    _tool("ls", "read", "List a folder of the project.", object_schema((), path=_text("The folder"))),
     _tool(
         "grep",
         "read",
         "Search the project's files for a pattern.",
-        _object(
+        object_schema(
             ("pattern",),
             pattern=_text("A regular expression"),
             path=_text("Where to search"),
@@ -51,26 +48,26 @@ BUILTIN: tuple[Tool, ...] = (
         "find",
         "read",
         "Find files of the project by a glob.",
-        _object(("pattern",), pattern=_text("A glob"), path=_text("Where to search")),
+        object_schema(("pattern",), pattern=_text("A glob"), path=_text("Where to search")),
     ),
     _tool(
         "write",
         "write",
         "Write a whole file of the project.",
-        _object(("path", "content"), path=_text("The file"), content=_text("What it shall contain")),
+        object_schema(("path", "content"), path=_text("The file"), content=_text("What it shall contain")),
         takes_key=True,
     ),
     _tool(
         "edit",
         "write",
         "Replace exact text in a file of the project.",
-        _object(
+        object_schema(
             ("path", "edits"),
             path=_text("The file"),
             edits={
                 "type": "array",
                 "minItems": 1,
-                "items": _object(
+                "items": object_schema(
                     ("oldText", "newText"), oldText=_text("As it stands"), newText=_text("As it shall be")
                 ),
             },
@@ -80,6 +77,6 @@ BUILTIN: tuple[Tool, ...] = (
         "bash",
         "unsafe",
         "Run a shell command in the project, confined.",
-        _object(("command",), command=_text("The command"), timeout=_count("Seconds")),
+        object_schema(("command",), command=_text("The command"), timeout=_count("Seconds")),
     ),
 )

@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.agents import ApprovalRequest, Guarded, Tool, ToolOutcome, Verdict
+from holdfast.agents import ApprovalAnswer, ApprovalRequest, Guarded, Tool, ToolOutcome, Verdict
 from holdfast.agents.arguments import fitted
+from holdfast.agents.uncertain import once_or_ask
 from holdfast.host.approvals import RunApprovals
 from holdfast.host.builtin import BUILTIN
 from holdfast.host.extensions import ProjectExtensions
@@ -87,26 +88,21 @@ class NodeTools:
             made = await source.call(tool, arguments, call_id=key, idempotency_key=key, update=_unheard)
             return msgspec.to_builtins(made)
 
-        attempt = f"{ctx.place}{tool.name}"
-        while True:
-            try:
-                return msgspec.convert(await effects.perform(attempt, body, tool.effect, identity), ToolOutcome)
-            except Problem as problem:
-                if problem.key != "effect_uncertain":
-                    raise
-                await _asked_again(ctx, attempt, tool, arguments, problem)
-                attempt += "/again"
+        async def perform(attempt: str) -> ToolOutcome:
+            return msgspec.convert(await effects.perform(attempt, body, tool.effect, identity), ToolOutcome)
 
+        def fail(answer: ApprovalAnswer, problem: Problem) -> ToolOutcome:
+            raise Problem(problem.key, answer.note or problem.message, tool=tool.name)
 
-async def _asked_again(ctx: Execution, attempt: str, tool: Tool, arguments: dict[str, Any], problem: Problem) -> None:
-    """Go on only when a person says that the tool may run again; never guessed."""
-    title = f"Was {tool.name} done? The process died while it ran."
-    reason = "Accept to run it again; reject to let the node fail."
-    known = {"effect": tool.effect, **problem.details}
-    request = ApprovalRequest("uncertain-effect", title, reason, tool.name, arguments, known)
-    answer = await RunApprovals(ctx).ask(f"{attempt}/uncertain", request)
-    if answer.action == "reject":
-        raise Problem(problem.key, answer.note or problem.message, tool=tool.name)
+        return await once_or_ask(
+            f"{ctx.place}{tool.name}",
+            perform,
+            RunApprovals(ctx),
+            tool,
+            arguments,
+            otherwise="let the node fail.",
+            rejected=fail,
+        )
 
 
 async def _gated(ctx: Execution, gate: PolicyGate, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.extensions.consent import REMEMBER, Answer, Question
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.redact import redact, redact_text
-from holdfast.kernel.scopes import Scope
+from holdfast.kernel.scopes import SCOPED, Scope
 
 TYPE = "capability-prompt"
 DEFAULT = "session"
@@ -100,7 +100,7 @@ def _scopes(question: Question) -> list[dict[str, Any]]:
     """The whole capability, or only what was asked about, where the capability can be limited."""
     choices: list[dict[str, Any]] = [{"scope": [], "means": f"{question.capability}, without a limit"}]
     asked = question.resource
-    limitable = question.capability in ("read", "write", "http", "env")
+    limitable = question.capability in SCOPED
     if asked and limitable and asked == redact_text(asked) and _valid(question, (asked,)):
         choices.append({"scope": [asked], "means": f"{question.capability} of {asked} only"})
     return choices

@@ -19,8 +19,8 @@ from holdfast.agents.pi import text_of
 from holdfast.agents.ports import Update
 from holdfast.extensions.connectors.paths import Roots
 from holdfast.extensions.dispatcher import Subject
+from holdfast.extensions.outcomes import ToolOutcome as Performed
 from holdfast.extensions.protocol import HostCall
-from holdfast.extensions.runtime import ToolOutcome as Performed
 from holdfast.extensions.suite import Member, Suite
 from holdfast.host.builtin import BUILTIN
 from holdfast.host.prompts import CHANGING, Prompts

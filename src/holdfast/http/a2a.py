@@ -13,13 +13,13 @@ from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import holdfast
+from holdfast.envelope.transports.discovery import CARD_PATH
 from holdfast.host import Host
 from holdfast.host.skills import skills
 from holdfast.http.answers import Boundary, as_problem, problem_answer, request_id
 from holdfast.http.exchange import note_caller, note_route
 from holdfast.http.services import Services
 
-CARD_PATH = "/.well-known/agent-card.json"
 RPC_PATH = "/a2a"
 _SCOPES = ("runs:create", "runs:read")
 

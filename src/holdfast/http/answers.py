@@ -78,12 +78,6 @@ async def read_json(request: Request, type: Any = Any, limit: int = BODY_LIMIT) 
     return parse_json(request, data, type, limit)
 
 
-async def read_optional_json(request: Request, type: type[T], limit: int = BODY_LIMIT) -> T | None:
-    """As `read_json`, where the contract lets the body be absent."""
-    data = await read_body(request, limit)
-    return parse_json(request, data, type, limit) if data else None
-
-
 def parse_json(request: Request, data: bytes, type: Any, limit: int = BODY_LIMIT) -> Any:
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
     if kind and not _JSON_TYPE.fullmatch(kind):

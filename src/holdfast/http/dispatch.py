@@ -11,7 +11,7 @@ Invariants:
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -35,8 +35,6 @@ _KEY = re.compile(r"[!-~]{1,255}")
 _REPLAYED = "openwop-Idempotent-Replay"
 # What a kept answer keeps of its headers: not the request's id, which belongs to one request.
 _KEPT_HEADERS = frozenset({"content-type", "location", "etag"})
-
-Fallback = Callable[[Request, Caller], Awaitable[Response]]
 
 
 class Dispatch:
@@ -193,11 +191,11 @@ def read_query(request: Request, kind: type[Query]) -> Any:
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `$.")
+        message, where = canonical.located(error, "")
         raise Problem(
             "out_of_range" if "Expected `int` >" in message or "Expected `int` <" in message else "schema_mismatch",
             message,
-            at=where.rstrip("`") or "query",
+            at=where.removeprefix(".") or "query",
             fix="See the parameter in /v1/openapi.json.",
         ) from error
 

@@ -10,8 +10,7 @@ from starlette.responses import Response
 from holdfast.http.auth import SCOPES, ApiKey
 from holdfast.http.operations import Body, Call, Operation, Result
 from holdfast.http.services import Services
-from holdfast.kernel.clock import iso, parse_iso
-from holdfast.kernel.problems import Problem
+from holdfast.kernel.clock import iso, moment_of
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}$")]
 Scope = Annotated[str, Meta(extra_json_schema={"enum": list(SCOPES)})]
@@ -79,7 +78,7 @@ def operations(services: Services) -> list[Operation]:
             scopes=body.scopes,
             principal=body.principal,
             workspace=body.workspace,
-            expires_ms=_moment(body.expires_at),
+            expires_ms=None if body.expires_at is None else moment_of(body.expires_at, "$.expiresAt"),
             test=body.test,
         )
         return call.answer(KeyMade(api_key=text, description=view(key)), 201)
@@ -124,12 +123,3 @@ def operations(services: Services) -> list[Operation]:
             **common,
         ),
     ]
-
-
-def _moment(text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        return parse_iso(text)
-    except (ValueError, OverflowError) as error:
-        raise Problem("schema_mismatch", "expiresAt is not an RFC 3339 time with a zone.", at="$.expiresAt") from error

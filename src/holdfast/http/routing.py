@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.http.operations import Operation
 from holdfast.kernel.problems import Problem
 
-_PARAMETER = re.compile(r"\{([A-Za-z]+)\}")
+PARAMETER = re.compile(r"\{([A-Za-z]+)\}")
 # What an id may look like; anything else names nothing here.
 ID_PATTERN = r"[A-Za-z0-9._:@~-]{1,128}"
 _ID = re.compile(ID_PATTERN)
@@ -31,7 +31,7 @@ class Routes:
                 raise ValueError(f"{operation.method} {operation.path} stands twice")
             methods[operation.method] = operation
         # The longer the fixed text, the more exact the path: `/runs/{id}:fork` is tried before `/runs/{id}`.
-        paths = sorted(patterns, key=lambda path: -len(_PARAMETER.sub("", path)))
+        paths = sorted(patterns, key=lambda path: -len(PARAMETER.sub("", path)))
         self._patterns: dict[int, list[tuple[re.Pattern[str], dict[str, Operation]]]] = {}
         for path in paths:
             self._patterns.setdefault(path.count("/"), []).append((_compile(path), patterns[path]))
@@ -55,7 +55,7 @@ class Routes:
 
 
 def _compile(path: str) -> re.Pattern[str]:
-    parts = _PARAMETER.split(path)
+    parts = PARAMETER.split(path)
     return re.compile(
         "".join(f"(?P<{part}>[^/]+?)" if index % 2 else re.escape(part) for index, part in enumerate(parts)), re.DOTALL
     )

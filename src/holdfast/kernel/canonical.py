@@ -33,7 +33,7 @@ def encode(value: object) -> bytes:
         raise Problem(
             "invalid_json",
             "This value cannot be written as JSON.",
-            reason=_reason(error),
+            reason=reason_of(error),
             fix="Use objects with string keys, arrays, valid Unicode strings, finite numbers, booleans and null.",
         ) from error
 
@@ -68,11 +68,11 @@ def decode(data: bytes | str, type: Any = Any, *, limit: int = MAX_DOCUMENT_BYTE
     try:
         return msgspec.json.decode(data, type=type, strict=strict)
     except msgspec.ValidationError as error:
-        message, where = _split_location(str(error))
+        message, where = located(error)
         raise Problem("schema_mismatch", message, at=where, fix="Correct the field named in `at`.") from error
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise Problem(
-            "invalid_json", "This is not valid JSON.", reason=_reason(error), fix="Send valid JSON."
+            "invalid_json", "This is not valid JSON.", reason=reason_of(error), fix="Send valid JSON."
         ) from error
 
 
@@ -126,12 +126,14 @@ def _has_non_finite(value: object) -> bool:
     return False
 
 
-def _split_location(text: str) -> tuple[str, str]:
-    message, _, where = text.partition(" - at `")
-    return message, where.rstrip("`") or "$"
+def located(error: msgspec.ValidationError, root: str = "$") -> tuple[str, str]:
+    """What the library says is wrong, and where: a path that begins with `root`."""
+    message, _, where = str(error).partition(" - at `")
+    return message, root + where.rstrip("`").removeprefix("$")
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Why a value cannot be written, or a text not read, in words of ours where the library has none."""
     if isinstance(error, RecursionError):
         return "nested too deeply, or a cycle"
     if isinstance(error, UnicodeError):

@@ -9,13 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
+
+from holdfast.kernel.problems import Problem
 
 T = TypeVar("T")
 # How long a manual clock waits for a thread before it jumps all the same: the thread may be waiting for the clock.
 _PATIENCE = 2.0
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Clock(Protocol):
@@ -125,12 +128,24 @@ def iso(ms: int) -> str:
 @lru_cache(maxsize=64)
 def _second(seconds: int) -> str:
     """The same second is written many times in a row."""
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:19]
 
 
 def parse_iso(text: str) -> int:
-    """Milliseconds of an RFC 3339 time; ValueError when it is none or has no zone."""
+    """Milliseconds of an RFC 3339 time; ValueError when it is none, has no zone, or is none that `iso` can write."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError("a time needs a zone")
-    return round(moment.timestamp() * 1000)
+    try:
+        return (moment.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
+    except OverflowError as error:
+        raise ValueError("a time is in the years 1 to 9999, in UTC too") from error
+
+
+def moment_of(text: str, at: str) -> int:
+    """As `parse_iso`, of what a caller sent: a Problem at `at` when it is no time."""
+    try:
+        return parse_iso(text)
+    except ValueError as error:
+        name = at.removeprefix("$.")
+        raise Problem("schema_mismatch", f"{name} is not an RFC 3339 time with a zone.", at=at) from error

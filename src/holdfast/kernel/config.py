@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.kernel import canonical
 from holdfast.kernel.policy import Mode
 from holdfast.kernel.problems import Problem
 
@@ -244,13 +245,13 @@ def _convert(merged: dict[str, Any], origin: str, path: Path | None) -> Config:
     try:
         return msgspec.convert(merged, Config)
     except msgspec.ValidationError as error:
-        raise _located(str(error), origin, path) from error
+        raise _located(error, origin, path) from error
 
 
-def _located(text: str, origin: str, path: Path | None) -> Problem:
+def _located(error: msgspec.ValidationError, origin: str, path: Path | None) -> Problem:
     """A validation message with the dotted name, the line, and the word that was probably meant."""
-    message, _, where = text.partition(" - at `")
-    name = where.rstrip("`").removeprefix("$").removeprefix(".")
+    message, where = canonical.located(error, "")
+    name = where.removeprefix(".")
     unknown = re.search(r"unknown field `([^`]*)`", message)
     if unknown is None:
         key = name.rsplit(".", 1)[-1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -22,6 +22,11 @@ class Mistake(msgspec.Struct, frozen=True):
 
     at: str
     message: str
+
+
+def object_schema(required: Sequence[str] = (), **properties: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an object with these properties and no others."""
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
 def schema_mistake(schema: Any) -> str | None:

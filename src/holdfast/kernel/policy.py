@@ -111,7 +111,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Policy:
-    """The rules in force. Immutable: `allowing`, `denying` and `forgetting` give a changed copy."""
+    """The rules in force. Immutable: `allowing` and `denying` give a changed copy."""
 
     def __init__(
         self,
@@ -172,13 +172,6 @@ class Policy:
     def denying(self, subject: str, *grants: Grant) -> Policy:
         rules = self.subjects.get(subject, _NO_RULES)
         return self._with(subject, SubjectRules(rules.allow, (*rules.deny, *grants), rules.mode))
-
-    def forgetting(self, subject: str, capability: str) -> Policy:
-        """Without what was decided about `capability` for `subject`."""
-        rules = self.subjects.get(subject, _NO_RULES)
-        allow = tuple(grant for grant in rules.allow if grant.capability != capability)
-        deny = tuple(grant for grant in rules.deny if grant.capability != capability)
-        return self._with(subject, SubjectRules(allow, deny, rules.mode))
 
     def _with(self, subject: str, rules: SubjectRules) -> Policy:
         return Policy(

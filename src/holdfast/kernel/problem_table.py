@@ -285,7 +285,6 @@ _EXTENSIONS = (
     _row("performance_budget_missed", _INTERNAL, "A measured time is above its budget", "Read `details.missed`; measure again on a quiet machine."),
     _row("manifest_invalid", _SCHEMA, "The extension's manifest has mistakes", "Correct each of `details.errors`.", openwop="invalid_manifest"),
     _row("folder_untrusted", _DENIED, "This folder's extensions have not been trusted", "Read them, then run `holdfast ext trust`."),
-    _row("tool_blocked", _DENIED, "An extension blocked the tool call", "Read the reason it gave."),
     _row("io_failed", _TRANSIENT, "Reading, writing or running something failed", "Read the reason; check that the file or program exists.", retryable=False, action="retry_modified", pi="io"),
 )
 

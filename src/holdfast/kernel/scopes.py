@@ -18,6 +18,7 @@ from holdfast.kernel.problems import Problem
 MAX_PATTERN = 1024
 MAX_PATH = 4096
 _MAX_WILDCARDS = 32
+SCOPED = ("read", "write", "http", "env")  # the capabilities that `Scope.of` knows limits for
 
 
 class Scope(msgspec.Struct, frozen=True):

@@ -97,15 +97,16 @@ class SurrogateJoiner:
         self._held = ""
         if text and "\ud800" <= text[-1] <= "\udbff":
             text, self._held = text[:-1], text[-1]
-        return _joined(text)
+        return whole(text)
 
     def rest(self) -> str:
         """What is left at the end: half a character becomes U+FFFD."""
         held, self._held = self._held, ""
-        return _joined(held)
+        return whole(held)
 
 
-def _joined(text: str) -> str:
+def whole(text: str) -> str:
+    """`text` as JSON can carry it: half a surrogate pair, which no encoding of Unicode has, becomes U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -13,7 +13,7 @@ import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 # One match is one unit. The sizes are where byte-pair vocabularies of about 100,000 entries tend to cut.
 _PLAIN = re.compile(
@@ -26,12 +26,6 @@ _LEAST_UNITS = 16
 _LEARNING_RATE = 0.5
 
 _TIKTOKEN_DATA = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
-
-
-class TokenCounter(Protocol):
-    def count(self, text: str) -> int: ...
-
-    def learn(self, text: str, reported: int) -> None: ...
 
 
 class Estimator:

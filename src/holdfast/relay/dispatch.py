@@ -6,12 +6,11 @@ Invariants:
 - D2  Caps are looked at before every window; what is left never gets below zero (C10, C14).
 - D3  A window is in the ledger, with its raw text and its facts, before its `window_complete` event; a process that is
       killed after that goes on behind it.
-- D4  A provider is asked again, or the next one is, only while nothing of the window was shown (C15).
+- D4  A provider is asked again, or the next one is, only while nothing of the window was shown (C15): `turn.py`.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,49 +19,21 @@ import msgspec
 from holdfast.kernel import canonical
 from holdfast.kernel.ledger import Draft
 from holdfast.kernel.problems import Problem
-from holdfast.models.protocol import Message, Model, Params, ToolCall, Usage
+from holdfast.models.protocol import Message, ToolCall
 from holdfast.relay import drift, window
+from holdfast.relay.caps import within_caps
 from holdfast.relay.choose import envelope
-from holdfast.relay.continuation import Echo, Seam, is_wall
+from holdfast.relay.continuation import Seam, is_wall
 from holdfast.relay.facts import Batch, batches
-from holdfast.relay.pack import Packed
 from holdfast.relay.progress import Flow, Structure, continuation_prompt, safe_cut
 from holdfast.relay.report import completed, report_of
+from holdfast.relay.turn import Built, Turn, ask
 from holdfast.relay.types import QualityReport, Stop, StreamEvent
 from holdfast.relay.warm import WINDOW, Dispatch, pack_text
 
 if TYPE_CHECKING:
     from holdfast.relay.session import Session
     from holdfast.relay.tools import Toolbox
-
-_CUT_RETRIES = 1
-
-
-class Turn(msgspec.Struct):
-    """What one model call gave."""
-
-    text: str = ""
-    new: str = ""
-    calls: tuple[ToolCall, ...] = ()
-    finish: str | None = None
-    usage: Usage | None = None
-    echo: Echo = Echo()
-    model: str = ""
-
-    def begin(self, model: str) -> None:
-        self.model, self.text, self.new, self.calls, self.finish, self.usage = model, "", "", (), None, None
-
-
-class Built(msgspec.Struct, frozen=True):
-    """A window that is ready to be sent."""
-
-    window_id: str
-    messages: list[Message]
-    packed: Packed
-    input_tokens: int
-    max_tokens: int
-    saturation: float
-    going_on: bool
 
 
 class Run:
@@ -112,13 +83,15 @@ class Run:
             self._shown = True
         going_on = resumed
         while True:
+            turn, built = Turn(), None
             try:
                 built = await self._build(going_on)
-                turn = Turn()
-                async for piece in self._ask(built, turn, Seam(self.state.output if going_on else "")):
+                async for piece in self._ask(built, turn):
                     self._shown = True
                     yield StreamEvent("token", piece)
             except Problem as problem:
+                if built is not None and turn.new:  # cut after it was shown: kept, and can be gone on with (C15)
+                    self._complete(built, turn, last=False)
                 raise await self._failed(problem) from problem.__cause__
             stop = self._stop(turn, built)
             calls = turn.calls if self.toolbox is not None and stop == "complete" else ()
@@ -162,7 +135,7 @@ class Run:
         if room < 0:  # the continuation must fit: the reserve gives way
             reserve, room = max(1, reserve + room), 0
         fixed = plan.system + plan.task + extra_tokens
-        max_tokens, allowed = self._within_caps(fixed, reserve, room)
+        max_tokens, allowed = within_caps(session.warm, fixed, reserve, room)
         if max_tokens < reserve or allowed < room:
             left = {"dispatch_id": state.id, "max_tokens": max_tokens, "envelope_tokens": allowed}
             session.stage(Draft("crp.dispatch.budget_warning", left))
@@ -210,116 +183,24 @@ class Run:
         output = self.state.output
         return window.continuation_messages(turns, output, continuation_prompt(output, self._structure))
 
-    def _within_caps(self, fixed: int, reserve: int, room: int) -> tuple[int, int]:
-        """`max_tokens` and the envelope's room as the caps allow, or 1001 (C14)."""
-        warm = self.session.warm
-        windows, tokens_in, tokens_out = warm.left()
-        config = warm.config
-        if windows == 0:
-            raise self._exhausted(
-                "max_windows_per_session", warm.windows, config.max_windows_per_session or config.max_windows
-            )
-        if tokens_in is not None:
-            if fixed > tokens_in:
-                raise self._exhausted(
-                    "max_total_input_tokens", warm.input_tokens, config.max_total_input_tokens, needed=fixed
-                )
-            room = min(room, tokens_in - fixed)
-        if tokens_out is not None:
-            if tokens_out < 1:
-                raise self._exhausted("max_total_output_tokens", warm.output_tokens, config.max_total_output_tokens)
-            reserve = min(reserve, tokens_out)
-        return reserve, room
-
-    def _exhausted(self, cap: str, usage: int, limit: int | None, **more: Any) -> Problem:
-        return Problem(
-            "budget_exhausted",
-            f"The session's {cap} of {limit} is used up.",
-            cap=cap,
-            dimension=cap,
-            usage=usage,
-            limit=limit,
-            **more,
+    def _ask(self, built: Built, turn: Turn) -> AsyncIterator[str]:
+        session = self.session
+        return ask(
+            session.models.ordered(),
+            built,
+            turn,
+            Seam(self.state.output if built.going_on else ""),
+            tools=self.toolbox.specs if self.toolbox is not None else (),
+            timeout=session.warm.config.provider_timeout,
+            counting=session.model,
         )
-
-    async def _ask(self, built: Built, turn: Turn, seam: Seam) -> AsyncIterator[str]:
-        """Ask the providers, best first, until one answers; yields what is new (D4)."""
-        waiting = deque((model, _CUT_RETRIES) for model in self.session.models.ordered())
-        while True:
-            model, retries = waiting.popleft()
-            attempt, failure, shown = seam.fresh(), None, False
-            turn.begin(model.name)
-            try:
-                async for piece in self._read(model, built, turn, attempt):
-                    shown = True
-                    turn.new += piece
-                    yield piece
-            except Problem as problem:
-                failure = _of_provider(problem)
-            if failure is None:
-                if self._ended(turn, built):
-                    return
-                failure = Problem("provider_error", "The model's answer broke off before its end.", model=model.name)
-                if retries:
-                    waiting.appendleft((model, retries - 1))
-            if shown:
-                self._keep_partial(built, turn, attempt)
-                raise failure
-            if not waiting:
-                raise failure
-
-    def _ended(self, turn: Turn, built: Built) -> bool:
-        """Whether the answer is whole; one without a finish reason is when it filled the window (CRP §1.4)."""
-        if turn.finish is None and is_wall(None, self._counted(turn), built.max_tokens):
-            turn.finish = "length"
-        return turn.finish is not None
-
-    async def _read(self, model: Model, built: Built, turn: Turn, seam: Seam) -> AsyncIterator[str]:
-        params = Params(max_tokens=built.max_tokens, timeout=self.session.warm.config.provider_timeout)
-        tools = self.toolbox.specs if self.toolbox is not None else ()
-        texts: list[str] = []
-        stream = model.stream(built.messages, tools=tools, params=params)
-        try:
-            async for delta in stream:
-                turn.calls += delta.tool_calls
-                turn.finish = delta.finish_reason or turn.finish
-                turn.usage = delta.usage or turn.usage
-                if delta.text:
-                    texts.append(delta.text)
-                    if piece := seam.feed(delta.text):
-                        yield piece
-        finally:
-            turn.text = "".join(texts)
-            close = getattr(stream, "aclose", None)
-            if close is not None:
-                await close()
-        if turn.finish == "error":
-            turn.finish = None
-        if piece := seam.end():
-            yield piece
-        turn.echo = seam.echo or Echo()
-        length = turn.echo.length
-        if length and turn.text[length : 2 * length] == turn.text[:length]:
-            turn.echo = msgspec.structs.replace(turn.echo, ambiguous=True)
-
-    def _keep_partial(self, built: Built, turn: Turn, seam: Seam) -> None:
-        """A window that was cut after it had been shown: what was shown is kept, and can be gone on with (C15)."""
-        turn.finish = "cut"
-        turn.echo = seam.echo or Echo()
-        turn.text = turn.text[: turn.echo.length] + turn.new
-        self._complete(built, turn, last=False)
-
-    def _counted(self, turn: Turn) -> int:
-        if turn.usage is not None:
-            return max(0, turn.usage.output_tokens)
-        return self.session.model.count_tokens(turn.text) if turn.text else 0
 
     def _stop(self, turn: Turn, built: Built) -> Stop | None:
         """Why this window is the last one; None when the text goes on (CRP §1.4)."""
         state = self.state
         if turn.finish == "content_filter":
             return "filtered"
-        if not is_wall(turn.finish, self._counted(turn), built.max_tokens):
+        if not is_wall(turn.finish, turn.output_tokens(self.session.model), built.max_tokens):
             return "complete"
         if state.windows and not turn.new:
             return "no_new_text"
@@ -357,7 +238,7 @@ class Run:
                     "other": turn.echo.other,
                     "finish_reason": turn.finish or "unknown",
                     "input_tokens": max(0, usage.input_tokens) if usage is not None else built.input_tokens,
-                    "output_tokens": self._counted(turn),
+                    "output_tokens": turn.output_tokens(self.session.model),
                     "counted_by": "provider" if usage is not None else "relay",
                     "model": turn.model,
                     "visible": bool(turn.new),
@@ -413,7 +294,7 @@ class Run:
             "finish_reason": turn.finish,
             "output_characters": len(turn.new),
             "echo_characters": turn.echo.length,
-            "output_tokens": self._counted(turn),
+            "output_tokens": turn.output_tokens(self.session.model),
             "model": turn.model,
         }
 
@@ -482,12 +363,3 @@ class Run:
             )
         )
         return told
-
-
-def _of_provider(problem: Problem) -> Problem:
-    """A provider that asks to go more slowly has failed for us: 1002 is the session's own rate."""
-    if problem.key != "rate_limited":
-        return problem
-    told = Problem("provider_error", problem.message, retry_after_ms=problem.retry_after_ms, **problem.details)
-    told.__cause__ = problem.__cause__
-    return told

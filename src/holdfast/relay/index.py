@@ -14,11 +14,10 @@ Invariants:
 
 from __future__ import annotations
 
-import heapq
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 K1 = 1.2
 B = 0.75
@@ -27,6 +26,9 @@ _TF_MAX = (1 << _TF_BITS) - 1
 _CONTEXT_WEIGHT = 2  # a word of the heading counts half a word of the fact (weights are in quarters)
 _LENGTH_MAX = 255
 _COMMON = 512  # postings longer than this are worth avoiding
+_STRIDE = 8  # to look one fact up costs as much as to walk over so many postings
+
+_Term = tuple[float, "array[int]", str]  # the most that a fact can gain by it, who holds it, the word
 
 
 class Index:
@@ -37,6 +39,9 @@ class Index:
         self._lengths: array[int] = array("B")
         self._total = 0
         self._moved: set[int] = set()  # numbers below len(_lengths) that are not, or no longer, here
+        # What the postings of the commonest words say, by the fact's number; at most a byte for a fact and word, made
+        # when such a word is first asked for: a fact has few words, so that few words can stand in every 16th of them.
+        self._tables: dict[str, tuple[bytearray, int]] = {}
 
     def __len__(self) -> int:
         """How many facts are in it."""
@@ -77,6 +82,8 @@ class Index:
         moving = {number for number in numbers if number < len(self._lengths) and number not in self._moved}
         if not moving:
             return
+        self._tables.clear()
+        to._tables.clear()
         for term, posting in list(self._terms.items()):
             leaving = [packed for packed in posting if packed >> _TF_BITS in moving]
             if not leaving:
@@ -122,8 +129,8 @@ class Index:
 
     def search(self, query: Mapping[str, float], limit: int) -> list[tuple[int, float]]:
         """The `limit` best facts for the weighted terms of `query` (N1)."""
-        terms = [
-            (self.idf(term) * weight, posting)
+        terms: list[_Term] = [
+            (self.idf(term) * weight * (K1 + 1), posting, term)
             for term, weight in query.items()
             if weight > 0 and (posting := self._terms.get(term))
         ]
@@ -131,47 +138,86 @@ class Index:
             return []
         # Rare terms first: they decide which facts can still win, so that common ones are only looked up (MaxScore).
         terms.sort(key=lambda item: len(item[1]))
-        rest = sum(value for value, _ in terms) * (K1 + 1)
-        common = max(_COMMON, len(self) >> 4)
+        rest = sum(gain for gain, _, _ in terms)
+        common = self._common()
         norms = self._norms()
         scores: dict[int, float] = {}
-        for done, (value, posting) in enumerate(terms):
+        floor = 0.0
+        for done, (gain, posting, _) in enumerate(terms):
             if done and len(posting) > _COMMON:
-                floor = heapq.nlargest(limit, scores.values())[-1] if len(scores) >= limit else 0.0
+                floor = _floor(scores, limit, floor)
                 if floor > rest or len(posting) > common:
-                    self._look_up(terms[done:], scores, floor - rest, norms)
+                    scores = self._look_up(terms[done:], scores, limit, floor, norms)
                     break
-            self._scan(value, posting, scores, norms)
-            rest -= value * (K1 + 1)
-        best = heapq.nsmallest(limit, [(-score, number) for number, score in scores.items()])
+            self._scan(gain, posting, scores, norms)
+            rest -= gain
+        floor = _floor(scores, limit, floor)
+        best = sorted([(-score, number) for number, score in scores.items() if score >= floor])[:limit]
         return [(number, -score) for score, number in best]
+
+    def _common(self) -> int:
+        """A word that more facts hold than this finds nothing by itself (N1)."""
+        return max(_COMMON, len(self) >> 4)
 
     def _norms(self) -> list[float]:
         average = self._total / len(self) or 1.0
         return [4 * K1 * (1 - B + B * length / average) for length in range(_LENGTH_MAX + 1)]
 
-    def _scan(self, value: float, posting: array[int], scores: dict[int, float], norms: list[float]) -> None:
-        lengths, get, gain = self._lengths, scores.get, value * (K1 + 1)
+    def _scan(self, gain: float, posting: array[int], scores: dict[int, float], norms: list[float]) -> None:
+        lengths, get = self._lengths, scores.get
         for packed in posting:
             number = packed >> _TF_BITS
             count = packed & _TF_MAX
             scores[number] = get(number, 0.0) + gain * count / (count + norms[lengths[number]])
 
     def _look_up(
-        self, terms: Sequence[tuple[float, array[int]]], scores: dict[int, float], least: float, norms: list[float]
-    ) -> None:
-        """Add the common terms to the facts whose score can still win, and forget the others."""
-        lengths = self._lengths
-        alive = sorted(number for number, score in scores.items() if score >= least)
-        kept = {number: scores[number] for number in alive}
-        for value, posting in terms:
-            at, end, gain = 0, len(posting), value * (K1 + 1)
-            for number in alive:
-                at = bisect_left(posting, number << _TF_BITS, at)
-                if at == end:
-                    break
-                if posting[at] >> _TF_BITS == number:
-                    count = posting[at] & _TF_MAX
-                    kept[number] += gain * count / (count + norms[lengths[number]])
-        scores.clear()
-        scores.update(kept)
+        self, terms: Sequence[_Term], scores: dict[int, float], limit: int, floor: float, norms: list[float]
+    ) -> dict[int, float]:
+        """The facts that can still win, with what the common terms add; after each term fewer of them can."""
+        lengths, common = self._lengths, self._common()
+        rest = sum(gain for gain, _, _ in terms)
+        for gain, posting, term in terms:
+            if floor > rest:
+                scores = {number: score for number, score in scores.items() if score >= floor - rest}
+            if len(posting) > common:
+                counts = self._table(term, posting)
+                for number in scores:
+                    if count := counts[number]:
+                        scores[number] += gain * count / (count + norms[lengths[number]])
+            else:
+                for number, count in self._held(posting, scores):
+                    scores[number] += gain * count / (count + norms[lengths[number]])
+            rest -= gain
+            floor = _floor(scores, limit, floor)
+        return scores
+
+    def _table(self, term: str, posting: array[int]) -> bytearray:
+        """The posting by number, brought up to date."""
+        counts, seen = self._tables.get(term) or (bytearray(), 0)
+        counts.extend(bytes(len(self._lengths) - len(counts)))
+        for packed in posting[seen:]:
+            counts[packed >> _TF_BITS] = packed & _TF_MAX
+        self._tables[term] = counts, len(posting)
+        return counts
+
+    def _held(self, posting: array[int], wanted: Mapping[int, float]) -> Iterator[tuple[int, int]]:
+        """Which of `wanted` a posting holds, and how often."""
+        if len(wanted) * _STRIDE > len(posting):
+            for packed in posting:
+                if packed >> _TF_BITS in wanted:
+                    yield packed >> _TF_BITS, packed & _TF_MAX
+            return
+        at, end = 0, len(posting)
+        for number in sorted(wanted):
+            at = bisect_left(posting, number << _TF_BITS, at)
+            if at == end:
+                return
+            if posting[at] >> _TF_BITS == number:
+                yield number, posting[at] & _TF_MAX
+
+
+def _floor(scores: Mapping[int, float], limit: int, before: float) -> float:
+    """What the last of the `limit` best has; `before` is what it had when no score was higher than it is now."""
+    if len(scores) < limit:
+        return before
+    return sorted([score for score in scores.values() if score >= before], reverse=True)[limit - 1]

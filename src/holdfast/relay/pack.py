@@ -131,25 +131,25 @@ class _Chooser:
 
     def take(self, item: Ranked, fact: Fact) -> bool:
         """False when the fact does not fit; True when it was taken or stands there already."""
-        text = fact.text
+        text, tokens = fact.text, fact.tokens
         if text in self._texts:
             return True
-        if fact.tokens < 0:
-            fact.tokens = self._count(text)
+        if tokens < 0:
+            tokens = fact.tokens = self._count(text)
+        used = self.used + tokens + _LINE_TOKENS
+        if used > self._budget:
+            return False
         section = section_of(fact)
-        needed = fact.tokens + _LINE_TOKENS
         place = (section, fact.source, fact.context)
         if place not in self._opened:
             opens = [mark for mark in (place[:1], place[:2], place) if mark not in self._opened]
-            needed += sum(map(self._opening, opens))
-            if self.used + needed > self._budget:
+            used += sum(map(self._opening, opens))
+            if used > self._budget:
                 return False
             self._opened.update(opens)
             self.sections.setdefault(section, [])
-        elif self.used + needed > self._budget:
-            return False
         self._texts.add(text)
-        self.used += needed
+        self.used = used
         self.chosen.append(item)
         self.sections[section].append(fact)
         return True

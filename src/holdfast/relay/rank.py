@@ -134,16 +134,15 @@ def rank(
     lent = _lent(warm, found[:_LENDERS], relevance) if terms.graph else {}
     ranked = []
     ages = _Ages(warm.windows) if terms.recency else None
-    for number in (*relevance, *(item for item in lent if item not in relevance)):
-        fact = warm.facts[number]
+    facts = warm.facts
+    for number in {**relevance, **lent}:
+        fact = facts[number]
         if fact.quarantined:
             continue
         own = relevance.get(number, 0.0)
         recency = ages[fact.window] if ages is not None else 1.0
         novelty = (1.5 if fact.shown == 0 else 1.0 if fact.shown < 3 else 0.5) if terms.novelty else 1.0
-        graph = lent.get(number, 0.0)
-        if graph > _GRAPH_MOST:
-            graph = _GRAPH_MOST
+        graph = min(lent.get(number, 0.0), _GRAPH_MOST) if number in lent else 0.0
         score = own * recency * novelty * trust(warm, fact) + graph
         if fact.superseded_by >= 0:
             score *= 0.5
@@ -200,15 +199,14 @@ def neighbours(facts: list[Fact], number: int) -> list[int]:
     """The facts joined with `number` by an edge: a relation always points to the fact before it in the same text."""
     result = []
     fact = facts[number]
-    if (
-        fact.relation
-        and number
-        and facts[number - 1].source == fact.source
-        and facts[number - 1].context == fact.context
-    ):
+    if fact.relation and number and _in_one_text(facts[number - 1], fact):
         result.append(number - 1)
     if number + 1 < len(facts):
         after = facts[number + 1]
-        if after.relation and after.source == fact.source and after.context == fact.context:
+        if after.relation and _in_one_text(fact, after):
             result.append(number + 1)
     return result
+
+
+def _in_one_text(one: Fact, other: Fact) -> bool:
+    return one.source == other.source and one.context == other.context

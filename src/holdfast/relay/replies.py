@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.kernel import canonical
 from holdfast.kernel.clock import iso
 from holdfast.kernel.ledger import Record
 from holdfast.kernel.problems import Problem
@@ -62,15 +63,13 @@ def config_of(values: dict[str, Any]) -> SessionConfig:
     try:
         return msgspec.convert(values, SessionConfig)
     except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `")
-        raise Problem(
-            "schema_mismatch", f"The configuration has a mistake: {message}", at="$.config" + where.strip("`$")
-        ) from error
+        message, where = canonical.located(error, "$.config")
+        raise Problem("schema_mismatch", f"The configuration has a mistake: {message}", at=where) from error
 
 
 def intent_of(values: dict[str, Any]) -> TaskIntent:
     try:
         return msgspec.convert(values, TaskIntent)
     except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `")
-        raise Problem("schema_mismatch", f"The task has a mistake: {message}", at=where.strip("`") or "$") from error
+        message, where = canonical.located(error)
+        raise Problem("schema_mismatch", f"The task has a mistake: {message}", at=where) from error

@@ -29,7 +29,7 @@ from holdfast.relay.facts import Fact, fact_id
 from holdfast.relay.ingest import ingest, share
 from holdfast.relay.journal import Journal
 from holdfast.relay.providers import Providers, open_provider
-from holdfast.relay.rank import rank
+from holdfast.relay.rank import CANDIDATES, rank
 from holdfast.relay.replies import audit_event, config_of, fold, intent_of, told
 from holdfast.relay.start import checked, start
 from holdfast.relay.tools import Toolbox
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from holdfast.relay.relay import Relay
 
 _DELTA = 0.1
+_LISTED = 500  # facts that a question without a limit is answered with
 
 
 class Session(Journal):
@@ -274,7 +275,7 @@ class Session(Journal):
         warm = self.warm
         if query:
             alike = await near(self, query)
-            ranked = rank(warm, query, limit=max(top_k or 0, 500), near=alike, cold=include_superseded)
+            ranked = rank(warm, query, limit=max(top_k or _LISTED, CANDIDATES), near=alike, cold=include_superseded)
             found = [(warm.facts[item.number], item.score) for item in ranked]
         else:
             found = [(fact, fact.confidence) for fact in reversed(warm.facts)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.kernel import canonical
-from holdfast.kernel.json_schema import misfit
+from holdfast.kernel.json_schema import misfit, object_schema
 from holdfast.models.protocol import ToolCall, ToolSpec
 from holdfast.models.words import STOP, words
 from holdfast.relay.facts import Fact, fact_id
@@ -20,15 +20,11 @@ if TYPE_CHECKING:
 _MOST = 50
 
 
-def _object(required: Sequence[str] = (), **properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
-
-
 SPECS: tuple[ToolSpec, ...] = (
     ToolSpec(
         "crp_retrieve_context",
         "Find the facts that are known about a question, best first, with their ids and sources.",
-        _object(
+        object_schema(
             ["query"],
             query={"type": "string"},
             limit={"type": "integer", "minimum": 1, "maximum": _MOST, "default": 10},
@@ -37,24 +33,24 @@ SPECS: tuple[ToolSpec, ...] = (
     ToolSpec(
         "crp_get_document_structure",
         "List the sources that are known, with their headings and how many facts each holds.",
-        _object(source={"type": "string", "description": "Only the source with this label."}),
+        object_schema(source={"type": "string", "description": "Only the source with this label."}),
     ),
     ToolSpec(
         "crp_check_facts",
         "Check statements against what is known: each is supported (with fact ids) or not.",
-        _object(
+        object_schema(
             ["statements"], statements={"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": _MOST}
         ),
     ),
     ToolSpec(
         "crp_get_related_facts",
         "List the facts that stand next to a fact or are joined with it by a relation.",
-        _object(["fact_id"], fact_id={"type": "string", "pattern": "^f[0-9]+$"}),
+        object_schema(["fact_id"], fact_id={"type": "string", "pattern": "^f[0-9]+$"}),
     ),
     ToolSpec(
         "crp_get_continuation_state",
         "Say where the text that is being written stands: its heading, list position and open blocks.",
-        _object(),
+        object_schema(),
     ),
 )
 

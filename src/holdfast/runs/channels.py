@@ -35,7 +35,6 @@ class ChannelState(msgspec.Struct):
     value: Any = None
     entries: list[Entry] = []
     ids: set[str] = set()
-    writes: int = 0
 
 
 def open_channel(declared: Channel | None, reducer: str = "replace", ttl_ms: int | None = None) -> ChannelState:
@@ -57,7 +56,6 @@ def open_channel(declared: Channel | None, reducer: str = "replace", ttl_ms: int
 
 def write(state: ChannelState, value: Any, ts: int) -> None:
     """Fold one write in."""
-    state.writes += 1
     REDUCERS[state.reducer](state, value, ts)
     if state.reducer in AGING and state.ttl_ms is not None:
         _age(state, ts)

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.kernel import canonical
 from holdfast.kernel.json_schema import check_schema
 from holdfast.kernel.problems import Problem
 from holdfast.runs.channels import REDUCERS
@@ -74,8 +75,8 @@ def _nodes(workflow: Workflow, registry: NodeRegistry, names: set[str]) -> Itera
         try:
             read_settings(node)
         except msgspec.ValidationError as error:
-            message, _, where = str(error).partition(" - at `$")
-            yield _finding(f"{at}.settings{where.rstrip('`')}", message)
+            message, where = canonical.located(error, f"{at}.settings")
+            yield _finding(where, message)
         for name, port in node.inputs.items():
             place = f"{at}.inputs.{name}"
             if isinstance(port, ConnectionPort) and port.node_id not in names:

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
 
 TriggerRule = Literal["all_success", "any_success", "all_complete", "none_failed", "any_failed"]
-Reducer = Literal["replace", "append", "merge", "counter", "votes", "feedback", "message"]
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 WorkflowId = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern="^[a-z][a-z0-9_-]*$")]
@@ -195,8 +195,7 @@ def read_workflow(document: Any) -> Workflow:
     try:
         return msgspec.convert(document, Workflow)
     except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `")
-        at = where.rstrip("`") or "$"
+        message, at = canonical.located(error)
         found = {"at": at, "message": message}
         raise Problem(
             "workflow_invalid", f"{message} (at {at}).", at=at, errors=[found], fix="Correct the field named in `at`."

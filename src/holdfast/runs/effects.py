@@ -7,19 +7,18 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from typing import Any
 
 import msgspec
 
-from holdfast.kernel import canonical
+from holdfast.kernel import base64url, canonical
 
 
 def invocation_id(tenant: str, run_id: str, node_id: str, ordinal: str, provider: str) -> str:
     """base64url of the hash over tenant, run, node, logical invocation ordinal and provider key."""
     text = "\0".join(("openwop:activity:v2", tenant, run_id, node_id, ordinal, provider))
-    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+    return base64url.encode(hashlib.sha256(text.encode()).digest())
 
 
 def ordinal_of(iteration: int, key: str) -> str:

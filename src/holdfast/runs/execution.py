@@ -18,6 +18,7 @@ from holdfast.kernel.clock import iso
 from holdfast.kernel.ledger import Append, Draft
 from holdfast.kernel.problems import Problem
 from holdfast.runs import channels
+from holdfast.runs.artifacts import artifact_stream
 from holdfast.runs.effects import invocation_id, ordinal_of, plain
 from holdfast.runs.expressions import compile_expression
 from holdfast.runs.plan import passes
@@ -123,10 +124,6 @@ class Execution:
     @property
     def variables(self) -> dict[str, Any]:
         return {**self._state.variables, **self._writes}
-
-    @property
-    def run_inputs(self) -> dict[str, Any]:
-        return self._state.inputs
 
     @property
     def decision(self) -> dict[str, Any] | None:
@@ -247,7 +244,7 @@ class Execution:
         """Keep `data` as an artifact of the run; its id is the same on every execution."""
         self._waits += 1
         id = "art_" + self.identity(f"artifact:{self._waits}", "artifact")[:26]
-        stream = f"artifact/{self.run_id}/{id.replace('_', '-')}"
+        stream = artifact_stream(self.run_id, id)
         before = len(self.events)
         self._record("artifact.created", {"artifactId": id, "artifactType": artifact_type, "nodeId": self.node_id})
         if len(self.events) > before:

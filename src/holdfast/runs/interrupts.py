@@ -7,14 +7,13 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
 from typing import Any
 
 import msgspec
 
-from holdfast.kernel import canonical
+from holdfast.kernel import base64url, canonical
 from holdfast.kernel.clock import iso
 from holdfast.kernel.json_schema import misfit
 from holdfast.kernel.problems import Problem
@@ -42,21 +41,21 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def sign(claims: Claims, secret: bytes) -> str:
-    body = base64.urlsafe_b64encode(canonical.encode(claims)).rstrip(b"=")
-    return f"{body.decode()}.{_seal(body, secret)}"
+    body = base64url.encode(canonical.encode(claims))
+    return f"{body}.{_seal(body, secret)}"
 
 
 def read_token(token: str, secret: bytes) -> Claims:
     """The claims of a token that we signed; anything else is `not_found`."""
     body, _, seal = token.partition(".")
-    if len(token) > 2048 or not token.isascii() or not hmac.compare_digest(seal, _seal(body.encode(), secret)):
+    if len(token) > 2048 or not token.isascii() or not hmac.compare_digest(seal, _seal(body, secret)):
         raise Problem("not_found", "There is no such interrupt.")
-    return canonical.decode(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)), Claims)
+    return canonical.decode(base64url.decode(body), Claims)
 
 
-def _seal(body: bytes, secret: bytes) -> str:
-    digest = hmac.new(secret, b"openwop:interrupt\0" + body, hashlib.sha256).digest()
-    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+def _seal(body: str, secret: bytes) -> str:
+    digest = hmac.new(secret, b"openwop:interrupt\0" + body.encode(), hashlib.sha256).digest()
+    return base64url.encode(digest)
 
 
 def find_open(state: RunState, node_id: str) -> InterruptState:

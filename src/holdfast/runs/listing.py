@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import msgspec
 
-from holdfast.kernel import canonical
-from holdfast.kernel.clock import parse_iso
+from holdfast.kernel import base64url, canonical
+from holdfast.kernel.clock import moment_of
 from holdfast.kernel.ledger import Ledger
 from holdfast.kernel.problems import Problem
 from holdfast.runs.types import RunFilter, RunPage
@@ -59,24 +58,17 @@ def _where(filters: RunFilter) -> tuple[list[str], list[Any]]:
     ):
         if text is not None:
             where.append(f"created {sign} ?")
-            values.append(_time(text, name))
+            values.append(moment_of(text, name))
     return where, values
 
 
-def _time(text: str, at: str) -> int:
-    try:
-        return parse_iso(text)
-    except ValueError as error:
-        raise Problem("schema_mismatch", f"{text[:40]!r} is not an RFC 3339 time.", at=at) from error
-
-
 def _cursor(run_id: str) -> str:
-    return base64.urlsafe_b64encode(canonical.encode({"before": run_id})).rstrip(b"=").decode()
+    return base64url.encode(canonical.encode({"before": run_id}))
 
 
 def _read_cursor(text: str) -> str:
     try:
-        value = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        value = msgspec.json.decode(base64url.decode(text))
         return str(value["before"])
     except (ValueError, KeyError, TypeError, msgspec.DecodeError) as error:
         raise Problem("schema_mismatch", "This cursor is none of ours.", at="cursor") from error

@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.kernel.clock import iso
 from holdfast.kernel.ledger import Draft, Record
 from holdfast.runs.state import Event, RunState
-from holdfast.runs.types import RunEvent, RunStatus
+from holdfast.runs.types import RunEvent
 
 PREFIX = "run/"
 ENGINE_VERSION = "1.0.0"
@@ -78,7 +78,3 @@ def standing_of(state: RunState, instance: str) -> dict[str, Any]:
         if state.error is not None:
             standing["e"] = str(state.error.get("code", ""))
     return standing
-
-
-def is_terminal(status: RunStatus | str) -> bool:
-    return status in ("completed", "failed", "cancelled")

@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.kernel import canonical
 from holdfast.kernel.ledger import Record
 from holdfast.runs.log import FORK, PREFIX, STANDING
+from holdfast.runs.types import TERMINAL
 
 ENGINES = "engine/"
 
@@ -39,7 +40,7 @@ class RunsProjection:
         if standing is None:
             return
         status = standing["st"]
-        ended = record.ts if status in ("completed", "failed", "cancelled") else None
+        ended = record.ts if status in TERMINAL else None
         tx.execute(
             "UPDATE runs SET status = ?, updated = ?, ended = ?, error = ?, wake = ?, busy = ?, instance = ? "
             "WHERE run_id = ?",

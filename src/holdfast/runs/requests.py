@@ -9,6 +9,7 @@ from holdfast.kernel.json_schema import misfit
 from holdfast.kernel.problems import Problem
 from holdfast.runs.check import fits
 from holdfast.runs.definition import Workflow
+from holdfast.runs.log import ENGINE_VERSION
 from holdfast.runs.mock_models import check_mock
 from holdfast.runs.types import CreateRun, Limits
 
@@ -75,3 +76,11 @@ def check_against(workflow: Workflow, request: CreateRun) -> None:
         found = misfit(workflow.configurable_schema, request.configurable)
         if found is not None:
             raise Problem("schema_mismatch", found[1], at="$.configurable" + found[0])
+
+
+def check_engine(version: str, *, trusted: bool) -> None:
+    """An engine plays the versions of its own major number."""
+    if not trusted:
+        raise Problem("force_engine_version_forbidden", "Only test keys may force an engine version.")
+    if version.split(".")[0] != ENGINE_VERSION.split(".")[0]:
+        raise Problem("version_out_of_range", f"This engine is {ENGINE_VERSION}.", supported=ENGINE_VERSION)

@@ -14,7 +14,8 @@ from holdfast.kernel.clock import Clock, iso
 from holdfast.kernel.ids import Ids, Randomness
 from holdfast.kernel.ledger import Append, Draft, Ledger, Projection
 from holdfast.kernel.problems import Problem
-from holdfast.runs import decider, fork, interrupts, listing
+from holdfast.runs import artifacts, decider, fork, listing
+from holdfast.runs.answering import Answering
 from holdfast.runs.bundle import debug_bundle
 from holdfast.runs.check import check_workflow
 from holdfast.runs.diff import diff_runs
@@ -22,15 +23,14 @@ from holdfast.runs.engine import Engine, Ports
 from holdfast.runs.execution import Outcome
 from holdfast.runs.expressions import compile_expression
 from holdfast.runs.feeds import Feeds
-from holdfast.runs.interrupts import Claims
 from holdfast.runs.log import ENGINE_VERSION, stream_of, to_wire
 from holdfast.runs.mock_models import MockModels
 from holdfast.runs.nodes.core import standard_registry
 from holdfast.runs.nodes.registry import NodeRegistry
 from holdfast.runs.ports import HttpConnector, ModelCaller, ToolSource
 from holdfast.runs.projection import EnginesProjection, RunsProjection
-from holdfast.runs.requests import check_against, check_create
-from holdfast.runs.state import Event, InterruptState, RunState, shown_outputs
+from holdfast.runs.requests import check_against, check_create, check_engine
+from holdfast.runs.state import Event, RunState
 from holdfast.runs.types import (
     TERMINAL,
     TERMINAL_EVENTS,
@@ -56,7 +56,7 @@ from holdfast.runs.types import (
     WorkflowCheck,
     WorkflowVersion,
 )
-from holdfast.runs.views import snapshot
+from holdfast.runs.views import scope_of, snapshot
 from holdfast.runs.workflows import Workflows
 
 MAX_BULK = 100
@@ -93,7 +93,6 @@ class Runs:
         self._ledger = ledger
         self._clock = clock
         self._ids = ids
-        self._secret = secret
         self._limits = limits or Limits()
         self._registry = nodes or standard_registry(sample_seams=sample_seams)
         self._workflows = Workflows(ledger, self._registry)
@@ -113,6 +112,7 @@ class Runs:
             lease_seconds=lease_seconds,
             sweep_seconds=sweep_seconds,
         )
+        self._answering = Answering(self._engine, secret)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -200,7 +200,7 @@ class Runs:
         """
         workflow_id = check_create(request, tenant, self._limits, trusted=trusted)
         if engine_version is not None:
-            _check_engine(engine_version, trusted)
+            check_engine(engine_version, trusted=trusted)
         stored = await self._workflows.latest(workflow_id, tenant)
         check_against(stored.plan.workflow, request)
         run_id = run_id or self._ids.new("run")
@@ -275,8 +275,9 @@ class Runs:
 
     async def poll(self, run_id: str, tenant: str, last_sequence: int = -1, timeout: float = 30.0) -> EventPage:
         """Events after `last_sequence` (exclusive, W8), waiting up to `timeout` seconds for the first one."""
+        over = await self._own(run_id, tenant) in TERMINAL  # asked first: a run may end while its events are read
         events = await self.events(run_id, tenant, last_sequence + 1)
-        if not events and not await self._is_over(run_id):
+        if not events and not over:
             try:
                 async with asyncio.timeout(timeout):
                     async for event in self.follow(run_id, tenant, last_sequence + 1):
@@ -286,7 +287,8 @@ class Runs:
                 pass
             if events:
                 events = await self.events(run_id, tenant, last_sequence + 1)
-        over = bool(events and events[-1].type in TERMINAL_EVENTS) or (not events and await self._is_over(run_id))
+        if events:
+            over = events[-1].type in TERMINAL_EVENTS
         return EventPage(events=events, is_complete=over)
 
     async def cancel(
@@ -369,37 +371,21 @@ class Runs:
 
     async def interrupts(self, run_id: str, tenant: str) -> list[Interrupt]:
         """The open interrupts with fresh tokens (W7)."""
-        state = await self._state(run_id, tenant)
-        return [self._shown(state, asked) for asked in state.interrupts.values() if asked.status == "open"]
+        return self._answering.open(await self._state(run_id, tenant))
 
     async def inspect_token(self, token: str) -> InterruptView:
         """`not_found` for a token that we did not sign, `interrupt_expired` when its time is over."""
-        claims, state, asked = await self._by_token(token)
-        return InterruptView(
-            run_id=state.run_id,
-            interrupt_id=asked.id,
-            node_id=asked.node,
-            kind=asked.kind,  # type: ignore[arg-type]
-            status=asked.status,  # type: ignore[arg-type]
-            expires_at=iso(claims.expires_at),
-            data=asked.data,
-            resume_schema=asked.resume_schema,
-        )
+        return await self._answering.inspect(token)
 
     async def resolve_by_token(self, token: str, body: dict[str, Any], principal: str | None = None) -> Resolved:
         """Answer with `{"resumeValue": …}`; see W7 for what each refusal is."""
-        claims, state, asked = await self._by_token(token)
-        if isinstance(asked.data, dict) and asked.data.get("profile") == interrupts.AUTH_PROFILE:
-            raise Problem(
-                "unauthenticated", "This gate takes no token.", fix="Answer with a key that has approvals:respond."
-            )
-        return await self._resolve(state.run_id, lambda now: now.interrupts[claims.interrupt_id], body, principal)
+        return await self._answering.resolve_by_token(token, body, principal)
 
     async def resolve_by_node(
         self, run_id: str, node_id: str, tenant: str, body: dict[str, Any], principal: str | None = None
     ) -> Resolved:
         await self._own(run_id, tenant)
-        return await self._resolve(run_id, lambda now: interrupts.find_open(now, node_id), body, principal)
+        return await self._answering.resolve_by_node(run_id, node_id, body, principal)
 
     async def signal(
         self, run_id: str, tenant: str, name: str, payload: Any = None, principal: str | None = None
@@ -421,40 +407,14 @@ class Runs:
     async def query(self, run_id: str, tenant: str, expression: str) -> Any:
         """The value of an expression (W12) over the run's state: `variables.x`, `nodes.a.output.y`, `status`."""
         state = await self._state(run_id, tenant)
-        shown = snapshot(state, self._clock.now_ms())
-        names = {
-            "status": state.status,
-            "variables": shown.variables,
-            "channels": shown.channels,
-            "inputs": shown.inputs,
-        }
-        nodes = {
-            name: {
-                "status": node.status,
-                "error": node.error,
-                "output": shown_outputs(state, name, node.outputs) if node.outputs else None,
-            }
-            for name, node in state.nodes.items()
-        }
-        hidden = {name: shown.variables.get(name) for name in state.plan.sensitive}
-        scope = state.scope({}, state.status, {**names, **hidden, "nodes": nodes})
-        return compile_expression(expression).evaluate(scope)
+        return compile_expression(expression).evaluate(scope_of(state, self._clock.now_ms()))
 
     async def artifacts(self, run_id: str, tenant: str) -> list[Artifact]:
         """The artifacts of a run, without their data."""
-        state = await self._state(run_id, tenant)
-        return [_artifact(run_id, item) for item in state.artifacts.values()]
+        return artifacts.listed(await self._state(run_id, tenant))
 
     async def artifact(self, run_id: str, artifact_id: str, tenant: str) -> Artifact:
-        state = await self._state(run_id, tenant)
-        known = state.artifacts.get(artifact_id)
-        origin = state.source["source"] if state.source else None
-        for owner in (run_id, origin) if known else ():
-            stream = f"artifact/{owner}/{artifact_id.replace('_', '-')}"
-            records = await self._ledger.read(stream, 0, 1) if owner else []
-            if records and known:
-                return _artifact(run_id, known, records[0].payload)
-        raise Problem("not_found", "There is no such artifact.", artifactId=artifact_id[:128])
+        return await artifacts.fetch(self._ledger, await self._state(run_id, tenant), artifact_id)
 
     # Inside
 
@@ -484,73 +444,6 @@ class Runs:
                 raise Problem("run_already_active", "A run of this workflow and scope is active.", activeRunId=active)
         return Append(stream, [Draft("dedup.claimed", {"runId": run_id})], head[0].seq if head else -1)
 
-    async def _by_token(self, token: str) -> tuple[Claims, RunState, InterruptState]:
-        claims = interrupts.read_token(token, self._secret)
-        state = await self._engine.state(claims.run_id)
-        asked = state.interrupts.get(claims.interrupt_id)
-        if asked is None:
-            raise Problem("not_found", "There is no such interrupt.")
-        if self._clock.now_ms() >= claims.expires_at and asked.status == "open":
-            raise Problem("interrupt_expired", "The time to answer is over.", expiredAt=iso(claims.expires_at))
-        return claims, state, asked
-
-    async def _resolve(self, run_id: str, find: Any, body: dict[str, Any], principal: str | None) -> Resolved:
-        if not isinstance(body, dict):
-            raise Problem("schema_mismatch", "The body is an object with `resumeValue`.", at="$")
-
-        def make(state: RunState) -> Outcome:
-            asked: InterruptState = find(state)
-            result = interrupts.answer(asked, body, principal, self._clock.now_ms())
-            return Outcome(result.events, (asked.node, asked.id, result.resumed))
-
-        node, id, resumed = await self._engine.command(run_id, make)
-        state = await self._engine.state(run_id)
-        return Resolved(
-            run_id=run_id,
-            node_id=node,
-            interrupt_id=id,
-            status=state.status,
-            resumed=resumed,
-            votes=interrupts.votes_of(state.interrupts[id]),
-        )
-
-    def _shown(self, state: RunState, asked: InterruptState) -> Interrupt:
-        expires = self._clock.now_ms() + self._limits.interrupt_token_ms
-        if asked.timeout_ms is not None:
-            expires = min(expires, asked.asked_ms + asked.timeout_ms)
-        claims = Claims(state.run_id, asked.node, asked.id, expires)
-        return Interrupt(
-            interrupt_id=asked.id,
-            node_id=asked.node,
-            kind=asked.kind,  # type: ignore[arg-type]
-            token=interrupts.sign(claims, self._secret),
-            expires_at=iso(expires),
-            data=asked.data,
-            key=asked.key,
-            resume_schema=asked.resume_schema,
-            votes=interrupts.votes_of(asked),
-        )
-
-
-def _check_engine(version: str, trusted: bool) -> None:
-    """An engine plays the versions of its own major number."""
-    if not trusted:
-        raise Problem("force_engine_version_forbidden", "Only test keys may force an engine version.")
-    if version.split(".")[0] != ENGINE_VERSION.split(".")[0]:
-        raise Problem("version_out_of_range", f"This engine is {ENGINE_VERSION}.", supported=ENGINE_VERSION)
-
 
 def _wrong_status(state: RunState, verb: str) -> Problem:
     return Problem("state_conflict", f"A run that is {state.status} cannot be {verb}.", runStatus=state.status)
-
-
-def _artifact(run_id: str, known: dict[str, Any], stored: dict[str, Any] | None = None) -> Artifact:
-    return Artifact(
-        artifact_id=known["artifactId"],
-        run_id=run_id,
-        artifact_type=known["artifactType"],
-        created_at=iso(known["createdAt"]),
-        node_id=known.get("nodeId"),
-        data=stored["data"] if stored else None,
-        media_type=stored["mediaType"] if stored else "application/json",
-    )

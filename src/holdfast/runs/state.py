@@ -179,9 +179,6 @@ class RunState(msgspec.Struct):
             extra=extra,
         )
 
-    def channel_values(self, now: int) -> dict[str, Any]:
-        return {name: channels.read(item, now) for name, item in self.channels.items()}
-
 
 class _Nodes(dict[str, Any]):
     """`nodes.<id>`: made when it is asked for."""

@@ -6,8 +6,9 @@ from typing import Any
 
 from holdfast.kernel.clock import iso
 from holdfast.runs import channels
+from holdfast.runs.expressions import Scope
 from holdfast.runs.log import ENGINE_VERSION
-from holdfast.runs.state import MASK, NodeState, RunState
+from holdfast.runs.state import MASK, NodeState, RunState, shown_outputs
 from holdfast.runs.types import RunError, RunSnapshot, RunSummary
 
 _SHOWN = {"approval": "suspended", "input": "suspended", "external": "suspended", "idle": "pending"}
@@ -52,6 +53,28 @@ def snapshot(state: RunState, now: int) -> RunSnapshot:
         source_run_id=state.source["source"] if state.source else None,
         last_sequence=state.seq,
     )
+
+
+def scope_of(state: RunState, now: int) -> Scope:
+    """What an expression of a caller can name: the snapshot's values and each node's status, error and output."""
+    shown = snapshot(state, now)
+    nodes = {
+        name: {
+            "status": node.status,
+            "error": node.error,
+            "output": shown_outputs(state, name, node.outputs) if node.outputs else None,
+        }
+        for name, node in state.nodes.items()
+    }
+    names = {
+        "status": state.status,
+        "variables": shown.variables,
+        "channels": shown.channels,
+        "inputs": shown.inputs,
+        **{name: shown.variables.get(name) for name in state.plan.sensitive},
+        "nodes": nodes,
+    }
+    return state.scope({}, state.status, names)
 
 
 def current_node(state: RunState) -> str | None:

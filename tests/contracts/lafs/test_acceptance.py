@@ -79,9 +79,6 @@ def test_v1_whatever_the_values(document: dict[str, Any]) -> None:
     assert len(judges(document)) == 1
 
 
-PIECES = [b"\\", b'"', b" ", b"\x00", b"1e400", b"NaN", b",", b"\\u0022", b"\\ud800", b"{", b"]"]
-
-
 def damaged(seed: int) -> bytes:
     """The text of an envelope with a few bytes changed, lost, doubled or swapped for telling ones."""
     random = Random(seed)

@@ -22,7 +22,6 @@ import pytest
 from tests.contracts.openwop.documents import CONTRACT_NAMES, DOCUMENTS
 
 ENDED = ("completed", "failed", "cancelled")
-STARTUP_SECONDS = 60
 
 
 class Api:

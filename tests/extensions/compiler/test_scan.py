@@ -46,6 +46,8 @@ EVAL_DISGUISES = {
     "Reflect.apply": ("export default (x: string) => Reflect.apply(eval, null, ['a' + x]);", "1:31"),
     "held in an object": ("const o = {{ run: eval }};\nexport default (x: string) => o.run('a' + x);", "2:31"),
     "returned": ("export default (x: string) => (() => eval)()('a' + x);", "1:31"),
+    "decoded": ("export default (x: string) => eval(atob(x));", "1:31"),
+    "decoded by Buffer": ("export default (x: string) => eval(Buffer.from(x, 'base64').toString());", "1:31"),
     "a name for the built string": ("export default (x: string) => {{ const c = 'a' + x; return eval(c); }};", "1:59"),
 }
 

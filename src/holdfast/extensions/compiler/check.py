@@ -27,12 +27,6 @@ class Check(msgspec.Struct, frozen=True):
     forbidden: tuple[ApiUse, ...]
     flagged: tuple[ApiUse, ...]
 
-    def raise_if_blocked(self, strict: bool = False) -> None:
-        """`api_forbidden` with the first location; in strict mode a warning stops the build too (Pi §8)."""
-        uses = self.forbidden or (self.flagged if strict else ())
-        if uses:
-            raise refusal(uses)
-
 
 def refusal(uses: tuple[ApiUse, ...]) -> Problem:
     first = uses[0].locations[0]

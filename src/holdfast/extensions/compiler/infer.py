@@ -18,8 +18,8 @@ from holdfast.extensions.capabilities import derive
 from holdfast.extensions.compiler.artifact import Evidence, Location
 from holdfast.extensions.compiler.bundle import Input
 from holdfast.extensions.compiler.node_apis import CAPABILITIES, HINTS, METHODS, PI_FS, PI_MEMBERS
-from holdfast.extensions.compiler.scan.syntax import Dialect, File, text_of
-from holdfast.extensions.compiler.scan.values import Value, Values, call_arguments
+from holdfast.extensions.compiler.scan.syntax import Dialect, File, call_arguments, text_of
+from holdfast.extensions.compiler.scan.values import Value, Values
 from holdfast.extensions.manifest import CAP_SCHEMA, CapabilityManifest, Requirement, Scope
 from holdfast.kernel import canonical
 from holdfast.kernel.redact import redact_text

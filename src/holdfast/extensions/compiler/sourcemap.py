@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import bisect
 import json
-import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
-from holdfast.extensions.compiler.artifact import ENTRY_MODULE, Location
+from holdfast.extensions.compiler.artifact import Location
 
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _VALUE = {char: index for index, char in enumerate(_ALPHABET)}
 
 # One generated position: (column, source, line, column of the original, name); the last four may be absent.
 Segment = tuple[int, ...]
-
-_FRAME = re.compile(r"(?P<file>[^\s()]+?):(?P<line>\d+)(?::(?P<column>\d+))?(?=\)|\s*$)")
 
 
 class SourceMap:
@@ -52,42 +49,9 @@ class SourceMap:
             return None
         return Location(self.sources[segment[1]], segment[2] + 1, segment[3] + 1)
 
-    def source_line(self, place: Location) -> str | None:
-        """The text of the line that `place` is on, when the map carries its source."""
-        if place.file not in self.sources:
-            return None
-        text = self.contents[self.sources.index(place.file)]
-        lines = text.splitlines() if text else []
-        return lines[place.line - 1] if 0 < place.line <= len(lines) else None
-
     def content(self, file: str) -> str | None:
         """The source of `file`, when the map carries it."""
         return self.contents[self.sources.index(file)] if file in self.sources else None
-
-    def rewrite_stack(self, stack: str, module: str = ENTRY_MODULE) -> str:
-        """The stack trace with every frame of `module` at its original place; others stay as they are."""
-        return "\n".join(self._rewrite_line(line, module) for line in stack.split("\n"))
-
-    def first_frame(self, stack: str, module: str = ENTRY_MODULE) -> Location | None:
-        """The innermost original position of a stack trace."""
-        for line in stack.split("\n"):
-            place = self._frame(line, module)
-            if place is not None:
-                return place
-        return None
-
-    def _frame(self, line: str, module: str) -> Location | None:
-        match = _FRAME.search(line)
-        if match is None or not _is_module(match["file"], module):
-            return None
-        return self.original(int(match["line"]), int(match["column"] or 1))
-
-    def _rewrite_line(self, line: str, module: str) -> str:
-        match = _FRAME.search(line)
-        if match is None or not _is_module(match["file"], module):
-            return line
-        place = self.original(int(match["line"]), int(match["column"] or 1))
-        return line if place is None else line[: match.start()] + str(place) + line[match.end() :]
 
 
 def decode_mappings(mappings: str) -> list[list[Segment]]:
@@ -167,7 +131,3 @@ def _encode_vlq(value: int) -> str:
         text += _ALPHABET[digit | 32 if rest else digit]
         if not rest:
             return text
-
-
-def _is_module(file: str, module: str) -> bool:
-    return file == module or file.endswith("/" + module)

@@ -26,7 +26,8 @@ from holdfast.extensions.dispatcher import Dispatcher, Subject
 from holdfast.extensions.engine.pool import Pool
 from holdfast.extensions.evidence import Correlation, Evidence
 from holdfast.extensions.grants import granted_folders, policy_of
-from holdfast.extensions.runtime import Extension, Surroundings
+from holdfast.extensions.outcomes import Surroundings
+from holdfast.extensions.runtime import Extension
 from holdfast.extensions.suite import loadable
 from holdfast.extensions.words import ToolWords
 from holdfast.kernel.clock import SystemClock

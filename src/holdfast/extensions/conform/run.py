@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -99,8 +98,3 @@ def totals(sets: Iterable[SetResult]) -> dict[str, Any]:
     measured = sum(counted.values()) - counted["no_oracle"]
     share = round(counted["equal"] / measured, 4) if measured else None
     return {**dict(sorted(counted.items())), "measured": measured, "equal_share": share}
-
-
-def corpus_folder() -> Path:
-    """`corpus/` of this project when we run from it."""
-    return Path.cwd() / "corpus"

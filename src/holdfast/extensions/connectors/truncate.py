@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 MAX_LINES = 2000
@@ -23,14 +24,7 @@ def head(content: str, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -
     total = len(content.encode("utf-8", "replace"))
     if len(lines) <= max_lines and total <= max_bytes:
         return _result(content, None, lines, total, len(lines), max_lines, max_bytes)
-    kept, used, reason = 0, 0, "lines"
-    for line in lines[:max_lines]:
-        more = len(line.encode("utf-8", "replace")) + (1 if kept else 0)
-        if used + more > max_bytes:
-            reason = "bytes"
-            break
-        used += more
-        kept += 1
+    kept, reason = _fitting(lines[:max_lines], max_bytes)
     result = _result("\n".join(lines[:kept]), reason, lines, total, kept, max_lines, max_bytes)
     return {**result, "firstLineExceedsLimit": kept == 0 and reason == "bytes"}
 
@@ -41,19 +35,23 @@ def tail(content: str, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -
     total = len(content.encode("utf-8", "replace"))
     if len(lines) <= max_lines and total <= max_bytes:
         return _result(content, None, lines, total, len(lines), max_lines, max_bytes)
-    kept, used, reason = 0, 0, "lines"
-    for line in reversed(lines[-max_lines:]):
-        more = len(line.encode("utf-8", "replace")) + (1 if kept else 0)
-        if used + more > max_bytes:
-            reason = "bytes"
-            break
-        used += more
-        kept += 1
+    kept, reason = _fitting(reversed(lines[-max_lines:]), max_bytes)
     if kept == 0:
         text = lines[-1].encode("utf-8", "replace")[-max_bytes:].decode("utf-8", "ignore")
         result = _result(text, reason, lines, total, 1, max_lines, max_bytes)
         return {**result, "lastLinePartial": True}
     return _result("\n".join(lines[-kept:]), reason, lines, total, kept, max_lines, max_bytes)
+
+
+def _fitting(lines: Iterable[str], max_bytes: int) -> tuple[int, str]:
+    """How many of `lines` fit into `max_bytes`, and what stopped the count."""
+    kept, used = 0, -1  # the first line has no line break before it
+    for line in lines:
+        used += len(line.encode("utf-8", "replace")) + 1
+        if used > max_bytes:
+            return kept, "bytes"
+        kept += 1
+    return kept, "lines"
 
 
 def line(content: str, limit: int = MAX_GREP_LINE) -> tuple[str, bool]:

@@ -27,7 +27,9 @@ from holdfast.http.crp import openapi, rpc, views
 from holdfast.http.crp.operations import OPERATIONS, Operation
 from holdfast.http.crp.service import Service, given_fields
 from holdfast.http.exchange import note_route
+from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
+from holdfast.models.assemble import whole
 from holdfast.relay import Relay, Session, SessionConfig, StreamEvent
 from holdfast.relay.replies import told
 
@@ -168,7 +170,7 @@ def _refused(request: Request, problem: Problem) -> Response:
     response = problem_answer(request, problem, "crp")
     if "partial_output" in problem.details and response.media_type == "application/json":
         body = msgspec.json.decode(response.body)
-        body.setdefault("details", {})["partial_output"] = views.carried(problem.details["partial_output"])
+        body.setdefault("details", {})["partial_output"] = whole(problem.details["partial_output"])
         headers = {key: value for key, value in response.headers.items() if key != "content-length"}
         return Response(msgspec.json.encode(body), response.status_code, headers)
     return response
@@ -201,8 +203,8 @@ def _query(request: Request, type: Any) -> Any:
     try:
         return msgspec.convert(values, type, strict=False)
     except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `")
-        raise Problem("schema_mismatch", message, at=where.strip("`") or "$") from error
+        message, where = canonical.located(error)
+        raise Problem("schema_mismatch", message, at=where) from error
 
 
 def _target(request: Request) -> str:

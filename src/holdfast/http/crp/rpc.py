@@ -13,7 +13,9 @@ from holdfast.http.answers import answer, as_problem, request_id
 from holdfast.http.crp import bodies as b
 from holdfast.http.crp import views
 from holdfast.http.crp.service import Service
+from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
+from holdfast.models.assemble import whole
 from holdfast.relay import Session, SessionConfig
 from holdfast.relay.replies import told
 
@@ -132,8 +134,8 @@ def _convert(params: dict[str, Any], kind: Any) -> Any:
     try:
         return msgspec.convert(params, kind)
     except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `")
-        raise Problem("schema_mismatch", message, at="$.params" + where.strip("`$")) from error
+        message, where = canonical.located(error, "$.params")
+        raise Problem("schema_mismatch", message, at=where) from error
 
 
 def _error(problem: Problem) -> dict[str, Any]:
@@ -142,5 +144,5 @@ def _error(problem: Problem) -> dict[str, Any]:
     if not -32099 <= error["code"] <= -32000:
         error["code"] = -32000 if problem.row.http >= 500 else -32602 if problem.key == "schema_mismatch" else -32000
     if "partial_output" in problem.details:
-        error["data"]["partial_output"] = views.carried(problem.details["partial_output"])
+        error["data"]["partial_output"] = whole(problem.details["partial_output"])
     return error

@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.http.crp.bodies import ToolDefinition
 from holdfast.kernel.clock import iso
+from holdfast.models.assemble import whole
 from holdfast.models.protocol import ToolCall, ToolSpec
 from holdfast.relay import QualityReport, Session, SessionHandle, SessionStatus, StreamEvent
 from holdfast.relay.types import ExtractionResult, SecurityFlags
@@ -41,7 +42,7 @@ def quality(report: QualityReport) -> dict[str, Any]:
     shown: dict[str, Any] = msgspec.to_builtins(report)
     return {
         **shown,
-        "output": carried(report.output),
+        "output": whole(report.output),
         "tier": report.quality_tier,
         "facts_in_envelope": report.telemetry.facts_in_envelope if report.telemetry is not None else 0,
         "security_flags": flags(report.security_flags),
@@ -56,7 +57,7 @@ def dispatched(
     trace: tuple[dict[str, Any], ...] = (),
 ) -> dict[str, Any]:
     return {
-        "output": carried(output),
+        "output": whole(output),
         "quality_report": quality(report),
         "session_id": session.id,
         "window_id": report.window_id,
@@ -78,17 +79,8 @@ def event(found: StreamEvent) -> dict[str, Any]:
     if isinstance(data, QualityReport):
         data = quality(data)
     elif isinstance(data, str):
-        data = carried(data)
+        data = whole(data)
     return {"event_type": found.event_type, "data": data}
-
-
-def carried(text: str) -> str:
-    """`text` as JSON can carry it: a lone surrogate, which no encoding of Unicode has, becomes U+FFFD."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 def tools(given: list[ToolDefinition]) -> list[ToolSpec]:

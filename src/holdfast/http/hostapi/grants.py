@@ -11,8 +11,7 @@ from holdfast.extensions.capabilities import CAPABILITIES
 from holdfast.extensions.grants import Grants
 from holdfast.host import Host, granting
 from holdfast.http.operations import Body, Call, Operation, Query, Result
-from holdfast.kernel.clock import parse_iso
-from holdfast.kernel.problems import Problem
+from holdfast.kernel.clock import moment_of
 
 Name = Annotated[str, Meta(min_length=1, max_length=256)]
 Capability = Annotated[str, Meta(extra_json_schema={"enum": sorted(CAPABILITIES)})]
@@ -66,7 +65,8 @@ def operations(host: Host) -> list[Operation]:
     async def decide(call: Call) -> Response:
         call.caller.require_operator()
         body: NewGrant = call.body
-        grant = granting.grant_of(body.capability, body.scope, _moment(body.expires_at))
+        expires_ms = None if body.expires_at is None else moment_of(body.expires_at, "$.expiresAt")
+        grant = granting.grant_of(body.capability, body.scope, expires_ms)
         await granting.decide(host, body.extension, body.effect, grant, by=_who(call))
         return call.answer(GrantList(grants=await standing(body.extension)), 201)
 
@@ -114,12 +114,3 @@ def operations(host: Host) -> list[Operation]:
 
 def _who(call: Call) -> str:
     return call.caller.principal or call.caller.key_id
-
-
-def _moment(text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        return parse_iso(text)
-    except (ValueError, OverflowError) as error:
-        raise Problem("schema_mismatch", "expiresAt is not an RFC 3339 time with a zone.", at="$.expiresAt") from error

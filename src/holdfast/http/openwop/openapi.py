@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,11 +10,10 @@ import msgspec
 import holdfast
 from holdfast.http.negotiation import JSON, LAFS
 from holdfast.http.operations import Operation
-from holdfast.http.routing import parameter_schema
+from holdfast.http.routing import PARAMETER, parameter_schema
 from holdfast.kernel.problem_table import TABLE
 
 _REF = "#/components/schemas/{name}"
-_PARAMETER = re.compile(r"\{([A-Za-z]+)\}")
 _HEADERS = {
     "Idempotency-Key": (
         "1 to 255 visible characters; a repeated request with the same key is executed once.",
@@ -117,7 +115,7 @@ def _described(operation: Operation, known: Mapping[str, Any]) -> dict[str, Any]
 def _path(operation: Operation) -> list[dict[str, Any]]:
     return [
         {"name": name, "in": "path", "required": True, "schema": parameter_schema(name)}
-        for name in _PARAMETER.findall(operation.path)
+        for name in PARAMETER.findall(operation.path)
     ]
 
 

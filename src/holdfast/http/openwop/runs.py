@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from holdfast.http.operations import Body, Call, Operation, Query, Result
 from holdfast.http.services import Services
-from holdfast.kernel.clock import parse_iso
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.trace import read_traceparent
 from holdfast.runs.types import (
@@ -124,8 +123,6 @@ def operations(services: Services) -> list[Operation]:
 
     async def list_(call: Call) -> Response:
         query: ListQuery = call.query
-        for name, moment in (("createdAfter", query.created_after), ("createdBefore", query.created_before)):
-            _check_moment(name, moment)
         filters = RunFilter(
             status=list(query.status),
             workflow_id=query.workflow_id,
@@ -366,12 +363,3 @@ def operations(services: Services) -> list[Operation]:
             problems=("not_found",),
         ),
     ]
-
-
-def _check_moment(name: str, moment: str | None) -> None:
-    if moment is None:
-        return
-    try:
-        parse_iso(moment)
-    except (ValueError, OverflowError) as error:
-        raise Problem("schema_mismatch", f"{name} is not an RFC 3339 time with a zone.", at=name) from error

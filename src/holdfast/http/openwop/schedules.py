@@ -9,8 +9,7 @@ from starlette.responses import Response
 
 from holdfast.http.operations import Body, Call, Operation, Perform, Result
 from holdfast.http.services import Services
-from holdfast.kernel.clock import parse_iso
-from holdfast.kernel.problems import Problem
+from holdfast.kernel.clock import moment_of
 from holdfast.runs.schedules import Firing, Schedule, ScheduleSpec
 
 _PATH = "/v1/schedules/{scheduleId}"
@@ -66,7 +65,7 @@ def operations(services: Services) -> list[Operation]:
         return call.answer(await schedules.resume(call.path["scheduleId"], call.caller.tenant))
 
     async def backfill(call: Call) -> Response:
-        start, end = _moment("from", call.body.from_), _moment("to", call.body.to)
+        start, end = moment_of(call.body.from_, "$.from"), moment_of(call.body.to, "$.to")
         found = await schedules.backfill(call.path["scheduleId"], call.caller.tenant, start, end)
         return call.answer(Firings(runs=found))
 
@@ -112,10 +111,3 @@ def operations(services: Services) -> list[Operation]:
             problems=("schema_mismatch", "out_of_range", "not_found", "run_already_active"),
         ),
     ]
-
-
-def _moment(name: str, text: str) -> int:
-    try:
-        return parse_iso(text)
-    except (ValueError, OverflowError) as error:
-        raise Problem("schema_mismatch", f"{name} is not an RFC 3339 time with a zone.", at=f"$.{name}") from error

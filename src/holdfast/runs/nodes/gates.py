@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.kernel.json_schema import check_schema
 from holdfast.runs.execution import Execution
-from holdfast.runs.nodes.checks import needs_text
+from holdfast.runs.nodes.checks import needs_text, positive
 from holdfast.runs.nodes.registry import NodeError, NodeType
 
 ACTIONS = ("accept", "reject", "refine", "edit-accept", "ask")
@@ -154,9 +154,7 @@ def _check_approval(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
     actions = config.get("actions", ["accept"])
     if not isinstance(actions, list) or not actions or any(action not in ACTIONS for action in actions):
         yield ".actions", f"Actions are some of {', '.join(ACTIONS)}."
-    needed = config.get("requiredApprovals", 1)
-    if isinstance(needed, bool) or not isinstance(needed, int) or needed < 1:
-        yield ".requiredApprovals", "A positive number is expected."
+    yield from positive(config, "requiredApprovals")
 
 
 def _check_clarification(config: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.runs.execution import Execution, Parked
-from holdfast.runs.nodes.checks import compiles
+from holdfast.runs.nodes.checks import compiles, positive
 from holdfast.runs.nodes.registry import NodeError, NodeRegistry, NodeType
 
 MAX_ITEMS = 10_000
@@ -138,9 +138,7 @@ def _check(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield ".node.config", "An object is expected."
     if isinstance(config.get("items"), str):
         yield from compiles(config["items"], ".items")
-    width = config.get("concurrency", 1)
-    if isinstance(width, bool) or not isinstance(width, int) or width < 1:
-        yield ".concurrency", "A positive number is expected."
+    yield from positive(config, "concurrency")
     mapped = config.get("inputs") or {}
     if not isinstance(mapped, dict):
         yield ".inputs", "An object of expressions is expected."

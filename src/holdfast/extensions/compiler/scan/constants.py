@@ -11,8 +11,8 @@ import json
 from tree_sitter import Node
 
 from holdfast.extensions.compiler.scan import texts
-from holdfast.extensions.compiler.scan.flow import Flow, call_arguments
-from holdfast.extensions.compiler.scan.syntax import text_of
+from holdfast.extensions.compiler.scan.flow import Flow
+from holdfast.extensions.compiler.scan.syntax import call_arguments, text_of
 
 # ("global", name, member…) | ("module", name, member…) | ("string", text) | ("number", text) | ("json", text)
 # | ("function",) | ("prototype",) | ("require",) | ("made", body): a function made of a string

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
-from holdfast.extensions.compiler.scan.syntax import File, names_in, text_of
+from holdfast.extensions.compiler.scan.syntax import File, call_arguments, names_in, text_of
 
 FUNCTIONS = frozenset(
     "function_expression arrow_function generator_function function_declaration class class_declaration "
@@ -171,16 +171,6 @@ class Flow:
             bound = outer.child_by_field_name("name")
             if bound is not None:
                 yield bound
-
-
-def call_arguments(call: Node) -> list[Node]:
-    """The arguments of a call or `new`, comments aside; of a tagged template, the template."""
-    given = call.child_by_field_name("arguments")
-    if given is None:
-        return []
-    if given.type == "template_string":
-        return [given]
-    return [child for child in given.named_children if child.type != "comment"]
 
 
 def returned(function: Node | None) -> list[Node]:

@@ -189,6 +189,16 @@ def names_in(pattern: Node | None) -> Iterator[Node]:
             pending += reversed(node.named_children)
 
 
+def call_arguments(call: Node) -> list[Node]:
+    """The arguments of a call or `new`, comments aside; of a tagged template, the template."""
+    given = call.child_by_field_name("arguments")
+    if given is None:
+        return []
+    if given.type == "template_string":
+        return [given]
+    return [child for child in given.named_children if child.type != "comment"]
+
+
 def text_of(node: Node) -> str:
     """The text of a node; a name is given without its escapes."""
     text = (node.text or b"").decode("utf-8", "replace")

@@ -20,8 +20,8 @@ from holdfast.extensions.compiler.scan import rules
 from holdfast.extensions.compiler.scan.guards import is_caught, is_tested
 from holdfast.extensions.compiler.scan.pure import is_pure
 from holdfast.extensions.compiler.scan.rules import Rule
-from holdfast.extensions.compiler.scan.syntax import Dialect, File, text_of
-from holdfast.extensions.compiler.scan.values import BUILT, ITERATORS, REQUIRE, UNKNOWN, Value, Values, call_arguments
+from holdfast.extensions.compiler.scan.syntax import Dialect, File, call_arguments, text_of
+from holdfast.extensions.compiler.scan.values import BUILT, ITERATORS, REQUIRE, UNKNOWN, Value, Values
 
 _SEEDS = re.compile(rb"\\u|\\x|\b(?:" + "|".join(sorted(rules.SEED_WORDS)).encode() + rb")\b")
 _ESCAPES = re.compile(rb"(?<=[\w$.\s(,;=!?:&|{}+])\\u[0-9a-fA-F{]|\A\\u[0-9a-fA-F{]")

@@ -20,11 +20,11 @@ from holdfast.extensions.compiler.scan.constants import (
     text_value,
     unquote,
 )
-from holdfast.extensions.compiler.scan.flow import FUNCTIONS, WRAPPERS, Flow, call_arguments, inside, returned
+from holdfast.extensions.compiler.scan.flow import FUNCTIONS, WRAPPERS, Flow, inside, returned
 from holdfast.extensions.compiler.scan.rules import BUILTINS, GLOBAL_OBJECTS
-from holdfast.extensions.compiler.scan.syntax import File, text_of
+from holdfast.extensions.compiler.scan.syntax import File, call_arguments, text_of
 
-__all__ = ["BUILT", "FUNCTION", "ITERATORS", "REQUIRE", "UNKNOWN", "Value", "Values", "call_arguments"]
+__all__ = ["BUILT", "FUNCTION", "ITERATORS", "REQUIRE", "UNKNOWN", "Value", "Values"]
 
 FUNCTION: Value = ("function",)
 REQUIRE: Value = ("require",)

@@ -1,0 +1,101 @@
+"""Interrupts as callers meet them: shown with a fresh token, looked at by token, answered once (W7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.kernel.clock import iso
+from holdfast.kernel.problems import Problem
+from holdfast.runs import interrupts
+from holdfast.runs.engine import Engine
+from holdfast.runs.execution import Outcome
+from holdfast.runs.interrupts import Claims
+from holdfast.runs.state import InterruptState, RunState
+from holdfast.runs.types import Interrupt, InterruptView, Resolved
+
+
+class Answering:
+    """The open questions of an engine's runs; `secret` signs their tokens."""
+
+    def __init__(self, engine: Engine, secret: bytes) -> None:
+        self._engine = engine
+        self._secret = secret
+
+    def open(self, state: RunState) -> list[Interrupt]:
+        """The open interrupts of a run, each with a fresh token."""
+        return [self._shown(state, asked) for asked in state.interrupts.values() if asked.status == "open"]
+
+    async def inspect(self, token: str) -> InterruptView:
+        """`not_found` for a token that we did not sign, `interrupt_expired` when its time is over."""
+        claims, state, asked = await self._by_token(token)
+        return InterruptView(
+            run_id=state.run_id,
+            interrupt_id=asked.id,
+            node_id=asked.node,
+            kind=asked.kind,  # type: ignore[arg-type]
+            status=asked.status,  # type: ignore[arg-type]
+            expires_at=iso(claims.expires_at),
+            data=asked.data,
+            resume_schema=asked.resume_schema,
+        )
+
+    async def resolve_by_token(self, token: str, body: dict[str, Any], principal: str | None) -> Resolved:
+        claims, state, asked = await self._by_token(token)
+        if isinstance(asked.data, dict) and asked.data.get("profile") == interrupts.AUTH_PROFILE:
+            raise Problem(
+                "unauthenticated", "This gate takes no token.", fix="Answer with a key that has approvals:respond."
+            )
+        return await self._resolve(state.run_id, lambda now: now.interrupts[claims.interrupt_id], body, principal)
+
+    async def resolve_by_node(self, run_id: str, node_id: str, body: dict[str, Any], principal: str | None) -> Resolved:
+        return await self._resolve(run_id, lambda now: interrupts.find_open(now, node_id), body, principal)
+
+    async def _by_token(self, token: str) -> tuple[Claims, RunState, InterruptState]:
+        claims = interrupts.read_token(token, self._secret)
+        state = await self._engine.state(claims.run_id)
+        asked = state.interrupts.get(claims.interrupt_id)
+        if asked is None:
+            raise Problem("not_found", "There is no such interrupt.")
+        if self._engine.clock.now_ms() >= claims.expires_at and asked.status == "open":
+            raise Problem("interrupt_expired", "The time to answer is over.", expiredAt=iso(claims.expires_at))
+        return claims, state, asked
+
+    async def _resolve(
+        self, run_id: str, find: Callable[[RunState], InterruptState], body: dict[str, Any], principal: str | None
+    ) -> Resolved:
+        if not isinstance(body, dict):
+            raise Problem("schema_mismatch", "The body is an object with `resumeValue`.", at="$")
+
+        def make(state: RunState) -> Outcome:
+            asked = find(state)
+            result = interrupts.answer(asked, body, principal, self._engine.clock.now_ms())
+            return Outcome(result.events, (asked.node, asked.id, result.resumed))
+
+        node, id, resumed = await self._engine.command(run_id, make)
+        state = await self._engine.state(run_id)
+        return Resolved(
+            run_id=run_id,
+            node_id=node,
+            interrupt_id=id,
+            status=state.status,
+            resumed=resumed,
+            votes=interrupts.votes_of(state.interrupts[id]),
+        )
+
+    def _shown(self, state: RunState, asked: InterruptState) -> Interrupt:
+        expires = self._engine.clock.now_ms() + self._engine.limits.interrupt_token_ms
+        if asked.timeout_ms is not None:
+            expires = min(expires, asked.asked_ms + asked.timeout_ms)
+        claims = Claims(state.run_id, asked.node, asked.id, expires)
+        return Interrupt(
+            interrupt_id=asked.id,
+            node_id=asked.node,
+            kind=asked.kind,  # type: ignore[arg-type]
+            token=interrupts.sign(claims, self._secret),
+            expires_at=iso(expires),
+            data=asked.data,
+            key=asked.key,
+            resume_schema=asked.resume_schema,
+            votes=interrupts.votes_of(asked),
+        )
