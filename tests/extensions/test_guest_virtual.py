@@ -194,3 +194,45 @@ def test_helpers_of_the_coding_agent(world: World) -> None:
     front = {"name": "x", "tools": ["a", "b"], "nested": [{"k": 1, "v": "two"}], "text": "l1\nl2\n"}
     assert found[8] == {"frontmatter": front, "body": "body"}
     assert found[9:] == ["a\nb", "2.0KB", ["───"], "x", True, True, True, True]
+
+
+def test_settings_of_pi_are_read_from_both_places(world: World) -> None:
+    (world.project / ".pi").mkdir()
+    (world.project / ".pi" / "settings.json").write_text('{"theme": "dark", "env": {"A": "1"}}')
+    found = run(
+        world,
+        """
+        const { SettingsManager } = require("@mariozechner/pi-coding-agent");
+        const fs = require("fs");
+        fs.mkdirSync(process.cwd() + "/agent", { recursive: true });
+        fs.writeFileSync(process.cwd() + "/agent/settings.json", '{"theme": "light", "defaultModel": "m", "env": {"B": "2"}}');
+        const held = SettingsManager.create(process.cwd(), process.cwd() + "/agent");
+        fs.writeFileSync(process.cwd() + "/agent/settings.json", "{broken");
+        const broken = SettingsManager.create(process.cwd(), process.cwd() + "/agent");
+        return [held.getGlobalSettings().theme, held.getProjectSettings(), held.getTheme(), held.getDefaultModel(),
+          held.settings.env, broken.getGlobalSettings(), broken.drainErrors().map((item) => item.scope), broken.drainErrors(),
+          SettingsManager.inMemory({ theme: "x" }).getTheme()];
+        """,
+    )
+    assert found == [
+        "light", {"theme": "dark", "env": {"A": "1"}}, "dark", "m", {"A": "1", "B": "2"}, {}, ["global"], [], "x",
+    ]  # fmt: skip
+
+
+def test_a_class_of_the_program_can_be_named_but_not_made(world: World) -> None:
+    found = run(
+        world,
+        """
+        const { InteractiveMode } = require("@mariozechner/pi-coding-agent");
+        const { Agent } = require("@earendil-works/pi-agent-core");
+        class Mine extends InteractiveMode {}
+        InteractiveMode.prototype.patched = () => 1;
+        const why = (make) => { try { make(); } catch (error) { return error.message; } };
+        return [InteractiveMode.name, why(() => new Mine()), why(() => new Agent())];
+        """,
+    )
+    assert found == [
+        "InteractiveMode",
+        "InteractiveMode is a part of the pi program itself, which does not run here.",
+        "Agent is a part of the pi program itself, which does not run here.",
+    ]

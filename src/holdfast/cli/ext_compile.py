@@ -130,6 +130,7 @@ def conform(
     whole = document(sets, behaviour, stamp, unavailable)
     result = {
         "totals": whole["totals"],
+        "further": whole["further"],
         "sets": [{key: item[key] for key in ("package", "version", "counted")} for item in whole["sets"]],
         "scenarios": {key: whole["scenarios"][key] for key in ("total", "equal")},
         "unavailable": unavailable,
@@ -301,6 +302,7 @@ def corpus_words(
 def corpus_add(
     package: Annotated[str, typer.Argument(help="name@version on the npm registry.")],
     oracle: Annotated[str, typer.Option("--oracle", help="Which of the lock's loaders is the measure.")] = "pi-0.87",
+    further: Annotated[bool, typer.Option("--further", help="Beside the set that the figures are about.")] = False,
     corpus: CorpusFolder = Path("corpus"),
 ) -> Answer:
     """Pin a package, ask the real loader, keep a digest of its answer, and compare."""
@@ -315,7 +317,7 @@ def corpus_add(
     if not at or not name:
         raise Problem("invalid_usage", "Name a version: package@1.2.3.", at="package")
     folder = Corpus(corpus.resolve())
-    added = folder.add(name, version, oracle)
+    added = folder.add(name, version, oracle, "further" if further else "named")
     (found,) = asyncio.run(run_conform(folder, [added], fresh=True))
     digests = record(folder, added, oracle_answers(folder, added))
     return Answer(

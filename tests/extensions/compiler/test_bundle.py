@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from holdfast.extensions.compiler import build
@@ -252,3 +254,39 @@ def test_a_package_with_several_extensions_wants_one_named(extension):
         build(root)
     assert caught.value.details["entries"] == ["a.ts", "b/index.ts"]
     assert [build(root / name).meta.extension_id for name in ("a.ts", "b/index.ts")] == ["two.a", "two.b"]
+
+
+SUBPATHS = {
+    "without extension": ({"#src/*": "./src/*"}, "#src/deep/thing", "src/deep/thing.ts"),
+    "a js that is a ts": ({"#src/*.js": "./src/*.js"}, "#src/thing.js", "src/thing.ts"),
+    "a folder": ({"#tools": "./src/tools"}, "#tools", "src/tools/index.ts"),
+    "by condition": ({"#one": {"browser": "./no.ts", "default": "./src/one"}}, "#one", "src/one.ts"),
+    "the longest pattern": ({"#a/*": "./no/*", "#a/b/*": "./src/*"}, "#a/b/thing", "src/thing.ts"),
+    "to the letter": ({"#exact": "./src/exact.ts"}, "#exact", "src/exact.ts"),
+}
+
+
+@pytest.mark.parametrize("kind", SUBPATHS)
+def test_a_subpath_import_is_found_as_the_real_loader_finds_it(extension, kind):
+    table, specifier, file = SUBPATHS[kind]
+    root = extension(
+        {
+            "index.ts": f'import {{ word }} from "{specifier}";\nexport default (pi: any) => pi.setLabel(word);',
+            file: 'export const word: string = "found it";',
+            "package.json": json.dumps({"name": "x", "version": "1.0.0", "imports": table}),
+        }
+    )
+    assert b"found it" in build(root).code
+
+
+def test_a_subpath_import_does_not_leave_the_folder(extension):
+    root = extension(
+        {
+            "index.ts": 'import { word } from "#up/secret";\nexport default () => word;',
+            "package.json": json.dumps({"name": "x", "version": "1.0.0", "imports": {"#up/*": "./../*"}}),
+        }
+    )
+    (root.parent / "secret.ts").write_text("export const word = 1;")
+    with pytest.raises(Problem) as caught:
+        build(root)
+    assert caught.value.key == "compile_failed"

@@ -23,8 +23,8 @@ from holdfast.kernel.problems import Problem
 
 SCHEMA: Literal["pi.ext.artifact.v1"] = "pi.ext.artifact.v1"
 ENGINE_VERSION = "quickjs-wasi/3.6.2"
-SHIM_VERSION = "1.1.0"
-COMPILER_VERSION = "2"
+SHIM_VERSION = "1.2.0"
+COMPILER_VERSION = "3"
 ENTRY_MODULE = "index.js"
 
 CODE_FILE, MAP_FILE, META_FILE, BYTECODE_FILE = "index.js", "index.js.map", "artifact.json", "index.qbc"

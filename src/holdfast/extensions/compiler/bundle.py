@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from holdfast import assets
-from holdfast.extensions.compiler import esbuild, here, modules, rewrite
+from holdfast.extensions.compiler import esbuild, here, modules, rewrite, subpaths
 from holdfast.extensions.compiler.scan.pure import PURE_MEMBERS
 from holdfast.extensions.compiler.scan.uses import scan_text
 from holdfast.extensions.compiler.source import Source
@@ -185,6 +185,10 @@ class _Session:
             if kind != "import-statement":
                 return {"path": specifier, "namespace": modules.MISSING}
             return _refuse(f'The import of "{specifier}" is refused: native addons cannot run in the sandbox.')
+        if specifier.startswith("#") and importer.startswith("/"):
+            meant = subpaths.completed(specifier, Path(importer))
+            if meant is not None:
+                return {"path": str(meant)}
         self.kinds.setdefault((specifier, importer), set()).add(kind)
         return None
 

@@ -23,6 +23,7 @@ from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
 
 SCHEMA: Literal["holdfast.corpus.v1"] = "holdfast.corpus.v1"
+Part = Literal["named", "further"]  # what the figures are about; and what is measured beside it, counted on its own
 
 
 class Package(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -41,6 +42,7 @@ class Package(msgspec.Struct, frozen=True, omit_defaults=True):
     how: Literal["install", "unpack"] = "install"
     into: str = ""
     tier: str = "npm-registry"
+    part: Part = "named"
     note: str = ""
 
 
@@ -148,14 +150,14 @@ class Corpus:
         (home.with_name(f".{home.name}") / "package").rename(home)
         home.with_name(f".{home.name}").rmdir()
 
-    def add(self, name: str, version: str, oracle: str) -> Package:
+    def add(self, name: str, version: str, oracle: str, part: Part = "named") -> Package:
         """Pin a package of the registry: install it, keep its integrity, its entries and its dependencies' versions."""
         lock = self.lock()
         self.oracle(oracle)
         group = name.replace("@", "").replace("/", "-")
         folder = self.cache / group
         folder.mkdir(parents=True, exist_ok=True)
-        draft = Package(group, name, version, "", oracle)
+        draft = Package(group, name, version, "", oracle, part=part)
         (folder / "package.json").write_bytes(_project(draft))
         try:
             _npm(folder, "install")

@@ -88,7 +88,7 @@ def regressions(before: Report, now: dict[str, Any]) -> list[dict[str, Any]]:
 def corpus_entries(folder: Path) -> list[Path]:
     """Every entry of the corpus that is here."""
     corpus = Corpus(folder)
-    return [entry for package in packages_of(corpus) for entry in corpus.entries(package)]
+    return [entry for package in packages_of(corpus, part="named") for entry in corpus.entries(package)]
 
 
 async def measure(entries: list[Path], most: int, budgets: tuple[Budget, ...]) -> dict[str, Any]:

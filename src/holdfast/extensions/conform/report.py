@@ -56,12 +56,14 @@ def document(
         "generated_at": generated_at,
         "notes": list(NOTES),
         "unavailable": dict(unavailable or {}),
-        "totals": totals(sets),
+        "totals": totals(item for item in sets if item.part == "named"),
+        "further": totals(item for item in sets if item.part == "further"),
         "sets": [
             {
                 "package": item.package,
                 "version": item.version,
                 "oracle": item.oracle,
+                "part": item.part,
                 "counted": item.counted(),
                 "results": [msgspec.to_builtins(result) for result in item.results],
             }
@@ -89,8 +91,12 @@ def page(
         "<p>Each extension was loaded by the real loader and by the sandbox; every field of every registration was "
         f"compared. Made at {html.escape(generated_at)}.</p>",
         *(f"<p>{html.escape(note)}</p>" for note in NOTES),
-        _overview(sets),
+        _overview([item for item in sets if item.part == "named"]),
     ]
+    further = [item for item in sets if item.part == "further"]
+    if further:
+        parts.append("<h2>Further packages</h2><p>Measured beside the set that the figures are about.</p>")
+        parts.append(_overview(further))
     if unavailable:
         rows = "".join(f"<li>{html.escape(name)}: {html.escape(why)}</li>" for name, why in unavailable.items())
         parts.append(f"<h2>Not to be had</h2><ul>{rows}</ul>")

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.extensions.conform.corpus import Corpus, Package
+from holdfast.extensions.conform.corpus import Corpus, Package, Part
 from holdfast.extensions.conform.differential import Result, compare
 from holdfast.extensions.conform.oracle import Verdict, ask, wording
 from holdfast.extensions.words import ToolWords, read_wording
@@ -22,6 +22,7 @@ class SetResult(msgspec.Struct, frozen=True):
     version: str
     oracle: str
     results: tuple[Result, ...]
+    part: Part = "named"
 
     def counted(self) -> dict[str, int]:
         return dict(sorted(Counter(result.outcome for result in self.results).items()))
@@ -51,13 +52,14 @@ def oracle_wording(corpus: Corpus, name: str, *, fresh: bool = False) -> dict[st
     return found
 
 
-def packages_of(corpus: Corpus, names: Iterable[str] = ()) -> list[Package]:
-    """The fetched packages with entries; `names` picks some by group, package or package@version."""
+def packages_of(corpus: Corpus, names: Iterable[str] = (), part: Part | None = None) -> list[Package]:
+    """The fetched packages with entries; `names` picks some by group, package or package@version, `part` one part."""
     wanted = set(names)
     return [
         package
         for package in corpus.lock().packages
         if package.entries
+        and part in (None, package.part)
         and corpus.is_fetched(package)
         and (not wanted or wanted & {package.group, package.package, f"{package.package}@{package.version}"})
     ]
@@ -84,7 +86,7 @@ async def conform(
             results.append(result)
             if told is not None:
                 told(result)
-        sets.append(SetResult(package.package, package.version, package.oracle, tuple(results)))
+        sets.append(SetResult(package.package, package.version, package.oracle, tuple(results), package.part))
     return sets
 
 

@@ -7,6 +7,8 @@ handed on, re-exported, or read by a computed name) is the forbidden use that it
 
 from __future__ import annotations
 
+import re
+
 from tree_sitter import Node
 
 from holdfast.extensions.compiler.scan.syntax import File, text_of
@@ -14,7 +16,7 @@ from holdfast.extensions.compiler.scan.syntax import File, text_of
 # Module to members that only compute.
 PURE_MEMBERS = {"net": frozenset({"isIP", "isIPv4", "isIPv6", "BlockList", "SocketAddress"})}
 
-_NAMES = "(identifier) @name (shorthand_property_identifier) @name"
+_NAMES = '((identifier) @name (#eq? @name "{0}")) ((shorthand_property_identifier) @name (#eq? @name "{0}"))'
 
 
 def is_pure(file: File, source: Node, module: str) -> bool:
@@ -69,8 +71,10 @@ def _is_pure_value(file: File, value: Node, members: frozenset[str]) -> bool:
 def _is_read_purely(file: File, local: Node, members: frozenset[str]) -> bool:
     """Whether it is read at all, and nothing of it but `members`."""
     declared, reads = file.declaration(local), 0
-    for _, node in file.find(_NAMES):
-        if node.id == local.id or text_of(node) != text_of(local):
+    if not re.fullmatch(r"[\w$]+", text_of(local)):
+        return False  # a name that a query cannot hold is not looked for
+    for _, node in file.find(_NAMES.format(text_of(local))):
+        if node.id == local.id:
             continue
         found = file.declaration(node)
         if found is None or declared is None or found.id != declared.id:

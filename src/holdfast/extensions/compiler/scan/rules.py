@@ -53,6 +53,8 @@ DEFINE_PROPERTY = Rule("Object.defineProperty on a builtin", "flagged", "A built
 UNPARSED = Rule("syntax", "flagged", "This part could not be parsed, so it was not scanned")
 DYNAMIC_MODULE = Rule("import of a computed name", "flagged", "Which module is loaded is decided at run time")
 
+COMPUTED_GLOBAL = Rule("a global by a computed name", "flagged", "Which member is used is decided at run time")
+
 PROCESS_MEMBERS = {"binding": BINDING, "_linkedBinding": BINDING, "dlopen": DLOPEN}
 
 GLOBAL_OBJECTS = frozenset({"globalThis", "global", "window", "self"})
@@ -69,6 +71,6 @@ BUILTINS = frozenset(
 SEED_WORDS = frozenset(
     """
     eval Function constructor binding _linkedBinding dlopen setTimeout setInterval Proxy Reflect defineProperty
-    defineProperties require createRequire getBuiltinModule globalThis global window self import export process
+    defineProperties require createRequire getBuiltinModule globalThis global window self import export process module
     """.split()
 )

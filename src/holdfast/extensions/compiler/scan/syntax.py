@@ -10,6 +10,7 @@ from typing import Literal
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
 from holdfast.extensions.compiler.artifact import Location
+from holdfast.extensions.compiler.scan.texts import plain_name
 
 Dialect = Literal["js", "jsx", "ts", "tsx"]
 
@@ -17,6 +18,10 @@ _FUNCTIONS = (
     "program function_declaration function_expression generator_function generator_function_declaration "
     "arrow_function method_definition class_static_block"
 ).split()
+_NAMES = frozenset(
+    "identifier property_identifier shorthand_property_identifier shorthand_property_identifier_pattern "
+    "private_property_identifier type_identifier".split()
+)
 _BLOCKS = "class_body statement_block for_statement for_in_statement catch_clause switch_body".split()
 _SCOPES = " ".join(f"({kind}) @{kind}" for kind in (*_FUNCTIONS, *_BLOCKS))
 _DECLARATIONS = """
@@ -81,6 +86,27 @@ class File:
             scope = scope.outer
         return None
 
+    def around(self, position: int, kind: str) -> Node | None:
+        """The innermost scope of a kind around a position."""
+        if not self._is_indexed:
+            self._index()
+        scope = self._innermost(position)
+        while scope is not None and scope.node.type != kind:
+            scope = scope.outer
+        return scope.node if scope is not None else None
+
+    def function_around(self, position: int) -> Node | None:
+        """The function whose `arguments` are meant at a position; an arrow has none of its own."""
+        scope = self._innermost(position)
+        while scope is not None and not (scope.is_function and scope.node.type != "arrow_function"):
+            scope = scope.outer
+        return scope.node if scope is not None else None
+
+    def function_of(self, parameter: Node) -> Node | None:
+        """The function that a parameter belongs to."""
+        scope = self._innermost(parameter.start_byte)
+        return scope.node if scope is not None and scope.is_function else None
+
     def _index(self) -> None:
         """Scopes by position: asking the tree for parents costs a walk from the root each time."""
         self._is_indexed = True
@@ -88,7 +114,7 @@ class File:
         for kind, node in self.find(_SCOPES):
             while open_scopes and open_scopes[-1].end <= node.start_byte:
                 open_scopes.pop()
-            scope = _Scope(node.end_byte, kind in _FUNCTIONS, open_scopes[-1] if open_scopes else None)
+            scope = _Scope(node, kind in _FUNCTIONS, open_scopes[-1] if open_scopes else None)
             self._starts.append(node.start_byte)
             self._scopes.append(scope)
             open_scopes.append(scope)
@@ -127,12 +153,13 @@ class File:
 
 
 class _Scope:
-    """One scope: where it ends, what is around it, what it declares."""
+    """One scope: its node, where it ends, what is around it, what it declares."""
 
-    __slots__ = ("end", "is_function", "names", "outer")
+    __slots__ = ("end", "is_function", "names", "node", "outer")
 
-    def __init__(self, end: int, is_function: bool, outer: _Scope | None) -> None:
-        self.end = end
+    def __init__(self, node: Node, is_function: bool, outer: _Scope | None) -> None:
+        self.node = node
+        self.end = node.end_byte
         self.is_function = is_function
         self.outer = outer
         self.names: dict[str, Node] = {}
@@ -163,15 +190,19 @@ def names_in(pattern: Node | None) -> Iterator[Node]:
 
 
 def call_arguments(call: Node) -> list[Node]:
-    """The arguments of a call or `new`, comments aside."""
+    """The arguments of a call or `new`, comments aside; of a tagged template, the template."""
     given = call.child_by_field_name("arguments")
-    if given is None or given.type != "arguments":
+    if given is None:
         return []
+    if given.type == "template_string":
+        return [given]
     return [child for child in given.named_children if child.type != "comment"]
 
 
 def text_of(node: Node) -> str:
-    return (node.text or b"").decode("utf-8", "replace")
+    """The text of a node; a name is given without its escapes."""
+    text = (node.text or b"").decode("utf-8", "replace")
+    return plain_name(text) if "\\" in text and node.type in _NAMES else text
 
 
 @cache

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 import msgspec
 from tree_sitter import Node
@@ -20,9 +21,10 @@ from holdfast.extensions.compiler.scan.guards import is_caught, is_tested
 from holdfast.extensions.compiler.scan.pure import is_pure
 from holdfast.extensions.compiler.scan.rules import Rule
 from holdfast.extensions.compiler.scan.syntax import Dialect, File, call_arguments, text_of
-from holdfast.extensions.compiler.scan.values import BUILT, REQUIRE, Value, Values
+from holdfast.extensions.compiler.scan.values import BUILT, ITERATORS, REQUIRE, UNKNOWN, Value, Values
 
 _SEEDS = re.compile(rb"\\u|\\x|\b(?:" + "|".join(sorted(rules.SEED_WORDS)).encode() + rb")\b")
+_ESCAPES = re.compile(rb"(?<=[\w$.\s(,;=!?:&|{}+])\\u[0-9a-fA-F{]|\A\\u[0-9a-fA-F{]")
 _CALLS = "(call_expression) @call (new_expression) @call"
 _READS = """
 ((member_expression property: (property_identifier) @key) @member
@@ -30,19 +32,21 @@ _READS = """
 (subscript_expression) @member
 (variable_declarator name: (object_pattern)) @pattern
 (assignment_expression left: (object_pattern)) @pattern
-((identifier) @name (#any-of? @name "eval" "Proxy" "Reflect"))
+((identifier) @name (#any-of? @name "eval" "Proxy" "Reflect" "require"))
 """
 _STATIC = """
-(import_statement source: (string)) @statement
+(import_statement) @statement
 (export_statement source: (string)) @statement
 """
 _EVAL: Value = ("global", "eval")
 _FUNCTION: Value = ("global", "Function")
+_FUNCTION_CALL = ("global", "Function", "prototype")
 _TIMERS = {"setTimeout": rules.TIMEOUT_STRING, "setInterval": rules.INTERVAL_STRING}
 _DEFINES = {
     ("global", "Object", "defineProperty"), ("global", "Object", "defineProperties"),
     ("global", "Reflect", "defineProperty"),
 }  # fmt: skip
+_LISTS = {("global", "Object", "entries"), ("global", "Object", "values")}
 _MEMBER_RULES = frozenset(rules.PROCESS_MEMBERS.values())
 _MAX_NESTING = 3
 
@@ -60,12 +64,17 @@ class Finding(msgspec.Struct, frozen=True):
 
 def scan_text(name: str, text: bytes, dialect: Dialect, nesting: int = 0) -> list[Finding]:
     """Every finding of one file, in the order of the text."""
+    return list(_scanned(name, text, dialect, nesting))
+
+
+@lru_cache(maxsize=16)  # the bundler and the verdict ask about the same texts, one after the other
+def _scanned(name: str, text: bytes, dialect: Dialect, nesting: int) -> tuple[Finding, ...]:
     file = File(name, text, dialect)
     found = [Finding(rules.UNPARSED, file.location(node), text_of(node)[:200]) for node in file.errors()]
     if _SEEDS.search(text):
         found += _Uses(file, nesting).all()
     unique = {(item.rule, item.location, item.module): item for item in found}
-    return sorted(unique.values(), key=lambda item: (item.location, item.rule.api))
+    return tuple(sorted(unique.values(), key=lambda item: (item.location, item.rule.api)))
 
 
 class _Uses:
@@ -87,7 +96,19 @@ class _Uses:
                 self._pattern(node)
             elif kind == "member":
                 self._member(node)
+        self._escaped_names()
         return self.found
+
+    def _escaped_names(self) -> None:
+        """`\\u0065val` is a name too, which no query finds by its letters."""
+        for found in _ESCAPES.finditer(self.file.text):
+            node = self.file.root.descendant_for_byte_range(found.start(), found.start() + 1)
+            if node is not None and node.type == "identifier":
+                self._name(node)
+            elif node is not None and node.type == "property_identifier":
+                outer = node.parent
+                if outer is not None and outer.type == "member_expression":
+                    self._member(outer)
 
     def _add(self, rule: Rule, node: Node, text: str | None = None, module: str = "", is_static: bool = False) -> None:
         shown = text if text is not None else text_of(node)
@@ -98,9 +119,30 @@ class _Uses:
         self.found.append(Finding(rule, self.file.location(node), shown[:2000], module, is_static, is_guarded))
 
     def _static_import(self, statement: Node) -> None:
+        for child in statement.named_children:  # `import x = require("y")`
+            required = child.child_by_field_name("source") if child.type == "import_require_clause" else None
+            if required is not None:
+                self._module(self.values.string(required), required)
         source = statement.child_by_field_name("source")
         if source is not None and not any(child.type in ("type", "typeof") for child in statement.children):
             self._module(self.values.string(source), source, is_static=True)
+            if ("global", "process") in self.values.loaded(self.values.string(source)):
+                self._taken_of_process(statement)
+
+    def _taken_of_process(self, statement: Node) -> None:
+        """`export { binding } from "node:process"`: handed on without a use here."""
+        for clause in statement.named_children:
+            for child in (
+                *clause.named_children,
+                *(inner for one in clause.named_children for inner in one.named_children),
+            ):
+                name = (
+                    child.child_by_field_name("name")
+                    if child.type in ("import_specifier", "export_specifier")
+                    else None
+                )
+                if name is not None and text_of(name) in rules.PROCESS_MEMBERS:
+                    self._add(rules.PROCESS_MEMBERS[text_of(name)], child)
 
     def _module(self, specifier: str | None, node: Node, is_static: bool = False) -> None:
         name = node_builtin(specifier) if specifier is not None else None
@@ -119,9 +161,25 @@ class _Uses:
             return
         for value in self.values.of(callee):
             self._use(value, node, arguments)
+        self._handed_on(callee, node, arguments)
+
+    def _handed_on(self, callee: Node, node: Node, arguments: list[Node]) -> None:
+        """`["a" + x].map(eval)`, `promise.then(require)`: a call with each element."""
+        prop = callee.child_by_field_name("property")
+        target = callee.child_by_field_name("object")
+        if prop is None or target is None or not arguments or text_of(prop) not in ITERATORS:
+            return
+        for value in self.values.of(arguments[0]):
+            if value in (_EVAL, REQUIRE, _FUNCTION):
+                for element in self.values.elements(target):
+                    self._use(value, node, [element])
 
     def _use(self, value: Value, node: Node, arguments: list[Node]) -> None:
-        if value[-1] == "call" and len(value) > 1:
+        if value[:3] == _FUNCTION_CALL and value[-1] in ("call", "apply") and len(value) > 4 and arguments:
+            for inner in self.values.of(arguments[0]):
+                self._use((*inner, value[-1]), node, arguments[1:])
+            return None
+        if (value[-1] == "bind" and len(value) > 1 and len(arguments) > 1) or (value[-1] == "call" and len(value) > 1):
             value, arguments = value[:-1], arguments[1:]
         elif value[-1] == "apply" and len(value) > 1 and value[0] != "unknown":
             value, arguments = value[:-1], self._spread(arguments[1:])
@@ -130,11 +188,13 @@ class _Uses:
         elif value == ("global", "Reflect", "construct"):
             return self._reflected(node, "construct")
         if value == _EVAL:
-            self._eval(node, arguments)
+            self._eval(node, self._unspread(arguments))
         elif value == _FUNCTION or (value[:2] == _FUNCTION and value[-1] == "constructor"):
             self._function(node, arguments)
         elif value[0] == "global" and value[-1] in _TIMERS and len(value) == 2:
             self._timer(_TIMERS[value[-1]], node, arguments)
+        elif value in _LISTS and arguments and ("global", "process") in self.values.of(arguments[0]):
+            self._add(rules.COMPUTED_GLOBAL, node)
         elif value in _DEFINES and arguments:
             self._define(node, arguments[0])
         elif value[:2] == ("global", "process") and value[-1] in rules.PROCESS_MEMBERS:
@@ -142,9 +202,17 @@ class _Uses:
         elif value == REQUIRE or value in (("global", "process", "getBuiltinModule"), ("module", "module", "require")):
             self._load(node, arguments)
         elif value[:2] == ("global", "__holdfast_modules__") and arguments:
-            name = self.values.string(arguments[0]) or ""
-            self._module("node:" + name.removeprefix("pi:node/"), node) if name.startswith("pi:node/") else None
+            for name in self.values.strings(arguments[0]):
+                if name.startswith("pi:node/"):
+                    self._module("node:" + name.removeprefix("pi:node/"), node)
         return None
+
+    def _unspread(self, arguments: list[Node]) -> list[Node]:
+        """`f(...[x])` is `f(x)`."""
+        if arguments and arguments[0].type == "spread_element":
+            literal = self.values.literal(arguments[0].named_children[0])
+            return literal.named_children if literal is not None else arguments
+        return arguments
 
     def _reflected(self, node: Node, how: str) -> None:
         """`Reflect.apply(f, self, [args])` and `Reflect.construct(f, [args])` are calls of `f`."""
@@ -163,29 +231,30 @@ class _Uses:
     def _eval(self, node: Node, arguments: list[Node]) -> None:
         if not arguments:
             return
-        values = self.values.of(arguments[0])
-        constant = self.values.string(arguments[0])
-        if constant is not None:
+        values, constants = self.values.of(arguments[0]), self.values.strings(arguments[0])
+        for constant in constants:
             self._nested(constant, node)
-        elif BUILT in values or not _is_variable(arguments[0]):
+        if BUILT in values or (UNKNOWN in values and not _is_variable(arguments[0])):
             self._add(rules.EVAL, node)
-        else:
+        elif not constants or UNKNOWN in values:
             self._add(rules.EVAL_VARIABLE, node)
 
     def _function(self, node: Node, arguments: list[Node]) -> None:
-        body = self.values.string(arguments[-1]) if arguments else ""
-        self._add(rules.NEW_FUNCTION, node, body if body is not None else text_of(arguments[-1]))
-        if body:
+        bodies = self.values.strings(arguments[-1]) if arguments else [""]
+        for body in bodies or [text_of(arguments[-1])]:
+            self._add(rules.NEW_FUNCTION, node, body)
+        for body in bodies:
             self._nested(f"(function(){{{body}\n}})", node)
 
     def _timer(self, rule: Rule, node: Node, arguments: list[Node]) -> None:
         if not arguments:
             return
-        constant = self.values.string(arguments[0])
-        if constant is None and BUILT not in self.values.of(arguments[0]):
+        constants = self.values.strings(arguments[0])
+        if not constants and BUILT not in self.values.of(arguments[0]):
             return
-        self._add(rule, node, constant if constant is not None else text_of(arguments[0]))
-        if constant is not None:
+        for constant in constants or [text_of(arguments[0])]:
+            self._add(rule, node, constant)
+        for constant in constants:
             self._nested(constant, node)
 
     def _define(self, node: Node, target: Node) -> None:
@@ -198,10 +267,11 @@ class _Uses:
         """`require(x)`, `import(x)`: a module by constant name, or a name that is only known at run time."""
         if not arguments:
             return
-        specifier = self.values.string(arguments[0])
-        if specifier is None:
+        name = self._unspread(arguments)[0]
+        specifiers = self.values.strings(name)
+        if not specifiers or not self.values.of(name).isdisjoint((BUILT, UNKNOWN)):
             self._add(rules.DYNAMIC_MODULE, node)
-        else:
+        for specifier in specifiers:
             self._module(specifier, arguments[0])
 
     def _nested(self, code: str, node: Node) -> None:
@@ -213,18 +283,33 @@ class _Uses:
                 self._add(finding.rule, node, finding.text, finding.module)
 
     def _member(self, node: Node) -> None:
-        prop = node.child_by_field_name("property")
+        prop, index = node.child_by_field_name("property"), node.child_by_field_name("index")
         if prop is not None:
-            key: str | None = text_of(prop)
+            keys = [text_of(prop)]
+        elif index is not None and index.type != "number":
+            keys = self.values.strings(index)
         else:
-            index = node.child_by_field_name("index")
-            key = self.values.string(index) if index is not None and index.type != "number" else None
+            keys = []
+        for key in keys:
+            self._key(node, key)
+        if not keys and index is not None and index.type not in ("number", "unary_expression"):
+            self._any_key(node)
+
+    def _key(self, node: Node, key: str) -> None:
         if key in rules.PROCESS_MEMBERS and ("global", "process", key) in self.values.of(node):
             self._add(rules.PROCESS_MEMBERS[key], node)
         elif key in ("Proxy", "Reflect") and ("global", key) in self.values.of(node):
             self._add(rules.PROXY if key == "Proxy" else rules.REFLECT, node)
         elif key == "eval" and _EVAL in self.values.of(node):
             self._reference(node)
+
+    def _any_key(self, node: Node) -> None:
+        """A member of `process` by a name that only the run knows, and a global so called."""
+        base = self.values.of(node.child_by_field_name("object"))
+        outer = node.parent
+        is_called = outer is not None and outer.type == "call_expression" and outer.named_children[0].id == node.id
+        if ("global", "process") in base or (("global", "globalThis") in base and is_called):
+            self._add(rules.COMPUTED_GLOBAL, node)
 
     def _pattern(self, node: Node) -> None:
         """`const {binding} = process`."""
@@ -234,25 +319,41 @@ class _Uses:
             return
         for child in pattern.named_children:
             key = child.child_by_field_name("key") or child.child_by_field_name("left") or child
-            name = self.values.key(key)
-            if name in rules.PROCESS_MEMBERS:
-                self._add(rules.PROCESS_MEMBERS[name], child)
+            for name in self.values.keys(key):
+                if name in rules.PROCESS_MEMBERS:
+                    self._add(rules.PROCESS_MEMBERS[name], child)
 
     def _name(self, node: Node) -> None:
         name = text_of(node)
-        if name == "eval" and self.file.declaration(node) is None:
-            self._reference(node)
+        if name in ("eval", "require") and self.file.declaration(node) is None:
+            self._reference(node, rules.EVAL_VARIABLE if name == "eval" else rules.DYNAMIC_MODULE)
         elif name in ("Proxy", "Reflect") and self.file.declaration(node) is None:
             self._add(rules.PROXY if name == "Proxy" else rules.REFLECT, node, text_of(node.parent or node))
 
-    def _reference(self, node: Node) -> None:
-        """`eval` handed on as a value: whoever gets it may call it with anything."""
+    def _reference(self, node: Node, rule: Rule = rules.EVAL_VARIABLE) -> None:
+        """`eval` or `require` handed on as a value: whoever gets it may call it with anything."""
         parent = node.parent
-        if parent is not None and parent.type in ("arguments", "pair", "array", "return_statement", "export_clause"):
+        if parent is not None and parent.type in _HANDS_ON:
             call = parent.parent
-            if call is not None and _is_known_call(call, self.values):
+            if call is not None and (
+                _is_known_call(call, self.values) or (rule is rules.DYNAMIC_MODULE and _asks(call))
+            ):
                 return
-            self._add(rules.EVAL_VARIABLE, node)
+            self._add(rule, node)
+
+
+_HANDS_ON = frozenset(
+    """
+    arguments pair array return_statement export_clause export_specifier export_statement spread_element
+    public_field_definition field_definition yield_expression throw_statement shorthand_property_identifier
+    """.split()
+)
+
+
+def _asks(call: Node) -> bool:
+    """A call that only looks at what it is given."""
+    callee = call.child_by_field_name("function")
+    return callee is not None and callee.type == "identifier" and text_of(callee) in ("Boolean", "String")
 
 
 def _is_known_call(call: Node, values: Values) -> bool:

@@ -1,7 +1,7 @@
 """What an expression stands for, as far as the text tells: a global, a module, a string, a function.
 
-Not an interpreter: it follows names, members, aliases, destructuring, constant strings and functions that return one
-expression, to the depth that hiding a forbidden name takes, and says "unknown" to everything else.
+Not an interpreter: it follows names, members, aliases, destructuring, fields, arguments, constant strings and what
+functions return, to the depth that hiding a forbidden name takes, and says "unknown" to everything else.
 """
 
 from __future__ import annotations
@@ -11,41 +11,58 @@ from collections.abc import Callable
 from tree_sitter import Node
 
 from holdfast.extensions.compiler.rewrite import platform_module
+from holdfast.extensions.compiler.scan.constants import (
+    BUILT,
+    UNKNOWN,
+    Constants,
+    Value,
+    json_member,
+    text_value,
+    unquote,
+)
+from holdfast.extensions.compiler.scan.flow import FUNCTIONS, WRAPPERS, Flow, inside, returned
 from holdfast.extensions.compiler.scan.rules import BUILTINS, GLOBAL_OBJECTS
-from holdfast.extensions.compiler.scan.strings import decoded, spelled, unescaped, unquoted
 from holdfast.extensions.compiler.scan.syntax import File, call_arguments, text_of
 
-# ("global", name, member…) | ("module", name, member…) | ("string", text) | ("function",) | ("prototype",)
-# | ("require",) | ("wrapped", name): a module as the bundler wraps it | ("built",): a string with parts that vary.
-Value = tuple[str, ...]
-UNKNOWN: Value = ("unknown",)
+__all__ = ["BUILT", "FUNCTION", "ITERATORS", "REQUIRE", "UNKNOWN", "Value", "Values"]
+
 FUNCTION: Value = ("function",)
 REQUIRE: Value = ("require",)
-BUILT: Value = ("built",)
 
-_MAX_DEPTH = 24
+_MAX_DEPTH = 60
+_MAX_NESTING = 3
 _WRAPPED = "holdfast-raw:pi:node/"
-_WRAPPERS = frozenset(
-    """
-    parenthesized_expression as_expression satisfies_expression non_null_expression await_expression
-    type_assertion expression_statement
-    """.split()
-)
-_FUNCTION_NODES = frozenset(
-    "function_expression arrow_function generator_function function_declaration class class_declaration "
-    "generator_function_declaration method_definition".split()
-)
+_REQUIRES = {  # other names of `require`
+    ("module", "module", "_load"), ("module", "module", "prototype", "require"), ("global", "module", "require"),
+    ("global", "module", "constructor", "_load"), ("global", "process", "mainModule", "require"),
+    ("require", "main", "require"), ("global", "import.meta", "require"),
+}  # fmt: skip
+# Functions that give back what they were given, or something that has its members.
+_THROUGH = {
+    ("global", "Object"), ("global", "Object", "create"), ("global", "Object", "freeze"), ("global", "Object", "seal"),
+    ("global", "Object", "assign"), ("global", "Object", "getOwnPropertyDescriptors"), ("global", "Proxy"),
+    ("global", "Promise", "resolve"), ("global", "WeakRef"),
+}  # fmt: skip
+# What holds the elements of the list that it is made of.
+_HOLDERS = {
+    ("global", "Map"), ("global", "Set"), ("global", "Array", "of"), ("global", "Array", "from"),
+    ("global", "Object", "values"), ("global", "Object", "entries"), ("global", "Object", "fromEntries"),
+}  # fmt: skip
+# Methods that give an element of a list, or hand each to a function.
+_PICKS = frozenset("at pop shift find findLast get deref next values slice filter concat flat".split())
+ITERATORS = frozenset("forEach map filter find findLast some every flatMap then".split())
 
 
-class Values:
+class Values(Constants):
     """Evaluates expressions of one file."""
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: File, nesting: int = 0) -> None:
         self.file = file
+        self.flow = Flow(file)
+        self._nesting = nesting
         self._memo: dict[int, frozenset[Value]] = {}
         self._depth = 0
         self._copies: dict[str, Node] | None = None
-        self._assignments: dict[str, list[Node]] | None = None
 
     def of(self, node: Node | None) -> frozenset[Value]:
         """Everything that `node` may stand for."""
@@ -65,51 +82,14 @@ class Values:
         self._memo[node.id] = found
         return found
 
-    def string(self, node: Node | None) -> str | None:
-        """The constant text of an expression, if it has one."""
-        return next((value[1] for value in self.of(node) if value[0] == "string"), None)
-
     def _evaluate(self, node: Node) -> frozenset[Value]:
         kind = node.type
-        if kind in _WRAPPERS:
-            return self.of(node.named_children[0]) if node.named_children else frozenset()
-        if kind in _FUNCTION_NODES:
+        if kind in WRAPPERS:
+            return self.of(node.named_children[-1 if kind == "type_assertion" else 0]) if node.named_children else _NONE
+        if kind in FUNCTIONS:
             return frozenset({FUNCTION})
         handler: Callable[[Node], frozenset[Value]] | None = getattr(self, "_" + kind, None)
         return handler(node) if handler else frozenset({UNKNOWN})
-
-    def _string(self, node: Node) -> frozenset[Value]:
-        return _text(unquoted(node))
-
-    def _template_string(self, node: Node) -> frozenset[Value]:
-        parts: list[str] = []
-        for child in node.named_children:
-            if child.type == "string_fragment":
-                parts.append(text_of(child))
-            elif child.type == "escape_sequence":
-                parts.append(unescaped(text_of(child)))
-            else:
-                inner = self.string(child.named_children[0] if child.named_children else None)
-                if inner is None:
-                    return frozenset({BUILT})
-                parts.append(inner)
-        return _text("".join(parts))
-
-    def _number(self, node: Node) -> frozenset[Value]:
-        return frozenset({("number", text_of(node))})
-
-    def _binary_expression(self, node: Node) -> frozenset[Value]:
-        operator = node.child_by_field_name("operator")
-        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-        sign = text_of(operator) if operator is not None else ""
-        if sign in ("||", "&&", "??"):
-            return self.of(left) | self.of(right)
-        if sign != "+":
-            return frozenset({UNKNOWN})
-        a, b = self.string(left), self.string(right)
-        if a is not None and b is not None:
-            return _text(a + b)
-        return frozenset({BUILT})
 
     def _ternary_expression(self, node: Node) -> frozenset[Value]:
         return self.of(node.child_by_field_name("consequence")) | self.of(node.child_by_field_name("alternative"))
@@ -117,8 +97,19 @@ class Values:
     def _sequence_expression(self, node: Node) -> frozenset[Value]:
         return self.of(node.named_children[-1])
 
+    def _meta_property(self, node: Node) -> frozenset[Value]:
+        return frozenset({("global", text_of(node))})
+
     def _assignment_expression(self, node: Node) -> frozenset[Value]:
         return self.of(node.child_by_field_name("right"))
+
+    def _augmented_assignment_expression(self, node: Node) -> frozenset[Value]:
+        operator = node.child_by_field_name("operator")
+        if operator is not None and text_of(operator) == "+=":
+            return frozenset({BUILT})
+        return self.of(node.child_by_field_name("left")) | self.of(node.child_by_field_name("right"))
+
+    # -- names ---------------------------------------------------------------------------------------------------------
 
     def _identifier(self, node: Node) -> frozenset[Value]:
         name = text_of(node)
@@ -126,37 +117,144 @@ class Values:
         if declared is None:
             if name == "require":
                 return frozenset({REQUIRE})
+            if name == "arguments":
+                return self._all_arguments(self.file.function_around(node.start_byte))
             return frozenset({("global", "globalThis" if name in GLOBAL_OBJECTS else name)})
         if declared.type == "variable_declarator":
-            return self._bound(declared, name) | self._reexported(name)
+            return self._bound(declared, node) | self._reexported(name)
         if declared.type == "import_statement":
             return self._imported(declared, name)
-        if declared.type in _FUNCTION_NODES:
+        if declared.type in FUNCTIONS:
             return frozenset({FUNCTION})
-        return self._parameter(declared)
+        return self._parameter(declared, node)
 
     _shorthand_property_identifier = _identifier
 
-    def _parameter(self, declared: Node) -> frozenset[Value]:
-        """A parameter is unknown, except for its default."""
-        default = declared.child_by_field_name("right") or declared.child_by_field_name("value")
-        if default is not None and declared.type in ("assignment_pattern", "required_parameter", "optional_parameter"):
-            return self.of(default) | {UNKNOWN}
-        return frozenset({UNKNOWN})
-
-    def _bound(self, declarator: Node, name: str) -> frozenset[Value]:
+    def _bound(self, declarator: Node, name: Node) -> frozenset[Value]:
         pattern, value = declarator.child_by_field_name("name"), declarator.child_by_field_name("value")
+        later = self._assigned(name)
         if pattern is None or value is None:
-            return self._assigned(name)
+            return (later or frozenset({UNKNOWN})) | self._iterated(declarator.parent)
         if pattern.type == "identifier":
-            return self.of(value)
-        found = self._destructured(pattern, self.of(value), value, name)
+            return self.of(value) | later
+        found = self._destructured(pattern, self.of(value), value, text_of(name)) | later
         return found if found else frozenset({UNKNOWN})
+
+    def _assigned(self, name: Node) -> frozenset[Value]:
+        """`let f; f = eval;`: what is assigned under this name; a text that grows is built."""
+        found: frozenset[Value] = _NONE
+        for pattern, right in self.flow.assigned(name):
+            if right is None:
+                found |= {BUILT}
+            elif pattern.type == "identifier":
+                found |= self.of(right)
+            else:
+                found |= self._destructured(pattern, self.of(right), right, text_of(name))
+        return found
+
+    def _parameter(self, declared: Node, name: Node) -> frozenset[Value]:
+        """What a parameter may be: its default, and what the calls in this file hand over."""
+        if declared.parent is not None and declared.parent.type == "for_in_statement":
+            return self._iterated(declared.parent) | {UNKNOWN}
+        if declared.parent is not None and declared.parent.type == "catch_clause":
+            return self._thrown(declared.parent) | {UNKNOWN}
+        pattern = declared.child_by_field_name("pattern") or declared
+        default = declared.child_by_field_name("right") or declared.child_by_field_name("value")
+        if pattern.type == "assignment_pattern":
+            pattern = pattern.child_by_field_name("left") or pattern
+        found = self.of(default) if default is not None and pattern.type == "identifier" else _NONE
+        function = self.file.function_of(declared)
+        if function is None:
+            return found | {UNKNOWN}
+        index = _position(function, declared)
+        for given in self._handed(function):
+            if pattern.type == "rest_pattern":
+                found |= self._union(given[index:])
+            elif index < len(given):
+                found |= self._matched(pattern, given[index], text_of(name))
+        return found | self._assigned(name) | {UNKNOWN}
+
+    def _matched(self, pattern: Node, given: Node, name: str) -> frozenset[Value]:
+        if pattern.type == "identifier":
+            return self._passed(given)
+        return self._destructured(pattern, self._passed(given), given, name)
+
+    def _passed(self, given: Node) -> frozenset[Value]:
+        """An argument; one that is spread may be any of the list."""
+        if given.type == "spread_element":
+            return self._held(given.named_children[0])
+        return self.of(given)
+
+    def _handed(self, function: Node) -> list[list[Node]]:
+        """The arguments of each call of a function: by name, on the spot, or by a method of a list or a promise."""
+        calls = list(self.flow.arguments(function))
+        outer = function.parent
+        call = outer.parent if outer is not None and outer.type == "arguments" else None
+        callee = call.child_by_field_name("function") if call is not None else None
+        if callee is not None and callee.type == "member_expression":
+            prop, target = callee.child_by_field_name("property"), callee.child_by_field_name("object")
+            if prop is not None and target is not None and text_of(prop) in ITERATORS:
+                calls += [[element] for element in self.elements(target)]
+        return calls
+
+    def elements(self, target: Node) -> list[Node]:
+        """What a method that hands on elements hands on: those of a list, or what a promise is of."""
+        literal = self.literal(target)
+        if literal is not None and literal.type == "array":
+            return literal.named_children
+        found = self.flow.resolved(target)
+        if found is not None and found.type == "call_expression":
+            callee = found.child_by_field_name("function")
+            if callee is not None and callee.type == "import":
+                return [found]
+            if callee is not None and ("global", "Promise", "resolve") in self.of(callee):
+                return call_arguments(found)[:1]
+        return []
+
+    def _all_arguments(self, function: Node | None) -> frozenset[Value]:
+        found = frozenset({UNKNOWN})
+        for given in self.flow.arguments(function) if function is not None else ():
+            found |= self._union(given)
+        return found
+
+    def _iterated(self, statement: Node | None) -> frozenset[Value]:
+        """The name of a `for (const name of [...])`."""
+        if statement is None or statement.type != "for_in_statement":
+            return _NONE
+        return self._held(statement.child_by_field_name("right"))
+
+    def _thrown(self, clause: Node) -> frozenset[Value]:
+        whole = clause.parent
+        body = whole.child_by_field_name("body") if whole is not None else None
+        return self._union(inside(body, ("throw_statement",))) if body is not None else _NONE
+
+    def _held(self, node: Node | None) -> frozenset[Value]:
+        """Any element of a list, a map or an object, however deep."""
+        literal = self.literal(node)
+        if literal is None:
+            return self.of(node)
+        found: frozenset[Value] = _NONE
+        for child in literal.named_children[:256]:
+            if child.type == "pair":
+                found |= self.of(child.child_by_field_name("value"))
+            elif child.type in ("array", "object"):
+                found |= self._held(child)
+            elif child.type == "spread_element":
+                found |= self._held(child.named_children[0])
+            else:
+                found |= self.of(child)
+        return found
+
+    def _union(self, nodes: list[Node]) -> frozenset[Value]:
+        found: frozenset[Value] = _NONE
+        for node in nodes:
+            found |= self._passed(node)
+        return found
 
     def _reexported(self, name: str) -> frozenset[Value]:
         """What the bundler copies into a namespace object: `__reExport(name, …)`."""
         if not name.endswith("_exports"):
-            return frozenset()
+            return _NONE
         if self._copies is None:
             self._copies = {}
             for _, call in self.file.find('((call_expression function: (identifier) @f) @call (#eq? @f "__reExport"))'):
@@ -165,51 +263,49 @@ class Values:
                     self._copies[text_of(given[0])] = given[1]
         return self.of(self._copies.get(name))
 
-    def _assigned(self, name: str) -> frozenset[Value]:
-        """`let f; f = eval;`: what is assigned anywhere in the file under this name."""
-        if self._assignments is None:
-            self._assignments = {}
-            for _, node in self.file.find("(assignment_expression left: (identifier)) @assignment"):
-                left = node.child_by_field_name("left")
-                if left is not None:
-                    self._assignments.setdefault(text_of(left), []).append(node)
-        found: frozenset[Value] = frozenset({UNKNOWN})
-        for node in self._assignments.get(name, ())[:16]:
-            found |= self.of(node.child_by_field_name("right"))
-        return found
-
     def _destructured(self, pattern: Node, base: frozenset[Value], source: Node, name: str) -> frozenset[Value]:
         for index, child in enumerate(pattern.named_children):
             if child.type == "shorthand_property_identifier_pattern" and text_of(child) == name:
-                return self._members(base, name, source)
+                return self.members(base, name, source)
             if child.type == "object_assignment_pattern":
                 left, right = child.child_by_field_name("left"), child.child_by_field_name("right")
                 if left is not None and text_of(left) == name:
-                    return self._members(base, name, source) | self.of(right)
+                    return self.members(base, name, source) | self.of(right)
+            if child.type == "rest_pattern" and text_of(child.named_children[0]) == name:
+                return base | self._held(source) if pattern.type == "array_pattern" else base
             if child.type == "pair_pattern":
-                key = self.key(child.child_by_field_name("key"))
-                target = child.child_by_field_name("value")
-                if target is None or key is None:
-                    continue
-                if target.type == "assignment_pattern":
-                    target = target.child_by_field_name("left") or target
-                if target.type == "identifier" and text_of(target) == name:
-                    return self._members(base, key, source)
-                if target.type in ("object_pattern", "array_pattern"):
-                    inner = self._destructured(target, self._members(base, key, source), source, name)
-                    if inner:
-                        return inner
+                inner = self._pair(child, base, source, name)
+                if inner:
+                    return inner
             if pattern.type == "array_pattern" and child.type == "identifier" and text_of(child) == name:
                 return self._element(source, index)
-        return frozenset()
+        return _NONE
+
+    def _pair(self, child: Node, base: frozenset[Value], source: Node, name: str) -> frozenset[Value]:
+        """`{ key: name }`, `{ [key]: name = default }`, `{ key: { name } }`."""
+        target, found = child.child_by_field_name("value"), _NONE
+        default = (
+            target.child_by_field_name("right") if target is not None and target.type == "assignment_pattern" else None
+        )
+        if default is not None and target is not None:
+            target = target.child_by_field_name("left") or target
+        for key in self.keys(child.child_by_field_name("key")):
+            if target is not None and target.type == "identifier" and text_of(target) == name:
+                found |= self.members(base, key, source) | self.of(default)
+            elif target is not None and target.type in ("object_pattern", "array_pattern"):
+                found |= self._destructured(target, self.members(base, key, source), source, name)
+        return found
 
     def _imported(self, statement: Node, name: str) -> frozenset[Value]:
         origin = self.string(statement.child_by_field_name("source"))
+        for child in statement.named_children:
+            if child.type == "import_require_clause":
+                origin = self.string(child.child_by_field_name("source"))
         module = platform_module(origin) if origin is not None else None
-        clause = next((child for child in statement.named_children if child.type == "import_clause"), None)
-        if clause is None or module is None:
+        if module is None:
             return frozenset({UNKNOWN})
-        for child in clause.named_children:
+        clause = next((child for child in statement.named_children if child.type == "import_clause"), None)
+        for child in clause.named_children if clause is not None else ():
             if child.type == "identifier" and text_of(child) == name:
                 return _module(module)
             if child.type == "namespace_import":
@@ -220,28 +316,63 @@ class Values:
                 if local is not None and exported is not None and text_of(local) == name:
                     member = text_of(exported)
                     return _module(module) if member == "default" else _step(_module(module), member)
-        return frozenset({UNKNOWN})
+        return _module(module) if clause is None else frozenset({UNKNOWN})
+
+    # -- members -------------------------------------------------------------------------------------------------------
 
     def _member_expression(self, node: Node) -> frozenset[Value]:
         prop = node.child_by_field_name("property")
         target = node.child_by_field_name("object")
-        return self._members(self.of(target), text_of(prop), target) if prop is not None else frozenset({UNKNOWN})
+        return self.members(self.of(target), text_of(prop), target) if prop is not None else frozenset({UNKNOWN})
 
     def _subscript_expression(self, node: Node) -> frozenset[Value]:
         index, target = node.child_by_field_name("index"), node.child_by_field_name("object")
+        base, found = self.of(target), _NONE
         if index is not None and index.type == "number" and target is not None:
-            return self._element(target, int(text_of(index)) if text_of(index).isdigit() else 0)
-        key = self.string(index)
-        return self._members(self.of(target), key, target) if key is not None else frozenset({UNKNOWN})
+            text = self.string(target)
+            place = int(text_of(index)) if text_of(index).isdigit() else 0
+            if text is not None:
+                return text_value(text[place]) if place < len(text) else frozenset({UNKNOWN})
+            found = self._element(target, place)
+            return found if not base - {UNKNOWN} else found | frozenset({value for value in base if value[0] != "json"})
+        keys = self.strings(index)
+        for key in keys:
+            found |= self.members(base, key, target)
+        if not keys and self.literal(target) is not None:
+            found = self._held(target)
+        return found or frozenset({UNKNOWN})
 
-    def _members(self, base: frozenset[Value], key: str, target: Node | None) -> frozenset[Value]:
+    def members(self, base: frozenset[Value], key: str, target: Node | None) -> frozenset[Value]:
+        """What the member `key` of a value may be; `target` is the expression of the value."""
         found = _step(base, key)
-        if key == "constructor" and target is not None and self._is_function(base, target):
+        for value in base:
+            if value[0] == "json":
+                found |= json_member(value[1], key)
+            elif value[0] == "regex" and key == "source":
+                found |= text_value(value[1])
+        if target is None:
+            return found or frozenset({UNKNOWN})
+        if key == "constructor" and self._is_function(base, target):
             found |= {("global", "Function")}
         literal = self.literal(target)
         if literal is not None:
             found |= self._property(literal, key)
+        for node in (*self.flow.members(target, key), *self.flow.stored(target, key)):
+            found |= self.of(node)
+        for given in self._behind(target):
+            found |= self._property(given, key)
         return found or frozenset({UNKNOWN})
+
+    def _behind(self, target: Node) -> list[Node]:
+        """The object literals that `Object.assign({}, {…})` and its kin give back."""
+        made = self.flow.resolved(target)
+        if made is None or made.type not in ("call_expression", "new_expression"):
+            return []
+        callee = made.child_by_field_name("function") or made.child_by_field_name("constructor")
+        if _THROUGH.isdisjoint(self.of(callee)):
+            return []
+        literals = [self.literal(given) for given in call_arguments(made)]
+        return [literal for literal in literals if literal is not None and literal.type == "object"]
 
     def _is_function(self, base: frozenset[Value], target: Node) -> bool:
         if any(
@@ -254,49 +385,48 @@ class Values:
             return key == "constructor"
         return False
 
-    def literal(self, node: Node | None) -> Node | None:
-        """The object or array literal that `node` is, directly or through one name."""
-        for _ in range(4):
-            if node is None:
-                return None
-            if node.type in ("object", "array"):
-                return node
-            if node.type in _WRAPPERS and node.named_children:
-                node = node.named_children[0]
-                continue
-            if node.type != "identifier":
-                return None
-            declared = self.file.declaration(node)
-            if declared is None or declared.type != "variable_declarator":
-                return None
-            node = declared.child_by_field_name("value")
-        return None
-
     def _property(self, literal: Node, key: str) -> frozenset[Value]:
+        found: frozenset[Value] = _NONE
         for child in literal.named_children:
-            if child.type == "pair" and self.key(child.child_by_field_name("key")) == key:
-                return self.of(child.child_by_field_name("value"))
-            if child.type == "shorthand_property_identifier" and text_of(child) == key:
-                return self.of(child)
-            if child.type == "method_definition":
+            if child.type == "pair" and key in self.keys(child.child_by_field_name("key")):
+                found |= self.of(child.child_by_field_name("value"))
+            elif child.type == "shorthand_property_identifier" and text_of(child) == key:
+                found |= self.of(child)
+            elif child.type == "spread_element":
+                inner = child.named_children[0]
+                found |= self.members(self.of(inner), key, inner) - {UNKNOWN}
+            elif child.type == "method_definition":
                 name = child.child_by_field_name("name")
-                if name is not None and text_of(name) == key and child.children[0].type == "get":
-                    return self._returned(child)
-        return frozenset()
+                if name is not None and key in self.keys(name) and any(part.type == "get" for part in child.children):
+                    found |= self._union(returned(child))
+        return found
 
     def _element(self, target: Node, index: int) -> frozenset[Value]:
         literal = self.literal(target)
         if literal is None or literal.type != "array" or index >= len(literal.named_children):
             return frozenset({UNKNOWN})
-        return self.of(literal.named_children[index])
+        return self._passed(literal.named_children[index])
 
-    def key(self, node: Node | None) -> str | None:
-        """The constant name of a property."""
+    def keys(self, node: Node | None) -> list[str]:
+        """The constant names that a property may have."""
         if node is None:
-            return None
+            return []
         if node.type == "computed_property_name":
-            return self.string(node.named_children[0])
-        return unquoted(node) if node.type == "string" else text_of(node)
+            return self.strings(node.named_children[0])
+        return [unquote(node) if node.type == "string" else text_of(node)]
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+
+    def _new_expression(self, node: Node) -> frozenset[Value]:
+        arguments, found = call_arguments(node), _NONE
+        for value in self.of(node.child_by_field_name("constructor")):
+            if value in _THROUGH or value in _HOLDERS:
+                found |= self._held(arguments[0]) if arguments else _NONE
+            elif value == ("module", "module"):
+                found |= {(*value, "prototype")}
+            elif value == ("global", "Function") and arguments:
+                found |= frozenset(("made", text) for text in self.strings(arguments[-1]))
+        return found or frozenset({UNKNOWN})
 
     def _call_expression(self, node: Node) -> frozenset[Value]:
         callee, arguments = node.child_by_field_name("function"), call_arguments(node)
@@ -306,26 +436,38 @@ class Values:
             return self._loaded(arguments)
         if callee.type == "identifier" and text_of(callee) in ("__toESM", "__commonJS", "__toCommonJS"):
             return self._bundled(text_of(callee), arguments)
-        text = spelled(self, callee, arguments)
+        text = self._made_text(callee, arguments)
         if text is not None:
-            return _text(text)
-        found: frozenset[Value] = frozenset()
+            return text
+        found = self._picked(callee)
         for value in self.of(callee):
-            found |= self._called(value, callee, arguments)
+            found |= self._called(value, arguments)
+        for function in self._functions(callee):
+            found |= self._union(returned(function))
         return found or frozenset({UNKNOWN})
 
     def _bundled(self, helper: str, arguments: list[Node]) -> frozenset[Value]:
         """The bundler's own wrappers around a module."""
         if helper != "__commonJS":
-            return self.of(arguments[0]) if arguments else frozenset()
+            return self.of(arguments[0]) if arguments else _NONE
         for child in arguments[0].named_children if arguments else ():
             name = child.child_by_field_name("name") or child.child_by_field_name("key")
-            key = self.key(name) or ""
-            if key.startswith(_WRAPPED):
-                return frozenset({("wrapped", key.removeprefix(_WRAPPED))})
+            for key in self.keys(name):
+                if key.startswith(_WRAPPED):
+                    return frozenset({("wrapped", key.removeprefix(_WRAPPED))})
         return frozenset({UNKNOWN})
 
-    def _called(self, value: Value, callee: Node, arguments: list[Node]) -> frozenset[Value]:
+    def _picked(self, callee: Node) -> frozenset[Value]:
+        """`[…].at(0)`, `new Map(…).get(k)`, `generator().next()`: an element of what the method belongs to."""
+        if callee.type != "member_expression":
+            return _NONE
+        prop, target = callee.child_by_field_name("property"), callee.child_by_field_name("object")
+        if prop is None or target is None or text_of(prop) not in _PICKS:
+            return _NONE
+        known = self._held(target)
+        return frozenset(value for value in known if value[0] in ("global", "require", "module") and len(value) < 4)
+
+    def _called(self, value: Value, arguments: list[Node]) -> frozenset[Value]:
         first = arguments[0] if arguments else None
         second = arguments[1] if len(arguments) > 1 else None
         if value == REQUIRE or value[-1] == "__require":
@@ -337,53 +479,75 @@ class Values:
         if value == ("global", "process", "getBuiltinModule") or value[:2] == ("global", "__holdfast_modules__"):
             return self._loaded(arguments)
         if value in (("global", "Reflect", "get"), ("global", "Object", "getOwnPropertyDescriptor")):
-            key = self.string(second)
-            return self._members(self.of(first), key, first) if key is not None else frozenset()
+            found: frozenset[Value] = _NONE
+            for key in self.strings(second):
+                found |= self.members(self.of(first), key, first)
+            return found
         if value in (("global", "Object", "getPrototypeOf"), ("global", "Reflect", "getPrototypeOf")):
-            return frozenset({("prototype",)}) if FUNCTION in self.of(first) else frozenset()
-        if value == ("global", "atob"):
-            text = decoded(self.string(first))
-            return _text(text) if text is not None else frozenset()
+            return frozenset({("prototype",)}) if FUNCTION in self.of(first) else _NONE
+        if value in _THROUGH:
+            return self._union(arguments)
+        if value in _HOLDERS:
+            return self._held(first)
         if value[-1] == "bind":
             return frozenset({value[:-1]})
-        if value == FUNCTION:
-            return self._returned(self._function(callee))
-        return frozenset()
+        return self._code(value, first)
+
+    def _code(self, value: Value, first: Node | None) -> frozenset[Value]:
+        """What `eval` of a constant gives, and a function that is made of one."""
+        found: frozenset[Value] = _NONE
+        if value == ("global", "Function"):
+            return frozenset(("made", text) for text in self.strings(first))
+        codes = self.strings(first) if value == ("global", "eval") else [value[1]] if value[0] == "made" else []
+        for code in codes if self._nesting < _MAX_NESTING else ():
+            file = File(self.file.name, code.encode(), "js")
+            statements = [child for child in file.root.named_children if child.type != "comment"]
+            last = statements[-1] if statements else None
+            if last is None or last.type not in ("expression_statement", "return_statement") or not last.named_children:
+                continue
+            if last.named_children[0].type == "this":
+                found |= {("global", "globalThis")}
+            else:
+                known = Values(file, self._nesting + 1).of(last.named_children[0])
+                found |= {one for one in known if one[0] in ("global", "require", "string")}
+        return found
 
     def _loaded(self, arguments: list[Node]) -> frozenset[Value]:
-        name = self.string(arguments[0]) if arguments else None
-        if name is None:
-            return frozenset({UNKNOWN})
-        module = platform_module(name)
-        if module is None and name.startswith("pi:node/"):
+        found: frozenset[Value] = _NONE
+        for name in self.strings(arguments[0]) if arguments else ():
+            found |= self.loaded(name)
+        return found or frozenset({UNKNOWN})
+
+    def loaded(self, name: str | None) -> frozenset[Value]:
+        """The module of a specifier."""
+        module = platform_module(name) if name is not None else None
+        if module is None and name is not None and name.startswith("pi:node/"):
             module = name.removeprefix("pi:node/")
         return _module(module) if module is not None else frozenset({UNKNOWN})
 
-    def _function(self, callee: Node | None) -> Node | None:
-        for _ in range(4):
-            if callee is None or callee.type in _FUNCTION_NODES:
-                return callee
-            if callee.type in _WRAPPERS and callee.named_children:
-                callee = callee.named_children[0]
-            elif callee.type == "identifier":
-                declared = self.file.declaration(callee)
-                is_variable = declared is not None and declared.type == "variable_declarator"
-                callee = declared.child_by_field_name("value") if is_variable and declared is not None else declared
-            else:
-                return None
-        return None
+    def _functions(self, callee: Node | None, depth: int = 0) -> list[Node]:
+        """The functions that an expression is, through names, brackets, and functions that return functions."""
+        found = self.flow.resolved(callee)
+        if found is None or depth > 3:
+            return []
+        if found.type in FUNCTIONS:
+            return [found] if found.type not in ("class", "class_declaration") else []
+        if found.type != "call_expression":
+            return []
+        makers = self._functions(found.child_by_field_name("function"), depth + 1)
+        return [inner for maker in makers for node in returned(maker) for inner in self._functions(node, depth + 1)]
 
-    def _returned(self, function: Node | None) -> frozenset[Value]:
-        """What a function returns that is one expression, or whose body is one return."""
-        body = function.child_by_field_name("body") if function is not None else None
-        if body is None:
-            return frozenset()
-        if body.type != "statement_block":
-            return self.of(body)
-        statements = [child for child in body.named_children if child.type != "comment"]
-        if len(statements) == 1 and statements[0].type == "return_statement" and statements[0].named_children:
-            return self.of(statements[0].named_children[0])
-        return frozenset()
+
+_NONE: frozenset[Value] = frozenset()
+
+
+def _position(function: Node, declared: Node) -> int:
+    """Which of a function's parameters this is."""
+    given = function.child_by_field_name("parameters")
+    for index, parameter in enumerate(given.named_children if given is not None else ()):
+        if parameter.id == declared.id:
+            return index
+    return 0
 
 
 def _step(base: frozenset[Value], key: str) -> frozenset[Value]:
@@ -394,18 +558,12 @@ def _step(base: frozenset[Value], key: str) -> frozenset[Value]:
             found.add(("require",) if key == "require" else ("global", "globalThis" if key in GLOBAL_OBJECTS else key))
         elif value[0] == "module" and len(value) == 2 and key == "default":
             found.add(value)
-        elif value[0] in ("global", "module"):
+        elif value[0] in ("global", "module", "require"):
             # A property descriptor's `value` is the thing itself.
             path = value if key == "value" else (*value, key)
-            found.add(REQUIRE if path == ("global", "module", "require") else path)
-        elif value == REQUIRE and key in ("call", "apply", "bind"):
-            found.add((*value, key))
+            found.add(REQUIRE if path in _REQUIRES else path)
     return frozenset(found)
 
 
 def _module(name: str) -> frozenset[Value]:
     return frozenset({("global", "process")}) if name == "process" else frozenset({("module", name)})
-
-
-def _text(text: str) -> frozenset[Value]:
-    return frozenset({("string", text)})

@@ -1,6 +1,7 @@
 // @mariozechner/pi-coding-agent: the helpers that extensions import at run time. What only the program pi itself has
-// (its sessions, its terminal, its package manager) is not here, and reads as undefined.
+// (its sessions, its terminal, its package manager) is not here: its classes can be named, its functions are undefined.
 
+import { absent } from "./absent";
 import { environment } from "../environment";
 import { defineModule } from "../modules";
 import { Theme, theme } from "../theme";
@@ -11,6 +12,7 @@ import { CancellableLoader, Container, Loader, Spacer, Text } from "./components
 import { Editor } from "./editor";
 import { getKeybindings } from "./keys";
 import { DEFAULT_MAX_BYTES, DEFAULT_MAX_LINES, formatSize, toolFactories, truncateHead, truncateLine, truncateTail, withFileMutationQueue, olderToolFactories } from "./tools";
+import { settingsManager } from "./settings";
 import { wrapTextWithAnsi } from "./width";
 import { parseYaml } from "./yaml";
 
@@ -187,9 +189,21 @@ function createEventBus(): any {
   };
 }
 
+const PROGRAM = absent(`
+  AgentSession AgentSessionRuntime ArminComponent AssistantMessageComponent AuthStorage BashExecutionComponent
+  BranchSummaryMessageComponent CompactionSummaryMessageComponent CredentialSynchronizationError
+  CustomMessageComponent DefaultPackageManager DefaultResourceLoader ExtensionEditorComponent
+  ExtensionInputComponent ExtensionRunner ExtensionSelectorComponent FileAuthStorageBackend FooterComponent
+  InMemoryAuthStorageBackend InteractiveMode LoginDialogComponent ModelRegistry ModelRuntime
+  ModelSelectorComponent OAuthSelectorComponent ProjectTrustStore RpcClient SessionManager
+  SessionSelectorComponent SettingsSelectorComponent ShowImagesSelectorComponent
+  SkillInvocationMessageComponent ThemeSelectorComponent ThinkingSelectorComponent ToolExecutionComponent
+  TreeSelectorComponent UserMessageComponent UserMessageSelectorComponent
+`);
+
 const isResult = (name: string) => (event: any): boolean => event?.toolName === name;
 export const agent: any = {
-  VERSION: "0.73.1", CONFIG_DIR_NAME: ".pi", CURRENT_SESSION_VERSION: 3, getAgentDir, ...toolFactories, DEFAULT_MAX_BYTES, DEFAULT_MAX_LINES, formatSize, truncateHead, truncateTail, truncateLine, withFileMutationQueue,
+  ...PROGRAM, SettingsManager: settingsManager(getAgentDir), VERSION: "0.73.1", CONFIG_DIR_NAME: ".pi", CURRENT_SESSION_VERSION: 3, getAgentDir, ...toolFactories, DEFAULT_MAX_BYTES, DEFAULT_MAX_LINES, formatSize, truncateHead, truncateTail, truncateLine, withFileMutationQueue,
   convertToLlm, serializeConversation, estimateTokens, calculateContextTokens, DEFAULT_COMPACTION_SETTINGS: { enabled: true, reserveTokens: 16384, keepRecentTokens: 20000 }, shouldCompact: (tokens: number, window: number, settings: any) => settings.enabled && tokens > window - settings.reserveTokens, getLastAssistantUsage: (entries: any[]) => entries.findLast((entry) => entry.type === "message" && entry.message.role === "assistant" && entry.message.stopReason !== "aborted" && entry.message.stopReason !== "error")?.message.usage,
   parseSessionEntries, getLatestCompactionEntry, buildSessionContext, migrateSessionEntries: () => undefined, createEventBus, defineTool: (tool: any) => tool, isToolCallEventType: (name: string, event: any) => event?.toolName === name,
   isBashToolResult: isResult("bash"), isReadToolResult: isResult("read"), isEditToolResult: isResult("edit"), isWriteToolResult: isResult("write"), isGrepToolResult: isResult("grep"), isFindToolResult: isResult("find"), isLsToolResult: isResult("ls"),
@@ -200,3 +214,7 @@ export const agent: any = {
 Object.defineProperty(agent, "default", { value: agent, enumerable: false });
 defineModule("@earendil-works/pi-coding-agent", agent);
 defineModule("@mariozechner/pi-coding-agent", { ...agent, ...olderToolFactories });
+
+const core = { ...absent("Agent"), convertToLlm, serializeConversation, estimateTokens, calculateContextTokens, DEFAULT_COMPACTION_SETTINGS: agent.DEFAULT_COMPACTION_SETTINGS, shouldCompact: agent.shouldCompact, getLastAssistantUsage: agent.getLastAssistantUsage, DEFAULT_MAX_BYTES, DEFAULT_MAX_LINES, formatSize, truncateHead, truncateTail, truncateLine };
+defineModule("@earendil-works/pi-agent-core", core);
+defineModule("@mariozechner/pi-agent-core", absent("Agent"));
