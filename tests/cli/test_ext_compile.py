@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from holdfast.cli.ext_compile import app
+from holdfast.cli.output import take_flags
 
 MANIFEST = {
     "schema": "pi.ext.manifest.v1",
@@ -31,6 +32,7 @@ def extension(tmp_path):
 
 
 def _run(*arguments):
+    take_flags([])  # whatever another test asked for
     done = CliRunner().invoke(app, [str(argument) for argument in arguments], standalone_mode=False)
     return done.return_value if done.return_value is not None else done.exit_code, json.loads(done.stdout)
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from holdfast.extensions.themes import TOKENS
 from holdfast.host import Host
@@ -83,14 +82,14 @@ def test_a_home_that_is_the_project_is_one_folder_with_two_decisions(tmp_path: P
     play(home, story)
 
 
-def test_trust_of_the_users_folder_on_the_command_line(tmp_path: Path, home: Path) -> None:
-    from holdfast.cli.ext import app
-
-    data = ["--data", str(tmp_path / "data")]
+def test_trust_of_the_users_folder_on_the_command_line(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from holdfast.cli.main import run
 
     def said(*arguments: str) -> Any:
-        ran = CliRunner().invoke(app, [*arguments, *data], standalone_mode=False)
-        return json.loads(ran.stdout)["result"]
+        run(["ext", *arguments, "--data", str(tmp_path / "data"), "--json"])
+        return json.loads(capsys.readouterr().out)["result"]
 
     assert said("trust", "--user", "--show")["state"] == "untrusted"
     given = said("trust", "--user")

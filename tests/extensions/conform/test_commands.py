@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from holdfast import assets
 from holdfast.cli.ext_compile import app
+from holdfast.cli.output import take_flags
 
 pytestmark = pytest.mark.skipif(assets.npm_command() is None, reason="there is no npm here")
 
@@ -40,6 +41,7 @@ LOCK = {
 
 
 def _run(*arguments):
+    take_flags([])  # whatever another test asked for
     done = CliRunner().invoke(app, [str(argument) for argument in arguments], standalone_mode=False)
     if done.exception is not None and not done.stdout:
         raise done.exception
