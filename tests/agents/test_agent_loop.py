@@ -193,7 +193,7 @@ async def test_extensions_hear_everything_in_pis_order() -> None:
     hooks = Listener()
     await World([CALL, DONE], hooks=hooks).start()
     assert [kind for at, kind in enumerate(hooks.types) if hooks.types[at - 1 : at] != [kind]] == [
-        "before_agent_start", "agent_start",
+        "input", "before_agent_start", "agent_start",
         "turn_start", "message_start", "message_end",
         "context", "before_provider_request", "message_start", "message_update", "message_end",
         "tool_execution_start", "tool_call", "tool_execution_update", "tool_result", "tool_execution_end",
@@ -232,6 +232,21 @@ async def test_an_extension_changes_the_prompt_and_adds_a_message() -> None:
     world = World([DONE], hooks=Listener(before_agent_start=more))
     await world.start()
     assert [message.content for message in conversation(world, 0)] == ["Be better.", "Do it.", "And be quick."]
+
+
+async def test_an_extension_changes_what_was_asked() -> None:
+    world = World([DONE], hooks=Listener(input={"action": "transform", "text": "Do it well."}))
+    await world.start()
+    assert [message.content for message in conversation(world, 0)] == ["Be good.", "Do it well."]
+
+
+async def test_an_extension_takes_the_task_upon_itself() -> None:
+    hooks = Listener(input={"action": "handled"})
+    world = World([DONE], hooks=hooks)
+    result = await world.start()
+    assert (result.outcome, result.output, result.turns) == ("handed-off", "", 0)
+    assert world.model.calls == 0 and hooks.types == ["input"]
+    assert await world.start() == result and hooks.types == ["input"], "it is on record"
 
 
 async def test_an_extension_changes_the_context_but_not_the_record() -> None:

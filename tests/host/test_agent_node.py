@@ -22,7 +22,7 @@ TENANT = "default"
 LISTENER = """
 export default function (pi) {
   const heard = [];
-  for (const name of ["before_agent_start", "agent_start", "turn_start", "context", "before_provider_request",
+  for (const name of ["input", "before_agent_start", "agent_start", "turn_start", "context", "before_provider_request",
                       "message_end", "tool_execution_start", "tool_result", "tool_execution_end", "turn_end"])
     pi.on(name, () => { heard.push(name); });
   pi.on("before_agent_start", () => ({ message: { customType: "tide", content: "The tide is low.", display: true } }));
@@ -243,7 +243,7 @@ def test_extensions_hear_block_and_change_what_the_agent_does(tmp_path: Path) ->
         heard = (await host.extensions.suite()).tools()
         assert [tool.name for tool in heard] == ["heard"]
         said = (await (await host.extensions.suite()).call_tool("heard", {})).content[0]["text"].split()
-        assert said[:3] == ["before_agent_start", "agent_start", "turn_start"]
+        assert said[:4] == ["input", "before_agent_start", "agent_start", "turn_start"]
         first = {name: said.index(name) for name in set(said)}
         assert first["context"] < first["before_provider_request"] < first["tool_execution_start"] < first["tool_call"]
         assert first["tool_call"] < first["tool_result"] < first["turn_end"]

@@ -50,6 +50,7 @@ class AgentState(msgspec.Struct, frozen=True):
     manifest: AgentManifest
     messages: tuple[Message, ...] = ()
     surface: tuple[Tool, ...] = ()
+    handled: bool = False
     turns: int = 0
     repairs: int = 0
     last: Answered | None = None
@@ -72,8 +73,8 @@ class AgentState(msgspec.Struct, frozen=True):
 def evolve(state: AgentState, record: Record) -> AgentState:
     replace = msgspec.structs.replace
     match record:
-        case Begun(messages, surface):
-            return replace(state, messages=messages, surface=surface)
+        case Begun(messages, surface, handled):
+            return replace(state, messages=messages, surface=surface, handled=handled)
         case Answered():
             return _answered(state, record)
         case Gated():
@@ -110,6 +111,8 @@ def _answered(state: AgentState, record: Answered) -> AgentState:
 def decide(state: AgentState) -> Step:
     if not state.messages:
         return Begin()
+    if state.handled:
+        return Finish("", "handed-off")
     if state.waiting:
         return _settle(state, state.waiting[0])
     if state.last is None or state.last.tool_calls:

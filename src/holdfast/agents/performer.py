@@ -60,6 +60,8 @@ async def perform(stage: Stage, state: AgentState, step: Step) -> Record:
 
 async def end(stage: Stage, state: AgentState, step: Finish | Fail) -> None:
     """Tell the extensions, and keep the answer in mind where the agent has a memory."""
+    if state.handled:  # nothing had begun
+        return
     error = step.key if isinstance(step, Fail) else None
 
     async def body() -> None:
@@ -83,6 +85,11 @@ async def _begin(stage: Stage) -> Begun:
         if stage.manifest.return_schema is not None:
             system += "\n\n" + structured.wanted(stage.manifest.return_schema)
         prompt = _text(stage.invocation.task)
+        answer = await stage.tell("input", text=prompt, source="rpc") or {}
+        if answer.get("action") == "handled":
+            return Begun((Message("user", prompt),), (), handled=True)
+        if answer.get("action") == "transform" and isinstance(answer.get("text"), str):
+            prompt = answer["text"]
         answer = await stage.tell("before_agent_start", prompt=prompt, systemPrompt=system) or {}
         if isinstance(answer.get("systemPrompt"), str):
             system = answer["systemPrompt"]

@@ -18,6 +18,8 @@ class Begun(msgspec.Struct, frozen=True, tag="begun"):
 
     messages: tuple[Message, ...]
     surface: tuple[Tool, ...]
+    handled: bool = False
+    """An extension took the task upon itself (`input`): there is nothing for the model to do."""
 
 
 class Answered(msgspec.Struct, frozen=True, tag="answered"):
