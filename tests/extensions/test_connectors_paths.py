@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.extensions.dispatcher_world import plain_call
@@ -120,3 +121,25 @@ def test_f3_the_kernels_trees_are_closed_beneath_a_granted_root(path: str) -> No
                 assert not place.real.startswith(tree)
         except (Problem, OSError):
             pass
+
+
+@pytest.mark.parametrize("swapped", ["project/granted", "project", "project/own"])
+def test_f1_a_root_that_was_put_in_the_place_of_another_is_not_used(tmp_path: Path, swapped: str) -> None:
+    """Who may write around a root could make it a link to anywhere; what was granted is the folder that was there."""
+    project, elsewhere = tmp_path / "wide" / "project", tmp_path / "elsewhere"
+    for folder in (project / "granted", project / "own", elsewhere / "granted", elsewhere / "own"):
+        folder.mkdir(parents=True)
+        (folder / "note").write_text("mine")
+    (project / "note").write_text("mine")
+    for folder in (elsewhere, elsewhere / "granted", elsewhere / "own"):
+        (folder / "note").write_text("top secret")
+    roots = Roots.of(project, extension=project / "own", extra=[(project / "granted", True), (tmp_path / "wide", True)])
+    target = tmp_path / "wide" / swapped
+    files, call = FsConnector(), plain_call(roots)
+    read = {"op": "read", "path": str(target / "note"), "encoding": "utf8"}
+    assert files.run(call, read)["text"] == "mine"
+    shutil.move(target, tmp_path / "moved")
+    target.symlink_to(elsewhere)
+    with pytest.raises(Problem) as refused:
+        files.run(call, read)
+    assert refused.value.key == "path_outside_root"
