@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import alternatives
-from benchmarks.measure import duration, percentile
+from benchmarks.measure import duration, percentiles, stretches
 from holdfast.models.protocol import DEFAULT_PARAMS, Delta, Message, Params, ToolSpec, Usage
 from holdfast.relay import Relay
 
@@ -30,6 +30,7 @@ SIZES = (0, 1_000, 10_000, 100_000)
 THEIRS = ("crprotocol-2.0.0", "crprotocol-6.2.5")
 _LIMIT = 40.0
 _DISPATCHES = 60
+_BARS = {10_000: "bar: p95 5 ms; ", 100_000: "bar: p95 25 ms; "}
 
 
 class Instant:
@@ -140,15 +141,12 @@ async def _size(folder: Path, text: Text, size: int, found: dict[str, dict[str, 
                         beside,
                     )
                 )
-        times, envelopes = [], []
-        for _ in range(_DISPATCHES):
-            task = f"What is the state of {text.words(8)}?"
-            started = time.perf_counter()
-            await session.preview_envelope("You are brief.", task)
-            envelopes.append(time.perf_counter() - started)
-            started = time.perf_counter()
-            await session.dispatch("You are brief.", task)
-            times.append(time.perf_counter() - started)
+
+        def task() -> str:
+            return f"What is the state of {text.words(8)}?"
+
+        envelopes = await stretches(lambda: session.preview_envelope("You are brief.", task()), _DISPATCHES)
+        dispatches = await stretches(lambda: session.dispatch("You are brief.", task()), _DISPATCHES)
     beside = ""
     if size == 0:
         beside = "; ".join(f"{name}: {_told(result, 'hello', duration)}" for name, result in found.items())
@@ -160,16 +158,16 @@ async def _size(folder: Path, text: Text, size: int, found: dict[str, dict[str, 
     rows.append(
         (
             f"relay: dispatch overhead, {size:,} facts",
-            f"p50 {duration(percentile(times, 0.5))}, p95 {duration(percentile(times, 0.95))}",
-            beside,
+            percentiles(dispatches[0], 0.5, 0.95),
+            f"{_BARS.get(size, '')}all: {percentiles(dispatches[1], 0.5, 0.95)}" + (f"; {beside}" if beside else ""),
         )
     )
     if size:
         rows.append(
             (
                 f"relay: envelope, {size:,} facts",
-                f"p50 {duration(percentile(envelopes, 0.5))}, p95 {duration(percentile(envelopes, 0.95))}",
-                "",
+                percentiles(envelopes[0], 0.5, 0.95),
+                f"all: {percentiles(envelopes[1], 0.5, 0.95)}",
             )
         )
         started = time.perf_counter()
