@@ -33,6 +33,8 @@ class Person:
         if operation in ("setEditorText", "pasteToEditor"):
             text = str(rest.get("text"))
             self.editor = text if operation == "setEditorText" else self.editor + text
+        if operation == "setTheme":  # nothing is shown by it; what came of it is in the answer that the extension gets
+            return None
         if operation not in _DIALOGS:
             self.shown.append({"op": operation, **rest})
             return None

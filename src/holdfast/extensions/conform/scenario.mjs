@@ -96,9 +96,13 @@ const ui = {
     return result;
   },
   get theme() { return themes.theme; },
-  getAllThemes: () => [{ name: "dark", path: undefined }],
-  getTheme: (name) => (name === "dark" ? themes.theme : undefined),
-  setTheme: (chosen) => ((typeof chosen === "string" ? chosen : chosen?.name) === "dark" ? { success: true } : { success: false, error: `There is no theme ${chosen}` }),
+  getAllThemes: () => themes.getAvailableThemesWithPaths().map(({ name }) => ({ name, path: undefined })),
+  getTheme: (name) => themes.getThemeByName(name),
+  setTheme: (chosen) => {
+    if (typeof chosen === "string") return themes.setTheme(chosen);
+    themes.setThemeInstance(chosen);
+    return { success: true };
+  },
   getToolsExpanded: () => expanded,
   setToolsExpanded: (value) => { expanded = value === true; tell("setToolsExpanded", { expanded }); },
 };
