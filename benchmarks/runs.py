@@ -332,13 +332,18 @@ async def streams(count: int, ticks: int) -> tuple[float, float]:
     return delays[len(delays) // 2] * 1000, delays[int(len(delays) * 0.95)] * 1000
 
 
-def beside(clients: int, ours: float) -> tuple[str, str, str]:
+def dbos(clients: int) -> dict[str, Any]:
     """The alternative on the same machine, doing the same five steps; it leaves SQLite at synchronous=FULL too."""
     with tempfile.TemporaryDirectory() as folder:
-        theirs = alternatives.measure("dbos-3.3.0", _DBOS, folder, str(clients), "3")
+        return alternatives.measure("dbos-3.3.0", _DBOS, folder, str(clients), "3")
+
+
+def beside(clients: int, ours: float, measured: list[dict[str, Any]]) -> tuple[str, str, str]:
     what = f"five steps in DBOS 3.3.0, {clients} client(s)"
-    if "error" in theirs:
-        return what, "not measured", theirs["error"]
+    for one in measured:
+        if "error" in one:
+            return what, "not measured", one["error"]
+    theirs = sorted(measured, key=lambda one: one["rate"])[len(measured) // 2]
     figure = f"{theirs['rate']:.0f} runs/s, {theirs['rate'] * 5:.0f} steps/s"
     return what, figure, f"p50 {theirs['p50']:.1f} ms; ours is {ours / theirs['rate']:.1f} times as fast"
 
@@ -355,12 +360,17 @@ def run() -> list[tuple[str, str, str]]:
     for workflow, label in labels.items():
         count = on_loop(commits(workflow))
         for clients in (1, 16):
-            rate, p50, p99 = on_loop(throughput(workflow, clients, 2.0, types))
+            ours, theirs = [], []
+            for _ in range(3 if workflow == "five" else 1):  # in turns: the disk is not equally fast all the time
+                ours.append(on_loop(throughput(workflow, clients, 2.0, types)))
+                if workflow == "five":
+                    theirs.append(dbos(clients))
+            rate, p50, p99 = sorted(ours)[len(ours) // 2]
             note = f"p50 {p50:.1f} ms, p99 {p99:.1f} ms, end to end, synchronous=FULL, {count} commit(s) a run"
             steps = "" if workflow == "noop" else f", {rate * 5:.0f} steps/s"
             rows.append((f"{label}, {clients} client(s)", f"{rate:.0f} runs/s{steps}", note))
             if workflow == "five":
-                rows.append(beside(clients, rate))
+                rows.append(beside(clients, rate, theirs))
     rate = statistics.median(on_loop(mapped(1000)) for _ in range(3))
     rows.append(("map over 1,000 items, an effect each", f"{rate:.0f} nodes/s", "64 at a time"))
     early, late = on_loop(growth(100_000))

@@ -108,7 +108,7 @@ def _stamps(place: Path) -> dict[str, tuple[int, ...] | None]:
 def stamp(name: str) -> tuple[int, ...] | None:
     """What changes when a file does; for a folder, when an entry comes or goes. None when there is nothing."""
     try:
-        found = Path(name).stat()
+        found = os.stat(name)  # noqa: PTH116 - thousands of them, each time that an extension is loaded
     except OSError:
         return None
     return (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
