@@ -40,22 +40,26 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
 
     async def once(
-        self, key: str, body: Callable[[], Awaitable[T]], cls: EffectClass, type: type[T], identity: str | None = None
+        self,
+        key: str,
+        body: Callable[[], Awaitable[T]],
+        cls: EffectClass,
+        type: type[T],
+        identity: str | None = None,
+        *,
+        later: bool = False,
     ) -> T:
         """The recorded value of `key`, typed; JSON in the record."""
 
         async def plain() -> Any:
             return msgspec.to_builtins(await body())
 
-        return msgspec.convert(await self.effects.perform(key, plain, cls=cls, idempotency_key=identity), type)
+        done = await self.effects.perform(key, plain, cls=cls, idempotency_key=identity, later=later)
+        return msgspec.convert(done, type)
 
     async def step(self, key: str, body: Callable[[], Awaitable[T]], type: type[T]) -> T:
         """As `once`, for what the loop does itself: it may be repeated, so it is recorded with what comes next."""
-
-        async def plain() -> Any:
-            return msgspec.to_builtins(await body())
-
-        return msgspec.convert(await self.effects.perform(key, plain, cls="read", later=True), type)
+        return await self.once(key, body, "read", type, later=True)
 
     async def tell(self, event: str, **payload: Any) -> dict[str, Any] | None:
         """The extensions' merged answer to `event`, or None."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.kernel.printable import one_line, printable
+
+if TYPE_CHECKING:
+    from holdfast.extensions.consent import Remember
 
 
 def attended() -> bool:
@@ -44,16 +47,22 @@ async def permission(asks: dict[str, Any]) -> dict[str, Any]:
     if loss:
         costs = f"granting costs {loss['lossGrant']:.3g}, denying {loss['lossDeny']:.3g}"
         sys.stderr.write(f"  expected loss: {costs}; {one_line(str(loss['advice']))} costs less\n")
+    allow, remember = await _allowed()
+    return {"action": "accept" if allow else "reject", "remember": remember}
+
+
+async def _allowed() -> tuple[bool, Remember]:
+    """Whether the person allows it, and for how long that holds."""
     reply = await asked("Allow? [o]nce, [y]es for this session, [a]lways, [n]o, ne[v]er: ")
-    remember = {"o": "once", "a": "always", "v": "always"}.get(reply, "session")
-    return {"action": "accept" if reply in ("o", "y", "a") else "reject", "remember": remember}
+    words: dict[str, Remember] = {"o": "once", "a": "always", "v": "always"}
+    return reply in ("o", "y", "a"), words.get(reply, "session")
 
 
 class TerminalConsent:
     """`extensions.Consent`: capabilities are asked for where the command was started."""
 
     async def ask(self, question: Any) -> Any:
-        from holdfast.extensions.consent import Answer, Remember
+        from holdfast.extensions.consent import Answer
 
         about = f" on {question.resource}" if question.resource else ""
         asks = f"{question.extension} asks for {question.capability}{about}: {question.meaning}"
@@ -62,6 +71,5 @@ class TerminalConsent:
             sys.stderr.write(f"  {one_line(question.note)}\n")
         if question.weighed is not None:
             sys.stderr.write(f"  {expected(question.weighed)}\n")
-        reply = await asked("Allow? [o]nce, [y]es for this session, [a]lways, [n]o, ne[v]er: ")
-        words: dict[str, Remember] = {"o": "once", "a": "always", "v": "always"}
-        return Answer(allow=reply in ("o", "y", "a"), remember=words.get(reply, "session"))
+        allow, remember = await _allowed()
+        return Answer(allow=allow, remember=remember)
