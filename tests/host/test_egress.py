@@ -85,8 +85,13 @@ async def test_e1_addresses_inside_are_refused_at_registration_and_at_sending(ur
         "https://",
         "nonsense",
         "https://user:pw@example.com/",
-        "http://example.com/",
         "https://a:99999/",
+        "https://a:0/",
+        "https://@example.com/",
+        "https://[::1::]/",
+        "https://[fe80::1%25eth0]/",
+        "https://a\\@b/",
+        "https://-a/",
         "https://ï.com/",
         "https://a b/",
         "https://a/\n",
@@ -97,6 +102,14 @@ async def test_e4_only_https_addresses_with_a_host(url: str) -> None:
         with pytest.raises(Problem) as caught:
             egress.check_url(url)
         assert caught.value.row.http == 400
+
+
+async def test_e4_plain_http_is_for_allowed_hosts() -> None:
+    async with sender("inner.example:80") as egress:
+        egress.check_url("http://inner.example/")
+        with pytest.raises(Problem) as caught:
+            egress.check_url("http://example.com/", "$.callbackUrl")
+        assert (caught.value.key, caught.value.details["at"]) == ("address_blocked", "$.callbackUrl")
 
 
 async def test_e2_a_name_that_means_an_inner_address_is_refused_when_it_is_resolved(

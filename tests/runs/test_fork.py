@@ -11,9 +11,11 @@ from holdfast.runs.diff import essence
 from holdfast.runs.nodes.core import standard_registry
 from holdfast.runs.nodes.registry import NodeError, NodeRegistry
 from holdfast.runs.service import Runs
-from holdfast.runs.types import ForkRequest, RunEvent
+from holdfast.runs.types import ForkRequest, RunEvent, RunFilter
 from tests.runs.conftest import Host
 from tests.runs.documents import edge, finish, node, start, waiting, when, workflow
+
+MOCK = {"mockProvider": {"id": "stream-text", "config": {}}}
 
 
 def registry(calls: list[str]) -> NodeRegistry:
@@ -181,14 +183,35 @@ async def test_k4_a_replay_reports_code_that_does_something_else_now(host: Host)
         ({"mode": "replay", "from_seq": 99}, 422),
         ({"mode": "replay", "run_options_overlay": {"inputs": {}}}, 400),
         ({"mode": "branch", "from_seq": 0, "run_options_overlay": {"nodes": {}}}, 400),
+        ({"mode": "branch", "from_seq": 0, "run_options_overlay": {"inputs": []}}, 400),
+        ({"mode": "branch", "from_seq": 0, "run_options_overlay": {"inputs": {"n": "text"}}}, 400),
+        ({"mode": "branch", "from_seq": 0, "run_options_overlay": {"variables": {"n": "text"}}}, 400),
+        ({"mode": "branch", "from_seq": 0, "run_options_overlay": {"configurable": {"recursionLimit": "1"}}}, 400),
+        ({"mode": "branch", "from_seq": 0, "run_options_overlay": {"configurable": {"model": 5}}}, 400),
+        ({"mode": "branch", "from_seq": 0, "run_options_overlay": {"configurable": {"own": "x" * 99_999}}}, 413),
+        ({"mode": "branch", "from_seq": 0, "run_options_overlay": {"configurable": {"strict": 1}}}, 400),
+        ({"mode": "branch", "from_seq": 0, "run_options_overlay": {"configurable": MOCK}}, 403),
     ],
 )
 async def test_a_fork_that_makes_no_sense_is_refused(host: Host, body: dict[str, Any], status: int) -> None:
     async with host() as runs:
-        run_id = await start(runs, workflow("w", [node("a")]))
+        document = workflow("w", [node("a")], variables=[{"name": "n", "type": "number"}])
+        document["configurableSchema"] = {"type": "object", "properties": {"strict": {"type": "boolean"}}}
+        run_id = await start(runs, document)
         with pytest.raises(Problem) as refused:
             await runs.fork(run_id, "acme", ForkRequest(**body))
         assert refused.value.row.http == status
+        assert len((await runs.list_runs(RunFilter(), "acme")).runs) == 1
+
+
+async def test_a_branch_runs_with_what_is_laid_over(host: Host) -> None:
+    async with host() as runs:
+        run_id = await start(runs, workflow("w", [node("a"), node("b")], [edge("a", "b")]))
+        overlay = {"configurable": {"recursionLimit": 1.0, **MOCK}}
+        request = ForkRequest(mode="branch", from_seq=1, run_options_overlay=overlay)
+        made = await runs.fork(run_id, "acme", request, trusted=True)
+        ended = await finish(runs, made.run_id)
+        assert ended.error is not None and ended.error.code == "recursion_limit_exceeded"
 
 
 @pytest.mark.sweep

@@ -167,10 +167,20 @@ async def test_t5_a_run_that_cannot_start_is_put_down_and_the_schedule_goes_on(
     tmp_path: Path, clock: ManualClock
 ) -> None:
     async with opened(tmp_path, clock) as host:
-        schedule = await every_minute(host, "suite-identity")  # its required input is missing
+        schedule = await every_minute(host)
+        required = DOCUMENTS["identity"]  # the workflow changes: now it asks for an input
+        await host.runs.put_workflow({**required, "id": "suite-noop"}, tenant=None)
         await until(host, schedule, ["created", "failed", "failed"])
         records = await host.ledger.read(f"schedule/{schedule.schedule_id}", 1, 1)
         assert records[0].payload["error"]["code"] == "validation_error"
+
+
+async def test_t5_a_schedule_whose_runs_could_not_start_is_refused(tmp_path: Path, clock: ManualClock) -> None:
+    async with opened(tmp_path, clock) as host:
+        with pytest.raises(Problem) as caught:
+            await every_minute(host, "suite-identity")  # its required input is missing
+        assert caught.value.details["at"].startswith("$.inputs.")
+        assert host.schedules.schedules(TENANT) == []
 
 
 async def test_backfill_fills_each_moment_once(tmp_path: Path, clock: ManualClock) -> None:

@@ -191,7 +191,7 @@ async def fork(request: Request, parts: Parts) -> Response:
         raise Problem("schema_mismatch", "A run is replayed or forked.", at="mode")
     sequence = whole(form.get("from_seq", "0"), "from_seq")
     body = msgspec.convert({"mode": mode, "fromSeq": sequence}, ForkRequest)
-    forked = await parts.runs.fork(request.path_params["run_id"], caller.tenant, body, caller.principal)
+    forked = await parts.runs.fork(request.path_params["run_id"], caller.tenant, body, trusted=caller.test)
     return go(f"/runs/{forked.run_id}")
 
 

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import re
 import socket
 from collections.abc import Collection
-from urllib.parse import urlsplit
 
 import httpx
 
 from holdfast.extensions.connectors.addresses import is_public
+from holdfast.kernel.http_url import place_of
 from holdfast.kernel.problems import Problem
 from holdfast.runs.ports import Caller, HttpRequest, HttpResponse
 
@@ -28,7 +27,6 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _FORBIDDEN_HEADERS = frozenset(
     {"host", "connection", "upgrade", "transfer-encoding", "content-length", "te", "trailer"}
 )
-_PLAIN = re.compile(r"[!#-;=?-Z\[\]_a-z~]+")  # what a URI may be made of (RFC 3986)
 _BLOCKED_NAMES = frozenset({"localhost", "metadata", "metadata.google.internal"})
 
 
@@ -42,20 +40,21 @@ class Egress:
         self._plain_http = plain_http
         self._client: httpx.AsyncClient | None = None
 
-    def check_url(self, url: str, *, https_only: bool = True) -> None:
+    def check_url(self, url: str, at: str = "$.url", *, https_only: bool = True) -> None:
         """Refuse an address that could never be called: the part of E1 and E4 that needs no resolver."""
-        host, port, scheme = _split(url)
+        host, port, scheme = place_of(url, at)
         if self._is_allowed(host, port):
             return
         if scheme == "http" and (https_only or not self._plain_http):
-            raise Problem("schema_mismatch", "The address must begin with https://.", at="$.url")
-        _check_name(host)
+            raise Problem("address_blocked", "The address must begin with https://.", at=at, reason="plain_http")
+        if host in _BLOCKED_NAMES or host.endswith((".localhost", ".internal", ".local")):
+            raise Problem("address_blocked", "This host is not reachable from here.", at=at, reason="ssrf")
         if _is_literal(host):  # a name is checked when it is resolved
-            _check_address(ipaddress.ip_address(host))
+            _check_address(ipaddress.ip_address(host), at)
 
     async def send(self, request: HttpRequest, caller: Caller) -> HttpResponse:
         self.check_url(request.url, https_only=False)
-        host, port, _ = _split(request.url)
+        host, port, _ = place_of(request.url)
         if request.method.upper() not in _METHODS:
             raise Problem("schema_mismatch", f"{request.method[:16]!r} is not a method.", at="$.method")
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _FORBIDDEN_HEADERS}
@@ -129,26 +128,6 @@ def _is_literal(host: str) -> bool:
     return True
 
 
-def _split(url: str) -> tuple[str, int, str]:
-    try:
-        parts = urlsplit(url)
-        host = (parts.hostname or "").rstrip(".").lower()
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-    except ValueError as error:
-        raise Problem("schema_mismatch", "The address is malformed.", at="$.url") from error
-    plain = len(url) <= 2048 and _PLAIN.fullmatch(url) is not None
-    if not plain or parts.scheme not in ("http", "https") or not host or parts.username is not None:
-        raise Problem(
-            "schema_mismatch", "The address must be an http(s) URL with a host and no credentials.", at="$.url"
-        )
-    return host, port, parts.scheme
-
-
-def _check_name(host: str) -> None:
-    if host in _BLOCKED_NAMES or host.endswith((".localhost", ".internal", ".local")):
-        raise Problem("address_blocked", "This host is not reachable from here.", reason="ssrf")
-
-
-def _check_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> None:
+def _check_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address, at: str = "$.url") -> None:
     if not is_public(address):
-        raise Problem("address_blocked", "This address is not reachable from here.", reason="ssrf")
+        raise Problem("address_blocked", "This address is not reachable from here.", at=at, reason="ssrf")

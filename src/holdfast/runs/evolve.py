@@ -85,8 +85,9 @@ def _run_started(state: RunState, event: Event) -> None:
 
 def _apply_limits(state: RunState) -> None:
     limits, wanted = state.limits, state.configurable
-    state.execution_limit = min(limits.max_node_executions, wanted.get("recursionLimit") or limits.max_node_executions)
-    durations = (limits.max_run_duration_ms, state.plan.workflow.settings.timeout, wanted.get("runTimeoutMs") or 0)
+    executions, duration = int(wanted.get("recursionLimit") or 0), int(wanted.get("runTimeoutMs") or 0)
+    state.execution_limit = min(limits.max_node_executions, executions or limits.max_node_executions)
+    durations = (limits.max_run_duration_ms, state.plan.workflow.settings.timeout, duration)
     state.duration_limit = min(item for item in durations if item)
     state.deadline = state.created_ms + state.duration_limit
 

@@ -17,14 +17,13 @@ from holdfast.runs.engine import Engine, fork_origin
 from holdfast.runs.evolve import evolve, fold
 from holdfast.runs.log import FORK, PRIVATE, STANDING, standing_of, stream_of, to_draft, to_event
 from holdfast.runs.replay import Replay
+from holdfast.runs.requests import check_overlay
 from holdfast.runs.state import Event, RunState
 from holdfast.runs.types import ForkRequest, RunForked
 from holdfast.runs.workflows import Ref
 
-_OVERLAY = frozenset({"inputs", "variables", "configurable"})
 
-
-async def fork_run(engine: Engine, run_id: str, request: ForkRequest, principal: str | None) -> RunForked:
+async def fork_run(engine: Engine, run_id: str, request: ForkRequest, *, trusted: bool) -> RunForked:
     """Make the fork; it is on disk when this returns, a replay to its end."""
     records = await engine.ledger.read(stream_of(run_id))
     start = _check(request, len(records))
@@ -33,6 +32,8 @@ async def fork_run(engine: Engine, run_id: str, request: ForkRequest, principal:
     fork = {"source": run_id, "fromSeq": start, "mode": request.mode, "origin": origin, "at": engine.clock.now_ms()}
     stored = await engine.workflows.at(Ref(*records[0].attrs[PRIVATE]["workflow"]))
     state = engine.blank(fork_id, stored)
+    overlay, given = request.run_options_overlay, records[0].payload.get("configurable", {})
+    check_overlay(stored.plan.workflow, overlay, given, state.limits, trusted=trusted)
     history = [_copied(record, fork if record.seq == 0 else None) for record in records[:start]]
     fold(state, map(to_event, records[:start]))
     if start:
@@ -40,7 +41,7 @@ async def fork_run(engine: Engine, run_id: str, request: ForkRequest, principal:
     if request.mode == "replay":
         events = await Replay(engine, state, fork, records[start:]).run()
     else:
-        events = _branch(engine, state, fork, records[0], request.run_options_overlay)
+        events = _branch(engine, state, fork, records[0], overlay)
     await _write(engine, state, fork, history, events)
     engine.adopt_fork(state)
     return RunForked(
@@ -58,14 +59,6 @@ def _check(request: ForkRequest, length: int) -> int:
         raise Problem("schema_mismatch", "A replay takes no overlay.", at="$.runOptionsOverlay", fix="Use mode branch.")
     if request.mode == "branch" and request.from_seq is None:
         raise Problem("schema_mismatch", "A branch needs `fromSeq`.", at="$.fromSeq")
-    unknown = sorted(request.run_options_overlay.keys() - _OVERLAY)
-    if unknown:
-        raise Problem(
-            "schema_mismatch", f"An overlay has no {unknown[0]!r}.", at="$.runOptionsOverlay", allowed=sorted(_OVERLAY)
-        )
-    for name, value in request.run_options_overlay.items():
-        if not isinstance(value, dict):
-            raise Problem("schema_mismatch", f"`{name}` is an object.", at=f"$.runOptionsOverlay.{name}")
     start = request.from_seq or 0
     if start < 0:
         raise Problem("out_of_range", "`fromSeq` is not negative.", at="$.fromSeq")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import UNSET
+
 from holdfast.kernel import canonical
 from holdfast.kernel.json_schema import misfit
 from holdfast.kernel.problems import Problem
@@ -13,7 +15,20 @@ from holdfast.runs.log import ENGINE_VERSION
 from holdfast.runs.mock_models import check_mock
 from holdfast.runs.types import CreateRun, Limits
 
-_INTEGERS = ("recursionLimit", "runTimeoutMs", "maxTokens")
+_OVERLAY = frozenset({"inputs", "variables", "configurable"})
+_POSITIVE = {"type": "integer", "minimum": 1}
+# The keys of `configurable` that mean something here; a workflow's nodes may know others (OpenWOP §1.2).
+CONFIGURABLE: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "recursionLimit": _POSITIVE,
+        "runTimeoutMs": _POSITIVE,
+        "maxTokens": _POSITIVE,
+        "model": {"type": "string", "minLength": 1},
+        "temperature": {"type": "number", "minimum": 0, "maximum": 2},
+        "promptOverrides": {"type": "object", "additionalProperties": {"type": "string"}},
+    },
+}
 
 
 def check_create(request: CreateRun, tenant: str, limits: Limits, *, trusted: bool) -> str:
@@ -33,11 +48,45 @@ def check_create(request: CreateRun, tenant: str, limits: Limits, *, trusted: bo
     for index, tag in enumerate(request.tags):
         if not 1 <= len(tag) <= 256:
             raise Problem("out_of_range", "A tag has 1 to 256 characters.", at=f"$.tags[{index}]")
-    _small(request.inputs, limits.max_inputs_bytes, "$.inputs")
+    _sizes(limits, request.inputs, request.configurable)
     _small(request.metadata, limits.max_metadata_bytes, "$.metadata")
-    _small(request.configurable, limits.max_metadata_bytes, "$.configurable")
     _configurable(request.configurable, trusted=trusted)
     return request.workflow_id
+
+
+def check_against(workflow: Workflow, request: CreateRun) -> None:
+    """A request against the workflow's variables and its `configurableSchema`."""
+    for variable in workflow.variables:
+        if variable.name not in request.inputs and variable.required and variable.default_value in (None, UNSET):
+            at = f"$.inputs.{variable.name}"
+            raise Problem("schema_mismatch", f"The input {variable.name!r} is required.", at=at)
+    _fit(workflow, request.inputs, "$.inputs")
+    _fit_configurable(workflow, request.configurable)
+
+
+def check_overlay(
+    workflow: Workflow, overlay: dict[str, Any], configurable: dict[str, Any], limits: Limits, *, trusted: bool
+) -> None:
+    """What a branch lays over its source, which ran with `configurable`: held to what a new run is held to."""
+    root = "$.runOptionsOverlay"
+    unknown = sorted(overlay.keys() - _OVERLAY)
+    if unknown:
+        raise Problem("schema_mismatch", f"An overlay has no {unknown[0]!r}.", at=root, allowed=sorted(_OVERLAY))
+    for name, value in overlay.items():
+        if not isinstance(value, dict):
+            raise Problem("schema_mismatch", f"`{name}` is an object.", at=f"{root}.{name}")
+    inputs, variables, wanted = (overlay.get(name, {}) for name in ("inputs", "variables", "configurable"))
+    _sizes(limits, inputs, wanted, root)
+    _small(variables, limits.max_inputs_bytes, f"{root}.variables")
+    _fit(workflow, inputs, f"{root}.inputs")
+    _fit(workflow, variables, f"{root}.variables")
+    _configurable(wanted, root, trusted=trusted)
+    _fit_configurable(workflow, {**configurable, **wanted}, root)
+
+
+def _sizes(limits: Limits, inputs: dict[str, Any], configurable: dict[str, Any], root: str = "$") -> None:
+    _small(inputs, limits.max_inputs_bytes, f"{root}.inputs")
+    _small(configurable, limits.max_metadata_bytes, f"{root}.configurable")
 
 
 def _small(value: Any, limit: int, at: str) -> None:
@@ -46,36 +95,30 @@ def _small(value: Any, limit: int, at: str) -> None:
         raise Problem("payload_too_large", f"{at[2:]} may have {limit} bytes.", at=at, limit=limit, observed=size)
 
 
-def _configurable(value: dict[str, Any], *, trusted: bool) -> None:
-    for key in _INTEGERS:
-        if key in value and (isinstance(value[key], bool) or not isinstance(value[key], int) or value[key] < 1):
-            raise Problem("schema_mismatch", f"`{key}` is a positive integer.", at=f"$.configurable.{key}")
-    temperature = value.get("temperature", 0)
-    if isinstance(temperature, bool) or not isinstance(temperature, int | float) or not 0 <= temperature <= 2:
-        raise Problem("schema_mismatch", "`temperature` is a number from 0 to 2.", at="$.configurable.temperature")
-    if not isinstance(value.get("promptOverrides", {}), dict):
-        raise Problem("schema_mismatch", "`promptOverrides` is an object.", at="$.configurable.promptOverrides")
-    if "mockProvider" in value:
-        if not trusted:
-            raise Problem(
-                "mock_provider_forbidden", "Mock providers need a test key.", at="$.configurable.mockProvider"
-            )
-        check_mock(value["mockProvider"])
-
-
-def check_against(workflow: Workflow, request: CreateRun) -> None:
-    """A request against the workflow's variables and its `configurableSchema`."""
+def _fit(workflow: Workflow, values: dict[str, Any], root: str) -> None:
     for variable in workflow.variables:
-        at = f"$.inputs.{variable.name}"
-        if variable.name not in request.inputs:
-            if variable.required and not isinstance(variable.default_value, str | int | float | bool | dict | list):
-                raise Problem("schema_mismatch", f"The input {variable.name!r} is required.", at=at)
-        elif not fits(request.inputs[variable.name], variable.type):
+        if variable.name in values and not fits(values[variable.name], variable.type):
+            at = f"{root}.{variable.name}"
             raise Problem("schema_mismatch", f"The input {variable.name!r} is not of type {variable.type}.", at=at)
+
+
+def _fit_configurable(workflow: Workflow, value: dict[str, Any], root: str = "$") -> None:
     if workflow.configurable_schema is not None:
-        found = misfit(workflow.configurable_schema, request.configurable)
+        found = misfit(workflow.configurable_schema, value)
         if found is not None:
-            raise Problem("schema_mismatch", found[1], at="$.configurable" + found[0])
+            raise Problem("schema_mismatch", found[1], at=f"{root}.configurable{found[0]}")
+
+
+def _configurable(value: dict[str, Any], root: str = "$", *, trusted: bool) -> None:
+    at = f"{root}.configurable"
+    found = misfit(CONFIGURABLE, value) if value else None
+    if found is not None:
+        raise Problem("schema_mismatch", found[1], at=at + found[0])
+    if "mockProvider" in value:
+        at = f"{at}.mockProvider"
+        if not trusted:
+            raise Problem("mock_provider_forbidden", "Mock providers need a test key.", at=at)
+        check_mock(value["mockProvider"], at)
 
 
 def check_engine(version: str, *, trusted: bool) -> None:

@@ -78,6 +78,8 @@ class Firing(Wire, frozen=True):
 class RunStarter(Protocol):
     """What schedules need of runs."""
 
+    async def check_run(self, request: CreateRun, tenant: str) -> object: ...
+
     async def create_run(
         self,
         request: CreateRun,
@@ -210,7 +212,7 @@ class Schedules:
     async def create(
         self, spec: ScheduleSpec, tenant: str, principal: str | None = None, workspace: str | None = None
     ) -> Schedule:
-        cron.check(spec.cron, spec.timezone)
+        await self._check(spec, tenant)
         if sum(state.tenant == tenant for state in self._states.values()) >= MAX_PER_TENANT:
             raise Problem("state_conflict", "The tenant has as many schedules as it may have.", limit=MAX_PER_TENANT)
         name = self._ids.new("sch")
@@ -222,7 +224,7 @@ class Schedules:
 
     async def update(self, schedule_id: str, tenant: str, spec: ScheduleSpec) -> Schedule:
         state = self._state(schedule_id, tenant)
-        cron.check(spec.cron, spec.timezone)
+        await self._check(spec, tenant)
         await self._record(state, "schedule.updated", {"spec": spec})
         return self._view(state)
 
@@ -259,6 +261,11 @@ class Schedules:
         firings = [Firing(scheduled_for=iso(at), run_id=await self._begin(state, at)) for at in moments]
         await self._record(state, "schedule.backfilled", {"from": from_ms, "to": to_ms, "count": len(firings)})
         return firings
+
+    async def _check(self, spec: ScheduleSpec, tenant: str) -> None:
+        """A schedule whose runs would be refused is a mistake now, not at night."""
+        cron.check(spec.cron, spec.timezone)
+        await self._runs.check_run(_request(spec), tenant)
 
     def _state(self, schedule_id: str, tenant: str) -> _State:
         state = self._states.get(schedule_id)
@@ -364,14 +371,7 @@ class Schedules:
     async def _begin(self, state: _State, at: int) -> str:
         """The run of a moment, made if it is not there (T1)."""
         run_id = _run_id(state.schedule_id, at)
-        spec = state.spec
-        request = CreateRun(
-            workflow_id=spec.workflow_id,
-            inputs=spec.inputs,
-            configurable=spec.configurable,
-            tags=spec.tags,
-            metadata={"scheduleId": state.schedule_id, "scheduledFor": iso(at)},
-        )
+        request = _request(state.spec, {"scheduleId": state.schedule_id, "scheduledFor": iso(at)})
         try:
             await self._runs.create_run(
                 request, state.tenant, state.principal, workspace=state.workspace, run_id=run_id
@@ -405,6 +405,17 @@ class Schedules:
                 await self._fire(state, state.queued_ms)
         except Problem as problem:  # it stays in the queue; the next look at the schedule takes it up again
             _log.warning("schedule %s waits: %s", state.schedule_id, problem.message)
+
+
+def _request(spec: ScheduleSpec, metadata: dict[str, Any] | None = None) -> CreateRun:
+    """The run that a schedule starts."""
+    return CreateRun(
+        workflow_id=spec.workflow_id,
+        inputs=spec.inputs,
+        configurable=spec.configurable,
+        tags=spec.tags,
+        metadata=metadata or {},
+    )
 
 
 def _run_id(schedule_id: str, at: int) -> str:

@@ -58,7 +58,7 @@ from holdfast.runs.types import (
     WorkflowVersion,
 )
 from holdfast.runs.views import scope_of, snapshot
-from holdfast.runs.workflows import Ref, Workflows
+from holdfast.runs.workflows import Ref, Stored, Workflows
 
 MAX_BULK = 100
 
@@ -179,6 +179,13 @@ class Runs:
 
     # Runs
 
+    async def check_run(self, request: CreateRun, tenant: str, *, trusted: bool = False) -> Stored:
+        """The workflow that `request` would run, after refusing all that `create_run` refuses."""
+        workflow_id = check_create(request, tenant, self._limits, trusted=trusted)
+        stored = await self._workflows.latest(workflow_id, tenant)
+        check_against(stored.plan.workflow, request)
+        return stored
+
     async def create_run(
         self,
         request: CreateRun,
@@ -199,11 +206,9 @@ class Runs:
         `run_id`: a caller that must not start twice (schedules) gives the id; a second call is `run_already_active`.
         `trusted`: the key is a test key: `mockProvider` and a forced engine version are allowed.
         """
-        workflow_id = check_create(request, tenant, self._limits, trusted=trusted)
         if engine_version is not None:
             check_engine(engine_version, trusted=trusted)
-        stored = await self._workflows.latest(workflow_id, tenant)
-        check_against(stored.plan.workflow, request)
+        stored = await self.check_run(request, tenant, trusted=trusted)
         run_id = run_id or self._ids.new("run")
         owner: dict[str, Any] = {"tenant": tenant}
         if workspace is not None:
@@ -223,7 +228,7 @@ class Runs:
             callbackUrl=request.callback_url,
         )
         event.cause = causation_id
-        extra = [await self._claim(tenant, workflow_id, request.scope_id, run_id)] if dedup else []
+        extra = [await self._claim(tenant, stored.plan.workflow.id, request.scope_id, run_id)] if dedup else []
         try:
             state = await self._engine.create(run_id, stored, event, *extra)
         except Problem as problem:
@@ -356,9 +361,10 @@ class Runs:
         state = await self._engine.state(run_id)
         return RunStanding(run_id=run_id, status=state.status, resumed_at=iso(self._clock.now_ms()))
 
-    async def fork(self, run_id: str, tenant: str, request: ForkRequest, principal: str | None = None) -> RunForked:
+    async def fork(self, run_id: str, tenant: str, request: ForkRequest, *, trusted: bool = False) -> RunForked:
+        """A new run with the history of this one; `trusted` as for `create_run`."""
         await self._own(run_id, tenant)
-        return await fork.fork_run(self._engine, run_id, request, principal)
+        return await fork.fork_run(self._engine, run_id, request, trusted=trusted)
 
     async def diff(self, run_id: str, against: str, tenant: str) -> RunDiff:
         a, b = await self.get_run(run_id, tenant), await self.get_run(against, tenant)

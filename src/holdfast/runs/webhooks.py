@@ -140,7 +140,7 @@ class Webhooks:
         ids: Ids,
         randomness: Randomness,
         key: bytes,
-        check_url: Callable[[str], None],
+        check_url: Callable[[str, str], None],
         policy: RetryPolicy | None = None,
         agent: str = "openwop-webhook-dispatcher/holdfast",
     ) -> None:
@@ -171,7 +171,7 @@ class Webhooks:
         for type in types:
             if len(type) > 128 or not _TYPE.fullmatch(type):
                 raise Problem("schema_mismatch", f"{type[:80]!r} is not an event type.", at="$.events")
-        self._check_url(url)
+        self._check_url(url, "$.url")
         if len(await self.subscriptions(tenant)) >= MAX_PER_TENANT:
             raise Problem("state_conflict", "The tenant has as many webhooks as it may have.", limit=MAX_PER_TENANT)
         webhook_id = self._ids.new("wh")
@@ -294,7 +294,7 @@ class Webhooks:
 
     def check_callback(self, url: str) -> None:
         """Refuse a `callbackUrl` that must not be called, and be ready for the others."""
-        self._check_url(url)
+        self._check_url(url, "$.callbackUrl")
         self.expect_callbacks()
 
     def expect_callbacks(self) -> None:

@@ -48,15 +48,20 @@ def _say_what_is_unsaid(label: str, case: Any) -> None:
     if label == "POST /v1/runs" and isinstance(body, dict):
         for name in ("mode", "evalSuiteRef", "agentId"):  # a capability that is off is 501, as the contract says
             body.pop(name, None)
-        # What the inputs must be, the workflow says: one that takes any, or one that is not there.
-        body["workflowId"] = _KNOWN["workflowId"][0] if _count % 2 else f"not-there-{_count}"
-        if isinstance(body.get("configurable"), dict):  # for test keys
-            body["configurable"].pop("mockProvider", None)
+        _run(body)
     if label.endswith(("/v1/schedules", "/v1/schedules/{scheduleId}")) and isinstance(body, dict):
         body["cron"], body["timezone"] = _CRONS[_count % len(_CRONS)], _ZONES[_count % len(_ZONES)]
+        _run(body)
     if label.endswith(":backfill") and isinstance(body, dict):
         body["from"], body["to"] = "2026-01-01T00:00:00Z", f"2026-01-0{1 + _count % 3}T00:00:00Z"
     if label == "GET /v1/runs/{runId}/query" and query:
         query["expression"] = _EXPRESSIONS[_count % len(_EXPRESSIONS)]
     if label == "GET /v1/runs" and query:
         query.pop("cursor", None)
+
+
+def _run(body: dict[str, Any]) -> None:
+    # What the inputs must be, the workflow says: one that takes any, or one that is not there.
+    body["workflowId"] = _KNOWN["workflowId"][0] if _count % 2 else f"not-there-{_count}"
+    if isinstance(body.get("configurable"), dict):  # for test keys
+        body["configurable"].pop("mockProvider", None)

@@ -77,8 +77,11 @@ UNSAID = {
     "contexts.step": "paths of a change have a grammar, and lead to what the context holds",
     "grants.decide": "a scope has a grammar, and not every capability has one",
 }
-# Where it can be refused with one more status: a log ends somewhere.
-MORE_STATUSES = {"runs.fork": 422}
+# Where a check knows one status too few: a log ends somewhere, and so does the head of a request.
+MORE_STATUSES = {
+    "runs.fork": ("positive_data_acceptance", ["2xx", "401", "403", "404", "409", "422", "5xx"]),
+    "runs.query": ("negative_data_rejection", ["400", "401", "403", "404", "405", "406", "415", "429", "431"]),
+}
 
 
 def schemathesis(api: Api, folder: Path, *options: str, only_ended: bool = False) -> None:
@@ -122,9 +125,9 @@ def schemathesis(api: Api, folder: Path, *options: str, only_ended: bool = False
 
 
 def _more(name: str) -> str:
-    statuses = ["2xx", "401", "403", "404", "409", "5xx", str(MORE_STATUSES[name])]
-    check = f"checks.positive_data_acceptance.expected-statuses = {json.dumps(statuses)}"
-    return f'[[operations]]\ninclude-operation-id = "{name}"\n{check}\n'
+    check, statuses = MORE_STATUSES[name]
+    line = f"checks.{check}.expected-statuses = {json.dumps(statuses)}"
+    return f'[[operations]]\ninclude-operation-id = "{name}"\n{line}\n'
 
 
 OFF = "checks.positive_data_acceptance.enabled = false\n"

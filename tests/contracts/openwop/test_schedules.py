@@ -53,5 +53,24 @@ def test_bad_schedules_are_refused(api: Api, change: dict[str, Any]) -> None:
     refused(api.post("/v1/schedules", spec(api, **change)), 400, "validation_error")
 
 
+@pytest.mark.parametrize(
+    ("change", "at"),
+    [
+        ({"tags": ["fine", ""]}, "$.tags[1]"),
+        ({"tags": ["t" * 257]}, "$.tags[0]"),
+        ({"tags": ["t"] * 101}, "$.tags"),
+        ({"configurable": {"recursionLimit": 0}}, "$.configurable.recursionLimit"),
+        ({"configurable": {"temperature": 3}}, "$.configurable.temperature"),
+    ],
+)
+def test_a_schedule_is_refused_for_what_its_runs_would_be(api: Api, change: dict[str, Any], at: str) -> None:
+    assert refused(api.post("/v1/schedules", spec(api, **change)), 400, "validation_error")["at"] == at
+    made = api.post("/v1/schedules", spec(api)).json()
+    path = f"/v1/schedules/{made['scheduleId']}"
+    assert refused(api.http.put(path, json=spec(api, **change)), 400, "validation_error")["at"] == at
+    assert api.get(path).json() == made
+    api.http.delete(path)
+
+
 def test_a_schedule_of_nothing_is_refused(api: Api) -> None:
     refused(api.post("/v1/schedules", spec(api, workflowId="there-is-none")), 404, "not_found")

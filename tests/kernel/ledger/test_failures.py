@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import shutil
 import sqlite3
@@ -166,3 +167,29 @@ async def test_a_ledger_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Problem) as caught:
         Ledger.open(tmp_path / "l.db")
     assert caught.value.key == "migration_unsupported"
+
+
+@pytest.mark.parametrize(("place", "key"), [("file/inner", "config_invalid"), ("n" * 300, "config_invalid")])
+async def test_a_folder_that_cannot_be_is_a_mistake_of_the_caller(tmp_path: Path, place: str, key: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Problem) as caught:
+        async with Ledger.open(tmp_path / place / "l.db"):
+            pass
+    assert (caught.value.key, caught.value.details["at"]) == (key, str(tmp_path / place))
+    assert not caught.value.row.retryable
+
+
+@pytest.mark.parametrize(
+    ("number", "key"), [(errno.ENOSPC, "ledger_full"), (errno.EIO, "ledger_io"), (errno.EACCES, "ledger_read_only")]
+)
+async def test_a_folder_that_the_disk_or_its_owner_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, key: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(Problem) as caught:
+        async with Ledger.open(tmp_path / "new" / "l.db"):
+            pass
+    assert caught.value.key == key

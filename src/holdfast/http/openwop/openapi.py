@@ -179,7 +179,7 @@ def _content(operation: Operation, schema: Any) -> dict[str, Any]:
 
 def problem_keys(operation: Operation) -> list[str]:
     """Everything an operation can refuse with: its own problems, and those of the way to it."""
-    keys = [*operation.problems, "rate_limited", "unavailable"]
+    keys = [*operation.problems, "head_too_large", "rate_limited", "unavailable"]
     if "{" in operation.path:
         keys.append("not_found")
     if operation.auth == "key":

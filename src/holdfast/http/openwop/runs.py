@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, field, structs
 from starlette.responses import Response
 
+from holdfast.http.openwop.bodies import NewFork, NewRun
 from holdfast.http.operations import Body, Call, Operation, Query, Result
 from holdfast.http.services import Services
 from holdfast.kernel.problems import Problem
@@ -15,8 +16,6 @@ from holdfast.runs.types import (
     Ancestry,
     Artifact,
     BulkResult,
-    CreateRun,
-    ForkRequest,
     RunCreated,
     RunDiff,
     RunFilter,
@@ -81,54 +80,6 @@ class Value(Result, frozen=True, omit_defaults=False):
 
 class Artifacts(Result, frozen=True, omit_defaults=False):
     artifacts: list[Artifact]
-
-
-# What the types cannot say of a body, in the words that JSON Schema has for it.
-_OBJECT = {"type": "object"}
-_POSITIVE = {"type": "integer", "minimum": 1}
-NewRun = Annotated[
-    CreateRun,
-    Meta(
-        extra_json_schema={
-            "anyOf": [
-                {"properties": {"workflowId": {"type": "string", "minLength": 1}}, "required": ["workflowId"]},
-                {"properties": {"mode": {"const": "eval"}}, "required": ["mode"]},
-            ],
-            "properties": {
-                "mode": {"enum": ["eval", None]},
-                "callbackUrl": {"type": ["string", "null"], "format": "uri", "pattern": "^https?://"},
-                "tags": {"maxItems": 100, "items": {"type": "string", "minLength": 1, "maxLength": 256}},
-                "configurable": {
-                    "properties": {
-                        "recursionLimit": _POSITIVE,
-                        "runTimeoutMs": _POSITIVE,
-                        "maxTokens": _POSITIVE,
-                        "temperature": {"type": "number", "minimum": 0, "maximum": 2},
-                        "promptOverrides": _OBJECT,
-                    }
-                },
-            },
-        }
-    ),
-]
-NewFork = Annotated[
-    ForkRequest,
-    Meta(
-        extra_json_schema={
-            "anyOf": [
-                {"properties": {"mode": {"const": "replay"}, "runOptionsOverlay": {"maxProperties": 0}}},
-                {"properties": {"mode": {"const": "branch"}, "fromSeq": {"type": "integer"}}, "required": ["fromSeq"]},
-            ],
-            "properties": {
-                "fromSeq": {"minimum": 0},
-                "runOptionsOverlay": {
-                    "properties": {"inputs": _OBJECT, "variables": _OBJECT, "configurable": _OBJECT},
-                    "additionalProperties": False,
-                },
-            },
-        }
-    ),
-]
 
 
 def operations(services: Services) -> list[Operation]:
@@ -197,7 +148,7 @@ def operations(services: Services) -> list[Operation]:
 
     async def fork(call: Call) -> Response:
         caller = call.caller
-        made = await runs.fork(call.path["runId"], caller.tenant, call.body, caller.principal)
+        made = await runs.fork(call.path["runId"], caller.tenant, call.body, trusted=caller.test)
         return call.answer(made, 201, {"Location": f"/v1/runs/{made.run_id}"})
 
     async def pause(call: Call) -> Response:
@@ -310,7 +261,13 @@ def operations(services: Services) -> list[Operation]:
             scopes=("runs:create", "runs:read"),
             body=NewFork,
             answers={201: RunForked},
-            problems=("schema_mismatch", "not_found", "replay_out_of_range", "state_conflict"),
+            problems=(
+                "schema_mismatch",
+                "mock_provider_forbidden",
+                "not_found",
+                "replay_out_of_range",
+                "state_conflict",
+            ),
         ),
         Operation(
             name="runs.pause",

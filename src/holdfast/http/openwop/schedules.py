@@ -7,10 +7,11 @@ from typing import Annotated, Any
 from msgspec import Meta
 from starlette.responses import Response
 
+from holdfast.http.openwop.bodies import NewSchedule
 from holdfast.http.operations import Body, Call, Operation, Perform, Result
 from holdfast.http.services import Services
 from holdfast.kernel.clock import moment_of
-from holdfast.runs.schedules import Firing, Schedule, ScheduleSpec
+from holdfast.runs.schedules import Firing, Schedule
 
 _PATH = "/v1/schedules/{scheduleId}"
 Moment = Annotated[str, Meta(max_length=64, extra_json_schema={"format": "date-time"})]
@@ -34,19 +35,14 @@ class Firings(Result, frozen=True, omit_defaults=False):
 
 
 def operations(services: Services) -> list[Operation]:
-    schedules, runs = services.schedules, services.runs
+    schedules = services.schedules
 
     async def create(call: Call) -> Response:
         caller = call.caller
-        # A schedule of nothing is a mistake now, not at night.
-        await runs.get_workflow(call.body.workflow_id, caller.tenant)
         return call.answer(await schedules.create(call.body, caller.tenant, caller.principal, caller.workspace), 201)
 
     async def update(call: Call) -> Response:
-        tenant = call.caller.tenant
-        schedules.get(call.path["scheduleId"], tenant)
-        await runs.get_workflow(call.body.workflow_id, tenant)
-        return call.answer(await schedules.update(call.path["scheduleId"], tenant, call.body))
+        return call.answer(await schedules.update(call.path["scheduleId"], call.caller.tenant, call.body))
 
     async def list_(call: Call) -> Response:
         return call.answer(Schedules(schedules=schedules.schedules(call.caller.tenant)))
@@ -80,7 +76,7 @@ def operations(services: Services) -> list[Operation]:
             name=f"schedules.{name}", method=method, path=path, perform=perform, summary=summary, **{**common, **more}
         )
 
-    bad = ("schema_mismatch", "not_found", "state_conflict")
+    bad = ("schema_mismatch", "out_of_range", "payload_too_large", "not_found", "state_conflict")
     return [
         operation(
             "create",
@@ -88,7 +84,7 @@ def operations(services: Services) -> list[Operation]:
             "/v1/schedules",
             create,
             "Start runs by the clock.",
-            body=ScheduleSpec,
+            body=NewSchedule,
             answers={201: Schedule},
             problems=bad,
         ),
@@ -96,7 +92,7 @@ def operations(services: Services) -> list[Operation]:
             "list", "GET", "/v1/schedules", list_, "The tenant's schedules.", answers={200: Schedules}, problems=()
         ),
         operation("get", "GET", _PATH, get, "One schedule and when it starts its next run."),
-        operation("update", "PUT", _PATH, update, "Change a schedule.", body=ScheduleSpec, problems=bad),
+        operation("update", "PUT", _PATH, update, "Change a schedule.", body=NewSchedule, problems=bad),
         operation("delete", "DELETE", _PATH, delete, "End a schedule.", answers={204: None}),
         operation("pause", "POST", f"{_PATH}:pause", pause, "Start no runs until it is resumed."),
         operation("resume", "POST", f"{_PATH}:resume", resume, "Go on with the next moment."),

@@ -7,14 +7,12 @@ from typing import Annotated
 from msgspec import Meta, field
 from starlette.responses import Response
 
+from holdfast.http.openwop.bodies import Url
 from holdfast.http.operations import Body, Call, Operation, Query, Result
 from holdfast.http.services import Services
 from holdfast.runs.webhooks import EVENT_TYPE, Delivery, Registered, Webhook
 
 _PATH = "/v1/webhooks/{webhookId}"
-Url = Annotated[str, Meta(min_length=8, max_length=2048, extra_json_schema={"format": "uri", "pattern": "^https?://"})]
-
-
 EventType = Annotated[str, Meta(max_length=128, pattern=EVENT_TYPE)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from contextlib import closing
@@ -22,12 +23,30 @@ _FAILURES = {
     sqlite3.SQLITE_CANTOPEN: ("ledger_io", "The ledger file cannot be opened."),
 }
 
+_FOLDER_FAILURES = {
+    errno.ENOSPC: "ledger_full",
+    errno.EDQUOT: "ledger_full",
+    errno.EIO: "ledger_io",
+    errno.EROFS: "ledger_read_only",
+    errno.EACCES: "ledger_read_only",
+    errno.EPERM: "ledger_read_only",
+}
+
 
 def as_problem(error: sqlite3.Error) -> Problem:
     """What a failure of SQLite means to a caller."""
     code = getattr(error, "sqlite_errorcode", None) or 0
     key, message = _FAILURES.get(code & 0xFF, ("ledger_io", "The ledger's database failed."))
     problem = Problem(key, message, sqlite=getattr(error, "sqlite_errorname", type(error).__name__))
+    problem.__cause__ = error
+    return problem
+
+
+def as_problem_of_folder(error: OSError, path: Path) -> Problem:
+    """What it means that the folder of the file cannot be used: the disk, its permissions, or a wrong path."""
+    reason = error.strerror or "unknown"
+    key = _FOLDER_FAILURES.get(error.errno or 0, "config_invalid")
+    problem = Problem(key, f"The ledger's folder cannot be used: {reason}.", at=str(path.parent), reason=reason)
     problem.__cause__ = error
     return problem
 
@@ -46,8 +65,7 @@ class Database:
         try:
             self.read_only = path.exists() and not os.access(path, os.W_OK)
         except OSError as error:
-            reason = error.strerror or "unknown"
-            raise Problem("ledger_io", "The ledger's folder cannot be read.", reason=reason) from error
+            raise as_problem_of_folder(error, path) from error
 
     def create(self) -> None:
         """Make the file if it is not there and bring its tables up to date."""
@@ -59,9 +77,7 @@ class Database:
             with closing(self.writer()) as connection:
                 _migrate(connection)
         except OSError as error:
-            raise Problem(
-                "ledger_io", "The ledger's folder cannot be made.", reason=error.strerror or "unknown"
-            ) from error
+            raise as_problem_of_folder(error, self.path) from error
         except sqlite3.Error as error:
             raise as_problem(error) from error
 

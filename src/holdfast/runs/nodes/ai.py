@@ -155,7 +155,7 @@ def _request(ctx: Execution, messages: list[dict[str, Any]], schema: dict[str, A
         provider=chosen.get("provider"),
         model=chosen.get("model"),
         temperature=chosen.get("temperature"),
-        max_tokens=chosen.get("maxTokens"),
+        max_tokens=int(chosen["maxTokens"]) if chosen.get("maxTokens") else None,
         response_schema=schema,
         extra=extra,
     )
