@@ -152,12 +152,12 @@ def answer(
 ) -> Response:
     """`body` as JSON, in a LAFS envelope when the caller or the contract wants one; 204 and 304 have no body."""
     if status in (204, 304):
-        return _response(request, b"", status, None, headers)
+        return respond(request, b"", status, None, headers)
     preferred = form_of(request.headers.get("accept", ""), failed=False) == "lafs"
     if preferred or contract == "lafs":
         wrapped = envelope.success(_operation(request), body, **_said(request))
-        return _response(request, envelope.encode(wrapped), status, LAFS if preferred else JSON, headers)
-    return _response(request, msgspec.json.encode(body), status, JSON, headers)
+        return respond(request, envelope.encode(wrapped), status, LAFS if preferred else JSON, headers)
+    return respond(request, msgspec.json.encode(body), status, JSON, headers)
 
 
 def problem_answer(
@@ -184,7 +184,7 @@ def problem_answer(
         content = envelope.encode(envelope.failure(problem, _operation(request), **_said(request)))
     else:
         content, kind = msgspec.json.encode(_own_body(problem, contract, reference)), JSON
-    return _response(request, content, status, kind, extra)
+    return respond(request, content, status, kind, extra)
 
 
 def _said(request: Request) -> dict[str, Any]:
@@ -214,9 +214,10 @@ def _with_retry(problem: Problem, wait_ms: int, seconds: int | None) -> Problem:
     return filled
 
 
-def _response(
+def respond(
     request: Request, content: bytes, status: int, kind: str | None, headers: Mapping[str, str] | None
 ) -> Response:
+    """Bytes as an answer, with the headers that every answer has (H4)."""
     every = {"X-Request-Id": request_id(request), "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
     every.update(headers or {})
     return Response(content, status, every, media_type=kind)
