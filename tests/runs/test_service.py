@@ -25,6 +25,7 @@ from tests.runs.events import CONTRACT
         ({"workflow_id": "w", "tenant_id": "other"}, 403, "$.tenantId"),
         ({"workflow_id": "w", "tags": ["t"] * 101}, 400, "$.tags"),
         ({"workflow_id": "w", "tags": [""]}, 400, "$.tags[0]"),
+        ({"workflow_id": "w", "scope_id": "s" * 257}, 400, "$.scopeId"),
         ({"workflow_id": "w", "inputs": {"big": "x" * 1_100_000}}, 413, "$.inputs"),
         ({"workflow_id": "w", "inputs": {"nul": "\0"}}, 400, None),
         ({"workflow_id": "w", "inputs": {"n": "one"}}, 400, "$.inputs.n"),
@@ -80,7 +81,7 @@ async def test_lists_are_filtered_and_paged(host: Host) -> None:
         assert await found(tag="t1") == [done[3], done[1]]
         assert await found(created_after="2100-01-01T00:00:00Z") == []
         assert len(await found(created_before="2100-01-01T00:00:00Z")) == 6
-        for bad in ("x", "!!", "eyJ4IjoxfQ"):
+        for bad in ("x", "!!", "eyJ4IjoxfQ", "eyJiZWZvcmUiOm51bGx9", "W10", "é"):
             with pytest.raises(Problem):
                 await runs.list_runs(RunFilter(), "acme", bad)
         for limit in (0, 201):

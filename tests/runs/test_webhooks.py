@@ -285,6 +285,26 @@ async def test_rotation_signs_with_both_for_a_day(tmp_path: Path, clock: ManualC
         assert (await host.webhooks.get(old.webhook_id, TENANT)).secret_version == 2
 
 
+async def test_changes_at_the_same_moment_come_one_after_the_other(tmp_path: Path, clock: ManualClock) -> None:
+    async with receiving() as receiver, opened(tmp_path, clock, receiver) as host:
+        made = await host.webhooks.register(TENANT, receiver.url, ["run.completed"])
+        rotated = await asyncio.gather(*(host.webhooks.rotate(made.webhook_id, TENANT) for _ in range(4)))
+        assert len({item.secret for item in rotated}) == 4
+        changes = [host.webhooks.rotate, host.webhooks.remove, host.webhooks.remove, host.webhooks.rotate]
+        ended = await asyncio.gather(*(change(made.webhook_id, TENANT) for change in changes), return_exceptions=True)
+        assert [item.key if isinstance(item, Problem) else "" for item in ended] == ["", "", "not_found", "not_found"]
+
+
+async def test_a_tenant_never_has_more_than_it_may(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.runs.webhooks.MAX_PER_TENANT", 3)
+    async with receiving() as receiver, opened(tmp_path, clock, receiver) as host:
+        asked = (host.webhooks.register(TENANT, receiver.url, ["run.completed"]) for _ in range(8))
+        await asyncio.gather(*asked, return_exceptions=True)
+        assert len(await host.webhooks.subscriptions(TENANT)) == 3
+
+
 async def test_a_removed_webhook_gets_nothing_more(tmp_path: Path, clock: ManualClock) -> None:
     async with receiving() as receiver, opened(tmp_path, clock, receiver) as host:
         made = await host.webhooks.register(TENANT, receiver.url, ["run.completed"])

@@ -51,6 +51,9 @@ _log = logging.getLogger("holdfast.http")
 
 async def read_body(request: Request, limit: int = BODY_LIMIT) -> bytes:
     """The whole body, refused as soon as it is known to exceed `limit` (H1)."""
+    coding = request.headers.get("content-encoding", "identity").strip().lower()
+    if coding != "identity":
+        raise Problem("unsupported_media_type", f"A body in {coding[:40]!r} is not read here.", expected="identity")
     declared = request.headers.get("content-length", "")
     if declared.isascii() and declared.isdigit() and int(declared[:20]) > limit:
         raise _too_large(int(declared[:20]), limit)

@@ -42,6 +42,8 @@ def test_the_tenant_of_a_registration_is_the_callers(api: Api) -> None:
         {"url": "https://"},
         {"url": 5},
         {"secret": "chosen"},
+        {"tags": [""]},
+        {"tags": ["x" * 257]},
     ],
 )
 def test_bad_registrations_are_refused(api: Api, change: dict[str, Any]) -> None:
