@@ -336,7 +336,7 @@ NEXT = b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("chunked", [False, True])
 def test_g7_a_body_is_a_body_whatever_protocol_was_asked_for(tmp_path: Path, chunked: bool, apart: bool) -> None:
-    """Clients that hope for HTTP/2 send their first request so; a body that reads like a request must not become one."""
+    """Clients that hope for HTTP/2 begin so; a body that reads like a request must not become one."""
 
     async def story(serving: Serving) -> None:
         key = serving.services.keys.lend()

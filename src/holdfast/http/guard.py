@@ -8,8 +8,8 @@ Invariants:
 - G4  Beyond the limit of connections, of all or of one client, a new one gets 503 and when to come back.
 - G5  A client that does not take its answer in time loses its connection.
 - G6  Refusing costs little: what a refused client still sends is thrown away, and only for a moment.
-- G7  A request means one thing to us and to whoever passes it on (RFC 9112): a version that we speak, one host, one length
-      or chunks and nothing else. One that asks for another protocol is answered in this one, its body and all.
+- G7  A request means one thing to us and to whoever passes it on (RFC 9112): a version that we speak, one host, one
+      length or chunks and nothing else. One that asks for another protocol is answered in this one, body and all.
 """
 
 from __future__ import annotations
