@@ -411,7 +411,8 @@ class Webhooks:
             async with asyncio.timeout(_ATTEMPT_MS / 1000 + 1):
                 response = await self._http.send(request, caller)
         except Problem as problem:
-            return problem.message
+            taken = problem.details.get("status", 0) // 100 == 2  # and then it said more than anybody reads
+            return None if taken else problem.message
         except TimeoutError:
             return "The receiver did not answer in time."
         return None if 200 <= response.status < 300 else f"The receiver answered {response.status}."
