@@ -76,6 +76,13 @@ async def test_runs_start_at_their_moments_and_say_so(tmp_path: Path, clock: Man
         assert host.schedules.get(schedule.schedule_id, TENANT).last_run_id == found[-1].run_id
 
 
+async def test_t1_the_moments_of_schedules_share_no_keys_with_callers(tmp_path: Path, clock: ManualClock) -> None:
+    async with opened(tmp_path, clock) as host:
+        schedule = await every_minute(host)
+        await until(host, schedule, ["created", "fired"])
+        assert not await host.ledger.streams("idem/") and not await host.ledger.streams("dedup/")
+
+
 async def test_t1_a_crash_between_run_and_record_starts_no_second_run(tmp_path: Path, clock: ManualClock) -> None:
     async with opened(tmp_path, clock) as host:
         schedule = await every_minute(host)

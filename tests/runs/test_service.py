@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from holdfast.kernel.problems import Problem
-from holdfast.runs.types import CreateRun, RunFilter
+from holdfast.runs.types import CreateRun, Limits, RunFilter
 from tests.runs.conftest import Host
-from tests.runs.documents import finish, node, start, workflow
+from tests.runs.documents import edge, finish, node, start, workflow
 from tests.runs.events import CONTRACT
 
 
@@ -55,6 +55,13 @@ async def test_a_bad_request_is_refused_with_its_place(host: Host, fields: Any, 
         if at is not None:
             assert refused.value.details["at"] == at
         assert (await runs.list_runs(RunFilter(), "acme")).runs == []
+
+
+async def test_a_run_may_ask_for_less_than_the_hosts_limit_and_never_for_more(host: Host) -> None:
+    async with host(limits=Limits(max_node_executions=2)) as runs:
+        chain = workflow("w", [node("a"), node("b"), node("c")], [edge("a", "b"), edge("b", "c")])
+        run = await finish(runs, await start(runs, chain, configurable={"recursionLimit": 1000}))
+        assert run.error is not None and run.error.code == "recursion_limit_exceeded"
 
 
 async def test_lists_are_filtered_and_paged(host: Host) -> None:
