@@ -60,6 +60,14 @@ def test_bad_forks_are_refused(api: Api, ended: str, body: Any, status: int) -> 
     assert set(answer.json()) <= {"error", "message", "details"}
 
 
+@pytest.mark.parametrize("mode", ["replay", "branch"])
+def test_a_fork_begins_within_the_log(api: Api, ended: str, mode: str) -> None:
+    last = api.events(ended)[-1]["sequence"]
+    assert api.post(f"/v1/runs/{ended}:fork", {"mode": mode, "fromSeq": last}).status_code == 201
+    beyond = api.post(f"/v1/runs/{ended}:fork", {"mode": mode, "fromSeq": last + 1})
+    assert refused(beyond, 422, "replay_from_seq_out_of_range")["lastSequence"] == last
+
+
 def test_diff_names_where_runs_went_apart(api: Api, ended: str) -> None:
     other = api.start("failing")
     api.wait(other)
