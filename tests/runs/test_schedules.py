@@ -235,6 +235,13 @@ async def test_backfill_is_of_the_past(tmp_path: Path, clock: ManualClock, start
         assert await runs_of(host, schedule) == [] and await story(host, schedule) == ["created"]
 
 
+async def test_k4_a_schedule_whose_answer_was_lost_is_told_again(tmp_path: Path, clock: ManualClock) -> None:
+    async with opened(tmp_path, clock) as host:
+        spec = ScheduleSpec(workflow_id="suite-noop", cron="0 * * * *")
+        made, again = [await host.schedules.create(spec, TENANT, schedule_id="sch_reserved") for _ in range(2)]
+        assert made == again and host.schedules.schedules(TENANT) == [made]
+
+
 async def test_what_is_deleted_takes_no_change_that_waited(tmp_path: Path, clock: ManualClock) -> None:
     async with opened(tmp_path, clock) as host:
         schedule = await hourly(host)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from holdfast.kernel.problems import Problem
-from holdfast.runs.types import CreateRun, Limits, RunFilter
+from holdfast.runs.types import CreateRun, ForkRequest, Limits, RunFilter
 from tests.runs.conftest import Host
 from tests.runs.documents import edge, finish, node, start, workflow
 from tests.runs.events import CONTRACT
@@ -94,6 +94,17 @@ async def test_lists_are_filtered_and_paged(host: Host) -> None:
         for limit in (0, 201):
             with pytest.raises(Problem):
                 await runs.list_runs(RunFilter(), "acme", None, limit)
+
+
+@pytest.mark.parametrize("mode", ["replay", "branch"])
+async def test_k4_a_fork_whose_answer_was_lost_is_told_again(host: Host, mode: Any) -> None:
+    async with host() as runs:
+        source = await start(runs, workflow("w", [node("a")]))
+        await finish(runs, source)
+        asked = ForkRequest(mode=mode, from_seq=0)
+        made, again = [await runs.fork(source, "acme", asked, fork_id="run_reserved") for _ in range(2)]
+        assert made.run_id == again.run_id == "run_reserved"
+        assert len((await runs.list_runs(RunFilter(), "acme")).runs) == 2
 
 
 async def test_bulk_cancel_answers_in_order(host: Host) -> None:

@@ -313,6 +313,13 @@ async def test_changes_at_the_same_moment_come_one_after_the_other(tmp_path: Pat
         assert [item.key if isinstance(item, Problem) else "" for item in ended] == ["", "", "not_found", "not_found"]
 
 
+async def test_k4_a_subscription_whose_answer_was_lost_is_told_again(tmp_path: Path, clock: ManualClock) -> None:
+    async with receiving() as receiver, opened(tmp_path, clock, receiver) as host:
+        asked = (TENANT, receiver.url, ["run.completed"])
+        made, again = [await host.webhooks.register(*asked, webhook_id="wh_reserved") for _ in range(2)]
+        assert made == again and len(await host.webhooks.subscriptions(TENANT)) == 1
+
+
 async def test_a_tenant_never_has_more_than_it_may(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -210,12 +210,21 @@ class Schedules:
     # What callers do
 
     async def create(
-        self, spec: ScheduleSpec, tenant: str, principal: str | None = None, workspace: str | None = None
+        self,
+        spec: ScheduleSpec,
+        tenant: str,
+        principal: str | None = None,
+        workspace: str | None = None,
+        *,
+        schedule_id: str | None = None,
     ) -> Schedule:
+        """A new schedule; a caller that must not make two gives the id, and is told of the one that is there."""
         await self._check(spec, tenant)
+        if schedule_id in self._states:
+            return self.get(schedule_id, tenant)
         if sum(state.tenant == tenant for state in self._states.values()) >= MAX_PER_TENANT:
             raise Problem("state_conflict", "The tenant has as many schedules as it may have.", limit=MAX_PER_TENANT)
-        name = self._ids.new("sch")
+        name = schedule_id or self._ids.new("sch")
         payload = {"spec": spec, "tenant": tenant, "principal": principal, "workspace": workspace}
         (record,) = await self._ledger.append(f"schedule/{name}", [Draft("schedule.created", payload)], expect=-1)
         self._states[name] = _State.begin(record)

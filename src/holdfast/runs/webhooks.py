@@ -165,7 +165,10 @@ class Webhooks:
 
     # Subscriptions
 
-    async def register(self, tenant: str, url: str, events: list[str], tags: list[str] | None = None) -> Registered:
+    async def register(
+        self, tenant: str, url: str, events: list[str], tags: list[str] | None = None, *, webhook_id: str | None = None
+    ) -> Registered:
+        """A new subscription; a caller that must not make two gives the id, and is told of the one that is there."""
         types = sorted(set(events))
         if not types:
             raise Problem("schema_mismatch", "A webhook needs at least one event type.", at="$.events")
@@ -173,7 +176,7 @@ class Webhooks:
             if len(type) > 128 or not _TYPE.fullmatch(type):
                 raise Problem("schema_mismatch", f"{type[:80]!r} is not an event type.", at="$.events")
         self._check_url(url, "$.url")
-        webhook_id = self._ids.new("wh")
+        webhook_id = webhook_id or self._ids.new("wh")
         doc = {
             "tenant": tenant,
             "url": url,
@@ -183,7 +186,10 @@ class Webhooks:
             "secretVersion": 1,
         }
         async with self._changing:
-            if len(await self.subscriptions(tenant)) >= MAX_PER_TENANT:
+            known = {item.webhook_id for item in await self.subscriptions(tenant)}
+            if webhook_id in known:
+                return _registered(webhook_id, self._secret(webhook_id, 1))
+            if len(known) >= MAX_PER_TENANT:
                 raise Problem("state_conflict", "The tenant has as many webhooks as it may have.", limit=MAX_PER_TENANT)
             await self._ledger.append(f"webhook/{webhook_id}", [Draft("webhook.registered", doc)], expect=-1)
         self._wanted.update(types)

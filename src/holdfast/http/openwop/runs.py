@@ -93,7 +93,7 @@ def operations(services: Services) -> list[Operation]:
             raise Problem("schema_mismatch", f"There is no mode {body.mode[:40]!r}.", at="$.mode", known=["eval"])
         if body.callback_url is not None:
             services.webhooks.check_callback(body.callback_url)
-        reserved = f"run_{call.reserved}" if call.reserved else None
+        reserved = call.id_for("run")
         trace = read_traceparent(headers.get("traceparent"))
         if trace is not None:
             body = structs.replace(body, metadata={**body.metadata, "traceparent": trace})
@@ -149,7 +149,9 @@ def operations(services: Services) -> list[Operation]:
 
     async def fork(call: Call) -> Response:
         caller = call.caller
-        made = await runs.fork(call.path["runId"], caller.tenant, call.body, trusted=caller.test)
+        made = await runs.fork(
+            call.path["runId"], caller.tenant, call.body, trusted=caller.test, fork_id=call.id_for("run")
+        )
         return call.answer(made, 201, {"Location": f"/v1/runs/{made.run_id}"})
 
     async def pause(call: Call) -> Response:

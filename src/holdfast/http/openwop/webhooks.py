@@ -41,7 +41,9 @@ def operations(services: Services) -> list[Operation]:
     async def register(call: Call) -> Response:
         body: Register = call.body
         call.caller.require_tenant(body.tenant_id)
-        made = await webhooks.register(call.caller.tenant, body.url, list(body.events), list(body.tags))
+        made = await webhooks.register(
+            call.caller.tenant, body.url, list(body.events), list(body.tags), webhook_id=call.id_for("wh")
+        )
         return call.answer(made, 201)
 
     async def list_(call: Call) -> Response:
