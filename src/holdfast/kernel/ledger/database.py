@@ -90,6 +90,7 @@ class Database:
             "PRAGMA fullfsync=ON",
             "PRAGMA checkpoint_fullfsync=ON",
             "PRAGMA journal_size_limit=67108864",
+            "PRAGMA wal_autocheckpoint=0",  # the writer's thread does it, when nobody waits for an answer
         )
 
     def reader(self) -> sqlite3.Connection:
