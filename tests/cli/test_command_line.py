@@ -280,3 +280,14 @@ def test_the_note_of_a_host_that_was_killed_is_not_believed(tmp_path: Path, aliv
 def test_a_run_that_is_not_there_is_told_as_such(tmp_path: Path) -> None:
     for words in (("ask", "--run-id", "run_none"), ("run", "show", "run_none")):
         assert holdfast(tmp_path, *words).envelope["error"]["details"]["problem"] == "not_found"
+
+
+@pytest.mark.parametrize("words", [("up", "--port", "0"), ("ledger", "verify"), ("relay", "ingest", "-")])
+@pytest.mark.parametrize("place", ["file/inner", "n" * 300])
+def test_a_data_folder_that_cannot_be_says_why(tmp_path: Path, words: tuple[str, ...], place: str) -> None:
+    (tmp_path / "file").touch()
+    ran = holdfast(tmp_path, *words, "--data", place)
+    error = ran.envelope["error"]
+    assert (ran.code, error["retryable"]) == (TABLE[error["details"]["problem"]].exit, False)
+    assert error["details"]["problem"] in ("config_invalid", "not_found")
+    assert error["suggestedAction"]

@@ -22,6 +22,7 @@ from holdfast.host.tracing import Tracing, open_tracing
 from holdfast.kernel import canonical
 from holdfast.kernel.clock import Clock, SystemClock
 from holdfast.kernel.config import Config
+from holdfast.kernel.folders import kept_in, make_folder
 from holdfast.kernel.ids import Ids, Randomness, SystemRandomness
 from holdfast.kernel.ledger import Ledger, Projection
 from holdfast.kernel.problems import Problem
@@ -113,8 +114,9 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
     ids = Ids(clock, randomness)
     config, root, data = options.config, options.root.resolve(), options.folder
     catalogue = Catalogue.read(root, config.agents.paths)
-    data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    secret = kept_secret(data / HOST_SECRET, randomness)
+    make_folder(data)
+    with kept_in(data):
+        secret = kept_secret(data / HOST_SECRET, randomness)
     projections = [
         *service.projections(),
         *Relay.projections(),
