@@ -10,7 +10,7 @@ import msgspec
 from holdfast.kernel import canonical
 from holdfast.kernel.json_schema import check_schema
 from holdfast.kernel.problems import Problem
-from holdfast.runs.channels import REDUCERS
+from holdfast.runs.channels import REDUCERS, fits_reducer
 from holdfast.runs.conditions import compile_condition
 from holdfast.runs.definition import (
     ConnectionPort,
@@ -170,6 +170,8 @@ def _data(workflow: Workflow) -> Iterator[Finding]:
     for name, channel in workflow.channels.items():
         if channel.reducer not in REDUCERS:
             yield _finding(f"$.channels.{name}.reducer", f"There is no reducer {channel.reducer!r}.")
+        elif channel.default is not msgspec.UNSET and not fits_reducer(channel.default, channel.reducer):
+            yield _finding(f"$.channels.{name}.default", f"A {channel.reducer} channel cannot begin with this.")
         if channel.schema is not None:
             yield from _schema(channel.schema, f"$.channels.{name}.schema")
     if workflow.configurable_schema is not None:

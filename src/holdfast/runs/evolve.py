@@ -75,6 +75,7 @@ def _run_started(state: RunState, event: Event) -> None:
         if item.default_value is not msgspec.UNSET
     }
     state.variables.update(state.inputs)
+    state.channels = {name: channels.open_channel(item, event.ts) for name, item in state.plan.workflow.channels.items()}
     for name in state.plan.sensitive:
         learn(state, state.variables.get(name))
     learn(state, _private(event, "secrets", []))
@@ -386,7 +387,7 @@ def _channel(state: RunState, event: Event) -> None:
     name = payload["channel"]
     found = state.channels.get(name)
     if found is None:
-        found = state.channels[name] = channels.open_channel(None, payload["reducer"], _private(event, "ttl_ms"))
+        found = state.channels[name] = channels.ChannelState(payload["reducer"], _private(event, "ttl_ms"))
     value = _private(event, "value", payload["value"])
     if found.sensitive:
         learn(state, value)

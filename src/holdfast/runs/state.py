@@ -213,5 +213,4 @@ def new_state(run_id: str, plan: Plan, limits: Limits) -> RunState:
     """A run before its first event."""
     state = RunState(run_id, plan, limits)
     state.nodes = {name: NodeState() for name in plan.nodes}
-    state.channels = {name: channels.open_channel(item) for name, item in plan.workflow.channels.items()}
     return state
