@@ -11,6 +11,7 @@ from holdfast.runs.actor import Make, RunActor
 from holdfast.runs.evolve import evolve
 from holdfast.runs.execution import Execution, Outcome
 from holdfast.runs.log import standing_of, stream_of, to_draft
+from holdfast.runs.requests import check_child
 from holdfast.runs.secrets import inside
 from holdfast.runs.state import Event, RunState
 
@@ -56,6 +57,7 @@ class Family:
             raise Problem(
                 "recursion_limit_exceeded", f"Workflows call each other more than {MAX_DEPTH} deep.", limit=MAX_DEPTH
             )
+        check_child(stored.plan.workflow, inputs, engine.limits)
         root = (state.parent or {}).get("root", state.run_id)
         await self._admit(root)
         child_id = engine.ids.new("run")

@@ -7,6 +7,16 @@ from typing import Any
 
 from holdfast.kernel.problems import Problem
 from holdfast.runs.expressions import compile_expression
+from holdfast.runs.nodes.registry import NodeType
+
+
+def check_config(kind: NodeType, config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is wrong with a node's configuration, by the place inside it."""
+    if kind.check is not None:
+        yield from kind.check(config)
+    for key in kind.expressions:
+        if isinstance(text := config.get(key), str):
+            yield from compiles(text, f".{key}")
 
 
 def compiles(text: Any, at: str) -> Iterator[tuple[str, str]]:
