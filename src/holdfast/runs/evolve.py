@@ -75,7 +75,8 @@ def _run_started(state: RunState, event: Event) -> None:
         if item.default_value is not msgspec.UNSET
     }
     state.variables.update(state.inputs)
-    state.channels = {name: channels.open_channel(item, event.ts) for name, item in state.plan.workflow.channels.items()}
+    declared = state.plan.workflow.channels
+    state.channels = {name: channels.open_channel(item, event.ts) for name, item in declared.items()}
     for name in state.plan.sensitive:
         learn(state, state.variables.get(name))
     learn(state, _private(event, "secrets", []))

@@ -110,9 +110,11 @@ class Family:
             )
 
     async def tell_parent(self, child: RunState) -> None:
-        engine = self._engine
         assert child.parent is not None
-        await engine.command(child.parent["runId"], lambda state: self._child_ended(state, child))
+        await self._tell(child.parent["runId"], child)
+
+    async def _tell(self, run_id: str, child: RunState) -> None:
+        await self._engine.command(run_id, lambda state: self._child_ended(state, child), asked=False)
 
     def _child_ended(self, state: RunState, child: RunState) -> Outcome:
         engine = self._engine
@@ -163,7 +165,7 @@ class Family:
         for child_id in list(state.children):
             child = await engine.find(child_id)
             if isinstance(child, RunState):
-                await engine.command(state.run_id, lambda now, child=child: self._child_ended(now, child))  # type: ignore[misc]
+                await self._tell(state.run_id, child)
         if state.parent is not None and not state.parent.get("detached"):
             parent = await engine.find(state.parent["runId"])
             if isinstance(parent, RunState):

@@ -12,7 +12,6 @@ from holdfast.runs.nodes.checks import compiles, needs_text, numbers, positive, 
 from holdfast.runs.nodes.registry import NodeError, NodeType
 from holdfast.runs.values import truthy
 
-
 _DELAYS = ("delayMs", "durationMs", "ms")
 
 
@@ -127,7 +126,13 @@ TYPES = [
         check=_check_delay,
         summary="Waits `delayMs`; a durable timer.",
     ),
-    NodeType(type_id="core.fail", execute=fail, inline=True, summary="Fails with `code` and `message`."),
+    NodeType(
+        type_id="core.fail",
+        execute=fail,
+        inline=True,
+        check=lambda config: shaped(config, str, "code", "message"),
+        summary="Fails with `code` and `message`.",
+    ),
     NodeType(
         type_id="core.channelWrite",
         execute=channel_write,
