@@ -142,14 +142,9 @@ async def test_two_first_writes_of_one_channel_may_disagree_about_its_reducer(ho
     assert (run.status, run.channels) == ("completed", {"c": 2})
 
 
-@pytest.mark.parametrize("assigned", ['"\\u0000"', "x"])
-async def test_a_text_that_cannot_be_written_fails_its_node(host: Host, assigned: str) -> None:
+async def test_a_text_that_cannot_be_written_fails_its_node(host: Host) -> None:
     async with host() as runs:
-        run = await ended(
-            runs,
-            node("a", "core.transform", config={"outputs": {"x": '"\\u0000"'}}),
-            node("b", "core.transform", config={"assign": {"y": assigned}}),
-        )
+        run = await ended(runs, node("a", "core.transform", config={"assign": {"y": '"\\u0000"'}}))
     assert (run.status, run.error.code) == ("failed", "invalid_text")
 
 
@@ -279,5 +274,5 @@ async def test_g5_a_command_that_cannot_be_carried_out_is_the_callers(host: Host
 async def test_a_threshold_is_a_number(host: Host) -> None:
     async with host() as runs:
         await runs.put_workflow(workflow("w", [node("a")]), tenant=None)
-        with pytest.raises(Problem, match="0.5x"):
+        with pytest.raises(Problem, match=r"0\.5x"):
             await runs.create_run(CreateRun(workflow_id="w", configurable={"escalationThreshold": "0.5x"}), "acme")

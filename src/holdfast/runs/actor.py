@@ -64,6 +64,7 @@ class RunActor:
         self._ended: dict[str, asyncio.Queue[str]] = {}
         self._watchers: list[asyncio.Future[None]] = []
         self._committing = False
+        self._orphans = len(state.orphans)
         self._batch = _NOTHING
 
     # What an execution needs
@@ -261,6 +262,13 @@ class RunActor:
             self._tell_watchers()
         elif self.owned and not self.engine.draining:
             self._start_tasks()
+            self._leave_orphans()
+
+    def _leave_orphans(self) -> None:
+        """Cancel the children whose node has ended since the last batch."""
+        known, self._orphans = self._orphans, len(self.state.orphans)
+        if self._orphans > known:
+            self.engine.family.leave(self.state)
 
     def _answer(self, batch: _Batch) -> None:
         for future, result in batch.waiters:

@@ -229,7 +229,7 @@ class Engine:
         self._actors[run_id] = actor
         if self.started and not self._is_hopeless(run_id):
             actor.resume()
-            if state.children or state.parent:
+            if state.children or state.orphans or state.parent:
                 self.spawn(self.family.reconcile(actor))
         return actor
 
@@ -385,8 +385,7 @@ class Engine:
             return
         if state.parent is not None and not state.parent.get("detached"):
             self.spawn(self.family.tell_parent(state))
-        for child in list(state.children):
-            self.spawn(self.family.parent_ended(child, state))
+        self.family.leave(state)
 
     def on_lost(self, actor: RunActor, problem: Problem, *, own: bool) -> None:
         """`own`: nobody outside had a part in what failed, so the run will come to it again."""

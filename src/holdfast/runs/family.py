@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from holdfast.kernel.ledger import Append
@@ -78,6 +79,8 @@ class Family:
             event.private = {**(event.private or {}), "secrets": given}
 
         def make(state: RunState) -> Outcome:
+            if not execution.live:  # its node ended while the child was made ready
+                raise asyncio.CancelledError
             if f"child:{key}" in execution._node.memo:
                 return Outcome(execution.take())
             payload = {"childRunId": child_id, "childWorkflowId": workflow_id}
@@ -146,15 +149,20 @@ class Family:
 
         return Outcome([Event("node.dispatched", payload, name, {"key": key, "result": result})], after=wake)
 
-    async def parent_ended(self, child_id: str, parent: RunState) -> None:
-        engine = self._engine
-        await engine.command(child_id, lambda state: self._cancel_orphan(state, parent))
+    def leave(self, parent: RunState) -> None:
+        """Cancel the children of an ended run, or those whose node has ended."""
+        left = [*parent.orphans, *parent.children] if parent.ended is not None else [*parent.orphans]
+        for child_id in left:
+            self._engine.spawn(self._leave(child_id, parent))
+
+    async def _leave(self, child_id: str, parent: RunState) -> None:
+        await self._engine.command(child_id, lambda state: self._cancel_orphan(state, parent), asked=False)
 
     def _cancel_orphan(self, state: RunState, parent: RunState) -> Outcome:
         engine = self._engine
         if state.ended is not None or state.parent is None or state.parent.get("propagate") is False:
             return Outcome([])
-        reason = "parent-cancelled" if parent.ended == "cancelled" else "parent-ended"
+        reason = {"cancelled": "parent-cancelled", None: "parent-node-ended"}.get(parent.ended, "parent-ended")
         now = engine.clock.now_ms()
         return Outcome(decider.cancel_run(state, now, reason, None, parent.run_id))
 
@@ -166,7 +174,8 @@ class Family:
             child = await engine.find(child_id)
             if isinstance(child, RunState):
                 await self._tell(state.run_id, child)
+        self.leave(state)
         if state.parent is not None and not state.parent.get("detached"):
             parent = await engine.find(state.parent["runId"])
             if isinstance(parent, RunState):
-                await self.parent_ended(state.run_id, parent)
+                await self._leave(state.run_id, parent)
