@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -90,7 +91,7 @@ def test_a_path_may_hold_a_digit_of_any_script() -> None:
 async def ended(runs: Runs, *nodes: dict[str, Any], inputs: dict[str, Any] | None = None, **fields: Any) -> Any:
     """The end of a run of `nodes` in a row, with a wait before them: what comes after it is not the caller's doing."""
     row = [node("wait", "core.delay", config={"delayMs": 1}), *nodes]
-    edges = [edge(a["id"], b["id"]) for a, b in zip(row, row[1:], strict=False)]
+    edges = [edge(a["id"], b["id"]) for a, b in pairwise(row)]
     return await finish(runs, await start(runs, workflow("w", row, edges, **fields), inputs))
 
 
@@ -188,7 +189,7 @@ async def test_an_input_keeps_the_value_that_it_had(host: Host) -> None:
         node("set", "core.transform", config={"assign": {"x": "2"}}),
         node("late", "core.channelWrite", config=late),
     ]
-    edges = [edge(a["id"], b["id"]) for a, b in zip(nodes, nodes[1:], strict=False)]
+    edges = [edge(a["id"], b["id"]) for a, b in pairwise(nodes)]
     document = workflow("w", nodes, edges, channels={"m": {"reducer": "merge", "default": {"begun": True}}})
     async with host() as runs:
         for _ in range(2):  # the second run begins with the same default

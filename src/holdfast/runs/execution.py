@@ -253,9 +253,10 @@ class Execution:
         self._record("channel.written", payload, private)
 
     def artifact(self, artifact_type: str, data: Any, *, media_type: str = "application/json") -> str:
-        """Keep `data` as an artifact of the run; its id is the same on every execution."""
+        """Keep `data` as an artifact of the run; its id is the same on every execution, and in every fork."""
         self._waits += 1
-        id = "art_" + self.identity(f"artifact:{self._waits}", "artifact")[:26]
+        ordinal = ordinal_of(self.iteration, f"{self._prefix}artifact:{self._waits}")
+        id = "art_" + invocation_id(self.tenant, self.origin, self.node_id, ordinal, "artifact")[:26]
         stream = artifact_stream(self.run_id, id)
         before = len(self.events)
         self._record("artifact.created", {"artifactId": id, "artifactType": artifact_type, "nodeId": self.node_id})
