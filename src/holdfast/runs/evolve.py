@@ -278,7 +278,7 @@ def _loop_taken(state: RunState, event: Event) -> None:
     """Start the loop's body again; what was skipped behind it may still come (W11)."""
     payload = event.payload
     loop = state.plan.loops[payload["edgeId"]]
-    state.loops.remove(loop.id)
+    state.loops = [id for id in state.loops if id != loop.id]
     state.iterations[loop.id] = payload["iteration"]
     reset = [*loop.body, *(name for name in loop.tail if state.nodes[name].status == "skipped")]
     for name in reset:

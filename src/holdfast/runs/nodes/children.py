@@ -133,7 +133,8 @@ def _valid(decision: Any) -> dict[str, Any]:
 async def dispatch(ctx: Execution) -> dict[str, Any]:
     """Do what the supervisor decided: run workers one after the other, ask the user, or end."""
     decision = (ctx.inputs.get("input") or {}).get("decision") if isinstance(ctx.inputs.get("input"), dict) else None
-    decision = decision or ctx.decision
+    if decision is None:  # the last one so far: once looked at, it is the same on every execution
+        decision = await ctx.effect("decision", lambda: ctx.decision, later=True)
     if decision is None:
         raise NodeError("no_decision", "There is no decision to dispatch.", retryable=False)
     decision = _valid(decision)

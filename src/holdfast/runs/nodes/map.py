@@ -20,7 +20,7 @@ def map_type(registry: NodeRegistry) -> NodeType:
 
     async def execute(ctx: Execution) -> dict[str, Any]:
         """Results in the order of the items; the first failure fails the map once its running items have ended."""
-        items = _items(ctx)
+        items = await _items(ctx)
         width = max(1, min(int(ctx.config.get("concurrency", _DEFAULT_CONCURRENCY)), 256))
         if "workflowId" in ctx.config:
             results = await _with_children(ctx, items, width)
@@ -37,10 +37,12 @@ def map_type(registry: NodeRegistry) -> NodeType:
     return NodeType(type_id=MAP, execute=execute, check=check, summary="Maps a collection.")
 
 
-def _items(ctx: Execution) -> list[Any]:
+async def _items(ctx: Execution) -> list[Any]:
+    """The collection; one that an expression names is looked at once, whatever changes while the map runs."""
     source = ctx.inputs.get("items", ctx.config.get("items"))
     if isinstance(source, str):
-        source = ctx.evaluate(source)
+        text = source
+        source = await ctx.effect("items", lambda: ctx.evaluate(text), later=True)
     if not isinstance(source, list):
         raise NodeError("invalid_input", "`items` is not an array.", retryable=False)
     if len(source) > MAX_ITEMS:
