@@ -7,6 +7,7 @@ from typing import Any
 from holdfast.kernel.clock import iso
 from holdfast.kernel.ledger import Ledger
 from holdfast.kernel.problems import Problem
+from holdfast.runs.log import FORK, stream_of
 from holdfast.runs.state import RunState
 from holdfast.runs.types import Artifact
 
@@ -21,13 +22,17 @@ def listed(state: RunState) -> list[Artifact]:
 
 
 async def fetch(ledger: Ledger, state: RunState, artifact_id: str) -> Artifact:
-    """One artifact with its data; a fork finds what its source made before the fork."""
+    """One artifact with its data; a fork finds what its source made before the fork, and the source's source."""
     known = state.artifacts.get(artifact_id)
-    origin = state.source["source"] if state.source else None
-    for owner in (state.run_id, origin) if known else ():
-        records = await ledger.read(artifact_stream(owner, artifact_id), 0, 1) if owner else []
-        if records and known:
+    owner, fork = state.run_id, state.source
+    while known is not None:
+        records = await ledger.read(artifact_stream(owner, artifact_id), 0, 1)
+        if records:
             return _shown(state.run_id, known, records[0].payload)
+        if fork is None:
+            break
+        owner = fork["source"]
+        fork = (await ledger.read(stream_of(owner), 0, 1))[0].attrs.get(FORK)
     raise Problem("not_found", "There is no such artifact.", artifactId=artifact_id[:128])
 
 

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.kernel import canonical
 from holdfast.kernel.json_schema import check_schema
 from holdfast.kernel.problems import Problem
-from holdfast.runs.channels import REDUCERS
+from holdfast.runs.channels import REDUCERS, fits_reducer
 from holdfast.runs.conditions import compile_condition
 from holdfast.runs.definition import (
     ConnectionPort,
@@ -21,6 +21,7 @@ from holdfast.runs.definition import (
     read_workflow,
 )
 from holdfast.runs.expressions import compile_expression
+from holdfast.runs.nodes.checks import check_config
 from holdfast.runs.nodes.registry import NodeRegistry
 from holdfast.runs.plan import LOOPBACK, cycle, descendants, split_edges, successors
 from holdfast.runs.types import WorkflowCheck
@@ -99,12 +100,9 @@ def _nodes(workflow: Workflow, registry: NodeRegistry, names: set[str]) -> Itera
                 yield _finding(f"{place}.variableName", f"There is no variable {port.variable_name!r}.")
             if isinstance(port, ExpressionPort):
                 yield from _compiles(port.expression, f"{place}.expression")
-        if kind is not None and kind.check is not None:
-            for where, message in kind.check(node.config):
+        if kind is not None:
+            for where, message in check_config(kind, node.config):
                 yield _finding(f"{at}.config{where}", message)
-        for key in kind.expressions if kind is not None else ():
-            if isinstance(text := node.config.get(key), str):
-                yield from _compiles(text, f"{at}.config.{key}")
 
 
 def _compiles(text: str, at: str) -> Iterator[Finding]:
@@ -170,6 +168,8 @@ def _data(workflow: Workflow) -> Iterator[Finding]:
     for name, channel in workflow.channels.items():
         if channel.reducer not in REDUCERS:
             yield _finding(f"$.channels.{name}.reducer", f"There is no reducer {channel.reducer!r}.")
+        elif channel.default is not msgspec.UNSET and not fits_reducer(channel.default, channel.reducer):
+            yield _finding(f"$.channels.{name}.default", f"A {channel.reducer} channel cannot begin with this.")
         if channel.schema is not None:
             yield from _schema(channel.schema, f"$.channels.{name}.schema")
     if workflow.configurable_schema is not None:
