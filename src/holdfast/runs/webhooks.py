@@ -154,6 +154,7 @@ class Webhooks:
         self._check_url = check_url
         self.policy = policy or RetryPolicy()
         self._agent = agent
+        self._changing = asyncio.Lock()  # a subscription is looked at and changed by one caller at a time
         self._wake = asyncio.Event()
         self._wanted: set[str] = set()  # event types that somebody asked for: what is worth waking up for
         self._breaker = Breaker()
@@ -172,8 +173,6 @@ class Webhooks:
             if len(type) > 128 or not _TYPE.fullmatch(type):
                 raise Problem("schema_mismatch", f"{type[:80]!r} is not an event type.", at="$.events")
         self._check_url(url, "$.url")
-        if len(await self.subscriptions(tenant)) >= MAX_PER_TENANT:
-            raise Problem("state_conflict", "The tenant has as many webhooks as it may have.", limit=MAX_PER_TENANT)
         webhook_id = self._ids.new("wh")
         doc = {
             "tenant": tenant,
@@ -183,7 +182,10 @@ class Webhooks:
             "createdMs": self._clock.now_ms(),
             "secretVersion": 1,
         }
-        await self._ledger.append(f"webhook/{webhook_id}", [Draft("webhook.registered", doc)], expect=-1)
+        async with self._changing:
+            if len(await self.subscriptions(tenant)) >= MAX_PER_TENANT:
+                raise Problem("state_conflict", "The tenant has as many webhooks as it may have.", limit=MAX_PER_TENANT)
+            await self._ledger.append(f"webhook/{webhook_id}", [Draft("webhook.registered", doc)], expect=-1)
         self._wanted.update(types)
         self._wake.set()
         secret = self._secret(webhook_id, 1)
@@ -199,14 +201,16 @@ class Webhooks:
         return self._view(webhook_id, await self._doc(webhook_id, tenant))
 
     async def remove(self, webhook_id: str, tenant: str) -> None:
-        await self._doc(webhook_id, tenant)
-        await self._ledger.append(f"webhook/{webhook_id}", [Draft("webhook.removed", {})])
+        async with self._changing:
+            await self._doc(webhook_id, tenant)
+            await self._ledger.append(f"webhook/{webhook_id}", [Draft("webhook.removed", {})])
 
     async def rotate(self, webhook_id: str, tenant: str) -> Registered:
         """A new secret; for a day deliveries carry the old signature too."""
-        doc = await self._doc(webhook_id, tenant)
-        version = int(doc["secretVersion"]) + 1
-        await self._ledger.append(f"webhook/{webhook_id}", [Draft("webhook.rotated", {"secretVersion": version})])
+        async with self._changing:
+            doc = await self._doc(webhook_id, tenant)
+            version = int(doc["secretVersion"]) + 1
+            await self._ledger.append(f"webhook/{webhook_id}", [Draft("webhook.rotated", {"secretVersion": version})])
         secret = self._secret(webhook_id, version)
         return _registered(webhook_id, secret)
 
@@ -407,7 +411,8 @@ class Webhooks:
             async with asyncio.timeout(_ATTEMPT_MS / 1000 + 1):
                 response = await self._http.send(request, caller)
         except Problem as problem:
-            return problem.message
+            taken = problem.details.get("status", 0) // 100 == 2  # and then it said more than anybody reads
+            return None if taken else problem.message
         except TimeoutError:
             return "The receiver did not answer in time."
         return None if 200 <= response.status < 300 else f"The receiver answered {response.status}."
