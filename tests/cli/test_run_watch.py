@@ -122,7 +122,8 @@ def test_what_a_run_says_is_text_and_no_markup() -> None:
     shown = console.export_text()
     assert shown.count("[/nothing] [bold]was[/bold] opened") == 2
     assert "[/x]" in shown and "1.5s" in shown and "attempt 2" in shown
-    show_run(console, {**run, "error": None, "nodeStates": {"gate": {"status": "suspended", "attempt": 1}}})
+    open_now = {**run, "error": None, "nodeStates": {"gate": {"status": "suspended", "attempt": 1}}}
+    show_run(console, open_now, {"gate": {"kind": "approval", "data": None}})
     assert "holdfast run approve run_1 gate" in console.export_text()
 
 

@@ -190,4 +190,15 @@ def json_argument(text: str | None, name: str) -> Any:
     try:
         return canonical.decode(text)
     except Problem as problem:
-        raise Problem(problem.key, f"{name} is not valid JSON.", **{**problem.details, "at": name}) from problem
+        details = {**problem.details, "at": name}
+        if names_file(text):
+            details["fix"] = f"Write {name} @{text} to read that file."
+        raise Problem(problem.key, f"{name} is not valid JSON.", **details) from problem
+
+
+def names_file(text: str) -> bool:
+    """Whether a text that was meant as something else is the name of a file."""
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # too long, or nothing that a name may hold
+        return False

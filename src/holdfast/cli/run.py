@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from holdfast.cli.connection import Connection, Data, Key, Url, connected, json_argument
+from holdfast.cli.connection import Connection, Data, Key, Url, connected, json_argument, names_file
 from holdfast.cli.output import Answer, answers, choice
+from holdfast.cli.run_outcome import answering, failure
 from holdfast.kernel.clock import parse_iso
 from holdfast.kernel.problems import Problem
-from holdfast.runs.types import TERMINAL
+from holdfast.runs.types import TERMINAL, RunStatus
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,11 +44,10 @@ async def start(
     data: Data = None,
 ) -> Answer:
     """Start a run of a workflow."""
-    given: dict[str, Any] = json_argument(inputs, "--inputs") or {}
     asked: dict[str, Any] = {
         "workflowId": workflow,
-        "inputs": {**given, **_pairs(input or [])},
-        "configurable": json_argument(configurable, "--configurable"),
+        "inputs": {**(_object(inputs, "--inputs") or {}), **_pairs(input or [])},
+        "configurable": _object(configurable, "--configurable"),
         "scopeId": scope,
         "tags": tag,
     }
@@ -56,10 +56,12 @@ async def start(
     if idempotency_key:
         headers["Idempotency-Key"] = idempotency_key
     async with connected(url, key, data) as host:
-        made = await host.post("/v1/runs", body, headers=headers)
+        try:
+            made = await host.post("/v1/runs", body, headers=headers)
+        except Problem as problem:
+            raise _explained(problem, workflow) from problem
         if wait:
-            await _settled(host, made["runId"])
-            return _standing(await host.get(f"/v1/runs/{made['runId']}"))
+            return await _waited(host, made["runId"])
         return Answer(made, human=lambda console: console.print(f"{made['runId']}  {_coloured(made['status'])}"))
 
 
@@ -76,6 +78,9 @@ async def list_(
     data: Data = None,
 ) -> Answer:
     """Runs, newest first."""
+    if unknown := [name for name in status or () if name not in get_args(RunStatus)]:
+        known = ", ".join(get_args(RunStatus))
+        raise Problem("invalid_usage", f"No run has the status {unknown[0]}.", at="--status", fix=f"Use one of: {known}.")
     async with connected(url, key, data) as host:
         found = await host.get(
             "/v1/runs",
@@ -93,7 +98,9 @@ async def list_(
 async def show(run: RunId, url: Url = None, key: Key = None, data: Data = None) -> Answer:
     """Where a run stands, node by node."""
     async with connected(url, key, data) as host:
-        return _standing(await host.get(f"/v1/runs/{run}"))
+        standing = await host.get(f"/v1/runs/{run}")
+        asked = await _asked(host, standing)
+    return Answer(standing, human=lambda console: show_run(console, standing, asked))
 
 
 @app.command("events")
@@ -128,10 +135,11 @@ async def watch(run: RunId, url: Url = None, key: Key = None, data: Data = None)
             from holdfast.cli.run_watch import watch_live
 
             standing = await watch_live(host, run)
-            return Answer(standing, human=lambda console: None)
+            return Answer(standing, human=lambda console: None, problem=failure(standing))
         async for _ in host.events(run):
             pass
-        return _standing(await host.get(f"/v1/runs/{run}"))
+        standing = await host.get(f"/v1/runs/{run}")
+        return Answer(standing, problem=failure(standing))
 
 
 @app.command("approve")
@@ -157,9 +165,8 @@ async def approve(
         answer: Any = json_argument(value, "--value")
         if answer is None:
             if asked["kind"] != "approval":
-                raise Problem(
-                    "invalid_usage", f"{asked['nodeId']} asks a {asked['kind']}.", fix="Answer it with --value JSON."
-                )
+                how = answering(run, asked["nodeId"], asked["kind"], _shown(asked))
+                raise Problem("invalid_usage", f"{asked['nodeId']} waits for no approval.", kind=asked["kind"], fix=how)
             said = {"comment": comment, "remember": remember, "scope": scope}
             answer = {
                 "action": "reject" if reject else action,
@@ -241,8 +248,7 @@ async def fork(
     async with connected(url, key, data) as host:
         made = await host.post(f"/v1/runs/{run}:fork", body)
         if wait:
-            await _settled(host, made["runId"])
-            return _standing(await host.get(f"/v1/runs/{made['runId']}"))
+            return await _waited(host, made["runId"])
     return Answer(made, human=lambda console: console.print(f"{made['runId']}  from {run} at {at}"))
 
 
@@ -291,6 +297,22 @@ async def _question(host: Connection, run: str, node: str | None) -> dict[str, A
     return found[0]
 
 
+async def _asked(host: Connection, run: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What a run's nodes ask, by node."""
+    if run["status"] in TERMINAL:
+        return {}
+    found = await host.get(f"/v1/runs/{run['runId']}/interrupts")
+    return {item["nodeId"]: item for item in found["interrupts"]}
+
+
+async def _waited(host: Connection, run: str) -> Answer:
+    """The run when it has ended or waits for somebody; one that did not complete is a problem."""
+    await _settled(host, run)
+    standing = await host.get(f"/v1/runs/{run}")
+    asked = await _asked(host, standing)
+    return Answer(standing, human=lambda console: show_run(console, standing, asked), problem=failure(standing))
+
+
 async def _settled(host: Connection, run: str) -> None:
     """Wait until a run has ended or waits for somebody."""
     after = -1
@@ -300,6 +322,29 @@ async def _settled(host: Connection, run: str) -> None:
         status = (await host.get(f"/v1/runs/{run}"))["status"]
         if status in TERMINAL or status.startswith("waiting-") or status == "paused":
             return
+
+
+def _explained(problem: Problem, workflow: str) -> Problem:
+    """A workflow that is not stored, with the command that stores it."""
+    if problem.key != "not_found" or problem.details.get("workflowId") != workflow:
+        return problem
+    fix = "`holdfast workflow list` names those that are stored, `holdfast workflow put FILE` stores one."
+    if names_file(workflow):
+        fix = f"Store the file with `holdfast workflow put {workflow}`, then start the workflow by its id."
+    return Problem(problem.key, problem.message, **{**problem.details, "fix": fix})
+
+
+def _object(text: str | None, name: str) -> dict[str, Any] | None:
+    """A JSON object that was given with an option."""
+    value = json_argument(text, name)
+    if value is None or isinstance(value, dict):
+        return value
+    raise Problem("invalid_usage", f"{name} is no JSON object.", at=name, fix='Give one: {"name": "value"}.')
+
+
+def _shown(interrupt: dict[str, Any]) -> dict[str, Any]:
+    data = interrupt.get("data")
+    return data if isinstance(data, dict) else {}
 
 
 def _pairs(items: list[str]) -> dict[str, Any]:
@@ -320,8 +365,8 @@ def _pairs(items: list[str]) -> dict[str, Any]:
 # For people
 
 
-def _coloured(status: str) -> str:
-    return f"[{_STYLES.get(status, 'yellow')}]{_text(status)}[/]"
+def _coloured(status: str, width: int = 0) -> str:
+    return f"[{_STYLES.get(status, 'yellow')}]{_text(status):<{width}}[/]"
 
 
 def _text(said: Any) -> str:
@@ -331,18 +376,15 @@ def _text(said: Any) -> str:
     return escape(str(said))
 
 
-def _standing(run: dict[str, Any]) -> Answer:
-    return Answer(run, human=lambda console: show_run(console, run))
-
-
-def show_run(console: Console, run: dict[str, Any]) -> None:
+def show_run(console: Console, run: dict[str, Any], asked: dict[str, dict[str, Any]] | None = None) -> None:
     from rich.markup import escape
 
     console.print(f"[bold]{run['runId']}[/bold]  {escape(run['workflowId'])}  {_coloured(run['status'])}")
     for name, node in (run.get("nodeStates") or {}).items():
         console.print(f"  {escape(name):<28} {_coloured(node['status'])}{escape(_remarks(node))}")
-        if node["status"] == "suspended":
-            console.print(f"  [yellow]asks: holdfast run approve {run['runId']} {escape(name)}[/yellow]")
+        if question := (asked or {}).get(name):
+            how = answering(run["runId"], name, question["kind"], _shown(question))
+            console.print(f"  [yellow]asks: {escape(how)}[/yellow]")
     if run.get("error"):
         console.print(f"  [red]{escape(run['error']['code'])}[/]: {escape(run['error']['message'])}")
     if run.get("outputs"):
@@ -368,7 +410,7 @@ def _remarks(node: dict[str, Any]) -> str:
 def _show_list(console: Console, found: dict[str, Any]) -> None:
     for run in found["runs"]:
         console.print(
-            f"{run['runId']:<32} {_coloured(run['status']):<28} {run['createdAt']}  {_text(run['workflowId'])}"
+            f"{run['runId']:<32} {_coloured(run['status'], 16)} {run['createdAt']}  {_text(run['workflowId'])}"
         )
     if not found["runs"]:
         console.print("No runs.")

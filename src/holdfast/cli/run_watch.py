@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.output import console
+from holdfast.cli.run_outcome import answering
 from holdfast.cli.run_view import OVER, Node, View, span
 from holdfast.kernel.problems import Problem
 
@@ -195,9 +196,7 @@ def _question(view: View, name: str, asked: dict[str, Any]) -> RenderableType:
         body.append(f"\n{asked['description']}", "")
     for question in asked.get("questions") or ():
         body.append(f"\n{question.get('id')}: {question.get('question')}", "")
-    actions = asked.get("actions")
-    how = "--value JSON" if asked["kind"] != "approval" else f"--action {'|'.join(actions or ['accept'])}"
-    body.append(f"\nholdfast run approve {view.run_id} {name} {how}", "dim")
+    body.append(f"\n{answering(view.run_id, name, asked['kind'], asked)}", "dim")
     return Panel(body, title=f"{name} asks", title_align="left", border_style="yellow", padding=(0, 1))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.connection import Data, Key, Url, connected
+from holdfast.cli.connection import Data, Key, Url, connected, names_file
 from holdfast.cli.output import Answer, answers
 from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
@@ -94,7 +94,7 @@ async def graph(
     drawers = {"mermaid": mermaid, "svg": svg}
     if format not in drawers:
         raise Problem("invalid_usage", f"{format!r} is no format.", at="--format", fix="Use mermaid or svg.")
-    document: dict[str, Any] | None = read_document(Path(workflow)) if _is_file(workflow) else None
+    document: dict[str, Any] | None = read_document(Path(workflow)) if names_file(workflow) else None
     states: dict[str, str] = {}
     if document is None or run is not None:
         async with connected(url, key, data) as host:
@@ -126,10 +126,6 @@ def _id_of(path: Path, document: dict[str, Any]) -> str:
     if not isinstance(name, str) or not name or "/" in name:
         raise Problem("workflow_invalid", f"{path.name} has no usable id.", at="$.id")
     return name
-
-
-def _is_file(name: str) -> bool:
-    return Path(name).is_file()
 
 
 def _write(path: Path, text: str) -> None:
