@@ -29,7 +29,9 @@ async def ask(
     question: Annotated[str | None, typer.Argument(help="What to ask; left out with --run-id.")] = None,
     run_id: Annotated[str | None, typer.Option("--run-id", help="Go on with this run instead.")] = None,
     agent: Annotated[str | None, typer.Option(help="The agent; default: the assistant.")] = None,
-    trust: Annotated[bool, typer.Option("--trust", help="Trust the project's extensions as they are now.")] = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Trust the project's extensions and node files as they are now.")
+    ] = False,
     url: Url = None,
     key: Key = None,
     data: Data = None,
@@ -152,7 +154,7 @@ async def _reached(
 
     settings = config.load().config
     consent = TerminalConsent() if attended() else None
-    options = Options(config=settings, data=data, consent=consent)
+    options = Options(config=settings, data=data, consent=consent, trust_nodes=trust)
     if url or announced(options.folder):
         if trust:
             raise Problem(

@@ -80,7 +80,9 @@ async def list_(
     """Runs, newest first."""
     if unknown := [name for name in status or () if name not in get_args(RunStatus)]:
         known = ", ".join(get_args(RunStatus))
-        raise Problem("invalid_usage", f"No run has the status {unknown[0]}.", at="--status", fix=f"Use one of: {known}.")
+        raise Problem(
+            "invalid_usage", f"No run has the status {unknown[0]}.", at="--status", fix=f"Use one of: {known}."
+        )
     async with connected(url, key, data) as host:
         found = await host.get(
             "/v1/runs",

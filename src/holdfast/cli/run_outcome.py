@@ -1,4 +1,4 @@
-"""Where a run stands, for somebody at a command line: what it failed with, and the command that answers what it asks."""
+"""Where a run stands, for somebody at a terminal: what it failed with, and the command that answers what it asks."""
 
 from __future__ import annotations
 

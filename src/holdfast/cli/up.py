@@ -33,14 +33,18 @@ def up(
     allow_egress: Annotated[
         list[str] | None, typer.Option(help="HOST:PORT that calls out may reach though it is not public.")
     ] = None,
-    trust: Annotated[bool, typer.Option("--trust", help="Trust the project's extensions as they are now.")] = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Trust the project's extensions and node files as they are now.")
+    ] = False,
 ) -> None:
     """Serve the host; HOLDFAST_API_KEY is the first key, otherwise one is made and shown once."""
     from holdfast.host import Options
     from holdfast.http.server import run
 
     settings = config.load().config
-    options = Options(config=settings, data=data, sample_seams=sample_seams, allow_egress=tuple(allow_egress or ()))
+    options = Options(
+        config=settings, data=data, sample_seams=sample_seams, allow_egress=tuple(allow_egress or ()), trust_nodes=trust
+    )
     if (running := announced(options.folder)) is not None:
         raise Problem(
             "state_conflict",

@@ -9,7 +9,7 @@ import typer
 
 from holdfast.cli.connection import Data, Key, Url, connected, names_file
 from holdfast.cli.output import Answer, answers
-from holdfast.kernel import canonical
+from holdfast.kernel import canonical, config
 from holdfast.kernel.problems import Problem
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ def _group() -> None:
 @answers("workflow.check")
 def check(files: Files) -> Answer:
     """What is wrong with workflow documents, and where; needs no host."""
+    from holdfast.host.node_files import types_to_check
     from holdfast.runs.check import check_workflow
-    from holdfast.runs.nodes.core import standard_registry
 
-    registry = standard_registry()
+    registry = types_to_check(Path(), config.load().config.workflows.nodes)
     results = []
     for path in files:
         _, found = check_workflow(read_document(path), registry)
@@ -52,6 +52,30 @@ async def put(files: Files, url: Url = None, key: Key = None, data: Data = None)
     async with connected(url, key, data) as host:
         stored = [await host.ask("PUT", f"/v1/workflows/{_id_of(path, item)}", item) for path, item in documents]
     return Answer({"workflows": stored}, human=lambda console: _show_stored(console, stored))
+
+
+@app.command("trust")
+@answers("workflow.trust")
+async def trust(
+    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take the trust back.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Only say how it stands.")] = False,
+    data: Data = None,
+) -> Answer:
+    """Let the project's node files (workflows.nodes) run. Trust is bound to their content: a change asks again."""
+    import msgspec
+
+    from holdfast.cli.ext_project import opened_ledger
+    from holdfast.host.node_files import trust_in_nodes
+
+    root = Path()
+    async with opened_ledger(data) as ledger:
+        trusting = trust_in_nodes(ledger, root, config.load().config.workflows.nodes)
+        if withdraw:
+            await trusting.withdraw(root)
+        elif not show:
+            await trusting.give(root)
+        standing = await trusting.standing(root)
+    return Answer({"state": standing.state, **msgspec.to_builtins(standing)})
 
 
 @app.command("list")
