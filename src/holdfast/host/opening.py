@@ -79,6 +79,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     data: Path
     ledger: Ledger
     runs: Runs
+    workflows: tuple[str, ...]  # those of the project, which were stored on opening
     extensions: ProjectExtensions
     relay: Relay
     models: HostModels
@@ -213,8 +214,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         schedules = Schedules(ledger, runs, clock=clock, ids=ids)
         await stack.enter_async_context(runs)
         await runs.put_workflow(ASK, tenant=None)
-        for text in config.workflows.paths:
-            await load_workflows(runs, root / text)
+        workflows = [name for text in config.workflows.paths for name in await load_workflows(runs, root / text)]
         await webhooks.start()
         stack.push_async_callback(webhooks.close)
         await schedules.start()
@@ -226,6 +226,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             data=data,
             ledger=ledger,
             runs=runs,
+            workflows=tuple(workflows),
             extensions=extensions,
             relay=relay,
             models=models,
