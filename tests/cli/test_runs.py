@@ -249,6 +249,8 @@ def test_a_run_that_fails_is_a_failure_for_the_one_who_waits(shell: Shell) -> No
     assert document["error"]["details"]["runId"] == document["result"]["runId"]
     assert shell("run", "watch", document["result"]["runId"]).code == ran.code
     assert shell("run", "show", document["result"]["runId"]).code == 0  # looking at it is no failure
+    named = shell("run", "start", "suite-failing", "--wait", "--field", "runId")
+    assert named.code == ran.code and named.out.startswith("run_") and "Problem: " in named.err
 
 
 def test_a_run_that_was_cancelled_did_not_complete(shell: Shell) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -112,9 +114,13 @@ async def graph(
     data: Data = None,
 ) -> Answer:
     """A workflow as a picture."""
-    from holdfast.runs.graph import mermaid, svg
+    from holdfast.runs.graph import mermaid
+    from holdfast.runs.graph_svg import svg
 
-    drawers = {"mermaid": mermaid, "svg": svg}
+    drawers: dict[str, Callable[[dict[str, Any], dict[str, str]], str]] = {
+        "mermaid": mermaid,
+        "svg": functools.partial(svg, alone=True),
+    }
     if format not in drawers:
         raise Problem("invalid_usage", f"{format!r} is no format.", at="--format", fix="Use mermaid or svg.")
     document: dict[str, Any] | None = read_document(Path(workflow)) if names_file(workflow) else None
