@@ -201,6 +201,17 @@ def test_without_a_host_the_data_folder_is_opened(tmp_path: Path) -> None:
     assert len(shell("run", "list").result["runs"]) == 2
 
 
+def test_without_a_host_it_is_said_that_a_run_waits_for_one(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    shell("workflow", "put", *write(tmp_path, "noop", "approval"))
+    (tmp_path / "long.json").write_text(json.dumps(workflow("long", node("a", "core.delay", {"delayMs": 600_000}))))
+    shell("workflow", "put", "long.json")
+    left = shell("run", "start", "long")
+    assert left.code == 0 and "holdfast up" in left.err and left.result["runId"] in left.err
+    waits = shell("run", "start", "suite-approval")
+    assert "holdfast up" not in waits.err, "it waits for a person, not for a host"
+
+
 def test_a_host_that_has_the_folder_open_is_found_and_wants_a_key(tmp_path: Path) -> None:
     host = LocalHost(tmp_path / ".holdfast")
     host.start()

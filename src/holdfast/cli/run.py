@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from holdfast.cli.connection import Connection, Data, Key, Url, connected, json_argument, names_file
-from holdfast.cli.output import Answer, answers, choice
+from holdfast.cli.output import Answer, answers, choice, note
 from holdfast.cli.run_outcome import answering, failure
 from holdfast.kernel.clock import parse_iso
 from holdfast.kernel.problems import Problem
@@ -62,6 +62,7 @@ async def start(
             raise _explained(problem, workflow) from problem
         if wait:
             return await _waited(host, made["runId"])
+        await _say_who_goes_on(host, made["runId"])
         return Answer(made, human=lambda console: console.print(f"{made['runId']}  {_coloured(made['status'])}"))
 
 
@@ -175,6 +176,7 @@ async def approve(
                 **{name: item for name, item in said.items() if item},
             }
         done = await host.post(f"/v1/runs/{run}/interrupts/{asked['nodeId']}", {"resumeValue": answer})
+        await _say_who_goes_on(host, run)
     return Answer(done, human=lambda console: console.print(f"{_text(done['nodeId'])}: {_coloured(done['status'])}"))
 
 
@@ -190,7 +192,9 @@ async def signal(
 ) -> Any:
     """Hand a named event to a run."""
     async with connected(url, key, data) as host:
-        return await host.post(f"/v1/runs/{run}/signals/{name}", {"payload": json_argument(payload, "--payload")})
+        done = await host.post(f"/v1/runs/{run}/signals/{name}", {"payload": json_argument(payload, "--payload")})
+        await _say_who_goes_on(host, run)
+        return done
 
 
 @app.command("cancel")
@@ -228,7 +232,9 @@ async def pause(run: RunId, url: Url = None, key: Key = None, data: Data = None)
 async def resume(run: RunId, url: Url = None, key: Key = None, data: Data = None) -> Any:
     """Go on with a paused run."""
     async with connected(url, key, data) as host:
-        return await host.post(f"/v1/runs/{run}:resume")
+        done = await host.post(f"/v1/runs/{run}:resume")
+        await _say_who_goes_on(host, run)
+        return done
 
 
 @app.command("fork")
@@ -251,6 +257,7 @@ async def fork(
         made = await host.post(f"/v1/runs/{run}:fork", body)
         if wait:
             return await _waited(host, made["runId"])
+        await _say_who_goes_on(host, made["runId"])
     return Answer(made, human=lambda console: console.print(f"{made['runId']}  from {run} at {at}"))
 
 
@@ -313,6 +320,15 @@ async def _waited(host: Connection, run: str) -> Answer:
     standing = await host.get(f"/v1/runs/{run}")
     asked = await _asked(host, standing)
     return Answer(standing, human=lambda console: show_run(console, standing, asked), problem=failure(standing))
+
+
+async def _say_who_goes_on(host: Connection, run: str) -> None:
+    """A command that opened the folder itself ends now, and nothing moves the run until somebody opens it again."""
+    if not host.local:
+        return
+    status = (await host.get(f"/v1/runs/{run}"))["status"]
+    if status in ("pending", "running"):
+        note(f"No host is up. {run} goes on with `holdfast up`, or with `holdfast run watch {run}`.")
 
 
 async def _settled(host: Connection, run: str) -> None:
