@@ -21,8 +21,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from holdfast.cli.run import show_run
 from holdfast.cli.run_picture import picture
+from holdfast.cli.run_text import show_run
 from holdfast.cli.run_view import View, span
 from holdfast.cli.run_watch import Keys
 from holdfast.kernel.clock import iso

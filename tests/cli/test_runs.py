@@ -315,6 +315,7 @@ def test_what_a_run_waits_for_is_shown_with_the_command_that_answers_it(shell: S
         (["run", "start", "chain.json"], 4, "holdfast workflow put chain.json"),
         (["run", "start", "there-is-none"], 4, "holdfast workflow list"),
         (["run", "list", "--status", "done"], 2, "completed"),
+        (["run", "show", "run_none"], 4, "holdfast run list"),
     ],
 )
 def test_a_slip_at_the_keyboard_is_answered_with_what_to_type(

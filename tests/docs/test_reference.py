@@ -21,7 +21,7 @@ from holdfast.kernel.config import Config, ExtensionOverride, _leaves
 from holdfast.kernel.problem_table import TABLE
 from holdfast.runs import definition
 from holdfast.runs.channels import REDUCERS
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, blocks
 
 REFERENCE = ROOT / "docs" / "reference"
 # What writes a record or an event: its first words name the type.
@@ -141,6 +141,13 @@ def test_the_figures_of_the_readme_are_those_of_the_results() -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
     assert refreshed(readme, results) == readme
     assert readme.count("five steps: ") == 1 == readme.count("overhead of a dispatch ")
+
+
+def test_the_example_is_that_of_its_tutorial() -> None:
+    files = {block.title: block.text for block in blocks(ROOT / "docs" / "tutorial" / "survive-a-kill.md") if block.title}
+    assert len(files) == 3
+    for name, text in files.items():
+        assert (ROOT / "examples" / "parcels" / name).read_text("utf-8") == text, name
 
 
 def test_the_agents_node_type_has_a_row() -> None:

@@ -48,7 +48,12 @@ class Connection:
             response = await self.http.request(method, path, headers=headers, **options)
         except httpx.HTTPError as error:
             raise _unreachable(self.http, error) from error
-        return answer_of(response.status_code, response.content, response.headers.get("retry-after"))
+        try:
+            return answer_of(response.status_code, response.content, response.headers.get("retry-after"))
+        except Problem as problem:
+            if problem.key == "not_found" and "runId" in problem.details:
+                problem.details.setdefault("fix", "`holdfast run list` names the runs of this host.")
+            raise
 
     async def get(self, path: str, **params: Any) -> Any:
         return await self.ask("GET", path, params={name: value for name, value in params.items() if value is not None})

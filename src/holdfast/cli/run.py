@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
 from holdfast.cli.connection import Connection, Data, Key, Url, connected, json_argument, names_file
 from holdfast.cli.output import Answer, answers, choice, note
+from holdfast.cli.run_compare import differences
 from holdfast.cli.run_outcome import answering, failure
-from holdfast.kernel.clock import parse_iso
+from holdfast.cli.run_text import coloured, show_diff, show_events, show_list, show_results, show_run, shown, text
 from holdfast.kernel.problems import Problem
 from holdfast.runs.types import TERMINAL, RunStatus
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 RunId = Annotated[str, typer.Argument(help="A run's id.")]
-_STYLES = {"completed": "green", "failed": "red", "cancelled": "dim", "running": "blue", "pending": "blue"}
 
 
 @app.callback()
@@ -63,7 +60,7 @@ async def start(
         if wait:
             return await _waited(host, made["runId"])
         await _say_who_goes_on(host, made["runId"])
-        return Answer(made, human=lambda console: console.print(f"{made['runId']}  {_coloured(made['status'])}"))
+        return Answer(made, human=lambda console: console.print(f"{made['runId']}  {coloured(made['status'])}"))
 
 
 @app.command("list")
@@ -93,7 +90,7 @@ async def list_(
             limit=limit,
             cursor=cursor,
         )
-    return Answer(found, human=lambda console: _show_list(console, found))
+    return Answer(found, human=lambda console: show_list(console, found))
 
 
 @app.command("show")
@@ -121,7 +118,7 @@ async def events(
     async with connected(url, key, data) as host:
         if not follow:
             found = await host.ask("GET", f"/v1/runs/{run}/events", headers={"Last-Event-ID": str(after)})
-            return Answer(found, human=lambda console: _show_events(console, found["events"]))
+            return Answer(found, human=lambda console: show_events(console, found["events"]))
         import msgspec
 
         async for event in host.events(run, mode=mode, after=after):
@@ -168,7 +165,7 @@ async def approve(
         answer: Any = json_argument(value, "--value")
         if answer is None:
             if asked["kind"] != "approval":
-                how = answering(run, asked["nodeId"], asked["kind"], _shown(asked))
+                how = answering(run, asked["nodeId"], asked["kind"], shown(asked))
                 raise Problem("invalid_usage", f"{asked['nodeId']} waits for no approval.", kind=asked["kind"], fix=how)
             said = {"comment": comment, "remember": remember, "scope": scope}
             answer = {
@@ -177,7 +174,7 @@ async def approve(
             }
         done = await host.post(f"/v1/runs/{run}/interrupts/{asked['nodeId']}", {"resumeValue": answer})
         await _say_who_goes_on(host, run)
-    return Answer(done, human=lambda console: console.print(f"{_text(done['nodeId'])}: {_coloured(done['status'])}"))
+    return Answer(done, human=lambda console: console.print(f"{text(done['nodeId'])}: {coloured(done['status'])}"))
 
 
 @app.command("signal")
@@ -216,7 +213,7 @@ async def cancel(
         if host.local:
             for run in runs:
                 await _settled(host, run)
-    return Answer({"results": results}, human=lambda console: _show_results(console, results))
+    return Answer({"results": results}, human=lambda console: show_results(console, results))
 
 
 @app.command("pause")
@@ -275,8 +272,9 @@ async def replay(
         made = await host.post(f"/v1/runs/{run}:fork", {"mode": "replay", "fromSeq": at})
         await _settled(host, made["runId"])
         diff = await host.get(f"/v1/runs/{run}:diff", against=made["runId"])
+        both = [await _events(host, one) for one in (run, made["runId"])]
     result = {"runId": made["runId"], "sourceRunId": run, "same": diff["divergedAtSeq"] is None, "diff": diff}
-    return Answer(result, human=lambda console: _show_diff(console, diff))
+    return Answer(result, human=lambda console: show_diff(console, diff, differences(*both)))
 
 
 @app.command("diff")
@@ -291,7 +289,15 @@ async def diff(
     """Where two runs went apart."""
     async with connected(url, key, data) as host:
         found = await host.get(f"/v1/runs/{run}:diff", against=against)
-    return Answer(found, human=lambda console: _show_diff(console, found))
+        apart = (
+            [] if found["divergedAtSeq"] is None else differences(*[await _events(host, one) for one in (run, against)])
+        )
+    return Answer(found, human=lambda console: show_diff(console, found, apart))
+
+
+async def _events(host: Connection, run: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await host.get(f"/v1/runs/{run}/events"))["events"]
+    return found
 
 
 async def _question(host: Connection, run: str, node: str | None) -> dict[str, Any]:
@@ -360,11 +366,6 @@ def _object(text: str | None, name: str) -> dict[str, Any] | None:
     raise Problem("invalid_usage", f"{name} is no JSON object.", at=name, fix='Give one: {"name": "value"}.')
 
 
-def _shown(interrupt: dict[str, Any]) -> dict[str, Any]:
-    data = interrupt.get("data")
-    return data if isinstance(data, dict) else {}
-
-
 def _pairs(items: list[str]) -> dict[str, Any]:
     import msgspec
 
@@ -378,81 +379,3 @@ def _pairs(items: list[str]) -> dict[str, Any]:
         except msgspec.DecodeError:
             found[name] = text
     return found
-
-
-# For people
-
-
-def _coloured(status: str, width: int = 0) -> str:
-    return f"[{_STYLES.get(status, 'yellow')}]{_text(status):<{width}}[/]"
-
-
-def _text(said: Any) -> str:
-    """What somebody else said, where rich would read its brackets as markup."""
-    from rich.markup import escape
-
-    return escape(str(said))
-
-
-def show_run(console: Console, run: dict[str, Any], asked: dict[str, dict[str, Any]] | None = None) -> None:
-    from rich.markup import escape
-
-    console.print(f"[bold]{run['runId']}[/bold]  {escape(run['workflowId'])}  {_coloured(run['status'])}")
-    for name, node in (run.get("nodeStates") or {}).items():
-        console.print(f"  {escape(name):<28} {_coloured(node['status'])}{escape(_remarks(node))}")
-        if question := (asked or {}).get(name):
-            how = answering(run["runId"], name, question["kind"], _shown(question))
-            console.print(f"  [yellow]asks: {escape(how)}[/yellow]")
-    if run.get("error"):
-        console.print(f"  [red]{escape(run['error']['code'])}[/]: {escape(run['error']['message'])}")
-    if run.get("outputs"):
-        import msgspec
-
-        console.print("  outputs  " + msgspec.json.encode(run["outputs"]).decode()[:2000], markup=False)
-
-
-def _remarks(node: dict[str, Any]) -> str:
-    """How long a node took, its attempts, and what went wrong."""
-    from holdfast.cli.run_view import span
-
-    parts = []
-    if node.get("endedAt") and node.get("startedAt"):
-        parts.append(span(parse_iso(node["endedAt"]) - parse_iso(node["startedAt"])))
-    if node.get("attempt", 1) > 1:
-        parts.append(f"attempt {node['attempt']}")
-    if node.get("error"):
-        parts.append(f"{node['error'].get('code')}: {node['error'].get('message')}")
-    return "".join(f"  {part}" for part in parts)
-
-
-def _show_list(console: Console, found: dict[str, Any]) -> None:
-    for run in found["runs"]:
-        console.print(
-            f"{run['runId']:<32} {_coloured(run['status'], 16)} {run['createdAt']}  {_text(run['workflowId'])}"
-        )
-    if not found["runs"]:
-        console.print("No runs.")
-    if found.get("nextCursor"):
-        console.print(f"[dim]more: --cursor {_text(found['nextCursor'])}[/dim]")
-
-
-def _show_events(console: Console, events: list[dict[str, Any]]) -> None:
-    for event in events:
-        node = event.get("nodeId") or (event["payload"] or {}).get("nodeId", "")
-        console.print(f"{event['sequence']:>5}  {event['timestamp']}  {event['type']:<26} {node}", markup=False)
-
-
-def _show_results(console: Console, results: list[dict[str, Any]]) -> None:
-    for item in results:
-        said = item.get("status") or (item.get("error") or {}).get("message", "")
-        console.print(f"{item['runId']}  {_coloured(said)}")
-
-
-def _show_diff(console: Console, diff: dict[str, Any]) -> None:
-    if diff["divergedAtSeq"] is None:
-        console.print(f"[green]The same[/green]: {diff['a']} and {diff['b']}")
-        return
-    console.print(f"They went apart at event {diff['divergedAtSeq']}:")
-    for item in diff["eventDiffs"][:40]:
-        sides = [(item.get(side) or {}).get("type", "-") for side in ("aEvent", "bEvent")]
-        console.print(f"  {item['seq']:>5}  {item['op']:<8} {sides[0]:<26} {sides[1]}", markup=False)
