@@ -58,6 +58,8 @@ def test_a_branch_with_other_inputs_is_told_apart(shell: Shell) -> None:  # noqa
     document = workflow("suite-double", doubled, variables=[variable("x", "number")])
     (shell.folder / "double.json").write_text(json.dumps(document))
     shell("workflow", "put", "double.json")
+    refused = shell("run", "start", "suite-double", "--input", "x=word")
+    assert refused.code == 2 and "--input x=VALUE" in refused.error["suggestedAction"]
     first = shell("run", "start", "suite-double", "--input", "x=3", "--wait").result["runId"]
     second = shell("run", "fork", first, "--overlay", '{"inputs": {"x": 10}}', "--wait").result["runId"]
     shown = shell("run", "diff", first, second, "--human").out

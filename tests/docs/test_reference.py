@@ -144,7 +144,8 @@ def test_the_figures_of_the_readme_are_those_of_the_results() -> None:
 
 
 def test_the_example_is_that_of_its_tutorial() -> None:
-    files = {block.title: block.text for block in blocks(ROOT / "docs" / "tutorial" / "survive-a-kill.md") if block.title}
+    page = ROOT / "docs" / "tutorial" / "survive-a-kill.md"
+    files = {block.title: block.text for block in blocks(page) if block.title}
     assert len(files) == 3
     for name, text in files.items():
         assert (ROOT / "examples" / "parcels" / name).read_text("utf-8") == text, name

@@ -349,12 +349,16 @@ async def _settled(host: Connection, run: str) -> None:
 
 
 def _explained(problem: Problem, workflow: str) -> Problem:
-    """A workflow that is not stored, with the command that stores it."""
-    if problem.key != "not_found" or problem.details.get("workflowId") != workflow:
+    """Why a run was not started, with what to type: a workflow that is not stored, an input that is missing."""
+    at = str(problem.details.get("at"))
+    if at.startswith("$.inputs."):
+        fix = f"Give it with --input {at.removeprefix('$.inputs.')}=VALUE."
+    elif problem.key != "not_found" or problem.details.get("workflowId") != workflow:
         return problem
-    fix = "`holdfast workflow list` names those that are stored, `holdfast workflow put FILE` stores one."
-    if names_file(workflow):
+    elif names_file(workflow):
         fix = f"Store the file with `holdfast workflow put {workflow}`, then start the workflow by its id."
+    else:
+        fix = "`holdfast workflow list` names those that are stored, `holdfast workflow put FILE` stores one."
     return Problem(problem.key, problem.message, **{**problem.details, "fix": fix})
 
 
