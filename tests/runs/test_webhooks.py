@@ -385,3 +385,24 @@ def test_pauses_double_and_stop() -> None:
             return b""
 
     assert [policy.pause_ms(attempt, None_()) for attempt in range(1, 6)] == [1000, 2000, 3000, 3000, None]
+
+
+async def test_b1_a_read_that_fails_for_a_moment_stops_no_delivery(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loops that find and send what is owed live as long as the host."""
+    async with receiving() as receiver, opened(tmp_path, clock, receiver) as host:
+        await host.webhooks.register(TENANT, receiver.url, ["run.completed"])
+        await finish(host)
+        await settled(host, receiver, 1)
+
+        async def failing(*_: Any) -> Any:
+            raise Problem("ledger_io", "The disk failed.")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(host.ledger, "query", failing)
+            patched.setattr(host.ledger, "read_all", failing)
+            await finish(host)
+            await asyncio.sleep(5)
+        await settled(host, receiver, 2)
+        assert [name for name, _ in receiver.events()] == ["run.completed"] * 2

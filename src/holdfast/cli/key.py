@@ -36,8 +36,15 @@ async def create(
     data: Data = None,
 ) -> Answer:
     """Make a key of the caller's tenant, or of another that the operator names; it is shown once."""
-    given = {"name": name, "test": test, "scopes": scope, "principal": principal, "tenant": tenant}
-    body = {field: value for field, value in {**given, "expiresAt": expires}.items() if value is not None}
+    given = {
+        "name": name,
+        "test": test,
+        "scopes": scope,
+        "principal": principal,
+        "tenant": tenant,
+        "expiresAt": expires,
+    }
+    body = {field: value for field, value in given.items() if value is not None}
     async with connected(url, key, data) as host:
         made = await host.post("/host/v1/keys", body)
     return Answer(made, human=lambda console: console.print(f"{made['apiKey']}\n[dim]Keep it: it is shown once.[/dim]"))

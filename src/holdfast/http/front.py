@@ -7,7 +7,7 @@ Invariants:
 - F3  A mount's stream counts as a stream of its key: beyond the limits it is refused before its first byte.
 - F4  A mount's request has its place in the load of the host, and none while the host drains.
 - F5  A mount that does not count its bodies itself is never given one beyond the limit.
-- F6  A stream ends with its key: nothing is sent on it once the key is revoked or expired.
+- F6  A stream ends with its key: nothing is sent on it once the key is revoked or expired; nor to a long poll.
 - F7  An encoded slash separates nothing: what a proxy takes for one segment is one here too; no name holds one.
 """
 

@@ -3,6 +3,7 @@
 - S1  A follower gets every event from its start on, once, in order, and then the end; also one that starts beyond it.
 - S2  A run's events are read and shaped once, however many follow it.
 - S3  A follower that is slow falls back to the log; it holds up neither the engine nor the others.
+- S4  When the log cannot be read any more, whoever follows is told why instead of waiting for ever.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 
 from holdfast.kernel.ledger import Ledger
+from holdfast.kernel.problems import Problem
 from holdfast.runs.log import stream_of, to_wire
 from holdfast.runs.types import TERMINAL_EVENTS, RunEvent
 
@@ -34,16 +36,22 @@ class _Follower:
             self.pending.clear()
             self.lost = True  # it reads the log instead (S3)
         self.pending.append(event)
+        self.wake()
+
+    def wake(self) -> None:
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
 
-    async def wait(self) -> None:
-        if not self.pending:
+    async def wait(self, hub: _Hub) -> None:
+        """Until there is something to read; a Problem when nothing will come any more (S4)."""
+        if not self.pending and hub.problem is None:
             self.waiter = asyncio.get_running_loop().create_future()
             try:
                 await self.waiter
             finally:
                 self.waiter = None
+        if not self.pending and hub.problem is not None:
+            raise hub.problem
 
 
 class _Hub:
@@ -52,6 +60,7 @@ class _Hub:
     def __init__(self) -> None:
         self.followers: set[_Follower] = set()
         self.task: asyncio.Task[None] | None = None
+        self.problem: Problem | None = None
 
 
 class Feeds:
@@ -88,7 +97,7 @@ class Feeds:
                         if record.type in TERMINAL_EVENTS:
                             return
                     behind = len(page) == _PAGE
-                await follower.wait()
+                await follower.wait(hub)
                 behind, follower.lost = follower.lost, False
                 while follower.pending and not behind:
                     event = follower.pending.popleft()
@@ -119,7 +128,14 @@ class Feeds:
                 del self._hubs[run_id]
 
     async def _feed(self, run_id: str, hub: _Hub, start: int) -> None:
-        async for record in self._ledger.follow(stream_of(run_id), start):
-            event = to_wire(record)
+        try:
+            async for record in self._ledger.follow(stream_of(run_id), start):
+                event = to_wire(record)
+                for follower in hub.followers:
+                    follower.push(event)
+        except Problem as problem:
+            hub.problem = problem
+            if self._hubs.get(run_id) is hub:
+                del self._hubs[run_id]  # whoever comes next tries again
             for follower in hub.followers:
-                follower.push(event)
+                follower.wake()

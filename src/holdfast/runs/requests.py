@@ -28,6 +28,7 @@ CONFIGURABLE: dict[str, Any] = {
         "model": {"type": "string", "minLength": 1},
         "temperature": {"type": "number", "minimum": 0, "maximum": 2},
         "promptOverrides": {"type": "object", "additionalProperties": {"type": "string"}},
+        "escalationThreshold": {"type": "number", "minimum": 0, "maximum": 1},
     },
 }
 
@@ -59,12 +60,22 @@ def check_create(request: CreateRun, tenant: str, limits: Limits, *, trusted: bo
 
 def check_against(workflow: Workflow, request: CreateRun) -> None:
     """A request against the workflow's variables and its `configurableSchema`."""
+    _check_inputs(workflow, request.inputs)
+    _fit_configurable(workflow, request.configurable)
+
+
+def check_child(workflow: Workflow, inputs: dict[str, Any], limits: Limits) -> None:
+    """What a run gives a workflow that it starts: held to what a caller is held to."""
+    _small(inputs, limits.max_inputs_bytes, "$.inputs")
+    _check_inputs(workflow, inputs)
+
+
+def _check_inputs(workflow: Workflow, inputs: dict[str, Any]) -> None:
     for variable in workflow.variables:
-        if variable.name not in request.inputs and variable.required and variable.default_value in (None, UNSET):
+        if variable.name not in inputs and variable.required and variable.default_value in (None, UNSET):
             at = f"$.inputs.{variable.name}"
             raise Problem("schema_mismatch", f"The input {variable.name!r} is required.", at=at)
-    _fit(workflow, request.inputs, "$.inputs")
-    _fit_configurable(workflow, request.configurable)
+    _fit(workflow, inputs, "$.inputs")
 
 
 def check_overlay(

@@ -41,6 +41,8 @@ MAX_PER_TENANT = 200
 _ATTEMPT_MS = 5_000
 _CONCURRENT = 32
 _CONCURRENT_EACH = 4
+_AGAIN_SECONDS = 1.0  # after a read that failed
+_RECHECK_SECONDS = 60.0  # the machine's clock may be set while we wait
 # The oldest few of each receiver: however much one of them is owed, the others get their turn (B4).
 _DUE = """
     SELECT delivery_id, webhook_id, tenant, run_id, sequence, type, url, attempts FROM (
@@ -319,6 +321,12 @@ class Webhooks:
             await asyncio.sleep(0)
             if not self._wanted:
                 self._wake.clear()
+        while True:
+            with contextlib.suppress(Problem):  # the log cannot be read now
+                await self._follow()
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _follow(self) -> None:
         follow = self._ledger.follow_all("run/")
         async with contextlib.aclosing(follow) as records:  # type: ignore[type-var]
             self._wake.set()  # what was written before we followed
@@ -329,8 +337,14 @@ class Webhooks:
     async def _deliver_all(self) -> None:
         while True:
             self._wake.clear()
-            next_ms = await self._start_due()
-            pause = None if next_ms is None else max(0.0, (next_ms - self._clock.now_ms()) / 1000)
+            try:
+                next_ms = await self._start_due()
+            except Problem as problem:  # what is owed stays owed
+                _log.error("the outbox cannot be read: %s", problem.message)
+                next_ms = self._clock.now_ms() + round(_AGAIN_SECONDS * 1000)
+            pause = None
+            if next_ms is not None:
+                pause = min(_RECHECK_SECONDS, max(0.0, (next_ms - self._clock.now_ms()) / 1000))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._wake.wait()
