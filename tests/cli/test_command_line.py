@@ -282,6 +282,17 @@ def test_a_run_that_is_not_there_is_told_as_such(tmp_path: Path) -> None:
         assert holdfast(tmp_path, *words).envelope["error"]["details"]["problem"] == "not_found"
 
 
+@pytest.mark.parametrize("words", [("up", "--port", "0"), ("ledger", "verify"), ("relay", "ingest", "-")])
+@pytest.mark.parametrize("place", ["file/inner", "n" * 300])
+def test_a_data_folder_that_cannot_be_says_why(tmp_path: Path, words: tuple[str, ...], place: str) -> None:
+    (tmp_path / "file").touch()
+    ran = holdfast(tmp_path, *words, "--data", place)
+    error = ran.envelope["error"]
+    assert (ran.code, error["retryable"]) == (TABLE[error["details"]["problem"]].exit, False)
+    assert error["details"]["problem"] in ("config_invalid", "not_found")
+    assert error["suggestedAction"]
+
+
 UP = {"url": "http://127.0.0.1:1", "data": ".holdfast", "model": "local", "untrusted": [], "untrustedOfUser": []}
 
 

@@ -19,10 +19,12 @@ from holdfast.host.models import HostModels, NodeModels
 from holdfast.host.node_files import load_nodes, trust_in_nodes
 from holdfast.host.node_tools import NodeTools
 from holdfast.host.prompts import Prompts
+from holdfast.host.sole import sole_host
 from holdfast.host.tracing import Tracing, open_tracing
 from holdfast.kernel import canonical
 from holdfast.kernel.clock import Clock, SystemClock
 from holdfast.kernel.config import Config
+from holdfast.kernel.folders import kept_in, make_folder
 from holdfast.kernel.ids import Ids, Randomness, SystemRandomness
 from holdfast.kernel.ledger import Ledger, Projection
 from holdfast.kernel.problems import Problem
@@ -116,8 +118,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
     ids = Ids(clock, randomness)
     config, root, data = options.config, options.root.resolve(), options.folder
     catalogue = Catalogue.read(root, config.agents.paths)
-    data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    secret = kept_secret(data / HOST_SECRET, randomness)
+    make_folder(data)
     projections = [
         *service.projections(),
         *Relay.projections(),
@@ -126,6 +127,9 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         *options.projections,
     ]
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(sole_host(data))
+        with kept_in(data):
+            secret = kept_secret(data / HOST_SECRET, randomness)
         ledger = await stack.enter_async_context(
             Ledger.open(data / "ledger.db", projections=projections, clock=clock, ids=ids)
         )

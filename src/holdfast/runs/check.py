@@ -12,7 +12,7 @@ import msgspec
 from holdfast.kernel import canonical
 from holdfast.kernel.json_schema import check_schema
 from holdfast.kernel.problems import Problem
-from holdfast.runs.channels import REDUCERS
+from holdfast.runs.channels import REDUCERS, fits_reducer
 from holdfast.runs.conditions import compile_condition
 from holdfast.runs.definition import (
     ConnectionPort,
@@ -23,6 +23,7 @@ from holdfast.runs.definition import (
     read_workflow,
 )
 from holdfast.runs.expressions import compile_expression
+from holdfast.runs.nodes.checks import check_config
 from holdfast.runs.nodes.registry import NodeRegistry
 from holdfast.runs.plan import LOOPBACK, cycle, descendants, split_edges, successors
 from holdfast.runs.shape import mistakes
@@ -97,9 +98,7 @@ def _nodes(workflow: Workflow, registry: NodeRegistry, names: set[str]) -> Itera
         if kind is None:
             known = [item.type_id for item in registry]
             yield _finding(f"{at}.typeId", f"There is no node type {node.type_id!r}.", _meant(node.type_id, known))
-        if (
-            node.agent is not None and "channel" in node.agent
-        ):  # OpenWOP §2, RFC 0082: without agents.deployment, refused
+        if node.agent is not None and "channel" in node.agent:  # RFC 0082: refused without agents.deployment
             yield _finding(
                 f"{at}.agent.channel", "This host has no deployment channels.", "Name the agent's `version` instead."
             )
@@ -117,14 +116,10 @@ def _nodes(workflow: Workflow, registry: NodeRegistry, names: set[str]) -> Itera
                 yield _finding(f"{place}.variableName", said, _meant(port.variable_name, variables))
             if isinstance(port, ExpressionPort):
                 yield from _compiles(port.expression, f"{place}.expression")
-        if kind is not None and kind.check is not None:
-            for where, message in kind.check(node.config):
-                yield _finding(
-                    f"{at}.config{where}", message, f"The page of node types says what {node.type_id} takes."
-                )
-        for key in kind.expressions if kind is not None else ():
-            if isinstance(text := node.config.get(key), str):
-                yield from _compiles(text, f"{at}.config.{key}")
+        if kind is not None:
+            fix = f"The page of node types says what {node.type_id} takes."
+            for where, message in check_config(kind, node.config):
+                yield _finding(f"{at}.config{where}", message, fix)
 
 
 def _compiles(text: str, at: str) -> Iterator[Finding]:
@@ -192,6 +187,9 @@ def _data(workflow: Workflow) -> Iterator[Finding]:
         if channel.reducer not in REDUCERS:
             said = f"There is no reducer {channel.reducer!r}."
             yield _finding(f"$.channels.{name}.reducer", said, _meant(channel.reducer, REDUCERS))
+        elif channel.default is not msgspec.UNSET and not fits_reducer(channel.default, channel.reducer):
+            said = f"A {channel.reducer} channel cannot begin with this."
+            yield _finding(f"$.channels.{name}.default", said, "Change `reducer` or `default`.")
         if channel.schema is not None:
             yield from _schema(channel.schema, f"$.channels.{name}.schema")
     if workflow.configurable_schema is not None:

@@ -12,6 +12,7 @@ from holdfast.http.operations import Body, Call, Operation, Query, Result
 from holdfast.http.services import Services
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.trace import read_traceparent
+from holdfast.runs.requests import MAX_NAME
 from holdfast.runs.types import (
     Ancestry,
     Artifact,
@@ -27,7 +28,7 @@ from holdfast.runs.types import (
 )
 
 Text = Annotated[str, Meta(max_length=4096)]
-Name = Annotated[str, Meta(min_length=1, max_length=256)]
+Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]
 Moment = Annotated[str, Meta(max_length=64, extra_json_schema={"format": "date-time"})]
 
 
