@@ -141,7 +141,10 @@ class Author:
             [
                 ("core.approvalGate", {**limit, **self.some({"onTimeout": "accept", "requiredApprovals": 2})}),
                 ("core.interrupt", {**limit, **self.some({"defaultValue": [1], "key": "same"})}),
-                ("core.waitForEvent", {**limit, "event": "e", **self.some({"correlation": {"a": 1}, "defaultValue": 1})}),
+                (
+                    "core.waitForEvent",
+                    {**limit, "event": "e", **self.some({"correlation": {"a": 1}, "defaultValue": 1})},
+                ),
                 ("core.clarificationGate", {**limit, "questions": [{"id": "q", "question": "?"}]}),
                 ("core.conversationGate", {**limit, "turnCount": 2, **self.some({"mockAutoResume": True})}),
             ]
