@@ -24,7 +24,7 @@ from holdfast.runs.views import snapshot
 from holdfast.runs.workflows import Ref
 from tests.runs.conftest import Host
 from tests.runs.documents import finish
-from tests.runs.whole import CHILD, Author
+from tests.runs.whole import CHILD, Author, spoil
 
 INPUTS: dict[str, Any] = {"x": 1, "s": "text"}
 HOUR = 3600
@@ -143,6 +143,34 @@ async def one(host: Host, seed: int) -> None:
     async with host() as runs:
         assert standing(await end(runs, dying)) == undisturbed
         await check(runs, dying)
+
+
+async def spoilt(host: Host, seeds: range) -> None:
+    """Documents with something hostile in them: refused with the place, or run to an end."""
+    async with host() as runs:
+        for seed in seeds:
+            chance = random.Random(seed)
+            document = Author(seed).document(f"spoilt{seed}")
+            for _ in range(chance.randint(1, 3)):
+                spoil(document, chance)
+            try:
+                run_id = await begin(runs, document)
+            except Problem as problem:
+                assert problem.key in ("workflow_invalid", "schema_mismatch", "invalid_json"), (seed, problem)
+                assert problem.key == "invalid_json" or problem.details["at"].startswith("$"), (seed, problem)
+                continue
+            await end(runs, run_id)
+            await check(runs, run_id)
+
+
+async def test_a_document_with_something_hostile_in_it_is_refused_or_runs(host: Host) -> None:
+    await spoilt(host, range(150))
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("first", range(1000, 5000, 200))
+async def test_many_documents_with_something_hostile_in_them(host: Host, first: int) -> None:
+    await spoilt(host, range(first, first + 200))
 
 
 @pytest.mark.parametrize("seed", range(40))
