@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from holdfast.cli.ledger_file import ledger_file
 from holdfast.cli.notes import announced
 from holdfast.cli.output import Answer, answers, choice, each, note
 from holdfast.kernel import canonical, config
@@ -132,12 +133,7 @@ async def import_(
 async def _open(data: Path | None, *, create: bool = False) -> AsyncIterator[Ledger]:
     from holdfast.kernel.ledger import Ledger
 
-    path = data or Path(config.load().config.data.dir)
-    if path.is_dir() or path.suffix != ".db":
-        path = path / "ledger.db"
-    if not create and not path.exists():
-        raise Problem("not_found", f"There is no ledger at {path}.", fix="Start the host once, or give --data.")
-    async with Ledger.open(path) as ledger:
+    async with Ledger.open(ledger_file(data, make=create, fix="Start the host once, or give --data.")) as ledger:
         yield ledger
 
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.cli.ledger_file import ledger_file
 from holdfast.cli.output import Answer, answers, choice, note
 from holdfast.kernel import config
 from holdfast.kernel.clock import iso
+from holdfast.kernel.folders import kept_in, make_folder
 from holdfast.kernel.printable import printable
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.secret import HOST_SECRET, derive, kept_secret
@@ -310,15 +312,11 @@ async def _relay(data: Path | None, model: str | None, *, make: bool) -> AsyncIt
     from holdfast.relay import Relay
 
     settings = config.load().config
-    path = data or Path(settings.data.dir)
-    if path.is_dir() or path.suffix != ".db":
-        path = path / "ledger.db"
-    if not make and not path.exists():
-        raise Problem(
-            "not_found", f"There is no ledger at {path}.", fix="Ingest or ask something first, or give --data."
-        )
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    secret = derive(kept_secret(path.with_name(HOST_SECRET)), "relay")  # as the host's: each opens the other's sessions
+    path = ledger_file(data, make=make, fix="Ingest or ask something first, or give --data.")
+    make_folder(path.parent)
+    with kept_in(path.parent):
+        kept = kept_secret(path.with_name(HOST_SECRET))
+    secret = derive(kept, "relay")  # as the host's: each opens the other's sessions
     opened = registry.open(model) if model is not None else None
     embedder = embed.open(settings.models.embedder) if settings.models.embedder else None
     try:

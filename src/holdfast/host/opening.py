@@ -16,12 +16,15 @@ from holdfast.host.extension_model import ExtensionModel
 from holdfast.host.extensions import ProjectExtensions
 from holdfast.host.metrics import HostMetrics, WatchedModel
 from holdfast.host.models import HostModels, NodeModels
+from holdfast.host.node_files import load_nodes, trust_in_nodes
 from holdfast.host.node_tools import NodeTools
 from holdfast.host.prompts import Prompts
+from holdfast.host.sole import sole_host
 from holdfast.host.tracing import Tracing, open_tracing
 from holdfast.kernel import canonical
 from holdfast.kernel.clock import Clock, SystemClock
 from holdfast.kernel.config import Config
+from holdfast.kernel.folders import kept_in, make_folder
 from holdfast.kernel.ids import Ids, Randomness, SystemRandomness
 from holdfast.kernel.ledger import Ledger, Projection
 from holdfast.kernel.problems import Problem
@@ -46,8 +49,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     `root` is the project folder. `data`, when given, is used in place of `config.data.dir`. `allow_egress` names
     `host:port` pairs that calls out may reach though they are private. `consent` asks a person at the terminal.
-    `models` are model objects by the name that the configuration may use for them. `tracing`, when given, is used in
-    place of what the configuration asks for.
+    `trust_nodes` trusts the project's node files as they are now. `models` are model objects by the name that the
+    configuration may use for them. `tracing`, when given, is used in place of what the configuration asks for.
     """
 
     config: Config = Config()
@@ -55,6 +58,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     data: Path | None = None
     allow_egress: tuple[str, ...] = ()
     sample_seams: bool = False
+    trust_nodes: bool = False
     retry: RetryPolicy = RetryPolicy()
     limits: Limits | None = None
     clock: Clock | None = None
@@ -77,6 +81,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     data: Path
     ledger: Ledger
     runs: Runs
+    workflows: tuple[str, ...]  # those of the project, which were stored on opening
     extensions: ProjectExtensions
     relay: Relay
     models: HostModels
@@ -113,8 +118,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
     ids = Ids(clock, randomness)
     config, root, data = options.config, options.root.resolve(), options.folder
     catalogue = Catalogue.read(root, config.agents.paths)
-    data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    secret = kept_secret(data / HOST_SECRET, randomness)
+    make_folder(data)
     projections = [
         *service.projections(),
         *Relay.projections(),
@@ -123,6 +127,9 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         *options.projections,
     ]
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(sole_host(data))
+        with kept_in(data):
+            secret = kept_secret(data / HOST_SECRET, randomness)
         ledger = await stack.enter_async_context(
             Ledger.open(data / "ledger.db", projections=projections, clock=clock, ids=ids)
         )
@@ -179,6 +186,10 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         )
         registry = standard_registry(sample_seams=options.sample_seams)
         registry.add(node.type)
+        if options.trust_nodes:
+            await trust_in_nodes(ledger, root, config.workflows.nodes).give(root)
+        for own in await load_nodes(ledger, root, config.workflows.nodes):
+            registry.add(own)
         runs = Runs(
             ledger,
             clock=clock,
@@ -207,8 +218,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         schedules = Schedules(ledger, runs, clock=clock, ids=ids)
         await stack.enter_async_context(runs)
         await runs.put_workflow(ASK, tenant=None)
-        for text in config.workflows.paths:
-            await load_workflows(runs, root / text)
+        workflows = [name for text in config.workflows.paths for name in await load_workflows(runs, root / text)]
         await webhooks.start()
         stack.push_async_callback(webhooks.close)
         await schedules.start()
@@ -220,6 +230,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             data=data,
             ledger=ledger,
             runs=runs,
+            workflows=tuple(workflows),
             extensions=extensions,
             relay=relay,
             models=models,

@@ -139,6 +139,11 @@ class RunActor:
     def idle(self) -> bool:
         return self._driver is None and not self.tasks and not self._inbox
 
+    def is_due(self, now: int) -> bool:
+        """Whether time alone moves this run now."""
+        wake = self.state.next_wake() if self.owned else None
+        return wake is not None and wake <= now
+
     @property
     def watched(self) -> bool:
         return bool(self._watchers)

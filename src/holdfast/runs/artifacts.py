@@ -22,17 +22,15 @@ def listed(state: RunState) -> list[Artifact]:
 
 
 async def fetch(ledger: Ledger, state: RunState, artifact_id: str) -> Artifact:
-    """One artifact with its data; a fork finds what its source made before the fork, and the source's source."""
+    """One artifact with its data; a fork finds what was made before it by its source, and by that one's."""
     known = state.artifacts.get(artifact_id)
-    owner, fork = state.run_id, state.source
-    while known is not None:
+    owner: str | None = state.run_id
+    while known and owner:
         records = await ledger.read(artifact_stream(owner, artifact_id), 0, 1)
         if records:
             return _shown(state.run_id, known, records[0].payload)
-        if fork is None:
-            break
-        owner = fork["source"]
-        fork = (await ledger.read(stream_of(owner), 0, 1))[0].attrs.get(FORK)
+        first = await ledger.read(stream_of(owner), 0, 1)
+        owner = first[0].attrs.get(FORK, {}).get("source") if first else None
     raise Problem("not_found", "There is no such artifact.", artifactId=artifact_id[:128])
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import OrderedDict
 from collections.abc import Coroutine
 from typing import Any
@@ -41,6 +42,9 @@ _PAGE = 500
 _FAULTS = 3
 # What stands in a run's own way, unlike a full disk or another owner.
 _OWN_FAULTS = frozenset({"internal", "payload_too_large", "invalid_json", "invalid_text"})
+# What is wrong with one run and no other: it keeps nobody else from running.
+_UNREADABLE = frozenset({"chain_broken", "not_found", "workflow_invalid"})
+_log = logging.getLogger("holdfast.runs")
 
 
 class Ports(msgspec.Struct, frozen=True):
@@ -181,6 +185,8 @@ class Engine:
             if actor is None:
                 await self._take_up(run_id)
             elif actor.idle:
+                if actor.is_due(now):  # the machine slept, or its clock was set: our timer does not know
+                    actor.poke()
                 self.spawn(self._look_again(actor))
 
     async def _look_again(self, actor: RunActor) -> None:
@@ -196,7 +202,14 @@ class Engine:
             await self.family.reconcile(actor)
 
     async def _take_up(self, run_id: str) -> None:
-        found = await self.find(run_id)
+        try:
+            found = await self.find(run_id)
+        except Problem as problem:
+            if problem.key not in _UNREADABLE:
+                raise  # the disk's trouble, and everybody's: the next sweep tries again
+            self._faults[run_id] = self._faults.get(run_id, 0) + 1
+            _log.error("the run %s cannot be taken up: %s", run_id, problem.message)
+            return
         if isinstance(found, RunActor):
             found.poke()
 
@@ -253,7 +266,11 @@ class Engine:
         stored = await self.workflows.at(Ref(stream, seq))
         state = self.blank(run_id, stored)
         state.source = first.get(FORK)
-        fold(state, map(to_event, records))
+        try:
+            fold(state, map(to_event, records))
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            message = "The run's log does not say what a log of a run says."
+            raise Problem("chain_broken", message, runId=run_id, fix="Look with `holdfast ledger verify`.") from error
         if state.source is not None:
             fork_origin(state, state.source)
         return state

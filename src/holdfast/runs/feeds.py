@@ -1,8 +1,9 @@
 """Live delivery of a run's events to any number of followers.
 
-- S1  A follower gets every event from its start on, once, in order, and then the end.
+- S1  A follower gets every event from its start on, once, in order, and then the end; also one that starts beyond it.
 - S2  A run's events are read and shaped once, however many follow it.
 - S3  A follower that is slow falls back to the log; it holds up neither the engine nor the others.
+- S4  When the log cannot be read any more, whoever follows is told why instead of waiting for ever.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 
 from holdfast.kernel.ledger import Ledger
+from holdfast.kernel.problems import Problem
 from holdfast.runs.log import stream_of, to_wire
 from holdfast.runs.types import TERMINAL_EVENTS, RunEvent
 
@@ -34,16 +36,22 @@ class _Follower:
             self.pending.clear()
             self.lost = True  # it reads the log instead (S3)
         self.pending.append(event)
+        self.wake()
+
+    def wake(self) -> None:
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
 
-    async def wait(self) -> None:
-        if not self.pending:
+    async def wait(self, hub: _Hub) -> None:
+        """Until there is something to read; a Problem when nothing will come any more (S4)."""
+        if not self.pending and hub.problem is None:
             self.waiter = asyncio.get_running_loop().create_future()
             try:
                 await self.waiter
             finally:
                 self.waiter = None
+        if not self.pending and hub.problem is not None:
+            raise hub.problem
 
 
 class _Hub:
@@ -52,6 +60,7 @@ class _Hub:
     def __init__(self) -> None:
         self.followers: set[_Follower] = set()
         self.task: asyncio.Task[None] | None = None
+        self.problem: Problem | None = None
 
 
 class Feeds:
@@ -71,13 +80,13 @@ class Feeds:
         """Events from `start` on; ends after the terminal one (S1)."""
         stream = stream_of(run_id)
         head = await self._ledger.head(stream)
-        if start > head.seq:
-            last = await self._ledger.read(stream, head.seq, 1)
-            if last and last[0].type in TERMINAL_EVENTS:
-                return
         follower = _Follower()
         hub = self._join(run_id, follower, head.seq + 1)
         try:
+            if start > head.seq:  # asked now that we are told of what comes: the run may have ended meanwhile
+                last = (await self._ledger.read(stream, 0, 1, reverse=True))[0]
+                if last.type in TERMINAL_EVENTS and last.seq < start:
+                    return
             behind = True
             while True:
                 while behind:
@@ -88,7 +97,7 @@ class Feeds:
                         if record.type in TERMINAL_EVENTS:
                             return
                     behind = len(page) == _PAGE
-                await follower.wait()
+                await follower.wait(hub)
                 behind, follower.lost = follower.lost, False
                 while follower.pending and not behind:
                     event = follower.pending.popleft()
@@ -97,8 +106,8 @@ class Feeds:
                     elif event.sequence == start:
                         start += 1
                         yield event
-                        if event.type in TERMINAL_EVENTS:
-                            return
+                    if event.type in TERMINAL_EVENTS and event.sequence < start:
+                        return
         finally:
             self._leave(run_id, hub, follower)
 
@@ -119,7 +128,14 @@ class Feeds:
                 del self._hubs[run_id]
 
     async def _feed(self, run_id: str, hub: _Hub, start: int) -> None:
-        async for record in self._ledger.follow(stream_of(run_id), start):
-            event = to_wire(record)
+        try:
+            async for record in self._ledger.follow(stream_of(run_id), start):
+                event = to_wire(record)
+                for follower in hub.followers:
+                    follower.push(event)
+        except Problem as problem:
+            hub.problem = problem
+            if self._hubs.get(run_id) is hub:
+                del self._hubs[run_id]  # whoever comes next tries again
             for follower in hub.followers:
-                follower.push(event)
+                follower.wake()

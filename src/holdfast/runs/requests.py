@@ -15,6 +15,7 @@ from holdfast.runs.log import ENGINE_VERSION
 from holdfast.runs.mock_models import check_mock
 from holdfast.runs.types import CreateRun, Limits
 
+MAX_NAME = 256  # of a tag or a scopeId: what a list can be asked for
 _OVERLAY = frozenset({"inputs", "variables", "configurable"})
 _POSITIVE = {"type": "integer", "minimum": 1}
 # The keys of `configurable` that mean something here; a workflow's nodes may know others (OpenWOP §1.2).
@@ -47,8 +48,10 @@ def check_create(request: CreateRun, tenant: str, limits: Limits, *, trusted: bo
     if len(request.tags) > limits.max_tags:
         raise Problem("out_of_range", f"At most {limits.max_tags} tags.", at="$.tags", limit=limits.max_tags)
     for index, tag in enumerate(request.tags):
-        if not 1 <= len(tag) <= 256:
-            raise Problem("out_of_range", "A tag has 1 to 256 characters.", at=f"$.tags[{index}]")
+        if not 1 <= len(tag) <= MAX_NAME:
+            raise Problem("out_of_range", f"A tag has 1 to {MAX_NAME} characters.", at=f"$.tags[{index}]")
+    if len(request.scope_id or "") > MAX_NAME:
+        raise Problem("out_of_range", f"A scopeId has at most {MAX_NAME} characters.", at="$.scopeId")
     _sizes(limits, request.inputs, request.configurable)
     _small(request.metadata, limits.max_metadata_bytes, "$.metadata")
     _configurable(request.configurable, trusted=trusted)

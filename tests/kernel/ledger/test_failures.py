@@ -152,6 +152,23 @@ async def test_a_damaged_page_is_a_problem_and_other_streams_are_served(tmp_path
         assert (await ledger.append("run/a", [Draft("t", "goes on")]))[0].seq == 60
 
 
+async def test_l9_a_record_that_cannot_be_read_holds_nobody_to_what_was_there_then(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    async with Ledger.open(path) as ledger:
+        await ledger.append("run/a", [Draft("t", number) for number in range(3)])
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE records SET payload = ? WHERE seq = 1", (b'{"cut',))
+    db.close()
+    async with Ledger.open(path) as ledger:
+        kept = []
+        for reading in (ledger.read("run/a"), ledger.read_all("run/a")):
+            with pytest.raises(Problem, match="Record 1 of run/a is damaged") as caught:
+                await reading
+            kept.append(caught)  # with the frames that it went through
+        await ledger.append("run/b", [Draft("t", 0)])
+        assert [record.payload for record in await ledger.read("run/b")] == [0]
+
+
 async def test_a_file_that_is_no_ledger_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "l.db").write_bytes(b"not a database, not at all" * 100)
     with pytest.raises(Problem) as caught:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sqlite3
 from contextlib import closing
 from importlib import resources
 from pathlib import Path
 
+from holdfast.kernel.folders import kept_in
 from holdfast.kernel.problems import Problem
 
 _FAILURES = {
@@ -23,30 +23,12 @@ _FAILURES = {
     sqlite3.SQLITE_CANTOPEN: ("ledger_io", "The ledger file cannot be opened."),
 }
 
-_FOLDER_FAILURES = {
-    errno.ENOSPC: "ledger_full",
-    errno.EDQUOT: "ledger_full",
-    errno.EIO: "ledger_io",
-    errno.EROFS: "ledger_read_only",
-    errno.EACCES: "ledger_read_only",
-    errno.EPERM: "ledger_read_only",
-}
-
 
 def as_problem(error: sqlite3.Error) -> Problem:
     """What a failure of SQLite means to a caller."""
     code = getattr(error, "sqlite_errorcode", None) or 0
     key, message = _FAILURES.get(code & 0xFF, ("ledger_io", "The ledger's database failed."))
     problem = Problem(key, message, sqlite=getattr(error, "sqlite_errorname", type(error).__name__))
-    problem.__cause__ = error
-    return problem
-
-
-def as_problem_of_folder(error: OSError, path: Path) -> Problem:
-    """What it means that the folder of the file cannot be used: the disk, its permissions, or a wrong path."""
-    reason = error.strerror or "unknown"
-    key = _FOLDER_FAILURES.get(error.errno or 0, "config_invalid")
-    problem = Problem(key, f"The ledger's folder cannot be used: {reason}.", at=str(path.parent), reason=reason)
     problem.__cause__ = error
     return problem
 
@@ -62,22 +44,19 @@ class Database:
     def __init__(self, path: Path, *, lock_timeout: float) -> None:
         self.path = path
         self.lock_timeout = lock_timeout
-        try:
+        with kept_in(path.parent):
             self.read_only = path.exists() and not os.access(path, os.W_OK)
-        except OSError as error:
-            raise as_problem_of_folder(error, path) from error
 
     def create(self) -> None:
         """Make the file if it is not there and bring its tables up to date."""
         if self.read_only:
             return
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))  # readable by its owner only
+            with kept_in(self.path.parent):
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))  # readable by its owner only
             with closing(self.writer()) as connection:
                 _migrate(connection)
-        except OSError as error:
-            raise as_problem_of_folder(error, self.path) from error
         except sqlite3.Error as error:
             raise as_problem(error) from error
 
@@ -90,6 +69,7 @@ class Database:
             "PRAGMA fullfsync=ON",
             "PRAGMA checkpoint_fullfsync=ON",
             "PRAGMA journal_size_limit=67108864",
+            "PRAGMA wal_autocheckpoint=0",  # the writer's thread does it, when nobody waits for an answer
         )
 
     def reader(self) -> sqlite3.Connection:

@@ -16,6 +16,7 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -288,29 +289,32 @@ def _read(db: sqlite3.Connection, stream: str, start: int, limit: int | None, re
 def _rows(db: sqlite3.Connection, stream_id: int, stream: str, start: int, count: int) -> Iterator[Record]:
     before = db.execute("SELECT hash FROM records WHERE stream = ? AND seq = ?", (stream_id, start - 1)).fetchone()
     prev = (before[0] if before else GENESIS).hex()
-    cursor = db.execute(
+    rows = db.execute(
         f"SELECT {_COLUMNS} FROM records r WHERE r.stream = ? AND r.seq >= ? ORDER BY r.seq LIMIT ?",  # noqa: S608
         (stream_id, start, count),
     )
-    decode = msgspec.json.decode
-    for seq, id, type, ts, payload, attrs, digest in cursor:
-        hash = digest.hex()
-        try:
-            yield Record(stream, seq, id, type, ts, decode(payload), decode(attrs) if attrs else {}, prev, hash)
-        except msgspec.DecodeError as error:
-            raise Problem("chain_broken", f"Record {seq} of {stream} is damaged.", stream=stream, seq=seq) from error
-        prev = hash
+    with contextlib.closing(rows):  # left in the middle it would hold this connection to what it saw then
+        for seq, id, type, ts, payload, attrs, digest in rows:
+            hash = digest.hex()
+            yield Record(stream, seq, id, type, ts, *_decoded(stream, seq, payload, attrs), prev, hash)
+            prev = hash
+
+
+def _decoded(stream: str, seq: int, payload: bytes, attrs: bytes | None) -> tuple[Any, Any]:
+    try:
+        return msgspec.json.decode(payload), msgspec.json.decode(attrs) if attrs else {}
+    except msgspec.DecodeError as error:
+        raise Problem("chain_broken", f"Record {seq} of {stream} is damaged.", stream=stream, seq=seq) from error
 
 
 def _read_all(db: sqlite3.Connection, prefix: str, after: int, limit: int) -> list[tuple[int, Record]]:
-    cursor = db.execute(
+    rows = db.execute(
         f"SELECT r.pos, s.name, {_COLUMNS}, "  # noqa: S608 - the columns are ours
         "(SELECT p.hash FROM records p WHERE p.stream = r.stream AND p.seq = r.seq - 1) "
         "FROM records r JOIN streams s ON s.id = r.stream "
         "WHERE r.pos > ? AND substr(s.name, 1, ?) = ? ORDER BY r.pos LIMIT ?",
         (after, len(prefix), prefix, limit),
-    )
-    decode = msgspec.json.decode
+    ).fetchall()
     return [
         (
             pos,
@@ -320,13 +324,12 @@ def _read_all(db: sqlite3.Connection, prefix: str, after: int, limit: int) -> li
                 id,
                 type,
                 ts,
-                decode(payload),
-                decode(attrs) if attrs else {},
+                *_decoded(name, seq, payload, attrs),
                 (prev or GENESIS).hex(),
                 digest.hex(),
             ),
         )
-        for pos, name, seq, id, type, ts, payload, attrs, digest, prev in cursor
+        for pos, name, seq, id, type, ts, payload, attrs, digest, prev in rows
     ]
 
 

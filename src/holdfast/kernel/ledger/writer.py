@@ -1,4 +1,12 @@
-"""The one thread that writes: takes what is waiting, writes it in one transaction, answers when it is on disk."""
+"""The one writer: takes what is waiting, writes it in one transaction, answers when it is on disk.
+
+It has a thread, so that an event loop never waits for a disk. But waking a thread and being woken by it costs more
+than a commit on a fast disk, so a caller that has been alone for a while writes by itself:
+
+- A1  One writes at a time: the thread, or the loop that has the turn.
+- A2  Whoever writes, what was asked for first is written first (L7).
+- A3  A loop writes only what is small, while the disk is fast, and never a checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +32,10 @@ from holdfast.kernel.problems import Problem
 _GROUP_TICKETS = 1024
 _GROUP_BYTES = 8 * 1024 * 1024
 _KEEP_STREAMS = 8192
+_ALONE = 8  # groups of one, each on disk in time, before a loop writes by itself
+_FAST_SECONDS = 0.001
+_SMALL_BYTES = 64 * 1024
+_CHECKPOINT_COMMITS = 256  # some 1,500 pages
 
 Job = Callable[[sqlite3.Connection], Any]
 
@@ -86,21 +98,66 @@ class Writer:
         self._data_version = -1
         self._connection: sqlite3.Connection | None = None
         self._closed = False
-        self._gate = threading.Lock()
+        self._gate = threading.Lock()  # of what stands here until the thread
+        self._queued = 0  # tickets that the thread has yet to finish
+        self._waiting: list[Ticket] = []  # tickets of the loop that writes by itself
+        self._alone = 0
+        self._turn = threading.Lock()  # of the connection and of what is remembered with it (A1)
+        self._commits = 0
         self._thread = threading.Thread(target=self._run, name="holdfast-ledger", daemon=True)
         self._thread.start()
 
     def put(self, ticket: Ticket) -> None:
+        """Have `ticket` written; its caller is told."""
         with self._gate:
             if self._closed:
                 raise Problem("ledger_closed", "The ledger is closed.")
+            loop = ticket.loop
+            if loop is None or self._alone < _ALONE or ticket.size > _SMALL_BYTES:
+                self._enqueue(ticket)
+            elif self._waiting:
+                self._enqueue(ticket)
+                self._alone = 0
+            else:
+                self._waiting.append(ticket)
+                loop.call_soon(self._write_here)
+
+    def _enqueue(self, *tickets: Ticket) -> None:
+        """To the thread, behind what came before (A2)."""
+        every = (*self._waiting, *tickets)
+        self._waiting.clear()
+        self._queued += len(every)
+        for ticket in every:
             self._queue.put(ticket)
+
+    def _write_here(self) -> None:
+        """On the loop of a lone caller: write its ticket, unless others came or the thread has work."""
+        with self._gate:
+            if not self._waiting:
+                return
+            due = self._commits >= _CHECKPOINT_COMMITS
+            if self._queued or due or not self._turn.acquire(blocking=False):
+                self._enqueue()
+                return
+            (ticket,) = self._waiting
+            self._waiting.clear()
+        try:
+            records, seconds = self._timed([ticket])
+            if seconds > _FAST_SECONDS:
+                self._alone = 0
+            self._tell([ticket], records, seconds, ticket.loop)
+        except BaseException:  # an interrupt of the main thread: what was begun must not stay begun
+            self._abandon()
+            raise
+        finally:
+            self._turn.release()
 
     def close(self) -> None:
         with self._gate:
             if self._closed:
                 return
             self._closed = True
+            self._enqueue()
             self._queue.put(None)
         self._thread.join()
 
@@ -109,9 +166,21 @@ class Writer:
         while not stopping:
             group, stopping = self._next_group()
             if group:
-                self._finish(group)
-        if self._connection is not None:
-            self._connection.close()
+                self._write_group(group)
+        with self._turn:
+            if self._connection is not None:
+                self._connection.close()
+
+    def _write_group(self, group: list[Ticket]) -> None:
+        with self._turn:
+            records, seconds = self._timed(group)
+            with self._gate:  # before the answers: the one who gets it may come again at once
+                self._queued -= len(group)
+                alone = self._queued == 0 and len(group) == 1 and seconds < _FAST_SECONDS
+                self._alone = self._alone + 1 if alone else 0
+            self._tell(group, records, seconds)
+            if self._commits >= _CHECKPOINT_COMMITS:
+                self._checkpoint()
 
     def _next_group(self) -> tuple[list[Ticket], bool]:
         """Wait for one ticket, then take those that came meanwhile. A job is a group of its own."""
@@ -127,22 +196,41 @@ class Writer:
             if ticket is None:
                 return group, True
             if ticket.job is not None:
-                self._finish(group)
+                self._write_group(group)
                 return [ticket], False
             group.append(ticket)
             size += ticket.size
         return group, False
 
-    def _finish(self, group: list[Ticket]) -> None:
-        """Write a group, tell followers and whoever measures, and answer the callers."""
+    def _timed(self, group: list[Ticket]) -> tuple[list[Record], float]:
         started = time.perf_counter()
         records = self._write(group)
+        return records, time.perf_counter() - started
+
+    def _tell(
+        self,
+        group: list[Ticket],
+        records: list[Record],
+        seconds: float,
+        here: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """Tell followers and whoever measures what is on disk, and answer the callers."""
         deliveries: Deliveries = {}
         if records:
+            self._commits += 1
             if self.observe is not None:
-                self.observe(records, time.perf_counter() - started)
+                self.observe(records, seconds)
             deliveries = self._announced(records)
-        _settle(group, deliveries)
+        _settle(group, deliveries, here)
+
+    def _checkpoint(self) -> None:
+        """Move what the write-ahead log holds into the file, as far as readers let it, after the answers are out."""
+        self._commits = 0
+        try:
+            if self._connection is not None:
+                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        except sqlite3.Error:
+            self._abandon()  # the next group meets the same disk and says so
 
     def _write(self, group: list[Ticket]) -> list[Record]:
         """One transaction for the whole group; a ticket that cannot go in fails alone."""
@@ -277,9 +365,9 @@ class Writer:
         return records
 
 
-def _settle(group: list[Ticket], deliveries: Deliveries) -> None:
-    """Bring followers their records and callers their answers: one wake-up per event loop, because waking a thread
-    that sleeps costs more than everything else that is done here."""
+def _settle(group: list[Ticket], deliveries: Deliveries, here: asyncio.AbstractEventLoop | None) -> None:
+    """Bring followers their records and callers their answers: one wake-up per event loop but the one we are on,
+    because waking a thread that sleeps costs more than everything else that is done here."""
     waiting: dict[asyncio.AbstractEventLoop, list[Ticket]] = {loop: [] for loop in deliveries}
     for ticket in group:
         if ticket.loop is None:
@@ -287,6 +375,9 @@ def _settle(group: list[Ticket], deliveries: Deliveries) -> None:
         else:
             waiting.setdefault(ticket.loop, []).append(ticket)
     for loop, tickets in waiting.items():
+        if loop is here:
+            _arrive(deliveries.get(loop, ()), tickets)
+            continue
         try:
             loop.call_soon_threadsafe(_arrive, deliveries.get(loop, ()), tickets)
         except RuntimeError:
