@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from holdfast.kernel.problems import Problem
-from holdfast.runs import workflows
+from holdfast.runs import service, workflows
 from holdfast.runs.check import check_workflow
 from holdfast.runs.nodes.core import standard_registry
 from holdfast.runs.nodes.registry import NodeContext
-from holdfast.runs.service import MAX_SIGNALS, Runs
+from holdfast.runs.service import Runs
 from holdfast.runs.types import CreateRun, ForkRequest
 from tests.runs.conftest import Host
 from tests.runs.documents import edge, finish, kinds, node, start, waiting, when, workflow
@@ -327,13 +327,14 @@ async def test_a_paused_run_is_not_looked_at_for_work(host: Host) -> None:
         assert (await finish(runs, run_id)).status == "completed"
 
 
-async def test_signals_that_nobody_takes_are_not_kept_without_end(host: Host) -> None:
+async def test_signals_that_nobody_takes_are_not_kept_without_end(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "MAX_SIGNALS", 20)
     async with host() as runs:
         run_id = await start(runs, workflow("w", [node("a", "core.waitForEvent", config={"event": "e"})]))
-        for index in range(MAX_SIGNALS):
+        for index in range(20):
             await runs.signal(run_id, "acme", f"other{index % 7}", index)
         with pytest.raises(Problem) as caught:
             await runs.signal(run_id, "acme", "other", 0)
-        assert (caught.value.key, caught.value.details["limit"]) == ("state_conflict", MAX_SIGNALS)
+        assert (caught.value.key, caught.value.details["limit"]) == ("state_conflict", 20)
         await runs.signal(run_id, "acme", "e", "awaited")
         assert (await finish(runs, run_id)).outputs == {"event": "awaited"}

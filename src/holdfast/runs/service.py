@@ -61,7 +61,7 @@ from holdfast.runs.views import scope_of, snapshot
 from holdfast.runs.workflows import Ref, Stored, Workflows
 
 MAX_BULK = 100
-MAX_SIGNALS = 1000
+MAX_SIGNALS = 10_000
 
 
 def projections() -> list[Projection]:
