@@ -145,7 +145,7 @@ async def test_a_refusal_and_a_failing_disk_are_told_as_ever(tmp_path: Path) -> 
 
 async def test_an_interrupt_leaves_nothing_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with Ledger.open(tmp_path / "l.db") as ledger:
-        await alone(ledger)
+        await until_here(ledger, Watch(ledger))
         writing = ledger._writer
 
         def interrupted(*_: object) -> list[Record]:
@@ -163,7 +163,7 @@ async def test_an_interrupt_leaves_nothing_begun(tmp_path: Path, monkeypatch: py
 
 async def test_what_waits_for_its_loop_is_written_when_the_ledger_closes(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "l.db")
-    await alone(ledger)
+    await until_here(ledger, Watch(ledger))
     waiting = asyncio.ensure_future(ledger.append("run/a", one()))
     await asyncio.sleep(0)  # it has asked, and its turn on the loop is yet to come
     ledger.close()
