@@ -178,8 +178,11 @@ def check(
 ) -> None:
     """What was left of a life comes to the same end."""
     done, kept = performed(folder), recorded(folder) if kept is None else kept
+    begun, written = last_moment(folder) + round(delay * 1000), len(records(folder))
     run = restart(folder, delay, receiver)
     assert (run.status, run.outputs) == ("completed", OUTPUTS), run.error
+    resumed = [item[4] for item in records(folder)[written:] if item[0].startswith("run/")]
+    assert not resumed or resumed[0] - begun < 1000, "it went on under a second after the restart"
     check_outside(folder, done, kept, [*before, *receiver.take()], crashes)
     assert story(folder) == whole
 
