@@ -31,6 +31,6 @@ def rebuilt(path: Path, projections: Sequence[Projection]) -> tuple[dict[str, li
 def _tables(path: Path) -> dict[str, list[Any]]:
     with sqlite3.connect(path) as db:
         names = db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
-        found = {name: sorted(db.execute(f'SELECT * FROM "{name}"'), key=repr) for (name,) in names}  # noqa: S608
+        found = {name: sorted(db.execute(f'SELECT * FROM "{name}"'), key=repr) for (name,) in names}
     db.close()
     return {name: rows for name, rows in found.items() if name not in _LOG}

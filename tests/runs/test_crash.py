@@ -320,9 +320,7 @@ def test_a_run_survives_a_second_sigkill_while_it_recovers(
         if lives.live(Life(str(folder), receiver.url, "told", count)):
             break
         kept, done = recorded(folder), performed(folder)
-        second = Life(
-            str(folder), receiver.url, "committed", again, 3, last_moment(folder) + 1000, recovers=True
-        )
+        second = Life(str(folder), receiver.url, "committed", again, 3, last_moment(folder) + 1000, recovers=True)
         ended = lives.live(second)
         got = receiver.take()
         assert all(performed(folder)[name] == done[name] == 1 for name in kept), "the second life did it again"
