@@ -19,10 +19,10 @@ AGENT = ("agent.", "provider.usage", "output.chunk")
 
 
 def live(folder: Path, deadline: int) -> int:
-    command = [sys.executable, "-m", "tests.host.agent_child", str(folder), str(deadline)]
+    command = [sys.executable, "-X", "faulthandler", "-m", "tests.host.agent_child", str(folder), str(deadline)]
     env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
-    assert done.returncode in (0, -9), done.stderr
+    assert done.returncode in (0, -9), f"ended with {done.returncode}: {done.stderr}"
     return done.returncode
 
 
