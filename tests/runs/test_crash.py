@@ -291,7 +291,7 @@ def test_a_run_survives_a_torn_write_at_every_commit(
     for count in range(1, MOST):
         folder = tmp_path / f"{tear}{count}"
         life = Life(str(folder), receiver.url, "committed", count)
-        if not survive(folder, life, lives, receiver, whole, (1.0,), (TEARS[tear],)):
+        if not survive(folder, life, lives, receiver, whole, DELAYS, (TEARS[tear],)):
             break
     assert count > 25
 
