@@ -291,3 +291,31 @@ def test_a_data_folder_that_cannot_be_says_why(tmp_path: Path, words: tuple[str,
     assert (ran.code, error["retryable"]) == (TABLE[error["details"]["problem"]].exit, False)
     assert error["details"]["problem"] in ("config_invalid", "not_found")
     assert error["suggestedAction"]
+
+
+UP = {"url": "http://127.0.0.1:1", "data": ".holdfast", "model": "local", "untrusted": [], "untrustedOfUser": []}
+
+
+def shown_by_up(key: str | None, workflows: list[str]) -> str:
+    import io
+
+    from rich.console import Console
+
+    from holdfast.cli.up import _show
+
+    console = Console(width=120, record=True, file=io.StringIO())
+    _show(console, {**UP, "key": key, "workflows": workflows})
+    return console.export_text()
+
+
+def test_up_does_not_repeat_a_key_that_the_environment_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_API_KEY", "a-secret-of-mine")
+    shown = shown_by_up("a-secret-of-mine", [])
+    assert "a-secret-of-mine" not in shown and "the one in HOLDFAST_API_KEY" in shown and "shown once" not in shown
+    monkeypatch.delenv("HOLDFAST_API_KEY")
+    assert "hfk_new" in shown_by_up("hfk_new", [])
+
+
+def test_up_names_the_workflows_and_how_to_start_one() -> None:
+    shown = shown_by_up(None, [f"w{number}" for number in range(9)])
+    assert "w0, w1, w2, w3, w4 and 4 more" in shown and "holdfast run start w0 --wait" in shown

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
 import pty
+import re
 import select
+import struct
 import subprocess
 import sys
+import termios
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
-from holdfast.cli.run import show_run
+from holdfast.cli.run_picture import picture
+from holdfast.cli.run_text import show_run
 from holdfast.cli.run_view import View, span
-from holdfast.cli.run_watch import Keys, render
+from holdfast.cli.run_watch import Keys
 from holdfast.kernel.clock import iso
 from holdfast.kernel.problems import Problem
 from tests.contracts.openwop.conftest import Api, LocalHost
 from tests.contracts.openwop.documents import APPROVAL, node, workflow
 
+SOURCE = str(Path(__file__).parents[2] / "src")
 START = 1_767_225_600_000
 DOCUMENT = workflow(
     "watched", node("fetch", "core.http"), node("gate", "core.approvalGate", APPROVAL), node("last", "core.noop")
@@ -38,9 +46,9 @@ def seen(*events: tuple[str, str | None, dict[str, Any]], document: Any = DOCUME
     return view
 
 
-def text(view: View, now: int = START + 10_000, height: int = 40) -> str:
-    console = Console(width=120, record=True, file=io.StringIO())
-    console.print(render(view, now, "keys", height))
+def text(view: View, now: int = START + 10_000, height: int = 40, width: int = 120) -> str:
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(picture(view, now, "keys", width, height))
     return console.export_text()
 
 
@@ -103,6 +111,40 @@ def test_many_nodes_show_those_around_what_is_under_way() -> None:
     assert len(shown.splitlines()) <= 30
 
 
+LONG = workflow(
+    "a-workflow-with-a-name-that-is-longer-than-the-terminal",
+    node("fetch", "core.http"),
+    {**node("漢字", "core.noop"), "name": "計算する" * 8},
+    node("a-node-with-an-id-that-goes-on-and-on-and-on", "core.noop"),
+)
+
+
+@pytest.mark.parametrize(("width", "height"), [(120, 40), (80, 24), (40, 24), (40, 12), (24, 10)])
+def test_a_picture_fits_the_terminal(width: int, height: int) -> None:
+    error = {"code": "http_status", "message": "The server answered 503. " * 4}
+    retried = ("node.retried", "fetch", {"attempt": 1, "delayMs": 9000, "lastError": error})
+    view = seen(*BEGUN, retried, ("node.started", "漢字", {}), document=LONG)
+    lines = text(view, height=height, width=width).splitlines()
+    assert max(map(cell_len, lines)) <= width and len(lines) < height
+    assert any(line.startswith("↻  fetch") for line in lines), "the mark and the name stay"
+
+
+def test_a_question_is_wrapped_and_never_cut() -> None:
+    shown = " ".join(text(seen(*ASKED), width=40, height=20).replace("│", " ").split())
+    assert "holdfast run approve run_1 gate --action accept|reject" in shown
+    assert "Somebody must say so." in shown
+
+
+def test_what_has_many_parts_says_how_far_it_is() -> None:
+    recorded = [("holdfast.effect.recorded", "fetch", {"key": f"item:{number}"}) for number in range(1000)]
+    assert "1000 items done" in text(seen(*BEGUN, *recorded))
+    begun = [("node.dispatched", "fetch", {"childRunId": f"c{number}"}) for number in range(7)]
+    ended = [
+        ("node.dispatched", "fetch", {"childRunId": f"c{number}", "childStatus": "completed"}) for number in range(3)
+    ]
+    assert "3 of 7 children ended" in text(seen(*BEGUN, *begun, *ended))
+
+
 def test_a_run_whose_definition_cannot_be_read_shows_nodes_as_they_come() -> None:
     shown = text(seen(*ASKED, document=None))
     assert "fetch" in shown and "gate" in shown and "last" not in shown
@@ -122,7 +164,8 @@ def test_what_a_run_says_is_text_and_no_markup() -> None:
     shown = console.export_text()
     assert shown.count("[/nothing] [bold]was[/bold] opened") == 2
     assert "[/x]" in shown and "1.5s" in shown and "attempt 2" in shown
-    show_run(console, {**run, "error": None, "nodeStates": {"gate": {"status": "suspended", "attempt": 1}}})
+    open_now = {**run, "error": None, "nodeStates": {"gate": {"status": "suspended", "attempt": 1}}}
+    show_run(console, open_now, {"gate": {"kind": "approval", "data": None}})
     assert "holdfast run approve run_1 gate" in console.export_text()
 
 
@@ -167,33 +210,92 @@ async def test_keys_offer_what_can_be_done_now() -> None:
     assert keys.quit.is_set()
 
 
-def test_a_question_is_answered_on_a_real_terminal(tmp_path: Path) -> None:
-    host = LocalHost(tmp_path / "data")
-    api = Api(host.start(), host.keys)
-    try:
-        run_id = api.start("approval")
-        primary, secondary = pty.openpty()
-        command = [sys.executable, "-m", "holdfast.cli.main", "run", "watch", run_id, "--url", host.url]
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(Path(__file__).parents[2] / "src"),
-            "HOLDFAST_API_KEY": host.keys["full"],
-            "TERM": "xterm",
-        }
-        process = subprocess.Popen(command, stdin=secondary, stdout=secondary, stderr=secondary, env=environment)
+class Watching:
+    """`holdfast run watch` in a real pseudo-terminal of a given size."""
+
+    def __init__(self, host: LocalHost, run_id: str, columns: int = 80, rows: int = 24) -> None:
+        self.terminal, secondary = pty.openpty()
+        fcntl.ioctl(secondary, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "holdfast.cli.main", "run", "watch", run_id, "--url", host.url],
+            stdin=secondary,
+            stdout=secondary,
+            stderr=secondary,
+            env={**kept, "PYTHONPATH": SOURCE, "HOLDFAST_API_KEY": host.keys["full"], "TERM": "xterm", "NO_COLOR": "1"},
+        )
         os.close(secondary)
-        said = _until(primary, b"", "a: accept gate")
-        os.write(primary, b"a")
-        said = _until(primary, said, "accept gate?")
-        os.write(primary, b"y")
-        said = _until(primary, said, "completed")
-        assert process.wait(60) == 0
-        os.close(primary)
-        assert api.run(run_id)["status"] == "completed"
-        assert b"Go on?" in said
-    finally:
-        api.close()
-        host.stop()
+        self.said = b""
+
+    def until(self, words: str) -> None:
+        self.said = _until(self.terminal, self.said, words)
+
+    def press(self, key: str) -> None:
+        os.write(self.terminal, key.encode())
+
+    def ended(self) -> int:
+        code = self.process.wait(60)
+        os.close(self.terminal)
+        return code
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[LocalHost]:
+    made = LocalHost(tmp_path / "data")
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_a_question_is_answered_on_a_real_terminal(host: LocalHost) -> None:
+    api = Api(host.url, host.keys)
+    run_id = api.start("approval")
+    watching = Watching(host, run_id)
+    watching.until("a: accept gate")
+    watching.press("a")
+    watching.until("accept gate?")
+    watching.press("y")
+    watching.until("completed")
+    assert watching.ended() == 0
+    assert api.run(run_id)["status"] == "completed"
+    assert b"Go on?" in watching.said
+    api.close()
+
+
+def test_a_host_that_is_killed_and_started_again_is_watched_on(host: LocalHost) -> None:
+    api = Api(host.url, host.keys)
+    run_id = api.start("approval")
+    api.close()
+    watching = Watching(host, run_id)
+    watching.until("a: accept gate")
+    assert host.process is not None and host.process.stdout is not None
+    host.process.kill()
+    host.process.wait()
+    host.process.stdout.close()
+    watching.until("the host does not answer; trying again")
+    host.start("--port", host.url.rsplit(":", 1)[-1])
+    watching.said = b""
+    watching.until("waiting")
+    watching.press("a")
+    watching.until("accept gate?")
+    watching.press("y")
+    watching.until("completed")
+    assert watching.ended() == 0
+
+
+def test_a_small_terminal_without_colours_is_drawn_over_and_not_down(host: LocalHost) -> None:
+    """No line is longer than the terminal: each picture covers the one before, and says nothing in colour."""
+    api = Api(host.url, host.keys)
+    run_id = api.start("approval")
+    api.close()
+    watching = Watching(host, run_id, columns=40, rows=20)
+    watching.until("gate asks")
+    watching.press("q")
+    assert watching.ended() == 0
+    pictures = watching.said.decode().replace("\r\n", "\n")
+    assert not re.findall(r"\x1b\[[0-9;]*3[0-9]m", pictures)
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", pictures)
+    assert max(cell_len(line) for frame in plain.split("\r") for line in frame.split("\n")) <= 40
 
 
 def _until(terminal: int, said: bytes, words: str) -> bytes:

@@ -201,6 +201,17 @@ def test_without_a_host_the_data_folder_is_opened(tmp_path: Path) -> None:
     assert len(shell("run", "list").result["runs"]) == 2
 
 
+def test_without_a_host_it_is_said_that_a_run_waits_for_one(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    shell("workflow", "put", *write(tmp_path, "noop", "approval"))
+    (tmp_path / "long.json").write_text(json.dumps(workflow("long", node("a", "core.delay", {"delayMs": 600_000}))))
+    shell("workflow", "put", "long.json")
+    left = shell("run", "start", "long")
+    assert left.code == 0 and "holdfast up" in left.err and left.result["runId"] in left.err
+    waits = shell("run", "start", "suite-approval")
+    assert "holdfast up" not in waits.err, "it waits for a person, not for a host"
+
+
 def test_a_host_that_has_the_folder_open_is_found_and_wants_a_key(tmp_path: Path) -> None:
     host = LocalHost(tmp_path / ".holdfast")
     host.start()
@@ -238,3 +249,86 @@ def test_on_a_terminal_a_run_is_watched_live(shell: Shell) -> None:
     for number in range(5):
         assert f"step{number}" in text
     assert "_meta" not in text
+
+
+def test_a_run_that_fails_is_a_failure_for_the_one_who_waits(shell: Shell) -> None:
+    """A script that waits for a run goes by the exit code."""
+    ran = shell("run", "start", "suite-failing", "--wait")
+    document = json.loads(ran.out)
+    assert ran.code != 0 and document["success"] is False
+    assert document["result"]["status"] == "failed"
+    assert document["error"]["details"]["runId"] == document["result"]["runId"]
+    assert shell("run", "watch", document["result"]["runId"]).code == ran.code
+    assert shell("run", "show", document["result"]["runId"]).code == 0  # looking at it is no failure
+    named = shell("run", "start", "suite-failing", "--wait", "--field", "runId")
+    assert named.code == ran.code and named.out.startswith("run_") and "Problem: " in named.err
+
+
+def test_a_run_that_was_cancelled_did_not_complete(shell: Shell) -> None:
+    run_id = shell("run", "start", "suite-delay").result["runId"]
+    shell("run", "cancel", run_id)
+    watched = shell("run", "watch", run_id)
+    assert watched.code == 7 and "cancelled" in watched.error["message"]
+
+
+@pytest.mark.parametrize("kind", ["@file", "-"])
+def test_inputs_come_from_a_file_or_from_standard_input(shell: Shell, kind: str) -> None:
+    (shell.folder / "inputs.json").write_text('{"payload": {"a": 1}}')
+    words = ["run", "start", "suite-identity", "--wait", "--inputs", "@inputs.json" if kind == "@file" else "-"]
+    with (shell.folder / "inputs.json").open() as file:
+        done = subprocess.run(
+            [sys.executable, "-m", "holdfast.cli.main", *words],
+            cwd=shell.folder,
+            env=shell.environment,
+            stdin=file,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert Ran(done).result["outputs"] == {"payload": {"a": 1}}
+
+
+def test_what_a_run_waits_for_is_shown_with_the_command_that_answers_it(shell: Shell) -> None:
+    questions = [{"id": "why", "question": "Why?"}]
+    ask = node("ask", "core.clarificationGate", {"questions": questions})
+    pay = node("pay", "core.waitForEvent", {"event": "paid"})
+    (shell.folder / "asks.json").write_text(json.dumps(workflow("suite-asks", ask, pay, edges=[])))
+    shell("workflow", "put", "asks.json")
+    run_id = shell("run", "start", "suite-asks", "--wait").result["runId"]
+    shown = shell("run", "show", run_id, "--human").out
+    assert f"""holdfast run approve {run_id} ask --value '{{"why":"…"}}'""" in shown
+    assert f"holdfast run signal {run_id} paid" in shown
+    refused = shell("run", "approve", run_id, "ask")
+    assert refused.code == 2 and "--value" in refused.error["suggestedAction"]
+    assert shell("run", "approve", run_id, "ask", "--value", '{"why":"because"}').code == 0
+    assert shell("run", "signal", run_id, "paid").code == 0
+    assert shell("run", "watch", run_id).result["status"] == "completed"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "fix"),
+    [
+        (["run", "start", "suite-noop", "--inputs", "[1]"], 2, "{"),
+        (["run", "start", "suite-noop", "--configurable", "3"], 2, "{"),
+        (["run", "start", "suite-noop", "--inputs", "chain.json"], 2, "@chain.json"),
+        (["run", "start", "suite-noop", "--inputs", "x" * 5000], 2, "JSON"),
+        (["run", "start", "chain.json"], 4, "holdfast workflow put chain.json"),
+        (["run", "start", "there-is-none"], 4, "holdfast workflow list"),
+        (["run", "list", "--status", "done"], 2, "completed"),
+        (["run", "show", "run_none"], 4, "holdfast run list"),
+    ],
+)
+def test_a_slip_at_the_keyboard_is_answered_with_what_to_type(
+    shell: Shell, words: list[str], code: int, fix: str
+) -> None:
+    ran = shell(*words)
+    assert ran.code == code, ran.out
+    assert fix in ran.error["suggestedAction"]
+
+
+def test_the_columns_of_the_list_stand_under_each_other(shell: Shell) -> None:
+    waiting = shell("run", "start", "suite-approval", "--wait").result["runId"]
+    shell("run", "start", "suite-noop", "--wait")
+    lines = shell("run", "list", "--human", "--limit", "2").out.splitlines()[:2]
+    assert len({line.index("T") for line in lines}) == 1, lines
+    shell("run", "cancel", waiting)

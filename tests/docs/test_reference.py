@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from benchmarks.readme import refreshed
 
@@ -18,7 +19,9 @@ from holdfast.extensions.hooks import EVENTS, OLDER_EVENTS
 from holdfast.host.builtin import BUILTIN
 from holdfast.kernel.config import Config, ExtensionOverride, _leaves
 from holdfast.kernel.problem_table import TABLE
-from tests.docs.pages import ROOT
+from holdfast.runs import definition
+from holdfast.runs.channels import REDUCERS
+from tests.docs.pages import ROOT, blocks
 
 REFERENCE = ROOT / "docs" / "reference"
 # What writes a record or an event: its first words name the type.
@@ -68,6 +71,22 @@ def test_every_capability_and_method_has_a_row() -> None:
         assert f"`{name}`" in text, name
     for name in READS | WRITES:
         assert re.search(rf"[` ]{name}[` ,]", text), name
+
+
+def test_every_field_of_a_workflow_document_is_on_its_page() -> None:
+    """And whether it must be there."""
+    text = page("workflow")
+    parts = [definition.Workflow, definition.Node, definition.Edge, definition.Condition, definition.Trigger]
+    parts += [definition.Variable, definition.Channel, definition.Access, definition.Retry, definition.Settings]
+    parts += [definition.StaticPort, definition.ExpressionPort, definition.ConnectionPort, definition.VariablePort]
+    for part in parts:
+        for field in msgspec.structs.fields(part):
+            name = field.encode_name
+            assert f"`{name}`" in text or f'"{name}"' in text, (part.__name__, name)
+    for part in parts[:7]:
+        for field in msgspec.structs.fields(part):
+            assert not field.required or f"`{field.encode_name}` *" in text, (part.__name__, field.encode_name)
+    assert all(f"`{name}`" in text for name in REDUCERS)
 
 
 def test_every_built_in_tool_is_named() -> None:
@@ -122,6 +141,14 @@ def test_the_figures_of_the_readme_are_those_of_the_results() -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
     assert refreshed(readme, results) == readme
     assert readme.count("five steps: ") == 1 == readme.count("overhead of a dispatch ")
+
+
+def test_the_example_is_that_of_its_tutorial() -> None:
+    page = ROOT / "docs" / "tutorial" / "survive-a-kill.md"
+    files = {block.title: block.text for block in blocks(page) if block.title}
+    assert len(files) == 3
+    for name, text in files.items():
+        assert (ROOT / "examples" / "parcels" / name).read_text("utf-8") == text, name
 
 
 def test_the_agents_node_type_has_a_row() -> None:

@@ -217,6 +217,8 @@ async def test_d3_a_keyed_request_is_executed_once(tmp_path: Path, clock: Manual
         assert "openwop-idempotent-replay" not in first.headers
         assert again.headers["location"] == "/v1/things/1"
         assert again.headers["x-request-id"] != first.headers["x-request-id"]
+        for name in ("content-type", "cache-control", "x-content-type-options"):
+            assert again.headers[name] == first.headers[name]
         other = await client.http.post("/v1/things", json={"size": 2}, headers=key)
         assert (other.status_code, other.json()["error"]) == (409, "idempotency_key_mismatch")
         elsewhere = await client.http.post("/v1/things/x:act", headers=key)
@@ -225,6 +227,32 @@ async def test_d3_a_keyed_request_is_executed_once(tmp_path: Path, clock: Manual
         assert another_path.json()["error"] == "idempotency_key_mismatch"
         stranger = {**await client.key(tenant="other"), "Idempotency-Key": "k1"}
         assert (await client.http.post("/v1/things", json={"size": 9}, headers=stranger)).json()["tenant"] == "other"
+
+
+async def test_d3_the_key_of_somebody_else_is_another_request(tmp_path: Path, clock: ManualClock, ids: Ids) -> None:
+    surface = Surface()
+    async with opened(surface, tmp_path, clock, ids) as client:
+        ada, bob, ada_again = [
+            {**await client.key(principal=name), "Idempotency-Key": "k1"} for name in ("ada", "bob", "ada")
+        ]
+        assert (await client.http.post("/v1/things/x:act", headers=ada)).status_code == 202
+        refused = await client.http.post("/v1/things/x:act", headers=bob)  # a vote of bob's would be lost
+        assert (refused.status_code, refused.json()["error"]) == (409, "idempotency_key_mismatch")
+        assert (await client.http.post("/v1/things/x:act", headers=ada_again)).status_code == 202
+        assert surface.ran == 1
+
+
+async def test_d3_a_secret_is_shown_again_to_the_key_that_asked_alone(
+    tmp_path: Path, clock: ManualClock, ids: Ids
+) -> None:
+    surface = Surface()
+    async with opened(surface, tmp_path, clock, ids) as client:
+        asked, other = [{**await client.key(), "Idempotency-Key": "k1"} for _ in range(2)]
+        assert (await client.http.post("/v1/secrets", headers=asked)).status_code == 202
+        refused = await client.http.post("/v1/secrets", headers=other)
+        assert (refused.status_code, refused.json()["error"]) == (409, "idempotency_key_mismatch")
+        again = await client.http.post("/v1/secrets", headers=asked)
+        assert (again.status_code, again.headers["openwop-idempotent-replay"]) == (202, "true")
 
 
 async def test_d3_concurrent_duplicates_run_once(tmp_path: Path, clock: ManualClock, ids: Ids) -> None:

@@ -1,4 +1,4 @@
-"""The outermost layer over a real host: ids, logs, metrics, traces and places for every surface (F1 to F4)."""
+"""The outermost layer over a real host: ids, logs, metrics, traces and places for every surface (F1 to F4, F7)."""
 
 from __future__ import annotations
 
@@ -296,5 +296,18 @@ def test_f4_mounts_take_no_work_while_the_host_drains_or_is_full(tmp_path: Path)
             assert answer.status_code == 503 and answer.headers["retry-after"] == "5" and answer.json()[field], path
         serving.services.load._most["requests"] = 0
         assert (await http.get("/crp/sessions")).status_code == 503
+
+    run(tmp_path, story)
+
+
+def test_f7_an_encoded_slash_leads_nowhere(tmp_path: Path) -> None:
+    async def story(serving: Serving, http: httpx.AsyncClient) -> None:
+        for path in ("/v1/runs", "/host/v1/keys", "/metrics", "/crp/sessions", "/static/live.js"):
+            assert (await http.get(path)).status_code == 200, path
+            for slash in ("%2F", "%2f"):
+                hidden = path[0] + path[1:].replace("/", slash)
+                expected = 200 if hidden == path else 404
+                assert (await http.get(hidden)).status_code == expected, hidden
+        assert (await http.get("/v1/%72uns")).status_code == 200  # the same address, said otherwise
 
     run(tmp_path, story)

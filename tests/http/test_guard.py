@@ -1,4 +1,4 @@
-"""The server's limits on real sockets: G1 to G6. Times are small by configuration; nothing here sleeps."""
+"""The server's limits on real sockets: G1 to G7. Times are small by configuration; nothing here sleeps."""
 
 from __future__ import annotations
 
@@ -157,7 +157,8 @@ def test_g2_a_body_that_does_not_come_is_408(tmp_path: Path) -> None:
     async def story(serving: Serving) -> None:
         key = serving.services.keys.lend()
         async with raw(serving) as slow:
-            slow.say(f"POST /v1/runs HTTP/1.1\r\nAuthorization: Bearer {key}\r\nContent-Length: 50\r\n\r\n{{".encode())
+            head = f"POST /v1/runs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\nContent-Length: 50\r\n\r\n"
+            slow.say(head.encode() + b"{")
             refusal(await slow.hear(), 408, "service_unavailable")
         await until(lambda: serving.services.load.active == 0)
         await healthy(serving)
@@ -288,5 +289,77 @@ def test_bytes_that_are_no_http_are_refused_in_the_envelope(tmp_path: Path) -> N
         async with raw(serving) as odd:
             odd.say(b"\x16\x03\x01 this is no HTTP\r\n\r\n")
             refusal(await odd.hear(), 400, "validation_error")
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("version", "headers"),
+    [
+        (b"HTTP/1.1", b""),
+        (b"HTTP/1.1", b"Host: a\r\nHost: b\r\n"),
+        (b"HTTP/1.1", b"Host: a b\r\n"),
+        (b"HTTP/1.1", b"Host: a/b\r\n"),
+        (b"HTTP/2.0", b"Host: a\r\n"),
+        (b"HTTP/0.9", b"Host: a\r\n"),
+        (b"HTTP/1.1", b"Host: a\r\nTransfer-Encoding: gzip, chunked\r\n"),
+        (b"HTTP/1.1", b"Host: a\r\nTransfer-Encoding: identity\r\n"),
+        (b"HTTP/1.0", b"Host: a\r\nTransfer-Encoding: chunked\r\n"),
+        (b"HTTP/1.1", b"Host: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 2\r\n"),
+        (b"HTTP/1.1", b"Host: a\r\nContent-Length: 2\r\nContent-Length: 2\r\n"),
+        (b"HTTP/1.1", b"Host: a\r\nX: b\r\n folded\r\n"),
+    ],
+)
+def test_g7_a_head_that_could_mean_two_things_is_refused(tmp_path: Path, version: bytes, headers: bytes) -> None:
+    async def story(serving: Serving) -> None:
+        async with raw(serving) as odd:
+            body = b"2\r\n{}\r\n0\r\n\r\n" if b"chunked" in headers else b"{}" if b"Length" in headers else b""
+            odd.say(b"GET /healthz %b\r\nConnection: close\r\n%b\r\n%b" % (version, headers, body))
+            refusal(await odd.hear(), 400, "validation_error")
+
+    run(tmp_path, story)
+
+
+def test_g7_an_old_request_needs_no_host(tmp_path: Path) -> None:
+    async def story(serving: Serving) -> None:
+        async with raw(serving) as old:
+            old.say(b"GET /healthz HTTP/1.0\r\n\r\n")
+            assert (await old.hear()).startswith(b"HTTP/1.1 200 ")
+
+    run(tmp_path, story)
+
+
+UPGRADE = b"Host: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n"
+NEXT = b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_g7_a_body_is_a_body_whatever_protocol_was_asked_for(tmp_path: Path, chunked: bool, apart: bool) -> None:
+    """Clients that hope for HTTP/2 begin so; a body that reads like a request must not become one."""
+
+    async def story(serving: Serving) -> None:
+        key = serving.services.keys.lend()
+        framing = b"Transfer-Encoding: chunked\r\n" if chunked else b"Content-Length: %d\r\n" % len(NEXT)
+        body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(NEXT), NEXT) if chunked else NEXT
+        head = b"POST /v1/runs HTTP/1.1\r\nAuthorization: Bearer %b\r\n%b%b\r\n" % (key.encode(), UPGRADE, framing)
+        async with raw(serving) as hopeful:
+            hopeful.say(head if apart else head + body)
+            if apart:
+                await until(lambda: serving.services.load.active == 1)
+                hopeful.say(body)
+            said = await hopeful.hear()
+        found = refusal(said, 400, "validation_error")
+        assert found["message"] == "This is not valid JSON."
+        assert said.count(b"HTTP/1.1 ") == 1
+
+    run(tmp_path, story)
+
+
+def test_g7_what_follows_a_request_for_another_protocol_is_answered_too(tmp_path: Path) -> None:
+    async def story(serving: Serving) -> None:
+        async with raw(serving) as hopeful:
+            hopeful.say(b"GET /readyz HTTP/1.1\r\n" + UPGRADE + b"\r\n" + NEXT)
+            assert (await hopeful.hear()).count(b"HTTP/1.1 200 ") == 2
 
     run(tmp_path, story)

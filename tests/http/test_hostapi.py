@@ -160,6 +160,29 @@ def test_agents_and_health_say_what_is_there(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
+def test_the_operator_admits_tenants_and_nobody_else_does(tmp_path: Path) -> None:
+    async def story(serving: Serving, http: httpx.AsyncClient) -> None:
+        own = (await result(http, "GET", "/host/v1/keys"))["keys"]
+        scopes = ["keys:manage", "runs:read"]
+        made = await result(
+            http, "POST", "/host/v1/keys", 201, json={"name": "quay", "tenant": "quay", "scopes": scopes}
+        )
+        assert made["description"]["tenant"] == "quay"
+        admitted = {"headers": {"Authorization": f"Bearer {made['apiKey']}"}}
+        await result(http, "POST", "/host/v1/keys", 403, json={"name": "x", "tenant": "default"}, **admitted)
+        second = await result(http, "POST", "/host/v1/keys", 201, json={"name": "x", "tenant": "quay"}, **admitted)
+        assert second["description"]["tenant"] == "quay" and second["description"]["scopes"] == scopes
+        listed = (await result(http, "GET", "/host/v1/keys", **admitted))["keys"]
+        assert {key["tenant"] for key in listed} == {"quay"} and len(listed) == 2
+        everybody = (await result(http, "GET", "/host/v1/keys"))["keys"]
+        assert {key["keyId"] for key in everybody} == {key["keyId"] for key in (*own, *listed)}
+        await result(http, "DELETE", f"/host/v1/keys/{second['description']['keyId']}")
+        revoked = {"Authorization": f"Bearer {second['apiKey']}"}
+        assert (await http.get("/v1/runs", headers=revoked)).status_code == 401
+
+    run(tmp_path, story)
+
+
 def test_what_is_the_operators_is_nobody_elses(tmp_path: Path) -> None:
     async def story(serving: Serving, http: httpx.AsyncClient) -> None:
         _, text = await serving.services.keys.create("k", tenant="other")

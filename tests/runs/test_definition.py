@@ -45,7 +45,7 @@ def at(path: str, value: Any) -> Change:
 X = "$.nodes[1].inputs.x"
 MISTAKES: list[tuple[Change, str, str]] = [
     (lambda d: d.pop("settings"), "$", "settings"),
-    (lambda d: d.update(colour="red"), "$", "colour"),
+    (lambda d: d.update(colour="red"), "$.colour", "colour"),
     (at("id", "Not Good"), "$.id", "matching"),
     (at("nodes", []), "$.nodes", "length"),
     (at("nodes.1.id", "a"), "$.nodes[1].id", "twice"),

@@ -13,7 +13,7 @@ from holdfast.runs.nodes.registry import NodeError, NodeRegistry
 from holdfast.runs.service import Runs
 from holdfast.runs.types import ForkRequest, RunEvent, RunFilter
 from tests.runs.conftest import Host
-from tests.runs.documents import edge, finish, node, start, waiting, when, workflow
+from tests.runs.documents import edge, finish, kinds, node, start, waiting, when, workflow
 
 MOCK = {"mockProvider": {"id": "stream-text", "config": {}}}
 
@@ -268,3 +268,17 @@ async def _through(runs: Runs, run_id: str) -> None:
         for asked in await runs.interrupts(run_id, "acme"):
             await runs.resolve_by_token(asked.token, {"resumeValue": {"action": "accept"}}, "ann")
         await asyncio.sleep(0.05)
+
+
+async def test_a_fork_of_a_fork_has_the_artifacts_of_their_source(host: Host) -> None:
+    """Their ids are those of the source: a replay that makes them again says the same."""
+    keep = node("keep", "core.transform", config={"artifacts": {"note": "x"}})
+    async with host() as runs:
+        run_id = await start(runs, workflow("w", [keep]), {"x": [1]})
+        made = (await finish(runs, run_id)).outputs
+        for _ in range(3):
+            run_id = (await runs.fork(run_id, "acme", ForkRequest(mode="replay"))).run_id
+            assert "replay.diverged" not in await kinds(runs, run_id)
+            (listed,) = await runs.artifacts(run_id, "acme")
+            assert made == {"artifacts": {"note": listed.artifact_id}}
+            assert (await runs.artifact(run_id, listed.artifact_id, "acme")).data == [1]

@@ -88,10 +88,15 @@ async def test_k3_final_answers_are_kept(status: int, tmp_path: Path, clock: Man
         assert isinstance(found, Reply if status < 500 else Claim)
 
 
-async def test_a_request_that_died_lets_its_key_go(tmp_path: Path, clock: ManualClock) -> None:
+@pytest.mark.parametrize("reply", [None, Reply(500, b"{}"), Reply(503, b"{}")])
+async def test_k4_a_request_that_broke_off_lets_its_key_go_and_hands_its_id_on(
+    reply: Reply | None, tmp_path: Path, clock: ManualClock
+) -> None:
     async with opened(tmp_path, clock) as store:
-        await store.settle(await claimed(store), None)
-        await claimed(store)
+        lost = await claimed(store)
+        await store.settle(lost, reply)
+        again = await claimed(store)
+        assert again.reserved == lost.reserved
 
 
 async def test_k4_after_a_crash_the_lease_ends_and_the_id_stays(tmp_path: Path, clock: ManualClock) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 from typing import Any
 
 import pytest
 
+from holdfast.kernel.clock import iso
 from holdfast.kernel.problems import Problem
 from holdfast.runs.service import Runs
 from tests.runs.conftest import Host
 from tests.runs.documents import edge, finish, kinds, node, start, waiting, when, workflow
+from tests.runs.patient import PatientClock
 
 
 def gate(**config: Any) -> dict[str, Any]:
@@ -36,6 +40,18 @@ async def test_i1_no_token_in_the_log_or_the_snapshot(host: Host) -> None:
         assert token.split(".")[1] not in shown
         view = await runs.inspect_token(token)
         assert (view.run_id, view.node_id, view.status) == (run_id, "gate", "open")
+
+
+async def test_a_token_is_its_claims_and_their_seal(host: Host, clock: PatientClock) -> None:
+    async with host() as runs:
+        run_id = await start(runs, gate())
+        (asked,) = await runs.interrupts(run_id, "acme")
+        body, seal = asked.token.split(".")
+        said = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        assert set(said) == {"runId", "nodeId", "interruptId", "expiresAt", "intent"}
+        assert (said["runId"], said["nodeId"], said["interruptId"]) == (run_id, "gate", asked.interrupt_id)
+        assert 0 < said["expiresAt"] - clock.now_ms() <= 30 * 60 * 1000 and asked.expires_at == iso(said["expiresAt"])
+        assert len(base64.urlsafe_b64decode(seal + "=")) == 32
 
 
 async def test_a_token_resolves_once(host: Host) -> None:

@@ -76,6 +76,13 @@ async def test_runs_start_at_their_moments_and_say_so(tmp_path: Path, clock: Man
         assert host.schedules.get(schedule.schedule_id, TENANT).last_run_id == found[-1].run_id
 
 
+async def test_t1_the_moments_of_schedules_share_no_keys_with_callers(tmp_path: Path, clock: ManualClock) -> None:
+    async with opened(tmp_path, clock) as host:
+        schedule = await every_minute(host)
+        await until(host, schedule, ["created", "fired"])
+        assert not await host.ledger.streams("idem/") and not await host.ledger.streams("dedup/")
+
+
 async def test_t1_a_crash_between_run_and_record_starts_no_second_run(tmp_path: Path, clock: ManualClock) -> None:
     async with opened(tmp_path, clock) as host:
         schedule = await every_minute(host)
@@ -102,6 +109,19 @@ async def test_t2_missed_moments_are_treated_as_asked(
         assert len(await runs_of(host, schedule)) == fired
         view = host.schedules.get(schedule.schedule_id, TENANT)
         assert view.next_at == iso((clock.now_ms() // 3_600_000 + 1) * 3_600_000)
+
+
+@pytest.mark.parametrize("at_once", [2, 3, 7])
+async def test_t2_the_latest_is_one_however_many_were_missed(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr("holdfast.runs.schedules._CATCH_UP_MOST", at_once)
+    async with opened(tmp_path, clock) as host:
+        schedule = await hourly(host)
+    clock.advance(6.5 * HOUR)
+    async with opened(tmp_path, clock) as host:
+        await until(host, schedule, ["created", *["skipped"] * 5, "fired"])
+        assert len(await runs_of(host, schedule)) == 1
 
 
 async def test_t3_skip_leaves_out_while_the_run_before_is_active(tmp_path: Path, clock: ManualClock) -> None:
@@ -194,6 +214,49 @@ async def test_backfill_fills_each_moment_once(tmp_path: Path, clock: ManualCloc
         with pytest.raises(Problem) as caught:
             await host.schedules.backfill(schedule.schedule_id, TENANT, 0, now)
         assert caught.value.details["limit"] == 1000
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        (-62_135_596_800_000, -62_135_500_000_000),  # the year 1
+        (-1, 0),
+        (253_402_200_000_000, 253_402_300_799_000),  # the year 9999
+        (0, 10**13),
+        (2, 1),
+    ],
+)
+async def test_backfill_is_of_the_past(tmp_path: Path, clock: ManualClock, start: int, end: int) -> None:
+    async with opened(tmp_path, clock) as host:
+        schedule = await hourly(host, timezone="America/New_York")
+        with pytest.raises(Problem) as refused:
+            await host.schedules.backfill(schedule.schedule_id, TENANT, start, end)
+        assert refused.value.key == "out_of_range"
+        assert await runs_of(host, schedule) == [] and await story(host, schedule) == ["created"]
+
+
+async def test_k4_a_schedule_whose_answer_was_lost_is_told_again(tmp_path: Path, clock: ManualClock) -> None:
+    async with opened(tmp_path, clock) as host:
+        spec = ScheduleSpec(workflow_id="suite-noop", cron="0 * * * *")
+        made, again = [await host.schedules.create(spec, TENANT, schedule_id="sch_reserved") for _ in range(2)]
+        assert made == again and host.schedules.schedules(TENANT) == [made]
+
+
+async def test_what_is_deleted_takes_no_change_that_waited(tmp_path: Path, clock: ManualClock) -> None:
+    async with opened(tmp_path, clock) as host:
+        schedule = await hourly(host)
+        name, schedules = schedule.schedule_id, host.schedules
+        changes = [
+            schedules.delete(name, TENANT),
+            schedules.delete(name, TENANT),
+            schedules.pause(name, TENANT),
+            schedules.backfill(name, TENANT, 0, 3_600_000),
+            schedules.update(name, TENANT, schedule.spec),
+        ]
+        ended = await asyncio.gather(*changes, return_exceptions=True)
+        assert [item.key if isinstance(item, Problem) else "" for item in ended] == ["", *["not_found"] * 4]
+        assert await story(host, schedule) == ["created", "deleted"]
+        assert await runs_of(host, schedule) == []
 
 
 async def test_schedules_belong_to_a_tenant(tmp_path: Path, clock: ManualClock) -> None:

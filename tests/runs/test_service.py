@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from holdfast.kernel.problems import Problem
-from holdfast.runs.types import CreateRun, RunFilter
+from holdfast.runs.types import CreateRun, ForkRequest, Limits, RunFilter
 from tests.runs.conftest import Host
-from tests.runs.documents import finish, node, start, workflow
+from tests.runs.documents import edge, finish, node, start, workflow
 from tests.runs.events import CONTRACT
 
 
@@ -25,6 +25,7 @@ from tests.runs.events import CONTRACT
         ({"workflow_id": "w", "tenant_id": "other"}, 403, "$.tenantId"),
         ({"workflow_id": "w", "tags": ["t"] * 101}, 400, "$.tags"),
         ({"workflow_id": "w", "tags": [""]}, 400, "$.tags[0]"),
+        ({"workflow_id": "w", "scope_id": "s" * 257}, 400, "$.scopeId"),
         ({"workflow_id": "w", "inputs": {"big": "x" * 1_100_000}}, 413, "$.inputs"),
         ({"workflow_id": "w", "inputs": {"nul": "\0"}}, 400, None),
         ({"workflow_id": "w", "inputs": {"n": "one"}}, 400, "$.inputs.n"),
@@ -56,6 +57,13 @@ async def test_a_bad_request_is_refused_with_its_place(host: Host, fields: Any, 
         assert (await runs.list_runs(RunFilter(), "acme")).runs == []
 
 
+async def test_a_run_may_ask_for_less_than_the_hosts_limit_and_never_for_more(host: Host) -> None:
+    async with host(limits=Limits(max_node_executions=2)) as runs:
+        chain = workflow("w", [node("a"), node("b"), node("c")], [edge("a", "b"), edge("b", "c")])
+        run = await finish(runs, await start(runs, chain, configurable={"recursionLimit": 1000}))
+        assert run.error is not None and run.error.code == "recursion_limit_exceeded"
+
+
 async def test_lists_are_filtered_and_paged(host: Host) -> None:
     async with host() as runs:
         done = [await start(runs, workflow("w", [node("a")]), tags=[f"t{i % 2}"]) for i in range(5)]
@@ -80,12 +88,23 @@ async def test_lists_are_filtered_and_paged(host: Host) -> None:
         assert await found(tag="t1") == [done[3], done[1]]
         assert await found(created_after="2100-01-01T00:00:00Z") == []
         assert len(await found(created_before="2100-01-01T00:00:00Z")) == 6
-        for bad in ("x", "!!", "eyJ4IjoxfQ"):
+        for bad in ("x", "!!", "eyJ4IjoxfQ", "eyJiZWZvcmUiOm51bGx9", "W10", "é"):
             with pytest.raises(Problem):
                 await runs.list_runs(RunFilter(), "acme", bad)
         for limit in (0, 201):
             with pytest.raises(Problem):
                 await runs.list_runs(RunFilter(), "acme", None, limit)
+
+
+@pytest.mark.parametrize("mode", ["replay", "branch"])
+async def test_k4_a_fork_whose_answer_was_lost_is_told_again(host: Host, mode: Any) -> None:
+    async with host() as runs:
+        source = await start(runs, workflow("w", [node("a")]))
+        await finish(runs, source)
+        asked = ForkRequest(mode=mode, from_seq=0)
+        made, again = [await runs.fork(source, "acme", asked, fork_id="run_reserved") for _ in range(2)]
+        assert made.run_id == again.run_id == "run_reserved"
+        assert len((await runs.list_runs(RunFilter(), "acme")).runs) == 2
 
 
 async def test_bulk_cancel_answers_in_order(host: Host) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import json
@@ -37,6 +38,7 @@ class Receiver:
     def __init__(self) -> None:
         self.got: list[tuple[dict[str, str], bytes]] = []
         self.answers: list[int] = []
+        self.says = b""
         self.arrived = asyncio.Event()
         self.port = 0
 
@@ -49,13 +51,16 @@ class Receiver:
         return [(body["event"]["type"], body["event"]["sequence"]) for body in bodies]
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
+        lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:] if line)}
         self.got.append((headers, await reader.readexactly(int(headers["content-length"]))))
         self.arrived.set()
         status = self.answers.pop(0) if self.answers else 200
-        writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: 0\r\nLocation: http://127.0.0.1:1/\r\n\r\n".encode())
-        await writer.drain()
+        length = len(self.says)
+        head = f"HTTP/1.1 {status} X\r\nContent-Length: {length}\r\nLocation: http://127.0.0.1:1/\r\n\r\n"
+        with contextlib.suppress(ConnectionError):
+            writer.write(head.encode() + self.says)
+            await writer.drain()
         writer.close()
 
 
@@ -165,6 +170,19 @@ async def test_b3_failures_are_tried_again_and_end_as_dead_letters(tmp_path: Pat
         assert caught.value.key == "not_found"
         await host.webhooks.retry(made.webhook_id, dead.delivery_id, TENANT)
         await settled(host, receiver, 4)
+        assert await host.webhooks.deliveries(made.webhook_id, TENANT) == []
+
+
+@pytest.mark.parametrize(("status", "attempts"), [(200, 1), (500, 2)])
+async def test_b3_a_receiver_that_says_too_much_is_judged_by_its_status(
+    tmp_path: Path, clock: ManualClock, status: int, attempts: int
+) -> None:
+    async with receiving() as receiver, opened(tmp_path, clock, receiver) as host:
+        made = await host.webhooks.register(TENANT, receiver.url, ["run.completed"])
+        receiver.says, receiver.answers = b"x" * 1_000_000, [status]
+        await finish(host)
+        await settled(host, receiver, attempts)
+        assert len(receiver.got) == attempts
         assert await host.webhooks.deliveries(made.webhook_id, TENANT) == []
 
 
@@ -283,6 +301,33 @@ async def test_rotation_signs_with_both_for_a_day(tmp_path: Path, clock: ManualC
         await settled(host, receiver, 2)
         assert "x-openwop-signature-previous" not in receiver.got[1][0]
         assert (await host.webhooks.get(old.webhook_id, TENANT)).secret_version == 2
+
+
+async def test_changes_at_the_same_moment_come_one_after_the_other(tmp_path: Path, clock: ManualClock) -> None:
+    async with receiving() as receiver, opened(tmp_path, clock, receiver) as host:
+        made = await host.webhooks.register(TENANT, receiver.url, ["run.completed"])
+        rotated = await asyncio.gather(*(host.webhooks.rotate(made.webhook_id, TENANT) for _ in range(4)))
+        assert len({item.secret for item in rotated}) == 4
+        changes = [host.webhooks.rotate, host.webhooks.remove, host.webhooks.remove, host.webhooks.rotate]
+        ended = await asyncio.gather(*(change(made.webhook_id, TENANT) for change in changes), return_exceptions=True)
+        assert [item.key if isinstance(item, Problem) else "" for item in ended] == ["", "", "not_found", "not_found"]
+
+
+async def test_k4_a_subscription_whose_answer_was_lost_is_told_again(tmp_path: Path, clock: ManualClock) -> None:
+    async with receiving() as receiver, opened(tmp_path, clock, receiver) as host:
+        asked = (TENANT, receiver.url, ["run.completed"])
+        made, again = [await host.webhooks.register(*asked, webhook_id="wh_reserved") for _ in range(2)]
+        assert made == again and len(await host.webhooks.subscriptions(TENANT)) == 1
+
+
+async def test_a_tenant_never_has_more_than_it_may(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.runs.webhooks.MAX_PER_TENANT", 3)
+    async with receiving() as receiver, opened(tmp_path, clock, receiver) as host:
+        asked = (host.webhooks.register(TENANT, receiver.url, ["run.completed"]) for _ in range(8))
+        await asyncio.gather(*asked, return_exceptions=True)
+        assert len(await host.webhooks.subscriptions(TENANT)) == 3
 
 
 async def test_a_removed_webhook_gets_nothing_more(tmp_path: Path, clock: ManualClock) -> None:

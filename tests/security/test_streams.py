@@ -38,3 +38,22 @@ def test_a_stream_says_nothing_more_once_its_key_is_revoked(tmp_path: Path, surf
         assert (await http.get(f"/v1/runs/{run_id}")).status_code == 200
 
     run(tmp_path, story, filled=False)
+
+
+def test_a_long_poll_says_nothing_once_its_key_is_revoked(tmp_path: Path) -> None:
+    async def story(serving: Serving, http: httpx.AsyncClient) -> None:
+        gate = node("gate", "core.approvalGate", title="Go on?", message="Go on?", actions=["accept", "reject"])
+        await http.put("/v1/workflows/gated", json=workflow("gated", gate, node("after", "core.identity")))
+        run_id = (await http.post("/v1/runs", json={"workflowId": "gated", "inputs": {}})).json()["runId"]
+        last = (await http.get(f"/v1/runs/{run_id}")).json()["lastSequence"]
+        made, text = await serving.services.keys.create("reader")
+        path = f"/v1/runs/{run_id}/events/poll?lastSequence={last}&timeout=20"
+        poll = asyncio.ensure_future(http.get(path, headers={"Authorization": f"Bearer {text}"}))
+        while not serving.services.load.streams:
+            await asyncio.sleep(0.01)
+        await serving.services.keys.revoke(made.key_id)
+        await http.post(f"/v1/runs/{run_id}/interrupts/gate", json={"resumeValue": {"action": "accept"}})
+        answer = await poll
+        assert (answer.status_code, answer.json()["error"]) == (401, "key_revoked")
+
+    run(tmp_path, story, filled=False)

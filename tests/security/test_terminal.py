@@ -13,7 +13,7 @@ from rich.text import Text
 
 from holdfast.cli import output
 from holdfast.cli.ask import Following, _value
-from holdfast.cli.run import _show_events, _show_list, _show_results, show_run
+from holdfast.cli.run_text import show_events, show_list, show_results, show_run
 from holdfast.cli.terminal import TerminalConsent, permission
 from holdfast.extensions.consent import Question
 from holdfast.kernel.printable import one_line, printable
@@ -96,10 +96,10 @@ def test_runs_are_shown_as_text(seen: Terminal) -> None:
     }
     console = output.console()
     show_run(console, run)
-    _show_list(console, {"runs": [run], "nextCursor": HOSTILE})
-    _show_results(console, [{"runId": "r", "error": {"message": HOSTILE}}])
+    show_list(console, {"runs": [run], "nextCursor": HOSTILE})
+    show_results(console, [{"runId": "r", "error": {"message": HOSTILE}}])
     event = {"sequence": 1, "timestamp": "2026-01-01T00:00:00Z", "type": HOSTILE, "nodeId": HOSTILE, "payload": {}}
-    _show_events(console, [event])
+    show_events(console, [event])
     console.print(Text(HOSTILE))
     harmless(seen.getvalue())
     assert "[link=http://evil]here[/link]" in seen.getvalue()

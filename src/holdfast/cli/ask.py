@@ -13,11 +13,11 @@ import typer
 from holdfast.cli.connection import Connection, Data, Key, Url, connected, lent
 from holdfast.cli.notes import announced
 from holdfast.cli.output import Answer, answers, choice, note
+from holdfast.cli.run_outcome import failure
 from holdfast.cli.terminal import TerminalConsent, asked, attended, permission, told
 from holdfast.cli.up import model_line
 from holdfast.kernel import canonical, config
 from holdfast.kernel.printable import one_line, printable
-from holdfast.kernel.problem_table import TABLE
 from holdfast.kernel.problems import Problem
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ async def ask(
     question: Annotated[str | None, typer.Argument(help="What to ask; left out with --run-id.")] = None,
     run_id: Annotated[str | None, typer.Option("--run-id", help="Go on with this run instead.")] = None,
     agent: Annotated[str | None, typer.Option(help="The agent; default: the assistant.")] = None,
-    trust: Annotated[bool, typer.Option("--trust", help="Trust the project's extensions as they are now.")] = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Trust the project's extensions and node files as they are now.")
+    ] = False,
     url: Url = None,
     key: Key = None,
     data: Data = None,
@@ -136,22 +138,10 @@ async def _value(asks: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(result: dict[str, Any]) -> Answer:
-    problem = None
-    if result["status"] == "failed":
-        problem = _failure(result)
     if "question" in result:
         again = f"holdfast run approve {result['runId']}, then holdfast ask --run-id {result['runId']}"
         note(f"waits  {result['question']['data'].get('title')}  ({again})")
-    return Answer(result, human=lambda console: None, problem=problem)
-
-
-def _failure(result: dict[str, Any]) -> Problem:
-    """What made the run fail, as the Problem it was where it is one of ours."""
-    error = result.get("error") or {}
-    code, told = str(error.get("code")), error.get("details") or {}
-    details = {name: value for name, value in told.items() if name not in ("key", "message", "retry_after_ms")}
-    message = str(error.get("message", "The run failed."))
-    return Problem(code if code in TABLE else "node_failed", message, **{**details, "runId": result["runId"]})
+    return Answer(result, human=lambda console: None, problem=failure(result))
 
 
 @asynccontextmanager
@@ -164,7 +154,7 @@ async def _reached(
 
     settings = config.load().config
     consent = TerminalConsent() if attended() else None
-    options = Options(config=settings, data=data, consent=consent)
+    options = Options(config=settings, data=data, consent=consent, trust_nodes=trust)
     if url or announced(options.folder):
         if trust:
             raise Problem(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,6 +26,7 @@ Url = Annotated[str | None, typer.Option("--url", help="The host's address; defa
 Key = Annotated[str | None, typer.Option("--key", help="The API key; default: HOLDFAST_API_KEY.")]
 Data = Annotated[Path | None, typer.Option("--data", help="The data folder, when no host is named; default: data.dir.")]
 
+_PATIENCE = 12  # tries to reach a host that went away: three quarters of a minute
 _LAFS = "application/vnd.lafs.envelope+json"
 
 
@@ -47,7 +48,12 @@ class Connection:
             response = await self.http.request(method, path, headers=headers, **options)
         except httpx.HTTPError as error:
             raise _unreachable(self.http, error) from error
-        return answer_of(response.status_code, response.content, response.headers.get("retry-after"))
+        try:
+            return answer_of(response.status_code, response.content, response.headers.get("retry-after"))
+        except Problem as problem:
+            if problem.key == "not_found" and "runId" in problem.details:
+                problem.details.setdefault("fix", "`holdfast run list` names the runs of this host.")
+            raise
 
     async def get(self, path: str, **params: Any) -> Any:
         return await self.ask("GET", path, params={name: value for name, value in params.items() if value is not None})
@@ -55,8 +61,13 @@ class Connection:
     async def post(self, path: str, body: Any = None, **options: Any) -> Any:
         return await self.ask("POST", path, body, **options)
 
-    async def events(self, run_id: str, *, mode: str = "updates", after: int = -1) -> AsyncIterator[dict[str, Any]]:
-        """The events of a run as they come; a connection that breaks is taken up where it was."""
+    async def events(
+        self, run_id: str, *, mode: str = "updates", after: int = -1, away: Callable[[bool], None] = lambda lost: None
+    ) -> AsyncIterator[dict[str, Any]]:
+        """The events of a run as they come; a connection that breaks is taken up where it was.
+
+        A host that is started again is waited for; `away` is told when it is lost and when it is there again.
+        """
         import asyncio
 
         import httpx
@@ -69,6 +80,7 @@ class Connection:
                 async with self.http.stream("GET", path, params={"streamMode": mode}, headers=headers) as response:
                     if response.status_code != 200:
                         answer_of(response.status_code, await response.aread(), None)
+                    away(False)
                     async for event in _frames(response):
                         failures = 0
                         after = event["sequence"]
@@ -77,12 +89,15 @@ class Connection:
                             return
             except httpx.HTTPError as error:
                 failures += 1
-                if failures > 5:
+                if failures > _PATIENCE or self.local:
                     raise _unreachable(self.http, error) from error
+                away(True)
+                await asyncio.sleep(min(0.2 * 2**failures, 5))
+                continue
             standing = await self.get(f"/v1/runs/{run_id}")
             if standing["status"] in TERMINAL and standing.get("lastSequence", 0) <= after:
                 return
-            await asyncio.sleep(min(0.2 * 2**failures, 5))
+            await asyncio.sleep(0.2)
 
 
 async def _frames(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
@@ -190,4 +205,15 @@ def json_argument(text: str | None, name: str) -> Any:
     try:
         return canonical.decode(text)
     except Problem as problem:
-        raise Problem(problem.key, f"{name} is not valid JSON.", **{**problem.details, "at": name}) from problem
+        details = {**problem.details, "at": name}
+        if names_file(text):
+            details["fix"] = f"Write {name} @{text} to read that file."
+        raise Problem(problem.key, f"{name} is not valid JSON.", **details) from problem
+
+
+def names_file(text: str) -> bool:
+    """Whether a text that was meant as something else is the name of a file."""
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # too long, or nothing that a name may hold
+        return False

@@ -59,6 +59,7 @@ TEMPLATE = """\
 
 [workflows]
 # paths = []                             # folders of workflow documents
+# nodes = []                             # Python files with node types of your own; executed when a person trusts them
 
 [extensions]
 # paths = []                             # extensions, or folders of them; each is loaded when a person trusts it

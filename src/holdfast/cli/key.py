@@ -26,6 +26,7 @@ async def create(
     name: Annotated[str, typer.Argument(help="What the key is for.")],
     scope: Annotated[list[str] | None, typer.Option(help="A scope; may be repeated; default: all of yours.")] = None,
     principal: Annotated[str | None, typer.Option(help="Who acts with it.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Another tenant than yours; for the operator.")] = None,
     expires: Annotated[str | None, typer.Option(help="RFC 3339 time at which it ends.")] = None,
     test: Annotated[
         bool, typer.Option("--test", help="A test key: mock providers and forced engine versions.")
@@ -34,8 +35,15 @@ async def create(
     key: Key = None,
     data: Data = None,
 ) -> Answer:
-    """Make a key of the caller's tenant; it is shown once."""
-    given = {"name": name, "test": test, "scopes": scope, "principal": principal, "expiresAt": expires}
+    """Make a key of the caller's tenant, or of another that the operator names; it is shown once."""
+    given = {
+        "name": name,
+        "test": test,
+        "scopes": scope,
+        "principal": principal,
+        "tenant": tenant,
+        "expiresAt": expires,
+    }
     body = {field: value for field, value in given.items() if value is not None}
     async with connected(url, key, data) as host:
         made = await host.post("/host/v1/keys", body)

@@ -137,10 +137,11 @@ def say(operation: str, answer: Answer) -> int:
     chosen = choice()
     for warning in chosen.warnings:
         note(warning.message)
-    if chosen.field is not None and answer.problem is None:
+    if chosen.field is not None and (answer.problem is None or answer.result is not None):
         _print_field(answer.result, chosen.field)
-        return 0
-    if chosen.format == "human":
+        if answer.problem is not None:
+            _print_problem(answer.problem)
+    elif chosen.format == "human":
         _print_human(answer, chosen)
     else:
         _print_envelope(operation, answer, chosen)

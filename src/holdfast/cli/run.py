@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
-from holdfast.cli.connection import Connection, Data, Key, Url, connected, json_argument
-from holdfast.cli.output import Answer, answers, choice
-from holdfast.kernel.clock import parse_iso
+from holdfast.cli.connection import Connection, Data, Key, Url, connected, json_argument, names_file
+from holdfast.cli.output import Answer, answers, choice, note
+from holdfast.cli.run_compare import differences
+from holdfast.cli.run_outcome import answering, failure
+from holdfast.cli.run_text import coloured, show_diff, show_events, show_list, show_results, show_run, shown, text
 from holdfast.kernel.problems import Problem
-from holdfast.runs.types import TERMINAL
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from holdfast.runs.types import TERMINAL, RunStatus
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 RunId = Annotated[str, typer.Argument(help="A run's id.")]
-_STYLES = {"completed": "green", "failed": "red", "cancelled": "dim", "running": "blue", "pending": "blue"}
 
 
 @app.callback()
@@ -43,11 +41,10 @@ async def start(
     data: Data = None,
 ) -> Answer:
     """Start a run of a workflow."""
-    given: dict[str, Any] = json_argument(inputs, "--inputs") or {}
     asked: dict[str, Any] = {
         "workflowId": workflow,
-        "inputs": {**given, **_pairs(input or [])},
-        "configurable": json_argument(configurable, "--configurable"),
+        "inputs": {**(_object(inputs, "--inputs") or {}), **_pairs(input or [])},
+        "configurable": _object(configurable, "--configurable"),
         "scopeId": scope,
         "tags": tag,
     }
@@ -56,11 +53,14 @@ async def start(
     if idempotency_key:
         headers["Idempotency-Key"] = idempotency_key
     async with connected(url, key, data) as host:
-        made = await host.post("/v1/runs", body, headers=headers)
+        try:
+            made = await host.post("/v1/runs", body, headers=headers)
+        except Problem as problem:
+            raise _explained(problem, workflow) from problem
         if wait:
-            await _settled(host, made["runId"])
-            return _standing(await host.get(f"/v1/runs/{made['runId']}"))
-        return Answer(made, human=lambda console: console.print(f"{made['runId']}  {_coloured(made['status'])}"))
+            return await _waited(host, made["runId"])
+        await _say_who_goes_on(host, made["runId"])
+        return Answer(made, human=lambda console: console.print(f"{made['runId']}  {coloured(made['status'])}"))
 
 
 @app.command("list")
@@ -76,6 +76,11 @@ async def list_(
     data: Data = None,
 ) -> Answer:
     """Runs, newest first."""
+    if unknown := [name for name in status or () if name not in get_args(RunStatus)]:
+        known = ", ".join(get_args(RunStatus))
+        raise Problem(
+            "invalid_usage", f"No run has the status {unknown[0]}.", at="--status", fix=f"Use one of: {known}."
+        )
     async with connected(url, key, data) as host:
         found = await host.get(
             "/v1/runs",
@@ -85,7 +90,7 @@ async def list_(
             limit=limit,
             cursor=cursor,
         )
-    return Answer(found, human=lambda console: _show_list(console, found))
+    return Answer(found, human=lambda console: show_list(console, found))
 
 
 @app.command("show")
@@ -93,7 +98,9 @@ async def list_(
 async def show(run: RunId, url: Url = None, key: Key = None, data: Data = None) -> Answer:
     """Where a run stands, node by node."""
     async with connected(url, key, data) as host:
-        return _standing(await host.get(f"/v1/runs/{run}"))
+        standing = await host.get(f"/v1/runs/{run}")
+        asked = await _asked(host, standing)
+    return Answer(standing, human=lambda console: show_run(console, standing, asked))
 
 
 @app.command("events")
@@ -111,7 +118,7 @@ async def events(
     async with connected(url, key, data) as host:
         if not follow:
             found = await host.ask("GET", f"/v1/runs/{run}/events", headers={"Last-Event-ID": str(after)})
-            return Answer(found, human=lambda console: _show_events(console, found["events"]))
+            return Answer(found, human=lambda console: show_events(console, found["events"]))
         import msgspec
 
         async for event in host.events(run, mode=mode, after=after):
@@ -128,10 +135,11 @@ async def watch(run: RunId, url: Url = None, key: Key = None, data: Data = None)
             from holdfast.cli.run_watch import watch_live
 
             standing = await watch_live(host, run)
-            return Answer(standing, human=lambda console: None)
+            return Answer(standing, human=lambda console: None, problem=failure(standing))
         async for _ in host.events(run):
             pass
-        return _standing(await host.get(f"/v1/runs/{run}"))
+        standing = await host.get(f"/v1/runs/{run}")
+        return Answer(standing, problem=failure(standing))
 
 
 @app.command("approve")
@@ -157,16 +165,16 @@ async def approve(
         answer: Any = json_argument(value, "--value")
         if answer is None:
             if asked["kind"] != "approval":
-                raise Problem(
-                    "invalid_usage", f"{asked['nodeId']} asks a {asked['kind']}.", fix="Answer it with --value JSON."
-                )
+                how = answering(run, asked["nodeId"], asked["kind"], shown(asked))
+                raise Problem("invalid_usage", f"{asked['nodeId']} waits for no approval.", kind=asked["kind"], fix=how)
             said = {"comment": comment, "remember": remember, "scope": scope}
             answer = {
                 "action": "reject" if reject else action,
                 **{name: item for name, item in said.items() if item},
             }
         done = await host.post(f"/v1/runs/{run}/interrupts/{asked['nodeId']}", {"resumeValue": answer})
-    return Answer(done, human=lambda console: console.print(f"{_text(done['nodeId'])}: {_coloured(done['status'])}"))
+        await _say_who_goes_on(host, run)
+    return Answer(done, human=lambda console: console.print(f"{text(done['nodeId'])}: {coloured(done['status'])}"))
 
 
 @app.command("signal")
@@ -181,7 +189,9 @@ async def signal(
 ) -> Any:
     """Hand a named event to a run."""
     async with connected(url, key, data) as host:
-        return await host.post(f"/v1/runs/{run}/signals/{name}", {"payload": json_argument(payload, "--payload")})
+        done = await host.post(f"/v1/runs/{run}/signals/{name}", {"payload": json_argument(payload, "--payload")})
+        await _say_who_goes_on(host, run)
+        return done
 
 
 @app.command("cancel")
@@ -203,7 +213,7 @@ async def cancel(
         if host.local:
             for run in runs:
                 await _settled(host, run)
-    return Answer({"results": results}, human=lambda console: _show_results(console, results))
+    return Answer({"results": results}, human=lambda console: show_results(console, results))
 
 
 @app.command("pause")
@@ -219,7 +229,9 @@ async def pause(run: RunId, url: Url = None, key: Key = None, data: Data = None)
 async def resume(run: RunId, url: Url = None, key: Key = None, data: Data = None) -> Any:
     """Go on with a paused run."""
     async with connected(url, key, data) as host:
-        return await host.post(f"/v1/runs/{run}:resume")
+        done = await host.post(f"/v1/runs/{run}:resume")
+        await _say_who_goes_on(host, run)
+        return done
 
 
 @app.command("fork")
@@ -241,8 +253,8 @@ async def fork(
     async with connected(url, key, data) as host:
         made = await host.post(f"/v1/runs/{run}:fork", body)
         if wait:
-            await _settled(host, made["runId"])
-            return _standing(await host.get(f"/v1/runs/{made['runId']}"))
+            return await _waited(host, made["runId"])
+        await _say_who_goes_on(host, made["runId"])
     return Answer(made, human=lambda console: console.print(f"{made['runId']}  from {run} at {at}"))
 
 
@@ -260,8 +272,9 @@ async def replay(
         made = await host.post(f"/v1/runs/{run}:fork", {"mode": "replay", "fromSeq": at})
         await _settled(host, made["runId"])
         diff = await host.get(f"/v1/runs/{run}:diff", against=made["runId"])
+        both = [await _events(host, one) for one in (run, made["runId"])]
     result = {"runId": made["runId"], "sourceRunId": run, "same": diff["divergedAtSeq"] is None, "diff": diff}
-    return Answer(result, human=lambda console: _show_diff(console, diff))
+    return Answer(result, human=lambda console: show_diff(console, diff, differences(*both)))
 
 
 @app.command("diff")
@@ -276,7 +289,15 @@ async def diff(
     """Where two runs went apart."""
     async with connected(url, key, data) as host:
         found = await host.get(f"/v1/runs/{run}:diff", against=against)
-    return Answer(found, human=lambda console: _show_diff(console, found))
+        apart = (
+            [] if found["divergedAtSeq"] is None else differences(*[await _events(host, one) for one in (run, against)])
+        )
+    return Answer(found, human=lambda console: show_diff(console, found, apart))
+
+
+async def _events(host: Connection, run: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await host.get(f"/v1/runs/{run}/events"))["events"]
+    return found
 
 
 async def _question(host: Connection, run: str, node: str | None) -> dict[str, Any]:
@@ -291,6 +312,31 @@ async def _question(host: Connection, run: str, node: str | None) -> dict[str, A
     return found[0]
 
 
+async def _asked(host: Connection, run: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What a run's nodes ask, by node."""
+    if run["status"] in TERMINAL:
+        return {}
+    found = await host.get(f"/v1/runs/{run['runId']}/interrupts")
+    return {item["nodeId"]: item for item in found["interrupts"]}
+
+
+async def _waited(host: Connection, run: str) -> Answer:
+    """The run when it has ended or waits for somebody; one that did not complete is a problem."""
+    await _settled(host, run)
+    standing = await host.get(f"/v1/runs/{run}")
+    asked = await _asked(host, standing)
+    return Answer(standing, human=lambda console: show_run(console, standing, asked), problem=failure(standing))
+
+
+async def _say_who_goes_on(host: Connection, run: str) -> None:
+    """A command that opened the folder itself ends now, and nothing moves the run until somebody opens it again."""
+    if not host.local:
+        return
+    status = (await host.get(f"/v1/runs/{run}"))["status"]
+    if status in ("pending", "running"):
+        note(f"No host is up. {run} goes on with `holdfast up`, or with `holdfast run watch {run}`.")
+
+
 async def _settled(host: Connection, run: str) -> None:
     """Wait until a run has ended or waits for somebody."""
     after = -1
@@ -300,6 +346,28 @@ async def _settled(host: Connection, run: str) -> None:
         status = (await host.get(f"/v1/runs/{run}"))["status"]
         if status in TERMINAL or status.startswith("waiting-") or status == "paused":
             return
+
+
+def _explained(problem: Problem, workflow: str) -> Problem:
+    """Why a run was not started, with what to type: a workflow that is not stored, an input that is missing."""
+    at = str(problem.details.get("at"))
+    if at.startswith("$.inputs."):
+        fix = f"Give it with --input {at.removeprefix('$.inputs.')}=VALUE."
+    elif problem.key != "not_found" or problem.details.get("workflowId") != workflow:
+        return problem
+    elif names_file(workflow):
+        fix = f"Store the file with `holdfast workflow put {workflow}`, then start the workflow by its id."
+    else:
+        fix = "`holdfast workflow list` names those that are stored, `holdfast workflow put FILE` stores one."
+    return Problem(problem.key, problem.message, **{**problem.details, "fix": fix})
+
+
+def _object(text: str | None, name: str) -> dict[str, Any] | None:
+    """A JSON object that was given with an option."""
+    value = json_argument(text, name)
+    if value is None or isinstance(value, dict):
+        return value
+    raise Problem("invalid_usage", f"{name} is no JSON object.", at=name, fix='Give one: {"name": "value"}.')
 
 
 def _pairs(items: list[str]) -> dict[str, Any]:
@@ -315,84 +383,3 @@ def _pairs(items: list[str]) -> dict[str, Any]:
         except msgspec.DecodeError:
             found[name] = text
     return found
-
-
-# For people
-
-
-def _coloured(status: str) -> str:
-    return f"[{_STYLES.get(status, 'yellow')}]{_text(status)}[/]"
-
-
-def _text(said: Any) -> str:
-    """What somebody else said, where rich would read its brackets as markup."""
-    from rich.markup import escape
-
-    return escape(str(said))
-
-
-def _standing(run: dict[str, Any]) -> Answer:
-    return Answer(run, human=lambda console: show_run(console, run))
-
-
-def show_run(console: Console, run: dict[str, Any]) -> None:
-    from rich.markup import escape
-
-    console.print(f"[bold]{run['runId']}[/bold]  {escape(run['workflowId'])}  {_coloured(run['status'])}")
-    for name, node in (run.get("nodeStates") or {}).items():
-        console.print(f"  {escape(name):<28} {_coloured(node['status'])}{escape(_remarks(node))}")
-        if node["status"] == "suspended":
-            console.print(f"  [yellow]asks: holdfast run approve {run['runId']} {escape(name)}[/yellow]")
-    if run.get("error"):
-        console.print(f"  [red]{escape(run['error']['code'])}[/]: {escape(run['error']['message'])}")
-    if run.get("outputs"):
-        import msgspec
-
-        console.print("  outputs  " + msgspec.json.encode(run["outputs"]).decode()[:2000], markup=False)
-
-
-def _remarks(node: dict[str, Any]) -> str:
-    """How long a node took, its attempts, and what went wrong."""
-    from holdfast.cli.run_view import span
-
-    parts = []
-    if node.get("endedAt") and node.get("startedAt"):
-        parts.append(span(parse_iso(node["endedAt"]) - parse_iso(node["startedAt"])))
-    if node.get("attempt", 1) > 1:
-        parts.append(f"attempt {node['attempt']}")
-    if node.get("error"):
-        parts.append(f"{node['error'].get('code')}: {node['error'].get('message')}")
-    return "".join(f"  {part}" for part in parts)
-
-
-def _show_list(console: Console, found: dict[str, Any]) -> None:
-    for run in found["runs"]:
-        console.print(
-            f"{run['runId']:<32} {_coloured(run['status']):<28} {run['createdAt']}  {_text(run['workflowId'])}"
-        )
-    if not found["runs"]:
-        console.print("No runs.")
-    if found.get("nextCursor"):
-        console.print(f"[dim]more: --cursor {_text(found['nextCursor'])}[/dim]")
-
-
-def _show_events(console: Console, events: list[dict[str, Any]]) -> None:
-    for event in events:
-        node = event.get("nodeId") or (event["payload"] or {}).get("nodeId", "")
-        console.print(f"{event['sequence']:>5}  {event['timestamp']}  {event['type']:<26} {node}", markup=False)
-
-
-def _show_results(console: Console, results: list[dict[str, Any]]) -> None:
-    for item in results:
-        said = item.get("status") or (item.get("error") or {}).get("message", "")
-        console.print(f"{item['runId']}  {_coloured(said)}")
-
-
-def _show_diff(console: Console, diff: dict[str, Any]) -> None:
-    if diff["divergedAtSeq"] is None:
-        console.print(f"[green]The same[/green]: {diff['a']} and {diff['b']}")
-        return
-    console.print(f"They went apart at event {diff['divergedAtSeq']}:")
-    for item in diff["eventDiffs"][:40]:
-        sides = [(item.get(side) or {}).get("type", "-") for side in ("aEvent", "bEvent")]
-        console.print(f"  {item['seq']:>5}  {item['op']:<8} {sides[0]:<26} {sides[1]}", markup=False)

@@ -35,6 +35,7 @@ class Node:
         self.began = self.ended = 0
         self.attempt = 1
         self.iteration = 0
+        self.items = 0  # of a map: those that are done
         self.due = 0  # when it goes on by itself
         self.note = ""
 
@@ -75,6 +76,7 @@ class View:
         self.asked: dict[str, dict[str, Any]] = {}
         self.children: dict[str, tuple[str, str]] = {}
         self.words: tuple[str, str] | None = None
+        self.away = False  # nobody answers at the moment
         self.began = self.now = 0
         self.error = ""
         self.outputs: Any = None
@@ -82,6 +84,10 @@ class View:
     @property
     def over(self) -> bool:
         return self.status in ENDED.values()
+
+    def lose(self, away: bool) -> None:
+        """The host went away, or is there again."""
+        self.away = away
 
     def take(self, event: dict[str, Any]) -> None:
         """Change what is shown as one event says."""
@@ -102,6 +108,8 @@ class View:
     def _more(self, type: str, payload: dict[str, Any], name: str | None) -> None:
         if type == "interrupt.requested" and name in self.asked and isinstance(payload.get("data"), dict):
             self.asked[name].update(payload["data"])
+        elif type == "holdfast.effect.recorded" and name and str(payload.get("key", "")).startswith("item:"):
+            self.nodes.setdefault(name, Node(name)).items += 1
         elif type == "node.dispatched" and name:
             child = str(payload.get("childRunId", ""))
             self.children[child] = (name, str(payload.get("childStatus", "running")))

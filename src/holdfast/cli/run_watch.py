@@ -10,29 +10,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.output import console
-from holdfast.cli.run_view import OVER, Node, View, span
+from holdfast.cli.run_picture import picture
+from holdfast.cli.run_view import View
 from holdfast.kernel.problems import Problem
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.text import Text
 
     from holdfast.cli.connection import Connection
 
-_MARKS = {
-    "completed": ("✔", "green"),
-    "failed": ("✖", "red"),
-    "skipped": ("–", "dim"),
-    "cancelled": ("–", "dim"),
-    "running": ("●", "cyan"),
-    "asks": ("?", "yellow"),
-    "retrying": ("↻", "yellow"),
-    "sleeping": ("◔", "blue"),
-    "pending": ("·", "dim"),
-}
-_STYLES = {"completed": "bold green", "failed": "bold red", "waiting": "bold yellow", "cancelled": "bold"}
-_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_BAR = 24
 _FRAME_SECONDS = 0.125
 
 Act = Callable[[], Awaitable[Any]]
@@ -89,130 +75,6 @@ class Keys:
         return lambda: self._host.post(path, {"resumeValue": {"action": action}})
 
 
-def render(view: View, now_ms: int, hint: str = "", height: int = 40) -> RenderableType:
-    """One picture."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    moment = view.now if view.over else max(view.now, now_ms)
-    nodes, before, after = view.lines(max(4, height - 16))
-    table = Table.grid(padding=(0, 2), expand=True)  # a long note is cut, the rest keeps its width
-    names = max((len(node.id) + (len(node.name) + 2 if node.name else 0) for node in nodes), default=0)
-    for width in (1, min(names, 32), _BAR, 6):
-        table.add_column(no_wrap=True, width=width)
-    table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-    for node in nodes:
-        table.add_row(*_row(view, node, moment))
-    parts: list[RenderableType] = [_head(view, moment), Text()]
-    if before:
-        parts.append(Text(f"   {before} more above", "dim"))
-    parts.append(table)
-    if after:
-        parts.append(Text(f"   {after} more below", "dim"))
-    parts += [Text("↳ " + f"{run}  {status}", "dim") for run, (_, status) in list(view.children.items())[-3:]]
-    parts += [_question(view, name, asked) for name, asked in list(view.asked.items())[:3]]
-    if view.words is not None and not view.over:
-        parts.append(Text(f"\n{view.words[0]}: {view.words[1][-240:]}", "italic"))
-    if view.error:
-        parts.append(Text("\n" + view.error, "red"))
-    if view.over:
-        parts += _outcome(view)
-    else:
-        parts.append(Text("\n" + "\n".join(view.recent), "dim"))
-        parts.append(Text("\n" + hint, "reverse dim") if hint else Text())
-    return Group(*parts)
-
-
-def _head(view: View, moment: int) -> Text:
-    from rich.text import Text
-
-    done, total = view.progress()
-    width = round(_BAR * done / total) if total else 0
-    moving = not view.over and view.status == "running"
-    turn = _SPINNER[moment // 125 % len(_SPINNER)] + " " if moving else ""
-    return Text.assemble(
-        (view.workflow, "bold"),
-        "  ",
-        (turn + view.status, _STYLES.get(view.status, "bold cyan")),
-        "  ",
-        ("━" * width, "green"),
-        ("─" * (_BAR - width), "dim"),
-        f" {done}/{total}  ",
-        (span(moment - view.began if view.began else 0), "dim"),
-        "\n",
-        (view.run_id, "dim"),
-    )
-
-
-def _row(view: View, node: Node, moment: int) -> list[Text]:
-    from rich.text import Text
-
-    mark, colour = _MARKS[node.state]
-    if node.state == "running":
-        mark = _SPINNER[moment // 125 % len(_SPINNER)]
-    name = Text(node.id, "dim" if node.state == "pending" else "")
-    if node.name:
-        name.append(f"  {node.name}", "dim")
-    took = "" if node.state in ("pending", "skipped") else span((node.ended or moment) - node.began)
-    return [Text(mark, colour), name, _bar(view, node, moment, colour), Text(took, "dim"), _note(node, moment)]
-
-
-def _bar(view: View, node: Node, moment: int, colour: str) -> Text:
-    """When the node ran, in the time that the run has taken so far."""
-    from rich.text import Text
-
-    total = max(1, moment - view.began)
-    if node.state in ("pending", "skipped") or not node.began:
-        return Text(" " * _BAR)
-    start = min(_BAR - 1, int(_BAR * (node.began - view.began) / total))
-    width = max(1, min(_BAR - start, round(_BAR * ((node.ended or moment) - node.began) / total)))
-    return Text(" " * start + "▇" * width + " " * (_BAR - start - width), colour)
-
-
-def _note(node: Node, moment: int) -> Text:
-    from rich.text import Text
-
-    parts = []
-    if node.iteration:
-        parts.append(f"round {node.iteration + 1}")
-    if node.attempt > 1 or node.state == "retrying":
-        parts.append(f"attempt {node.attempt}")
-    if node.due and node.state not in OVER:
-        what = "again in" if node.state == "retrying" else "wakes in"
-        parts.append(f"{what} {span(node.due - moment)}")
-    if node.note:
-        parts.append(node.note)
-    return Text(", ".join(parts), "red" if node.state == "failed" else "dim")
-
-
-def _question(view: View, name: str, asked: dict[str, Any]) -> RenderableType:
-    from rich.panel import Panel
-    from rich.text import Text
-
-    body = Text(str(asked.get("title") or asked.get("prompt") or asked.get("customKind") or asked["kind"]), "bold")
-    if asked.get("description"):
-        body.append(f"\n{asked['description']}", "")
-    for question in asked.get("questions") or ():
-        body.append(f"\n{question.get('id')}: {question.get('question')}", "")
-    actions = asked.get("actions")
-    how = "--value JSON" if asked["kind"] != "approval" else f"--action {'|'.join(actions or ['accept'])}"
-    body.append(f"\nholdfast run approve {view.run_id} {name} {how}", "dim")
-    return Panel(body, title=f"{name} asks", title_align="left", border_style="yellow", padding=(0, 1))
-
-
-def _outcome(view: View) -> list[RenderableType]:
-    if not view.outputs:
-        return []
-    from rich.json import JSON
-    from rich.text import Text
-
-    shown = JSON.from_data(view.outputs, indent=2)
-    if len(shown.text.plain) > 2000:
-        return [Text(f"\nholdfast run show {view.run_id} shows the outputs.", "dim")]
-    return [Text(), shown]
-
-
 async def watch_live(host: Connection, run_id: str) -> dict[str, Any]:
     """Show a run until it ends or the watcher leaves; the last picture stays."""
     from rich.live import Live
@@ -221,20 +83,22 @@ async def watch_live(host: Connection, run_id: str) -> dict[str, Any]:
     view = View(run_id, found, await _definition(host, found["workflowId"]))
     keys = Keys(host, view)
     screen = console()
+    screen.soft_wrap = False  # Live must know how many lines it drew, to draw over them
 
-    def picture() -> RenderableType:
-        return render(view, _now(), keys.hint() if sys.stdin.isatty() else "", screen.size.height)
+    def now(hint: bool = True) -> RenderableType:
+        keyboard = hint and sys.stdin.isatty()
+        return picture(view, _now(), keys.hint() if keyboard else "", screen.size.width, screen.size.height)
 
     async def follow() -> None:
-        async for event in host.events(run_id, mode="debug"):
+        async for event in host.events(run_id, mode="debug", away=view.lose):
             view.take(event)
 
     async def tick(live: Live) -> None:
         while True:
-            live.update(picture(), refresh=True)
+            live.update(now(), refresh=True)
             await asyncio.sleep(_FRAME_SECONDS)
 
-    with Live(picture(), console=screen, auto_refresh=False, transient=False) as live:
+    with Live(now(), console=screen, auto_refresh=False, transient=False) as live:
         async with _pressed(keys):
             following, ticking = asyncio.create_task(follow()), asyncio.create_task(tick(live))
             leaving = asyncio.create_task(keys.quit.wait())
@@ -244,7 +108,7 @@ async def watch_live(host: Connection, run_id: str) -> dict[str, Any]:
                 for task in (following, ticking, leaving):
                     if not task.done():
                         task.cancel()
-                live.update(render(view, _now(), "", screen.size.height), refresh=True)
+                live.update(now(hint=False), refresh=True)
         if following.done() and not following.cancelled():
             following.result()  # what went wrong on the way is said, not swallowed
     standing: dict[str, Any] = await host.get(f"/v1/runs/{run_id}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,14 +34,18 @@ def up(
     allow_egress: Annotated[
         list[str] | None, typer.Option(help="HOST:PORT that calls out may reach though it is not public.")
     ] = None,
-    trust: Annotated[bool, typer.Option("--trust", help="Trust the project's extensions as they are now.")] = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Trust the project's extensions and node files as they are now.")
+    ] = False,
 ) -> None:
     """Serve the host; HOLDFAST_API_KEY is the first key, otherwise one is made and shown once."""
     from holdfast.host import Options
     from holdfast.http.server import run
 
     settings = config.load().config
-    options = Options(config=settings, data=data, sample_seams=sample_seams, allow_egress=tuple(allow_egress or ()))
+    options = Options(
+        config=settings, data=data, sample_seams=sample_seams, allow_egress=tuple(allow_egress or ()), trust_nodes=trust
+    )
     if (running := announced(options.folder)) is not None:
         raise Problem(
             "state_conflict",
@@ -62,7 +67,8 @@ async def _serve(options: Options, address: str, port: int, workflows: Path | No
     async with serve(options, address=address, port=port, mounts=mounts) as serving:
         if trust:
             await serving.host.extensions.trust.give(serving.host.root)
-        loaded = await load_workflows(serving.host.runs, workflows) if workflows else []
+        loaded = [*serving.host.workflows]
+        loaded += await load_workflows(serving.host.runs, workflows) if workflows else []
         result = {
             "url": serving.url,
             "key": await _first_key(serving.services.keys),
@@ -93,10 +99,7 @@ def mounts(host: Host, services: Services) -> Mapping[str, ASGIApp]:
 
 async def _first_key(keys: Any) -> str | None:
     """The key to show: the one from the environment, a new one for a new host, none for a host that has its own."""
-    import os
-
-    chosen = os.environ.get("HOLDFAST_API_KEY")
-    if chosen:
+    if chosen := _chosen_key():
         await keys.ensure(chosen)
         return chosen
     if len(keys):
@@ -105,9 +108,15 @@ async def _first_key(keys: Any) -> str | None:
     return str(text)
 
 
+def _chosen_key() -> str | None:
+    return os.environ.get("HOLDFAST_API_KEY") or None
+
+
 def _show(console: Console, result: dict[str, Any]) -> None:
     console.print(f"holdfast is up. Console: [bold]{result['url']}/[/bold]")
-    if result["key"]:
+    if result["key"] and result["key"] == _chosen_key():
+        console.print("  key        the one in HOLDFAST_API_KEY")
+    elif result["key"]:
         console.print(f"  key        [bold]{result['key']}[/bold]")
         console.print("             Keep it: it is shown once. `export HOLDFAST_API_KEY=…` for other commands.")
     else:
@@ -116,7 +125,7 @@ def _show(console: Console, result: dict[str, Any]) -> None:
     console.print(f"  data       {result['data']}")
     console.print(f"  model      {model_line(result['model'])}")
     if result["workflows"]:
-        console.print(f"  workflows  {len(result['workflows'])} loaded")
+        console.print(f"  workflows  {_some(result['workflows'])}", markup=False)
     for path in result["untrusted"]:
         console.print(f"  not loaded {path}: nobody trusts it yet", markup=False)
     if result["untrusted"]:
@@ -137,9 +146,18 @@ def model_line(name: str) -> str:
 
 
 def _to_try(result: dict[str, Any]) -> list[str]:
-    key = result["key"]
-    return [
+    key = result["key"] if result["key"] != _chosen_key() else None  # a secret of the environment is not repeated
+    with_key = f"HOLDFAST_API_KEY={key} " if key else ""
+    lines = [
         f"open {result['url']}/ and sign in with the key",
-        f'{f"HOLDFAST_API_KEY={key} " if key else ""}holdfast ask "List the files of this folder."',
+        f'{with_key}holdfast ask "List the files of this folder."',
         f'curl -H "Authorization: Bearer {key or "$HOLDFAST_API_KEY"}" {result["url"]}/v1/runs',
     ]
+    if result["workflows"]:
+        lines[1] = f"{with_key}holdfast run start {result['workflows'][0]} --wait"
+    return lines
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - 5
+    return ", ".join(names[:5]) + (f" and {more} more" if more > 0 else "")

@@ -20,7 +20,7 @@ from holdfast.http.auth import Caller
 from holdfast.kernel import canonical
 from holdfast.kernel.clock import parse_iso
 from holdfast.kernel.problems import Problem
-from holdfast.runs.graph import svg
+from holdfast.runs.graph_svg import svg
 from holdfast.runs.log import stream_of
 from holdfast.runs.types import TERMINAL, CreateRun, ForkRequest, RunEvent, RunFilter, RunSnapshot
 

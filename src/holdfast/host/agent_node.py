@@ -78,7 +78,7 @@ class AgentNode:
 
     @property
     def type(self) -> NodeType:
-        return NodeType(type_id=TYPE, execute=self.execute, check=_check, summary="Lets an agent do a task.")
+        return msgspec.structs.replace(UNBOUND, execute=self.execute)
 
     async def execute(self, ctx: Execution) -> dict[str, Any]:
         manifest = self._catalogue.get(_agent_id(ctx))
@@ -220,6 +220,14 @@ def _check(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield ".agentId", "An agent's id is a text."
     if not isinstance(config.get("context", False), bool):
         yield ".context", "`context` is true or false."
+
+
+async def _nowhere(ctx: Execution) -> dict[str, Any]:
+    raise Problem("capability_not_provided", "An agent needs a host.", requiredCapability=TYPE)
+
+
+# The type without a host behind it: what a document can be checked against.
+UNBOUND = NodeType(type_id=TYPE, execute=_nowhere, check=_check, summary="Lets an agent do a task.")
 
 
 def _outputs(manifest: AgentManifest, session: Session, result: AgentResult) -> dict[str, Any]:

@@ -92,7 +92,8 @@ class Egress:
             async for chunk in answer.aiter_bytes():
                 size += len(chunk)
                 if size > request.max_response_bytes:
-                    raise Problem("payload_too_large", f"{host} sent too much.", limit=request.max_response_bytes)
+                    limit, status = request.max_response_bytes, answer.status_code
+                    raise Problem("payload_too_large", f"{host} sent too much.", limit=limit, status=status)
                 chunks.append(chunk)
             return HttpResponse(status=answer.status_code, headers=dict(answer.headers), body=b"".join(chunks))
 

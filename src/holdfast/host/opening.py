@@ -16,6 +16,7 @@ from holdfast.host.extension_model import ExtensionModel
 from holdfast.host.extensions import ProjectExtensions
 from holdfast.host.metrics import HostMetrics, WatchedModel
 from holdfast.host.models import HostModels, NodeModels
+from holdfast.host.node_files import load_nodes, trust_in_nodes
 from holdfast.host.node_tools import NodeTools
 from holdfast.host.prompts import Prompts
 from holdfast.host.sole import sole_host
@@ -48,8 +49,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     `root` is the project folder. `data`, when given, is used in place of `config.data.dir`. `allow_egress` names
     `host:port` pairs that calls out may reach though they are private. `consent` asks a person at the terminal.
-    `models` are model objects by the name that the configuration may use for them. `tracing`, when given, is used in
-    place of what the configuration asks for.
+    `trust_nodes` trusts the project's node files as they are now. `models` are model objects by the name that the
+    configuration may use for them. `tracing`, when given, is used in place of what the configuration asks for.
     """
 
     config: Config = Config()
@@ -57,6 +58,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     data: Path | None = None
     allow_egress: tuple[str, ...] = ()
     sample_seams: bool = False
+    trust_nodes: bool = False
     retry: RetryPolicy = RetryPolicy()
     limits: Limits | None = None
     clock: Clock | None = None
@@ -79,6 +81,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     data: Path
     ledger: Ledger
     runs: Runs
+    workflows: tuple[str, ...]  # those of the project, which were stored on opening
     extensions: ProjectExtensions
     relay: Relay
     models: HostModels
@@ -183,6 +186,10 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         )
         registry = standard_registry(sample_seams=options.sample_seams)
         registry.add(node.type)
+        if options.trust_nodes:
+            await trust_in_nodes(ledger, root, config.workflows.nodes).give(root)
+        for own in await load_nodes(ledger, root, config.workflows.nodes):
+            registry.add(own)
         runs = Runs(
             ledger,
             clock=clock,
@@ -211,8 +218,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         schedules = Schedules(ledger, runs, clock=clock, ids=ids)
         await stack.enter_async_context(runs)
         await runs.put_workflow(ASK, tenant=None)
-        for text in config.workflows.paths:
-            await load_workflows(runs, root / text)
+        workflows = [name for text in config.workflows.paths for name in await load_workflows(runs, root / text)]
         await webhooks.start()
         stack.push_async_callback(webhooks.close)
         await schedules.start()
@@ -224,6 +230,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             data=data,
             ledger=ledger,
             runs=runs,
+            workflows=tuple(workflows),
             extensions=extensions,
             relay=relay,
             models=models,

@@ -51,6 +51,9 @@ _log = logging.getLogger("holdfast.http")
 
 async def read_body(request: Request, limit: int = BODY_LIMIT) -> bytes:
     """The whole body, refused as soon as it is known to exceed `limit` (H1)."""
+    coding = request.headers.get("content-encoding", "identity").strip().lower()
+    if coding != "identity":
+        raise Problem("unsupported_media_type", f"A body in {coding[:40]!r} is not read here.", expected="identity")
     declared = request.headers.get("content-length", "")
     if declared.isascii() and declared.isdigit() and int(declared[:20]) > limit:
         raise _too_large(int(declared[:20]), limit)
@@ -152,12 +155,12 @@ def answer(
 ) -> Response:
     """`body` as JSON, in a LAFS envelope when the caller or the contract wants one; 204 and 304 have no body."""
     if status in (204, 304):
-        return _response(request, b"", status, None, headers)
+        return respond(request, b"", status, None, headers)
     preferred = form_of(request.headers.get("accept", ""), failed=False) == "lafs"
     if preferred or contract == "lafs":
         wrapped = envelope.success(_operation(request), body, **_said(request))
-        return _response(request, envelope.encode(wrapped), status, LAFS if preferred else JSON, headers)
-    return _response(request, msgspec.json.encode(body), status, JSON, headers)
+        return respond(request, envelope.encode(wrapped), status, LAFS if preferred else JSON, headers)
+    return respond(request, msgspec.json.encode(body), status, JSON, headers)
 
 
 def problem_answer(
@@ -184,7 +187,7 @@ def problem_answer(
         content = envelope.encode(envelope.failure(problem, _operation(request), **_said(request)))
     else:
         content, kind = msgspec.json.encode(_own_body(problem, contract, reference)), JSON
-    return _response(request, content, status, kind, extra)
+    return respond(request, content, status, kind, extra)
 
 
 def _said(request: Request) -> dict[str, Any]:
@@ -214,9 +217,10 @@ def _with_retry(problem: Problem, wait_ms: int, seconds: int | None) -> Problem:
     return filled
 
 
-def _response(
+def respond(
     request: Request, content: bytes, status: int, kind: str | None, headers: Mapping[str, str] | None
 ) -> Response:
+    """Bytes as an answer, with the headers that every answer has (H4)."""
     every = {"X-Request-Id": request_id(request), "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
     every.update(headers or {})
     return Response(content, status, every, media_type=kind)

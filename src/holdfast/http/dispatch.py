@@ -4,7 +4,8 @@ Invariants:
 
 - D1  401 comes before everything that a caller could learn something from: before 404, 405 and 501.
 - D2  Rate limits come before scopes (OpenWOP §1.4).
-- D3  A mutating operation with an `Idempotency-Key` is executed once (OpenWOP §1.5).
+- D3  A mutating operation with an `Idempotency-Key` is executed once (OpenWOP §1.5). The same key from somebody else is
+      another request; an answer that shows a secret is given again to the API key that asked for it alone.
 - D4  Whatever happens, there is an answer in the operation's contract.
 """
 
@@ -22,7 +23,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from holdfast.http.answers import as_problem, contract_of, parse_json, problem_answer, read_body, request_id
+from holdfast.http.answers import as_problem, contract_of, parse_json, problem_answer, read_body, request_id, respond
 from holdfast.http.auth import Caller, Keys
 from holdfast.http.exchange import note_caller, note_route
 from holdfast.http.limits import Load, RateLimits
@@ -139,6 +140,7 @@ class Dispatch:
         operation = call.operation
         digest = canonical.digest(
             {
+                "by": _who(call),
                 "path": dict(call.path),
                 "query": sorted(call.request.query_params.multi_items()),
                 "body": canonical.decode(data) if data else None,
@@ -147,8 +149,7 @@ class Dispatch:
         tenant = call.caller.tenant if operation.auth == "key" else f"token:{call.request.scope['path']}"
         found = await self._idempotency.begin(tenant, f"{operation.method} {operation.path}", key, digest)
         if isinstance(found, Reply):
-            headers = {**found.headers, _REPLAYED: "true", "X-Request-Id": request_id(call.request)}
-            return Response(found.body, found.status, headers)
+            return respond(call.request, found.body, found.status, None, {**found.headers, _REPLAYED: "true"})
         return await self._execute(call, found)
 
     async def _execute(self, call: Call, claim: Claim) -> Response:
@@ -165,6 +166,13 @@ class Dispatch:
             return response
         finally:
             await self._idempotency.settle(claim, reply)
+
+
+def _who(call: Call) -> str | None:
+    """Whose request it is, as far as that makes it another one (D3)."""
+    if call.operation.auth != "key":
+        return None
+    return call.caller.key_id if call.operation.sensitive else call.caller.principal
 
 
 def _typed(call: Call, data: bytes) -> Any:

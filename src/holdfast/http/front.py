@@ -7,16 +7,19 @@ Invariants:
 - F3  A mount's stream counts as a stream of its key: beyond the limits it is refused before its first byte.
 - F4  A mount's request has its place in the load of the host, and none while the host drains.
 - F5  A mount that does not count its bodies itself is never given one beyond the limit.
-- F6  A stream ends with its key: nothing is sent on it once the key is revoked or expired.
+- F6  A stream ends with its key: nothing is sent on it once the key is revoked or expired; nor to a long poll.
+- F7  An encoded slash separates nothing: what a proxy takes for one segment is one here too; no name holds one.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 from contextlib import ExitStack
 from typing import Any, TextIO
+from urllib.parse import unquote
 
 from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
@@ -36,6 +39,7 @@ from holdfast.kernel.trace import read_traceparent, trace_id
 
 # The relay counts its bodies itself, because it takes more.
 _UNBOUNDED = frozenset({"/crp"})
+_ENCODED_SLASH = re.compile("%2f", re.IGNORECASE)
 ACCESS_LOG = logging.getLogger("holdfast.access")
 
 
@@ -70,6 +74,7 @@ class Front:
             await self._app(scope, receive, send)
             return
         scope["holdfast.clock"], scope["holdfast.ids"] = self._services.clock, self._services.ids
+        scope["path"] = _path(scope)
         request = Request(scope)
         trace = read_traceparent(request.headers.get("traceparent"))
         exchange = open_exchange(scope, request_id(request), trace)
@@ -197,6 +202,12 @@ class _Passage:
         scope = self._request.scope
         await problem_answer(self._request, problem, contract_of(scope["path"]))(scope, _nothing, self.send)
         raise Refused from problem
+
+
+def _path(scope: Scope) -> str:
+    """The path with what no name may hold in place of each encoded slash (F7)."""
+    raw: str = scope.get("raw_path", b"").decode("ascii")
+    return unquote(_ENCODED_SLASH.sub("%00", raw)) if _ENCODED_SLASH.search(raw) else scope["path"]
 
 
 def _method(request: Request) -> str:

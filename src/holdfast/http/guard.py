@@ -8,6 +8,8 @@ Invariants:
 - G4  Beyond the limit of connections, of all or of one client, a new one gets 503 and when to come back.
 - G5  A client that does not take its answer in time loses its connection.
 - G6  Refusing costs little: what a refused client still sends is thrown away, and only for a moment.
+- G7  A request means one thing to us and to whoever passes it on (RFC 9112): a version that we speak, one host, one
+      length or chunks and nothing else. One that asks for another protocol is answered in this one, body and all.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ from __future__ import annotations
 import asyncio
 import http
 import ipaddress
+import re
 from collections import Counter
 from typing import Any
 
+import httptools
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -29,6 +33,8 @@ from holdfast.kernel.problems import Problem
 LINGER_SECONDS = 1.0
 _MOST_LINGERING = 256
 _OTHER_FILES = 256  # the ledger, extensions, calls out
+_FRAMING = (b"content-length", b"transfer-encoding")
+_HOST = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]*")
 
 
 class Guard:
@@ -101,7 +107,8 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._refused:
             return  # G6
         continued = self._phase == "head"
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        self._parse(data)
         if self._refused or self.transport.is_closing():
             return
         if continued and self._phase == "head":
@@ -115,6 +122,26 @@ class GuardedProtocol(HttpToolsProtocol):
             self._wait_for("body", self._limits.body_seconds)  # G2
         else:
             self._stop_waiting()
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            self.send_400_response("")
+        except httptools.HttpParserUpgrade as asked:
+            rest = data[asked.args[0] :]
+            if self._phase == "body":
+                self._read_body_only()
+            if rest:
+                self._parse(rest)
+
+    def _read_body_only(self) -> None:
+        """What asks for another protocol has no body to the parser: another one reads it, then the connection ends."""
+        self.cycle.keep_alive = False
+        self.parser = httptools.HttpRequestParser(_Body(self))
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        said = [b"%b: %b\r\n" % header for header in self.headers if header[0] in _FRAMING]
+        self.parser.feed_data(b"POST / HTTP/1.1\r\nconnection: close\r\n%b\r\n" % b"".join(said))
 
     # What the parser tells (an exception in here reaches `send_400_response`)
 
@@ -133,11 +160,25 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        for name, value in self.headers:
-            if name == b"content-length" and value.isdigit() and int(value[:20]) > self._limits.body_bytes:
-                self._stop(_body_too_large(self._limits.body_bytes))
+        self._check_head()
         self._phase = "body"
         super().on_headers_complete()
+
+    def _check_head(self) -> None:
+        """G3, G7."""
+        version = self.parser.get_http_version()
+        hosts = []
+        for name, value in self.headers:
+            if name == b"host":
+                hosts.append(value)
+            elif name == b"content-length" and value.isdigit() and int(value[:20]) > self._limits.body_bytes:
+                self._stop(_body_too_large(self._limits.body_bytes))
+            elif name == b"transfer-encoding" and (value.lower() != b"chunked" or version == "1.0"):
+                self._stop(_unreadable("The body may be sent in chunks, and in no other coding."))
+        if version not in ("1.0", "1.1"):
+            self._stop(_unreadable("HTTP/1.1 is spoken here."))
+        if len(hosts) > 1 or (not hosts and version == "1.1") or not all(map(_HOST.fullmatch, hosts)):
+            self._stop(_unreadable("A request names one Host."))
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
@@ -146,6 +187,8 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade() and any(name in _FRAMING and value != b"0" for name, value in self.headers):
+            return  # the body is still to come: `_read_body_only`
         self._phase = "idle"
         super().on_message_complete()
 
@@ -160,9 +203,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Bytes that are no HTTP, or too many of them, are refused in the envelope too."""
-        self._refuse(
-            self._refusal or Problem("invalid_request", "This is not an HTTP request that can be read.", reason="http")
-        )
+        self._refuse(self._refusal or _unreadable("This is not an HTTP request that can be read."))
 
     # Time
 
@@ -230,6 +271,14 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.close()
 
 
+class _Body:
+    """What a parser tells of a body whose head was read before."""
+
+    def __init__(self, protocol: GuardedProtocol) -> None:
+        self.on_body = protocol.on_body
+        self.on_message_complete = protocol.on_message_complete
+
+
 def _client(address: str) -> str:
     """Who counts as one client: an IPv4 address, or the /64 that an IPv6 subscriber has to himself."""
     return (
@@ -263,6 +312,10 @@ def _answer(problem: Problem, request_id: str) -> bytes:
         b"connection: close\r\n%bcontent-length: %d\r\n\r\n%b"
         % (status, http.HTTPStatus(status).phrase.encode(), request_id.encode(), retry, len(body), body)
     )
+
+
+def _unreadable(message: str) -> Problem:
+    return Problem("invalid_request", message, reason="http")
 
 
 def _head_too_large(limit: int, unit: str = "bytes") -> Problem:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import Meta, field
+from msgspec import Meta
 from starlette.responses import Response
 
-from holdfast.http.auth import SCOPES, ApiKey
+from holdfast.http.auth import SCOPES, ApiKey, Caller
 from holdfast.http.operations import Body, Call, Operation, Result
 from holdfast.http.services import Services
 from holdfast.kernel.clock import iso, moment_of
+from holdfast.kernel.config import OPERATOR
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}$")]
 Scope = Annotated[str, Meta(extra_json_schema={"enum": list(SCOPES)})]
@@ -18,7 +19,10 @@ Scope = Annotated[str, Meta(extra_json_schema={"enum": list(SCOPES)})]
 
 class NewKey(Body, frozen=True):
     name: Name
-    scopes: list[Scope] = field(default_factory=lambda: list(SCOPES))
+    # Without it, the scopes of the key that asks.
+    scopes: list[Scope] | None = None
+    # Another than the caller's: for the operator, who has no other way to admit one.
+    tenant: Name | None = None
     principal: Name | None = None
     workspace: Name | None = None
     expires_at: Annotated[str, Meta(max_length=64, extra_json_schema={"format": "date-time"})] | None = None
@@ -66,16 +70,25 @@ def view(key: ApiKey) -> KeyView:
     )
 
 
+def _reach(caller: Caller) -> str | None:
+    """Whose keys a caller sees and revokes: his tenant's; the operator everybody's."""
+    return None if caller.tenant == OPERATOR else caller.tenant
+
+
 def operations(services: Services) -> list[Operation]:
     keys = services.keys
 
     async def create(call: Call) -> Response:
         body: NewKey = call.body
-        call.caller.require(*body.scopes)  # nobody hands out more than he has
+        caller = call.caller
+        scopes = sorted(caller.scopes) if body.scopes is None else body.scopes
+        caller.require(*scopes)  # nobody hands out more than he has
+        if body.tenant not in (None, caller.tenant):
+            caller.require_operator()
         key, text = await keys.create(
             body.name,
-            tenant=call.caller.tenant,
-            scopes=body.scopes,
+            tenant=body.tenant or caller.tenant,
+            scopes=scopes,
             principal=body.principal,
             workspace=body.workspace,
             expires_ms=None if body.expires_at is None else moment_of(body.expires_at, "$.expiresAt"),
@@ -84,10 +97,10 @@ def operations(services: Services) -> list[Operation]:
         return call.answer(KeyMade(api_key=text, description=view(key)), 201)
 
     async def list_(call: Call) -> Response:
-        return call.answer(KeyList(keys=[view(key) for key in keys.list(call.caller.tenant)]))
+        return call.answer(KeyList(keys=[view(key) for key in keys.list(_reach(call.caller))]))
 
     async def revoke(call: Call) -> Response:
-        return call.answer(view(await keys.revoke(call.path["keyId"], call.caller.tenant, "asked over HTTP")))
+        return call.answer(view(await keys.revoke(call.path["keyId"], _reach(call.caller), "asked over HTTP")))
 
     common: dict[str, Any] = {"scopes": ("keys:manage",), "contract": "lafs", "tag": "keys"}
     return [
@@ -96,7 +109,7 @@ def operations(services: Services) -> list[Operation]:
             method="POST",
             path="/host/v1/keys",
             perform=create,
-            summary="A new key of the caller's tenant; its text is shown once.",
+            summary="A new key of the caller's tenant, or of one that the operator names; its text is shown once.",
             body=NewKey,
             answers={201: KeyMade},
             problems=("schema_mismatch", "already_exists"),
@@ -108,7 +121,7 @@ def operations(services: Services) -> list[Operation]:
             method="GET",
             path="/host/v1/keys",
             perform=list_,
-            summary="The tenant's keys.",
+            summary="The tenant's keys; the operator sees every tenant's.",
             answers={200: KeyList},
             **common,
         ),

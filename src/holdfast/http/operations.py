@@ -55,6 +55,10 @@ class Call:
             raise Problem("unauthenticated", "The request carries no API key.")
         return self._caller
 
+    def id_for(self, kind: str) -> str | None:
+        """The id that was reserved for what this call creates, so that a repeated call finds it (K4)."""
+        return f"{kind}_{self.reserved}" if self.reserved else None
+
     def answer(self, body: Any = None, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
         return answer(self.request, body, status, headers, self.operation.contract)
 

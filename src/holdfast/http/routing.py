@@ -15,6 +15,7 @@ ID_PATTERN = r"[A-Za-z0-9._:@~-]{1,128}"
 _ID = re.compile(ID_PATTERN)
 _FREE = frozenset({"token", "nodeId", "artifactId", "name", "filePath", "capability"})
 _MAX_FREE = 1024
+_PATTERNS = {"workflowId": "[a-z][a-z0-9_-]{0,127}"}  # what one may be called, by its definition
 
 
 class Routes:
@@ -65,7 +66,7 @@ def parameter_schema(name: str) -> dict[str, Any]:
     """What a path parameter may be, as JSON Schema."""
     if name in _FREE:
         return {"type": "string", "minLength": 1, "maxLength": _MAX_FREE}
-    return {"type": "string", "pattern": f"^{ID_PATTERN}$"}
+    return {"type": "string", "pattern": f"^{_PATTERNS.get(name, ID_PATTERN)}$"}
 
 
 def _checked(parameters: dict[str, str]) -> dict[str, str]:

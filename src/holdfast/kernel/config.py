@@ -123,9 +123,11 @@ class Agents(_Section, frozen=True):
 
 
 class Workflows(_Section, frozen=True):
-    """Folders of workflow documents that are stored when the host opens."""
+    """Folders of workflow documents that are stored when the host opens, and Python files with node types of the
+    project's own, which are executed when a person trusts them."""
 
     paths: list[str] = []
+    nodes: list[str] = []
 
 
 class Config(_Section, frozen=True):

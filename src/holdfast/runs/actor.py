@@ -33,9 +33,10 @@ Make = Callable[[RunState], Outcome]
 class _Batch:
     """What goes into the log together."""
 
-    __slots__ = ("after", "appends", "events", "settled", "waiters")
+    __slots__ = ("after", "appends", "asked", "events", "settled", "waiters")
 
     def __init__(self) -> None:
+        self.asked = False  # somebody outside had a part in it
         self.events: list[Event] = []
         self.appends: list[Append] = []
         self.waiters: list[tuple[asyncio.Future[Any] | None, Any]] = []
@@ -54,7 +55,7 @@ class RunActor:
         self.owned = self.owner == engine.instance
         self.lost = False
         self.tasks: dict[str, asyncio.Task[None]] = {}
-        self._inbox: list[tuple[Make, asyncio.Future[Any] | None]] = []
+        self._inbox: list[tuple[Make, asyncio.Future[Any] | None, bool]] = []
         self._todo: dict[str, None] = {}
         self._driver: asyncio.Task[None] | None = None
         self._wake: asyncio.TimerHandle | None = None
@@ -63,6 +64,7 @@ class RunActor:
         self._ended: dict[str, asyncio.Queue[str]] = {}
         self._watchers: list[asyncio.Future[None]] = []
         self._committing = False
+        self._orphans = len(state.orphans)
         self._batch = _NOTHING
 
     # What an execution needs
@@ -88,18 +90,18 @@ class RunActor:
 
     # Commands
 
-    async def post(self, make: Make) -> Any:
-        """Do `make` in this run's turn; returns its result when it is on disk."""
+    async def post(self, make: Make, *, asked: bool = False) -> Any:
+        """Do `make` in this run's turn; returns its result when it is on disk. `asked`: by somebody outside."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.submit(make, future)
+        self.submit(make, future, asked=asked)
         return await future
 
-    def submit(self, make: Make, future: asyncio.Future[Any] | None = None) -> None:
+    def submit(self, make: Make, future: asyncio.Future[Any] | None = None, *, asked: bool = False) -> None:
         if self.lost:
             if future is not None:
                 future.set_exception(_gone(self.state.run_id))
             return
-        self._inbox.append((make, future))
+        self._inbox.append((make, future, asked))
         self.poke()
 
     def poke(self) -> None:
@@ -168,7 +170,8 @@ class RunActor:
     def _collect(self) -> _Batch | None:
         batch = self._batch = _Batch()
         inbox, self._inbox = self._inbox, []
-        for make, future in inbox:
+        for make, future, asked in inbox:
+            batch.asked = batch.asked or asked
             self._do(batch, make, future)
         self._progress(batch)
         if batch.events or batch.appends:
@@ -185,6 +188,12 @@ class RunActor:
                     future.set_exception(error)
                 else:
                     future.cancel()
+            return
+        except Exception as error:
+            if future is None:
+                raise
+            if not future.done():
+                future.set_exception(Problem.unexpected(error))
             return
         for event in outcome.events:
             self._take(batch, event)
@@ -258,6 +267,13 @@ class RunActor:
             self._tell_watchers()
         elif self.owned and not self.engine.draining:
             self._start_tasks()
+            self._leave_orphans()
+
+    def _leave_orphans(self) -> None:
+        """Cancel the children whose node has ended since the last batch."""
+        known, self._orphans = self._orphans, len(self.state.orphans)
+        if self._orphans > known:
+            self.engine.family.leave(self.state)
 
     def _answer(self, batch: _Batch) -> None:
         for future, result in batch.waiters:
@@ -271,12 +287,12 @@ class RunActor:
         self.lost = True
         self._stop_tasks()
         waiting = [future for future, _ in self._batch.waiters]
-        waiting.extend(future for _, future in self._inbox)
+        waiting.extend(future for _, future, _ in self._inbox)
         self._inbox.clear()
         for future in waiting:
             if future is not None and not future.done():
                 future.set_exception(problem)
-        self.engine.on_lost(self, problem)
+        self.engine.on_lost(self, problem, own=not self._batch.asked)
         self._tell_watchers()
 
     def close(self) -> None:
@@ -285,7 +301,7 @@ class RunActor:
         self._stop_tasks()
         if self._wake is not None:
             self._wake.cancel()
-        for _, future in self._inbox:
+        for _, future, _ in self._inbox:
             if future is not None and not future.done():
                 future.set_exception(Problem("unavailable", "The engine is closing.", retry_after_ms=1000))
         self._inbox.clear()
@@ -316,7 +332,7 @@ class RunActor:
             if self.state.nodes[name].status == "running":
                 self._todo[name] = None
         if self._todo:
-            self._inbox.append((lambda state: Outcome([self.engine.lease_event(state)]), None))
+            self._inbox.append((lambda state: Outcome([self.engine.lease_event(state)]), None, False))
         self.poke()
 
     def _run_inline(self, batch: _Batch) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 from holdfast.kernel.clock import iso
 from holdfast.kernel.ledger import Ledger
 from holdfast.kernel.problems import Problem
+from holdfast.runs.log import FORK, stream_of
 from holdfast.runs.state import RunState
 from holdfast.runs.types import Artifact
 
@@ -21,13 +22,15 @@ def listed(state: RunState) -> list[Artifact]:
 
 
 async def fetch(ledger: Ledger, state: RunState, artifact_id: str) -> Artifact:
-    """One artifact with its data; a fork finds what its source made before the fork."""
+    """One artifact with its data; a fork finds what was made before it by its source, and by that one's."""
     known = state.artifacts.get(artifact_id)
-    origin = state.source["source"] if state.source else None
-    for owner in (state.run_id, origin) if known else ():
-        records = await ledger.read(artifact_stream(owner, artifact_id), 0, 1) if owner else []
-        if records and known:
+    owner: str | None = state.run_id
+    while known and owner:
+        records = await ledger.read(artifact_stream(owner, artifact_id), 0, 1)
+        if records:
             return _shown(state.run_id, known, records[0].payload)
+        first = await ledger.read(stream_of(owner), 0, 1)
+        owner = first[0].attrs.get(FORK, {}).get("source") if first else None
     raise Problem("not_found", "There is no such artifact.", artifactId=artifact_id[:128])
 
 

@@ -1,7 +1,7 @@
 """Typed state channels: seven reducers, entry age, size, access and schema versions (OpenWOP §1.6).
 
 A channel's value is the fold of its `channel.written` events; each write carries its reducer and its time, so the
-fold needs nothing else.
+fold needs nothing else. What is read is a copy: a later write changes nothing that was read before.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from holdfast.kernel.problems import Problem
 from holdfast.runs.definition import Access, Channel
 
 AGING = frozenset({"append", "votes", "feedback"})
+MAX_COUNT = 2**53
+# The field of an entry that says whose it is, by reducer.
+_KEYS = {"votes": "voter", "message": "messageId"}
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -37,18 +40,17 @@ class ChannelState(msgspec.Struct):
     ids: set[str] = set()
 
 
-def open_channel(declared: Channel | None, reducer: str = "replace", ttl_ms: int | None = None) -> ChannelState:
-    """A channel as the workflow declares it, or as its first write says."""
-    if declared is None:
-        return ChannelState(reducer, ttl_ms)
+def open_channel(declared: Channel, ts: int = 0) -> ChannelState:
+    """A channel as the workflow declares it; what it begins with is as old as the run."""
     state = ChannelState(declared.reducer, declared.ttl_ms, declared.max_size, declared.sensitive)
     default = None if declared.default is msgspec.UNSET else declared.default
     if declared.reducer in _LISTS:
-        state.entries = [Entry(0, item) for item in default] if isinstance(default, list) else []
+        for item in default if isinstance(default, list) else []:
+            REDUCERS[declared.reducer](state, item, ts)
     elif declared.reducer == "counter":
-        state.value = default if isinstance(default, int | float) else 0
+        state.value = default if is_number(default) else 0
     elif declared.reducer == "merge":
-        state.value = default if isinstance(default, dict) else {}
+        state.value = dict(default) if isinstance(default, dict) else {}
     else:
         state.value = default
     return state
@@ -66,7 +68,7 @@ def write(state: ChannelState, value: Any, ts: int) -> None:
 def read(state: ChannelState, now: int) -> Any:
     """The channel's value at `now`: entries older than its time to live are gone."""
     if state.reducer not in _LISTS:
-        return state.value
+        return dict(state.value) if isinstance(state.value, dict) else state.value
     if state.reducer in AGING and state.ttl_ms is not None:
         fresh = now - state.ttl_ms
         return [entry.value for entry in state.entries if entry.ts >= fresh]
@@ -95,25 +97,38 @@ def _merge(state: ChannelState, value: Any, ts: int) -> None:
     if isinstance(state.value, dict) and isinstance(value, dict):
         state.value.update(value)
     else:
-        state.value = value
+        state.value = dict(value) if isinstance(value, dict) else value
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _counter(state: ChannelState, value: Any, ts: int) -> None:
-    state.value = (state.value or 0) + (1 if value is None else value)
+    """Sum up; it stays where it is at what is no number, or too large for one."""
+    before, more = state.value or 0, 1 if value is None else value
+    if is_number(more) and abs(more) <= MAX_COUNT and abs(total := before + more) <= MAX_COUNT:
+        state.value = total
 
 
 def _votes(state: ChannelState, value: Any, ts: int) -> None:
     """One vote a voter: a later one replaces the earlier."""
     voter = value.get("voter") if isinstance(value, dict) else None
-    if voter is not None:
-        state.entries = [e for e in state.entries if not (isinstance(e.value, dict) and e.value.get("voter") == voter)]
+    if isinstance(voter, str):
+        if voter in state.ids:
+            state.entries = [e for e in state.entries if not _is_of(e.value, voter)]
+        state.ids.add(voter)
     state.entries.append(Entry(ts, value))
+
+
+def _is_of(vote: Any, voter: str) -> bool:
+    return isinstance(vote, dict) and vote.get("voter") == voter
 
 
 def _message(state: ChannelState, value: Any, ts: int) -> None:
     """Append-only and idempotent on `messageId`."""
     key = value.get("messageId") if isinstance(value, dict) else None
-    if key is not None:
+    if isinstance(key, str):
         if key in state.ids:
             return
         state.ids.add(key)
@@ -138,8 +153,10 @@ def check_write(
     """Refuse a write that the channel's declaration does not allow."""
     if reducer not in REDUCERS:
         raise Problem("schema_mismatch", f"There is no reducer {reducer!r}.", at="$.config.reducer")
-    if reducer == "counter" and (isinstance(value, bool) or not isinstance(value, int | float | None)):
-        raise Problem("schema_mismatch", f"The counter {name!r} takes numbers.", at="$.config.value")
+    if reducer == "counter" and value is not None and not (is_number(value) and abs(value) <= MAX_COUNT):
+        raise Problem("schema_mismatch", f"The counter {name!r} takes numbers up to 2 ** 53.", at="$.config.value")
+    if (key := _KEYS.get(reducer)) and isinstance(value, dict) and not isinstance(value.get(key, ""), str):
+        raise Problem("schema_mismatch", f"`{key}` is a string.", at=f"$.config.value.{key}", channel=name)
     if declared is None:
         return
     if not allowed(declared, "writers", node_id, type_id):
@@ -155,6 +172,14 @@ def check_write(
         found = misfit(declared.schema, checked)
         if found is not None:
             raise Problem("schema_mismatch", f"The value does not fit the channel {name!r}: {found[1]}", channel=name)
+
+
+def fits_reducer(value: Any, reducer: str) -> bool:
+    """Whether a channel with this reducer can begin with `value`."""
+    if reducer == "counter":
+        return is_number(value) and abs(value) <= MAX_COUNT
+    wanted = dict if reducer == "merge" else list if reducer in _LISTS else object
+    return isinstance(value, wanted)
 
 
 def allowed(declared: Channel, side: str, node_id: str, type_id: str) -> bool:

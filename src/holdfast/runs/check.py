@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import difflib
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -10,7 +12,7 @@ import msgspec
 from holdfast.kernel import canonical
 from holdfast.kernel.json_schema import check_schema
 from holdfast.kernel.problems import Problem
-from holdfast.runs.channels import REDUCERS
+from holdfast.runs.channels import REDUCERS, fits_reducer
 from holdfast.runs.conditions import compile_condition
 from holdfast.runs.definition import (
     ConnectionPort,
@@ -21,11 +23,15 @@ from holdfast.runs.definition import (
     read_workflow,
 )
 from holdfast.runs.expressions import compile_expression
+from holdfast.runs.nodes.checks import check_config
 from holdfast.runs.nodes.registry import NodeRegistry
 from holdfast.runs.plan import LOOPBACK, cycle, descendants, split_edges, successors
+from holdfast.runs.shape import mistakes
 from holdfast.runs.types import WorkflowCheck
 
 Finding = dict[str, Any]
+_MOST = 100  # mistakes of shape that are told of one document
+_CONDITION = 'Write {"type": "expression", "expression": "output.total > 100"}.'
 _INSTEAD = {"schedule": "Make a schedule: POST /v1/schedules.", "webhook": "Have the sender call POST /v1/runs."}
 
 
@@ -34,7 +40,8 @@ def check_workflow(document: Any, registry: NodeRegistry) -> tuple[Workflow | No
     try:
         workflow = read_workflow(document)
     except Problem as problem:
-        return None, WorkflowCheck(valid=False, errors=problem.details["errors"], warnings=[])
+        errors = list(islice(mistakes(document), _MOST)) or problem.details["errors"]
+        return None, WorkflowCheck(valid=False, errors=errors, warnings=[])
     errors = list(_errors(workflow, registry))
     warnings = list(_warnings(workflow, registry)) if not errors else []
     return workflow, WorkflowCheck(valid=not errors, errors=errors, warnings=warnings)
@@ -42,6 +49,16 @@ def check_workflow(document: Any, registry: NodeRegistry) -> tuple[Workflow | No
 
 def _finding(at: str, message: str, fix: str | None = None) -> Finding:
     return {"at": at, "message": message, **({"fix": fix} if fix else {})}
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    """The name that was probably meant, or those that there are."""
+    names = sorted(known)
+    if close := difflib.get_close_matches(name, names, 1):
+        return f"Did you mean {close[0]!r}?"
+    if not names:
+        return "There are none."
+    return f"There are: {', '.join(names[:30])}{' …' if len(names) > 30 else ''}."
 
 
 def _errors(workflow: Workflow, registry: NodeRegistry) -> Iterator[Finding]:
@@ -79,10 +96,9 @@ def _nodes(workflow: Workflow, registry: NodeRegistry, names: set[str]) -> Itera
         at = f"$.nodes[{index}]"
         kind = registry.get(node.type_id)
         if kind is None:
-            yield _finding(f"{at}.typeId", f"There is no node type {node.type_id!r}.", "Use a type this host has.")
-        if (
-            node.agent is not None and "channel" in node.agent
-        ):  # OpenWOP §2, RFC 0082: without agents.deployment, refused
+            known = [item.type_id for item in registry]
+            yield _finding(f"{at}.typeId", f"There is no node type {node.type_id!r}.", _meant(node.type_id, known))
+        if node.agent is not None and "channel" in node.agent:  # RFC 0082: refused without agents.deployment
             yield _finding(
                 f"{at}.agent.channel", "This host has no deployment channels.", "Name the agent's `version` instead."
             )
@@ -90,28 +106,27 @@ def _nodes(workflow: Workflow, registry: NodeRegistry, names: set[str]) -> Itera
             read_settings(node)
         except msgspec.ValidationError as error:
             message, where = canonical.located(error, f"{at}.settings")
-            yield _finding(where, message)
+            yield _finding(where, f"{message}.", "Correct the value.")
         for name, port in node.inputs.items():
             place = f"{at}.inputs.{name}"
             if isinstance(port, ConnectionPort) and port.node_id not in names:
-                yield _finding(f"{place}.nodeId", f"There is no node {port.node_id!r}.")
+                yield _finding(f"{place}.nodeId", f"There is no node {port.node_id!r}.", _meant(port.node_id, names))
             if isinstance(port, VariablePort) and port.variable_name not in variables and not port.optional:
-                yield _finding(f"{place}.variableName", f"There is no variable {port.variable_name!r}.")
+                said = f"There is no variable {port.variable_name!r}."
+                yield _finding(f"{place}.variableName", said, _meant(port.variable_name, variables))
             if isinstance(port, ExpressionPort):
                 yield from _compiles(port.expression, f"{place}.expression")
-        if kind is not None and kind.check is not None:
-            for where, message in kind.check(node.config):
-                yield _finding(f"{at}.config{where}", message)
-        for key in kind.expressions if kind is not None else ():
-            if isinstance(text := node.config.get(key), str):
-                yield from _compiles(text, f"{at}.config.{key}")
+        if kind is not None:
+            fix = f"The page of node types says what {node.type_id} takes."
+            for where, message in check_config(kind, node.config):
+                yield _finding(f"{at}.config{where}", message, fix)
 
 
 def _compiles(text: str, at: str) -> Iterator[Finding]:
     try:
         compile_expression(text)
     except Problem as problem:
-        yield _finding(at, problem.message, "See the expressions page.")
+        yield _finding(at, problem.message, "docs/reference/expressions.md has the language.")
 
 
 def _edges(workflow: Workflow, names: set[str]) -> Iterator[Finding]:
@@ -122,14 +137,14 @@ def _edges(workflow: Workflow, names: set[str]) -> Iterator[Finding]:
         for field, name in (("sourceNodeId", edge.source_node_id), ("targetNodeId", edge.target_node_id)):
             if name not in names:
                 dangling = True
-                yield _finding(f"{at}.{field}", f"There is no node {name!r}.", "Name an existing node.")
+                yield _finding(f"{at}.{field}", f"There is no node {name!r}.", _meant(name, names))
         if edge.condition is not None:
             try:
                 compile_condition(edge.condition)
             except Problem as problem:
-                yield _finding(f"{at}.condition", problem.message)
+                yield _finding(f"{at}.condition", problem.message, _CONDITION)
         elif edge.label == LOOPBACK:
-            yield _finding(f"{at}.condition", "A loopback needs a condition that can end it.")
+            yield _finding(f"{at}.condition", "A loopback needs a condition that can end it.", _CONDITION)
         if edge.trigger_rule is not None and edge.label != LOOPBACK:
             other = rules.setdefault(edge.target_node_id, edge.trigger_rule)
             if other != edge.trigger_rule:
@@ -166,10 +181,15 @@ def _cycles(workflow: Workflow) -> Iterator[Finding]:
 def _data(workflow: Workflow) -> Iterator[Finding]:
     for index, variable in enumerate(workflow.variables):
         if variable.default_value is not msgspec.UNSET and not fits(variable.default_value, variable.type):
-            yield _finding(f"$.variables[{index}].defaultValue", f"The default is not of type {variable.type}.")
+            said = f"The default is not of type {variable.type}."
+            yield _finding(f"$.variables[{index}].defaultValue", said, "Change `type` or `defaultValue`.")
     for name, channel in workflow.channels.items():
         if channel.reducer not in REDUCERS:
-            yield _finding(f"$.channels.{name}.reducer", f"There is no reducer {channel.reducer!r}.")
+            said = f"There is no reducer {channel.reducer!r}."
+            yield _finding(f"$.channels.{name}.reducer", said, _meant(channel.reducer, REDUCERS))
+        elif channel.default is not msgspec.UNSET and not fits_reducer(channel.default, channel.reducer):
+            said = f"A {channel.reducer} channel cannot begin with this."
+            yield _finding(f"$.channels.{name}.default", said, "Change `reducer` or `default`.")
         if channel.schema is not None:
             yield from _schema(channel.schema, f"$.channels.{name}.schema")
     if workflow.configurable_schema is not None:

@@ -8,12 +8,13 @@ from typing import Any
 
 from holdfast.kernel.problems import Problem
 from holdfast.runs.definition import Condition
-from holdfast.runs.expressions import compile_expression, compile_pattern, equal, holds, matches, member, truthy
+from holdfast.runs.expressions import compile_expression
+from holdfast.runs.values import compile_pattern, equal, holds, matches, member, truthy
 
 Scope = Callable[[str], Any]
 Test = Callable[[Scope], bool]
 
-_LINK = re.compile(r"[^.\[\]]+|\[(\d+)\]")
+_LINK = re.compile(r"[^.\[\]]+|\[([0-9]+)\]")
 _MISSING = object()
 
 
@@ -47,7 +48,7 @@ def compile_path(text: str) -> Callable[[Scope], Any]:
     links: list[Any] = []
     for match in _LINK.finditer(text):
         part = match.group(1) or match.group()
-        links.append(int(part) if part.isdigit() else part)
+        links.append(int(part) if part.isascii() and part.isdigit() else part)
     if not links or not isinstance(links[0], str):
         raise Problem("expression_invalid", f"{text!r} is not a path.")
     first, rest = links[0], links[1:]

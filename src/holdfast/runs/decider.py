@@ -17,9 +17,11 @@ from typing import Any
 
 from holdfast.kernel.problems import Problem
 from holdfast.runs.definition import ConnectionPort, ExpressionPort, Port, Retry, StaticPort
-from holdfast.runs.expressions import compile_expression, equal, member
+from holdfast.runs.effects import plain
+from holdfast.runs.expressions import compile_expression
 from holdfast.runs.plan import PlanEdge, PlanNode
 from holdfast.runs.state import Event, InterruptState, NodeState, RunState, shown_outputs
+from holdfast.runs.values import equal, member
 
 Chance = Callable[[], float]
 Verdict = str | None  # "start", "skip", or nothing yet
@@ -126,7 +128,7 @@ def _port(state: RunState, port: Port, name: str) -> Any:
     if isinstance(port, StaticPort):
         return port.value
     if isinstance(port, ExpressionPort):
-        return compile_expression(port.expression).evaluate(state.scope())
+        return plain(compile_expression(port.expression).evaluate(state.scope()))
     if isinstance(port, ConnectionPort):
         outputs = state.nodes[port.node_id].outputs
         value: Any = outputs

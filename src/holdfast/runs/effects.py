@@ -13,6 +13,10 @@ from typing import Any
 import msgspec
 
 from holdfast.kernel import base64url, canonical
+from holdfast.kernel.problems import Problem
+
+MAX_VALUE_BYTES = 7 * 1024 * 1024
+"""A record of the ledger holds two of them: a variable's old value and its new one."""
 
 
 def invocation_id(tenant: str, run_id: str, node_id: str, ordinal: str, provider: str) -> str:
@@ -27,7 +31,16 @@ def ordinal_of(iteration: int, key: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """`value` as the log will give it back: JSON and nobody else's."""
-    if value is None or isinstance(value, bool | int | str):
+    """`value` as the log will give it back: JSON, nobody else's, and small enough to be written."""
+    if value is None or isinstance(value, bool | int):
         return value
-    return msgspec.json.decode(canonical.encode_strict(value))
+    data = canonical.encode_strict(value)
+    if len(data) > MAX_VALUE_BYTES:
+        raise Problem(
+            "payload_too_large",
+            f"A value of a run may have {MAX_VALUE_BYTES} bytes; this one has {len(data)}.",
+            limit=MAX_VALUE_BYTES,
+            observed=len(data),
+            fix="Keep large data outside and pass its address on.",
+        )
+    return value if isinstance(value, str) else msgspec.json.decode(data)

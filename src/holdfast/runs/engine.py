@@ -4,6 +4,7 @@
 - G2  A restart under the same instance name takes its runs back at once; another instance's only when its beat stops.
 - G3  What is not in memory is found by the sweep: `busy` and `wake` are written with the events that set them.
 - G4  A child's end reaches its parent, and a parent's end its children, whatever dies in between.
+- G5  A run whose next step cannot be taken or written, tried three times, fails with the reason: every run ends.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from holdfast.kernel.clock import Clock, iso
 from holdfast.kernel.ids import Ids, Randomness
 from holdfast.kernel.ledger import Append, Draft, Ledger
 from holdfast.kernel.problems import Problem
-from holdfast.runs.actor import Make, RunActor
+from holdfast.runs import decider
+from holdfast.runs.actor import Make, RunActor, error_of
 from holdfast.runs.evolve import fold
 from holdfast.runs.execution import Outcome
 from holdfast.runs.family import Family
@@ -38,6 +40,8 @@ _KEEP_IDLE = 2000
 _KEEP_ENDED = 512
 _PAGE = 500
 _FAULTS = 3
+# What stands in a run's own way, unlike a full disk or another owner.
+_OWN_FAULTS = frozenset({"internal", "payload_too_large", "invalid_json", "invalid_text"})
 # What is wrong with one run and no other: it keeps nobody else from running.
 _UNREADABLE = frozenset({"chain_broken", "not_found", "workflow_invalid"})
 _log = logging.getLogger("holdfast.runs")
@@ -176,8 +180,8 @@ class Engine:
         )
         for (run_id,) in rows:
             actor = self._actors.get(run_id)
-            if self._faults.get(run_id, 0) >= _FAULTS:
-                continue  # a run that our own code cannot carry must not keep the others from running
+            if self._is_hopeless(run_id):
+                continue
             if actor is None:
                 await self._take_up(run_id)
             elif actor.idle:
@@ -236,9 +240,9 @@ class Engine:
         if not actor.owned:
             return actor  # not kept: its owner appends without asking us
         self._actors[run_id] = actor
-        if self.started:
+        if self.started and not self._is_hopeless(run_id):
             actor.resume()
-            if state.children or state.parent:
+            if state.children or state.orphans or state.parent:
                 self.spawn(self.family.reconcile(actor))
         return actor
 
@@ -300,7 +304,7 @@ class Engine:
         if run_id in self._actors or run_id in self._finished or run_id in self._loading:
             raise Problem("ledger_conflict", f"The run {run_id} exists already.", runId=run_id)
         actor = self._actors[run_id] = RunActor(self, self.blank(run_id, stored))
-        await actor.post(lambda state: Outcome([event], appends=list(extra)))
+        await actor.post(lambda state: Outcome([event], appends=list(extra)), asked=True)
         return actor.state
 
     def adopt(self, child: RunState) -> None:
@@ -338,14 +342,14 @@ class Engine:
 
     # Commands on a run
 
-    async def command(self, run_id: str, make: Make) -> Any:
+    async def command(self, run_id: str, make: Make, *, asked: bool = True) -> Any:
         """Do `make` in the run's turn; when another owner was faster, once more on the newer state."""
         for attempt in range(4):
             found = await self.find(run_id)
             if isinstance(found, RunState):
                 return make(found).result
             try:
-                return await found.post(make)
+                return await found.post(make, asked=asked)
             except Problem as problem:
                 if problem.key != "ledger_conflict" or attempt == 3:
                     raise
@@ -393,19 +397,36 @@ class Engine:
         self._actors.pop(state.run_id, None)
         self._idle.pop(state.run_id, None)
         self._remember(state)
+        self._faults.pop(state.run_id, None)
         if not self.started:
             return
         if state.parent is not None and not state.parent.get("detached"):
             self.spawn(self.family.tell_parent(state))
-        for child in list(state.children):
-            self.spawn(self.family.parent_ended(child, state))
+        self.family.leave(state)
 
-    def on_lost(self, actor: RunActor, problem: Problem) -> None:
+    def on_lost(self, actor: RunActor, problem: Problem, *, own: bool) -> None:
+        """`own`: nobody outside had a part in what failed, so the run will come to it again."""
         run_id = actor.state.run_id
-        if problem.key == "internal":
-            self._faults[run_id] = self._faults.get(run_id, 0) + 1
         if self._actors.get(run_id) is actor:
             del self._actors[run_id]
+        if own and problem.key in _OWN_FAULTS:
+            self._faults[run_id] = self._faults.get(run_id, 0) + 1
+            if self._faults[run_id] == _FAULTS and self.started:
+                self.spawn(self._give_up(run_id, problem))
+
+    def _is_hopeless(self, run_id: str) -> bool:
+        return self._faults.get(run_id, 0) >= _FAULTS
+
+    async def _give_up(self, run_id: str, problem: Problem) -> None:
+        """Fail a run that cannot go on, without taking the step that it stumbles over (G5)."""
+        state = await self.read_state(run_id)
+        if state.ended is not None:
+            return
+        error = error_of(problem)
+        if (other := self._actors.get(run_id)) is not None:
+            other.close()
+        actor = self._actors[run_id] = RunActor(self, state)
+        await actor.post(lambda state: Outcome(decider.finish_failed(state, self.clock.now_ms(), error, None)))
 
     def _remember(self, state: RunState) -> None:
         self._finished[state.run_id] = state

@@ -16,7 +16,7 @@ import msgspec
 from holdfast.runs import channels
 from holdfast.runs.plan import TAKES_UP_FAILURE, PlanEdge, PlanNode, passes
 from holdfast.runs.secrets import learn
-from holdfast.runs.state import ENDED, WAIT_OF_KIND, Event, InterruptState, NodeState, RunState
+from holdfast.runs.state import ENDED, WAIT_OF_KIND, Event, InterruptState, NodeState, RunState, Said
 from holdfast.runs.types import Owner
 
 
@@ -31,8 +31,9 @@ def evolve(state: RunState, event: Event) -> None:
     state.seq = event.seq
     state.ts = max(state.ts, event.ts)
     if event.private is not None and (mark := event.private.get("emit")) is not None and event.node is not None:
-        said = _private(event, "next", event.payload.get("next")) if event.type == "variable.changed" else True
-        state.nodes[event.node].memo[f"emit:{mark}"] = said
+        node = state.nodes[event.node]
+        value = _private(event, "next", event.payload.get("next"))
+        node.memo[f"emit:{mark}"] = Said(node.attempt, event.type, event.payload, value)
     handler = _HANDLERS.get(event.type)
     if handler is not None:
         handler(state, event)
@@ -75,6 +76,8 @@ def _run_started(state: RunState, event: Event) -> None:
         if item.default_value is not msgspec.UNSET
     }
     state.variables.update(state.inputs)
+    declared = state.plan.workflow.channels
+    state.channels = {name: channels.open_channel(item, event.ts) for name, item in declared.items()}
     for name in state.plan.sensitive:
         learn(state, state.variables.get(name))
     learn(state, _private(event, "secrets", []))
@@ -135,6 +138,7 @@ def _forked(state: RunState, event: Event) -> None:
         if state.nodes[name].status == "child":
             _move(state, name, "running")
     state.children.clear()
+    state.orphans.clear()
     for asked in state.interrupts.values():
         if asked.status == "open" and asked.kind == "approval" and asked.data.get("requiredApprovals", 1) <= 1:
             asked.votes.clear()  # the vote was cut off from what it did
@@ -167,6 +171,7 @@ def _node_completed(state: RunState, event: Event) -> None:
     name = event.payload["nodeId"]
     node = _move(state, name, "completed")
     node.ended_ms = event.ts
+    node.memo = {}
     node.outputs = _private(event, "outputs", event.payload.get("outputs", {}))
     plan = state.plan.nodes[name]
     for key, hidden in plan.doc.output_sensitivity.items():
@@ -189,8 +194,10 @@ def _node_failed(state: RunState, event: Event) -> None:
     node = _move(state, name, "failed")
     node.ended_ms = event.ts
     node.error = event.payload["error"]
+    node.memo = {}
     state.forced.discard(name)
     _withdraw(state, node)
+    _disown(state, name)
     taken_up = False
     scope = state.scope({"error": node.error}, "failed")
     for edge in state.plan.nodes[name].outgoing:
@@ -212,7 +219,9 @@ def _node_skipped(state: RunState, event: Event) -> None:
 def _node_cancelled(state: RunState, event: Event) -> None:
     node = _move(state, event.payload["nodeId"], "cancelled")
     node.ended_ms = event.ts
+    node.memo = {}
     _withdraw(state, node)
+    _disown(state, event.payload["nodeId"])
 
 
 def _node_retried(state: RunState, event: Event) -> None:
@@ -233,6 +242,13 @@ def _withdraw(state: RunState, node: NodeState) -> None:
     if asked is not None and asked.status == "open":
         asked.status = "cancelled"
     node.interrupt = None
+
+
+def _disown(state: RunState, *names: str) -> None:
+    """Children that these nodes no longer wait for."""
+    for child in [child for child, (name, _) in state.children.items() if name in names]:
+        del state.children[child]
+        state.orphans[child] = None
 
 
 def _settle(state: RunState, edge: PlanEdge, outcome: str) -> None:
@@ -262,7 +278,7 @@ def _loop_taken(state: RunState, event: Event) -> None:
     """Start the loop's body again; what was skipped behind it may still come (W11)."""
     payload = event.payload
     loop = state.plan.loops[payload["edgeId"]]
-    state.loops.remove(loop.id)
+    state.loops = [id for id in state.loops if id != loop.id]
     state.iterations[loop.id] = payload["iteration"]
     reset = [*loop.body, *(name for name in loop.tail if state.nodes[name].status == "skipped")]
     for name in reset:
@@ -280,6 +296,7 @@ def _loop_taken(state: RunState, event: Event) -> None:
         for edge in state.plan.nodes[name].incoming:
             if edge.id in state.edges:
                 _count(state.nodes[name], state.edges[edge.id])
+    _disown(state, *reset)
     state.forced.add(loop.target)
     for name in reset:
         _touch(state, name)
@@ -386,7 +403,7 @@ def _channel(state: RunState, event: Event) -> None:
     name = payload["channel"]
     found = state.channels.get(name)
     if found is None:
-        found = state.channels[name] = channels.open_channel(None, payload["reducer"], _private(event, "ttl_ms"))
+        found = state.channels[name] = channels.ChannelState(payload["reducer"], _private(event, "ttl_ms"))
     value = _private(event, "value", payload["value"])
     if found.sensitive:
         learn(state, value)

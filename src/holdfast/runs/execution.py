@@ -1,6 +1,7 @@
 """One execution of one node: the context its code is given, and what it leaves behind.
 
-- X1  On resume a node's code runs again from its start; what is on record is given back, not done again.
+- X1  On resume a node's code runs again from its start; what is on record is given back, not done again. A later
+      attempt makes no change twice, and says only what no earlier one said at the same place.
 - X2  An execution's events go into the log together with the fact that ends it, or with the next effect.
 - X3  `Parked` is no error: it leaves the code where it waits; the log says for what.
 - X4  An effect recorded for `later` goes into the log with what comes next. Nothing reaches the outside on top of it
@@ -25,7 +26,7 @@ from holdfast.runs.effects import invocation_id, ordinal_of, plain
 from holdfast.runs.expressions import compile_expression
 from holdfast.runs.plan import passes
 from holdfast.runs.ports import Caller, HttpConnector, ModelCaller, ToolSource
-from holdfast.runs.state import MASK, Event, RunState
+from holdfast.runs.state import MASK, Event, RunState, Said
 from holdfast.runs.types import Limits
 
 if TYPE_CHECKING:
@@ -188,9 +189,15 @@ class Execution:
         scope = self._prefix + _SCOPE.get()
         count = self._emits[scope] = self._emits.get(scope, 0) + 1
         mark = f"{scope}{count}"
-        if f"emit:{mark}" not in self._node.memo:
+        if not self._has_said(mark, type, payload):
             self.events.append(Event(type, payload, self.node_id, {**(private or {}), "emit": mark}))
         return mark
+
+    def _has_said(self, mark: str, type: str, payload: dict[str, Any]) -> bool:
+        said: Said | None = self._node.memo.get(f"emit:{mark}")
+        if said is None or said.attempt == self.attempt:
+            return said is not None
+        return said.type == type and (type in _UNDONE or said.payload == payload)
 
     def emit(self, type: str, payload: dict[str, Any]) -> None:
         if not type.startswith(EMITTED) and not _VENDOR.fullmatch(type):
@@ -220,7 +227,8 @@ class Execution:
         else:
             mark = self._record("variable.changed", {**payload, "previous": before, "next": value})
         # What an earlier execution wrote stands: computing it again may have read its own write.
-        self._writes[name] = self._node.memo.get(f"emit:{mark}", value)
+        said: Said | None = self._node.memo.get(f"emit:{mark}")
+        self._writes[name] = said.value if said is not None and said.type == "variable.changed" else value
 
     def write_channel(self, name: str, value: Any, **options: Any) -> None:
         declared = self._state.plan.workflow.channels.get(name)
@@ -245,9 +253,10 @@ class Execution:
         self._record("channel.written", payload, private)
 
     def artifact(self, artifact_type: str, data: Any, *, media_type: str = "application/json") -> str:
-        """Keep `data` as an artifact of the run; its id is the same on every execution."""
+        """Keep `data` as an artifact of the run; its id is the same on every execution, and in every fork."""
         self._waits += 1
-        id = "art_" + self.identity(f"artifact:{self._waits}", "artifact")[:26]
+        ordinal = ordinal_of(self.iteration, f"{self._prefix}artifact:{self._waits}")
+        id = "art_" + invocation_id(self.tenant, self.origin, self.node_id, ordinal, "artifact")[:26]
         stream = artifact_stream(self.run_id, id)
         before = len(self.events)
         self._record("artifact.created", {"artifactId": id, "artifactType": artifact_type, "nodeId": self.node_id})

@@ -1,7 +1,8 @@
 """The expression language of conditions, port values and transforms (W12).
 
 - E1  An expression reads values and makes a new one; it changes nothing and reaches nothing outside its scope.
-- E2  Its text, its depth and the steps of one evaluation are bounded; what exceeds a bound is a Problem.
+- E2  Its text, its depth, the steps of one evaluation, its numbers and the value that it makes are bounded; what
+      exceeds a bound is a Problem.
 - E3  A path into something that is not there is null, never an error.
 - E4  `==` compares JSON values; a boolean is not a number. `<` orders two numbers or two strings, nothing else.
 - E5  `matches` runs in time linear in the text, whatever the pattern.
@@ -10,20 +11,22 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
-import re2
 
 from holdfast.kernel.problems import Problem
+from holdfast.runs.values import check_size, compile_pattern, equal, holds, matches, member, truthy
 
 MAX_TEXT = 4096
 MAX_DEPTH = 32
 MAX_STEPS = 10_000
-MAX_PATTERN = 512
 MAX_STRING = 1024 * 1024
+MAX_BITS = 256
+_PER_STEP = 64  # members or characters that one step looks at
 
 Scope = Callable[[str], Any]
 Step = Callable[["_Run"], Any]
@@ -45,29 +48,37 @@ class _Run:
 
     __slots__ = ("scope", "steps")
 
-    def __init__(self, scope: Scope, steps: int) -> None:
+    def __init__(self, scope: Scope, steps: float) -> None:
         self.scope = scope
         self.steps = steps
 
-    def step(self, cost: int = 1) -> None:
+    def step(self, cost: float = 1) -> None:
         self.steps -= cost
         if self.steps < 0:
             raise Problem("expression_invalid", f"The expression takes more than {MAX_STEPS} steps.", limit=MAX_STEPS)
+
+    def visit(self, count: int) -> None:
+        """Pay for looking at `count` members or characters."""
+        self.step((count + 1) / _PER_STEP)
 
 
 class Expression:
     """A compiled expression."""
 
-    __slots__ = ("_code", "names", "text")
+    __slots__ = ("_builds", "_code", "names", "text")
 
-    def __init__(self, text: str, code: Step, names: frozenset[str]) -> None:
+    def __init__(self, text: str, code: Step, names: frozenset[str], *, builds: bool) -> None:
         self.text = text
         self._code = code
+        self._builds = builds  # arrays or objects of its own, which may hold one large value many times
         self.names = names  # the first names of its paths
 
     def evaluate(self, scope: Scope | Mapping[str, Any]) -> Any:
         lookup = scope.get if isinstance(scope, Mapping) else scope
-        return self._code(_Run(lookup, MAX_STEPS))
+        value = self._code(_Run(lookup, MAX_STEPS))
+        if self._builds:
+            check_size(value)
+        return value
 
 
 @functools.lru_cache(maxsize=2048)
@@ -79,63 +90,7 @@ def compile_expression(text: str) -> Expression:
     code = parser.expression(0, 0)
     if parser.kind != "end":
         parser.fail(f"{parser.value!r} was not expected here")
-    return Expression(text, code, frozenset(parser.names))
-
-
-def truthy(value: Any) -> bool:
-    """What a condition takes for true: everything but null, false, zero and what is empty."""
-    return bool(value)
-
-
-def equal(left: Any, right: Any) -> bool:
-    """JSON equality: 1 is 1.0, true is not 1 (E4)."""
-    if isinstance(left, bool) or isinstance(right, bool):
-        return isinstance(left, bool) and isinstance(right, bool) and left == right
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(equal(left[key], right[key]) for key in left)
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(equal, left, right))
-    return bool(left == right)
-
-
-def holds(container: Any, item: Any) -> bool:
-    """Whether a string has a part, an array an element, an object a key."""
-    if isinstance(container, str):
-        return isinstance(item, str) and item in container
-    if isinstance(container, list):
-        return any(equal(member, item) for member in container)
-    if isinstance(container, dict):
-        return isinstance(item, str) and item in container
-    return False
-
-
-def matches(text: Any, pattern: Any) -> bool:
-    """Whether `pattern` is found in `text`, by a linear-time engine (E5)."""
-    if not isinstance(text, str) or not isinstance(pattern, str):
-        return False
-    return compile_pattern(pattern).search(text) is not None
-
-
-@functools.lru_cache(maxsize=512)
-def compile_pattern(pattern: str) -> Any:
-    if len(pattern) > MAX_PATTERN:
-        raise Problem("expression_invalid", f"A pattern may have {MAX_PATTERN} characters.", limit=MAX_PATTERN)
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = 8 << 20
-    try:
-        return re2.compile(pattern, options=options)
-    except re2.error as error:
-        raise Problem("expression_invalid", f"{pattern[:80]!r} is not a pattern.", reason=str(error)[:200]) from error
-
-
-def member(value: Any, key: Any) -> Any:
-    """`value.key`: null where there is nothing (E3)."""
-    if isinstance(value, dict):
-        return value.get(key) if isinstance(key, str) else None
-    if isinstance(value, list | str) and isinstance(key, int) and not isinstance(key, bool):
-        return value[key] if -len(value) <= key < len(value) else None
-    return None
+    return Expression(text, code, frozenset(parser.names), builds=parser.builds)
 
 
 class _Parser:
@@ -148,6 +103,7 @@ class _Parser:
         self.kind = ""
         self.value = ""
         self.names: set[str] = set()
+        self.builds = False
         self.advance()
 
     def fail(self, what: str) -> Any:
@@ -189,6 +145,7 @@ class _Parser:
         chain = 0
         while self.kind in ("op", "name") and _BINARY.get(self.value, -1) > power:
             op = self.value
+            self.builds = self.builds or op == "+"
             chain += 1
             if chain > MAX_DEPTH * 4:
                 self.fail("it chains too many operators")
@@ -216,7 +173,7 @@ class _Parser:
         kind, value = self.kind, self.value
         if kind == "number":
             self.advance()
-            number = float(value) if any(c in value for c in ".eE") else int(value)
+            number = _bounded(float(value) if any(c in value for c in ".eE") else int(value))
             return lambda run: number
         if kind == "string":
             text = _unquote(value)
@@ -239,9 +196,11 @@ class _Parser:
             self.need(")")
             return inner
         if self.take("["):
+            self.builds = True
             items = self.listed("]", depth)
             return lambda run: [item(run) for item in items]
         if self.take("{"):
+            self.builds = True
             return self.object(depth)
         return self.fail("a value is missing" if kind == "end" else f"{value!r} was not expected here")  # type: ignore[no-any-return]
 
@@ -281,8 +240,8 @@ class _Parser:
 
         def code(run: _Run) -> Any:
             values = [argument(run) for argument in arguments]
-            run.step(1 + sum(len(v) // 64 for v in values if isinstance(v, str | list | dict)))
-            return function(*values)
+            run.step(1 + sum(len(v) // _PER_STEP for v in values if isinstance(v, str | list | dict)))
+            return function(*values, run.visit) if function is holds else function(*values)
 
         return code
 
@@ -344,6 +303,9 @@ def _binary(op: str, left: Step, right: Step) -> Step:
         return lambda run: truthy(left(run)) and truthy(right(run))
     if op in ("||", "or"):
         return lambda run: truthy(left(run)) or truthy(right(run))
+    if op in _LOOKING:
+        look = _LOOKING[op]
+        return lambda run: look(left(run), right(run), run)
     work = _OPERATIONS[op]
 
     def code(run: _Run) -> Any:
@@ -356,7 +318,7 @@ def _binary(op: str, left: Step, right: Step) -> Step:
 def _number(value: Any, op: str) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Problem("expression_invalid", f"{op!r} needs a number, not {_kind(value)}.")
-    return value
+    return _bounded(value)
 
 
 def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
@@ -387,8 +349,9 @@ def _add(left: Any, right: Any) -> Any:
 def _divide(left: Any, right: Any) -> Any:
     if _number(right, "/") == 0:
         raise Problem("expression_invalid", "Division by zero.")
-    result = _number(left, "/") / right
-    return int(result) if isinstance(left, int) and isinstance(right, int) and left % right == 0 else result
+    if isinstance(_number(left, "/"), int) and isinstance(right, int) and left % right == 0:
+        return left // right
+    return _bounded(left / right)
 
 
 def _modulo(left: Any, right: Any) -> Any:
@@ -398,8 +361,10 @@ def _modulo(left: Any, right: Any) -> Any:
 
 
 def _bounded(value: Any) -> Any:
-    if isinstance(value, int) and value.bit_length() > 256:
-        raise Problem("expression_invalid", "A number grew beyond 256 bits.")
+    if isinstance(value, int) and value.bit_length() > MAX_BITS:
+        raise Problem("expression_invalid", f"A number has more than {MAX_BITS} bits.", limit=MAX_BITS)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Problem("expression_invalid", "A number is too large.")
     return value
 
 
@@ -408,16 +373,33 @@ def _kind(value: Any) -> str:
     return names.get(type(value), "a number")
 
 
+def _same(left: Any, right: Any, run: _Run) -> bool:
+    run.step()
+    return equal(left, right, run.visit)
+
+
+def _other(left: Any, right: Any, run: _Run) -> bool:
+    return not _same(left, right, run)
+
+
+def _within(left: Any, right: Any, run: _Run) -> bool:
+    run.step()
+    return holds(right, left, run.visit)
+
+
+# What looks into values pays for what it sees.
+_LOOKING: dict[str, Callable[[Any, Any, _Run], bool]] = {
+    "==": _same,
+    "===": _same,
+    "!=": _other,
+    "!==": _other,
+    "in": _within,
+}
 _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "==": equal,
-    "===": equal,
-    "!=": lambda left, right: not equal(left, right),
-    "!==": lambda left, right: not equal(left, right),
     "<": _ordered(lambda left, right: left < right),
     "<=": _ordered(lambda left, right: left <= right),
     ">": _ordered(lambda left, right: left > right),
     ">=": _ordered(lambda left, right: left >= right),
-    "in": lambda left, right: holds(right, left),
     "+": _add,
     "-": lambda left, right: _bounded(_number(left, "-") - _number(right, "-")),
     "*": lambda left, right: _bounded(_number(left, "*") * _number(right, "*")),

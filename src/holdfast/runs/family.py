@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from holdfast.kernel.ledger import Append
@@ -11,6 +12,7 @@ from holdfast.runs.actor import Make, RunActor
 from holdfast.runs.evolve import evolve
 from holdfast.runs.execution import Execution, Outcome
 from holdfast.runs.log import standing_of, stream_of, to_draft
+from holdfast.runs.requests import check_child
 from holdfast.runs.secrets import inside
 from holdfast.runs.state import Event, RunState
 
@@ -56,6 +58,7 @@ class Family:
             raise Problem(
                 "recursion_limit_exceeded", f"Workflows call each other more than {MAX_DEPTH} deep.", limit=MAX_DEPTH
             )
+        check_child(stored.plan.workflow, inputs, engine.limits)
         root = (state.parent or {}).get("root", state.run_id)
         await self._admit(root)
         child_id = engine.ids.new("run")
@@ -76,6 +79,8 @@ class Family:
             event.private = {**(event.private or {}), "secrets": given}
 
         def make(state: RunState) -> Outcome:
+            if not execution.live:  # its node ended while the child was made ready
+                raise asyncio.CancelledError
             if f"child:{key}" in execution._node.memo:
                 return Outcome(execution.take())
             payload = {"childRunId": child_id, "childWorkflowId": workflow_id}
@@ -108,9 +113,11 @@ class Family:
             )
 
     async def tell_parent(self, child: RunState) -> None:
-        engine = self._engine
         assert child.parent is not None
-        await engine.command(child.parent["runId"], lambda state: self._child_ended(state, child))
+        await self._tell(child.parent["runId"], child)
+
+    async def _tell(self, run_id: str, child: RunState) -> None:
+        await self._engine.command(run_id, lambda state: self._child_ended(state, child), asked=False)
 
     def _child_ended(self, state: RunState, child: RunState) -> Outcome:
         engine = self._engine
@@ -142,15 +149,20 @@ class Family:
 
         return Outcome([Event("node.dispatched", payload, name, {"key": key, "result": result})], after=wake)
 
-    async def parent_ended(self, child_id: str, parent: RunState) -> None:
-        engine = self._engine
-        await engine.command(child_id, lambda state: self._cancel_orphan(state, parent))
+    def leave(self, parent: RunState) -> None:
+        """Cancel the children of an ended run, or those whose node has ended."""
+        left = [*parent.orphans, *parent.children] if parent.ended is not None else [*parent.orphans]
+        for child_id in left:
+            self._engine.spawn(self._leave(child_id, parent))
+
+    async def _leave(self, child_id: str, parent: RunState) -> None:
+        await self._engine.command(child_id, lambda state: self._cancel_orphan(state, parent), asked=False)
 
     def _cancel_orphan(self, state: RunState, parent: RunState) -> Outcome:
         engine = self._engine
         if state.ended is not None or state.parent is None or state.parent.get("propagate") is False:
             return Outcome([])
-        reason = "parent-cancelled" if parent.ended == "cancelled" else "parent-ended"
+        reason = {"cancelled": "parent-cancelled", None: "parent-node-ended"}.get(parent.ended, "parent-ended")
         now = engine.clock.now_ms()
         return Outcome(decider.cancel_run(state, now, reason, None, parent.run_id))
 
@@ -161,8 +173,9 @@ class Family:
         for child_id in list(state.children):
             child = await engine.find(child_id)
             if isinstance(child, RunState):
-                await engine.command(state.run_id, lambda now, child=child: self._child_ended(now, child))  # type: ignore[misc]
+                await self._tell(state.run_id, child)
+        self.leave(state)
         if state.parent is not None and not state.parent.get("detached"):
             parent = await engine.find(state.parent["runId"])
             if isinstance(parent, RunState):
-                await self.parent_ended(state.run_id, parent)
+                await self._leave(state.run_id, parent)

@@ -1,6 +1,6 @@
 """Live delivery of a run's events to any number of followers.
 
-- S1  A follower gets every event from its start on, once, in order, and then the end.
+- S1  A follower gets every event from its start on, once, in order, and then the end; also one that starts beyond it.
 - S2  A run's events are read and shaped once, however many follow it.
 - S3  A follower that is slow falls back to the log; it holds up neither the engine nor the others.
 - S4  When the log cannot be read any more, whoever follows is told why instead of waiting for ever.
@@ -80,13 +80,13 @@ class Feeds:
         """Events from `start` on; ends after the terminal one (S1)."""
         stream = stream_of(run_id)
         head = await self._ledger.head(stream)
-        if start > head.seq:
-            last = await self._ledger.read(stream, head.seq, 1)
-            if last and last[0].type in TERMINAL_EVENTS:
-                return
         follower = _Follower()
         hub = self._join(run_id, follower, head.seq + 1)
         try:
+            if start > head.seq:  # asked now that we are told of what comes: the run may have ended meanwhile
+                last = (await self._ledger.read(stream, 0, 1, reverse=True))[0]
+                if last.type in TERMINAL_EVENTS and last.seq < start:
+                    return
             behind = True
             while True:
                 while behind:
@@ -106,8 +106,8 @@ class Feeds:
                     elif event.sequence == start:
                         start += 1
                         yield event
-                        if event.type in TERMINAL_EVENTS:
-                            return
+                    if event.type in TERMINAL_EVENTS and event.sequence < start:
+                        return
         finally:
             self._leave(run_id, hub, follower)
 

@@ -23,11 +23,15 @@ from holdfast.runs.types import ForkRequest, RunForked
 from holdfast.runs.workflows import Ref
 
 
-async def fork_run(engine: Engine, run_id: str, request: ForkRequest, *, trusted: bool) -> RunForked:
-    """Make the fork; it is on disk when this returns, a replay to its end."""
+async def fork_run(
+    engine: Engine, run_id: str, request: ForkRequest, *, trusted: bool, fork_id: str | None = None
+) -> RunForked:
+    """Make the fork; it is on disk when this returns, a replay to its end. One that is there already is not made."""
     records = await engine.ledger.read(stream_of(run_id))
     start = _check(request, len(records))
-    fork_id = engine.ids.new("run")
+    if fork_id is not None and (await engine.ledger.head(stream_of(fork_id))).seq >= 0:
+        return _forked(await engine.state(fork_id), run_id, start, request)
+    fork_id = fork_id or engine.ids.new("run")
     origin = records[0].attrs.get(FORK, {}).get("origin", run_id)
     fork = {"source": run_id, "fromSeq": start, "mode": request.mode, "origin": origin, "at": engine.clock.now_ms()}
     stored = await engine.workflows.at(Ref(*records[0].attrs[PRIVATE]["workflow"]))
@@ -44,13 +48,17 @@ async def fork_run(engine: Engine, run_id: str, request: ForkRequest, *, trusted
         events = _branch(engine, state, fork, records[0], overlay)
     await _write(engine, state, fork, history, events)
     engine.adopt_fork(state)
+    return _forked(state, run_id, start, request)
+
+
+def _forked(state: RunState, source: str, start: int, request: ForkRequest) -> RunForked:
     return RunForked(
-        run_id=fork_id,
-        source_run_id=run_id,
+        run_id=state.run_id,
+        source_run_id=source,
         from_seq=start,
         mode=request.mode,
         status=state.status,
-        events_url=f"/v1/runs/{fork_id}/events",
+        events_url=f"/v1/runs/{state.run_id}/events",
     )
 
 

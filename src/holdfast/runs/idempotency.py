@@ -6,7 +6,8 @@ Invariants:
 - K2  A final answer is given again for at least 24 hours, to the same body only.
 - K3  400, 401, 403, 429 and 5xx are not kept: a retry is executed.
 - K4  A claim outlives a crash with the id it reserved; whoever takes it over uses the same id, so that what
-      was created before the crash is found and not created again.
+      was created before the crash is found and not created again. So does the same request after one that broke off
+      or failed: how far that one came, nobody knows.
 - K5  The caller's key is not on disk: the stream's name is a hash of (tenant, operation, key).
 """
 
@@ -69,7 +70,7 @@ class Idempotency:
         stream = _stream(tenant, operation, key)
         last: Record | None = None
         for _ in range(_ATTEMPTS):
-            reserved = self._ids.new() if last is None else _reserved(last, self._ids)
+            reserved = self._ids.new() if last is None else _reserved(last, digest, self._ids)
             begun = {
                 "digest": digest,
                 "owner": self._owner,
@@ -114,7 +115,7 @@ class Idempotency:
         if reply is not None and is_final(reply.status):
             draft = Draft("idempotency.finished", self._close(claim, reply))
         else:
-            draft = Draft("idempotency.released", {})
+            draft = Draft("idempotency.released", {"digest": claim.digest, "reserved": claim.reserved})
         try:
             await self._ledger.append(claim.stream, [draft], expect=claim.seq)
         except Problem as problem:
@@ -152,9 +153,10 @@ def _stream(tenant: str, operation: str, key: str) -> str:
     return "idem/" + hashlib.sha256(f"{tenant}\0{operation}\0{key}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _reserved(last: Record, ids: Ids) -> str:
-    """An abandoned claim hands its id on; after an answer or a release the next execution is a new one."""
-    return str(last.payload["reserved"]) if last.type == "idempotency.begun" else ids.new()
+def _reserved(last: Record, digest: str, ids: Ids) -> str:
+    """A claim without an answer hands its id on to the same request (K4); any other is a new one."""
+    same = last.type != "idempotency.finished" and last.payload.get("digest") == digest
+    return str(last.payload["reserved"]) if same else ids.new()
 
 
 def _in_flight() -> Problem:

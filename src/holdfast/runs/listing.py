@@ -16,6 +16,10 @@ from holdfast.runs.views import summary
 _COLUMNS = "run_id, workflow_id, status, created, updated, ended, scope_id, tags, parent, error"
 
 
+class _Cursor(msgspec.Struct, frozen=True):
+    before: str
+
+
 async def list_runs(ledger: Ledger, filters: RunFilter, tenant: str, cursor: str | None, limit: int) -> RunPage:
     """A page, newest first; ids sort by time, so the cursor is the last id seen."""
     if not 1 <= limit <= 200:
@@ -63,12 +67,11 @@ def _where(filters: RunFilter) -> tuple[list[str], list[Any]]:
 
 
 def _cursor(run_id: str) -> str:
-    return base64url.encode(canonical.encode({"before": run_id}))
+    return base64url.encode(canonical.encode(_Cursor(run_id)))
 
 
 def _read_cursor(text: str) -> str:
     try:
-        value = msgspec.json.decode(base64url.decode(text))
-        return str(value["before"])
-    except (ValueError, KeyError, TypeError, msgspec.DecodeError) as error:
+        return msgspec.json.decode(base64url.decode(text), type=_Cursor).before
+    except (ValueError, msgspec.DecodeError) as error:
         raise Problem("schema_mismatch", "This cursor is none of ours.", at="cursor") from error

@@ -73,7 +73,7 @@ def standing_of(state: RunState, instance: str) -> dict[str, Any]:
     if state.ended is not None:
         if state.parent is not None:
             standing["p"] = state.parent["runId"]
-        if state.children:
+        if state.children or state.orphans:
             standing["k"] = 1
         if state.error is not None:
             standing["e"] = str(state.error.get("code", ""))

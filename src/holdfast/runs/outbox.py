@@ -117,6 +117,8 @@ def _registered(tx: sqlite3.Cursor, webhook: str, record: Record) -> None:
 
 def _rotated(tx: sqlite3.Cursor, webhook: str, record: Record) -> None:
     row = tx.execute("SELECT doc FROM webhooks WHERE webhook_id = ?", (webhook,)).fetchone()
+    if row is None:  # another process removed it
+        return
     doc = {**json.loads(row[0]), "secretVersion": record.payload["secretVersion"], "rotatedMs": record.ts}
     tx.execute("UPDATE webhooks SET doc = ? WHERE webhook_id = ?", (json.dumps(doc), webhook))
 

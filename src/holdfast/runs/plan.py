@@ -9,7 +9,7 @@ import msgspec
 from holdfast.kernel.problems import Problem
 from holdfast.runs.conditions import Scope, Test, compile_condition
 from holdfast.runs.definition import Edge, Node, NodeSettings, Retry, TriggerRule, Workflow, read_settings
-from holdfast.runs.expressions import member
+from holdfast.runs.values import member
 
 LOOPBACK = "loopback"
 SUPERVISOR = "core.orchestrator.supervisor"

@@ -46,7 +46,7 @@ class _Replayer:
         return self.engine.ports
 
     def now(self) -> int:
-        return max(self.engine.clock.now_ms(), self.state.ts)
+        return self.state.ts
 
     def new_id(self, prefix: str) -> str:
         return self.engine.ids.new(prefix)
@@ -169,13 +169,14 @@ class Replay:
         }
         if event.node is not None:
             payload["divergencePoint"] = event.node
-        self._append(Event("replay.diverged", payload))
+        self._append(Event("replay.diverged", payload, ts=event.ts))
 
     def _take(self, event: Event) -> None:
-        self._append(msgspec.structs.replace(event, id="", ts=0, seq=-1))
+        """Take a recorded event over with its time: how old a channel's entry was decided what came after."""
+        self._append(msgspec.structs.replace(event))
 
     def _append(self, event: Event) -> None:
-        event.id, event.ts, event.seq = self._engine.ids.new(), self._actor.now(), self._state.seq + 1
+        event.id, event.ts, event.seq = self._engine.ids.new(), event.ts or self._actor.now(), self._state.seq + 1
         evolve(self._state, event)
         if event.seq == 0:
             from holdfast.runs.engine import fork_origin

@@ -15,6 +15,7 @@ from holdfast.runs.log import ENGINE_VERSION
 from holdfast.runs.mock_models import check_mock
 from holdfast.runs.types import CreateRun, Limits
 
+MAX_NAME = 256  # of a tag or a scopeId: what a list can be asked for
 _OVERLAY = frozenset({"inputs", "variables", "configurable"})
 _POSITIVE = {"type": "integer", "minimum": 1}
 # The keys of `configurable` that mean something here; a workflow's nodes may know others (OpenWOP §1.2).
@@ -27,6 +28,7 @@ CONFIGURABLE: dict[str, Any] = {
         "model": {"type": "string", "minLength": 1},
         "temperature": {"type": "number", "minimum": 0, "maximum": 2},
         "promptOverrides": {"type": "object", "additionalProperties": {"type": "string"}},
+        "escalationThreshold": {"type": "number", "minimum": 0, "maximum": 1},
     },
 }
 
@@ -46,8 +48,10 @@ def check_create(request: CreateRun, tenant: str, limits: Limits, *, trusted: bo
     if len(request.tags) > limits.max_tags:
         raise Problem("out_of_range", f"At most {limits.max_tags} tags.", at="$.tags", limit=limits.max_tags)
     for index, tag in enumerate(request.tags):
-        if not 1 <= len(tag) <= 256:
-            raise Problem("out_of_range", "A tag has 1 to 256 characters.", at=f"$.tags[{index}]")
+        if not 1 <= len(tag) <= MAX_NAME:
+            raise Problem("out_of_range", f"A tag has 1 to {MAX_NAME} characters.", at=f"$.tags[{index}]")
+    if len(request.scope_id or "") > MAX_NAME:
+        raise Problem("out_of_range", f"A scopeId has at most {MAX_NAME} characters.", at="$.scopeId")
     _sizes(limits, request.inputs, request.configurable)
     _small(request.metadata, limits.max_metadata_bytes, "$.metadata")
     _configurable(request.configurable, trusted=trusted)
@@ -56,12 +60,22 @@ def check_create(request: CreateRun, tenant: str, limits: Limits, *, trusted: bo
 
 def check_against(workflow: Workflow, request: CreateRun) -> None:
     """A request against the workflow's variables and its `configurableSchema`."""
+    _check_inputs(workflow, request.inputs)
+    _fit_configurable(workflow, request.configurable)
+
+
+def check_child(workflow: Workflow, inputs: dict[str, Any], limits: Limits) -> None:
+    """What a run gives a workflow that it starts: held to what a caller is held to."""
+    _small(inputs, limits.max_inputs_bytes, "$.inputs")
+    _check_inputs(workflow, inputs)
+
+
+def _check_inputs(workflow: Workflow, inputs: dict[str, Any]) -> None:
     for variable in workflow.variables:
-        if variable.name not in request.inputs and variable.required and variable.default_value in (None, UNSET):
+        if variable.name not in inputs and variable.required and variable.default_value in (None, UNSET):
             at = f"$.inputs.{variable.name}"
             raise Problem("schema_mismatch", f"The input {variable.name!r} is required.", at=at)
-    _fit(workflow, request.inputs, "$.inputs")
-    _fit_configurable(workflow, request.configurable)
+    _fit(workflow, inputs, "$.inputs")
 
 
 def check_overlay(

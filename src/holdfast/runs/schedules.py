@@ -210,12 +210,21 @@ class Schedules:
     # What callers do
 
     async def create(
-        self, spec: ScheduleSpec, tenant: str, principal: str | None = None, workspace: str | None = None
+        self,
+        spec: ScheduleSpec,
+        tenant: str,
+        principal: str | None = None,
+        workspace: str | None = None,
+        *,
+        schedule_id: str | None = None,
     ) -> Schedule:
+        """A new schedule; a caller that must not make two gives the id, and is told of the one that is there."""
         await self._check(spec, tenant)
+        if schedule_id in self._states:
+            return self.get(schedule_id, tenant)
         if sum(state.tenant == tenant for state in self._states.values()) >= MAX_PER_TENANT:
             raise Problem("state_conflict", "The tenant has as many schedules as it may have.", limit=MAX_PER_TENANT)
-        name = self._ids.new("sch")
+        name = schedule_id or self._ids.new("sch")
         payload = {"spec": spec, "tenant": tenant, "principal": principal, "workspace": workspace}
         (record,) = await self._ledger.append(f"schedule/{name}", [Draft("schedule.created", payload)], expect=-1)
         self._states[name] = _State.begin(record)
@@ -238,7 +247,8 @@ class Schedules:
     async def delete(self, schedule_id: str, tenant: str) -> None:
         state = self._state(schedule_id, tenant)
         await self._record(state, "schedule.deleted", {})
-        self._states.pop(schedule_id, None)
+        del self._states[schedule_id]
+        self._writing.pop(schedule_id, None)
 
     async def pause(self, schedule_id: str, tenant: str) -> Schedule:
         state = self._state(schedule_id, tenant)
@@ -253,14 +263,15 @@ class Schedules:
         return self._view(state)
 
     async def backfill(self, schedule_id: str, tenant: str, from_ms: int, to_ms: int) -> list[Firing]:
-        """Start the runs of the moments in [from, to]; a moment that has its run keeps it (T1)."""
+        """Start the runs of the past moments in [from, to]; a moment that has its run keeps it (T1)."""
         state = self._state(schedule_id, tenant)
+        if not 0 <= from_ms <= to_ms <= self._clock.now_ms():
+            raise Problem("out_of_range", "A range is from 1970 on, `from` before `to`, and in the past.", at="$.from")
         moments = cron.between(state.spec.cron, state.spec.timezone, from_ms - 1, to_ms, MAX_BACKFILL + 1)
         if len(moments) > MAX_BACKFILL:
             raise Problem("out_of_range", f"At most {MAX_BACKFILL} moments are filled at once.", limit=MAX_BACKFILL)
-        firings = [Firing(scheduled_for=iso(at), run_id=await self._begin(state, at)) for at in moments]
-        await self._record(state, "schedule.backfilled", {"from": from_ms, "to": to_ms, "count": len(firings)})
-        return firings
+        await self._record(state, "schedule.backfilled", {"from": from_ms, "to": to_ms, "count": len(moments)})
+        return [Firing(scheduled_for=iso(at), run_id=await self._begin(state, at)) for at in moments]
 
     async def _check(self, spec: ScheduleSpec, tenant: str) -> None:
         """A schedule whose runs would be refused is a mistake now, not at night."""
@@ -290,9 +301,11 @@ class Schedules:
         )
 
     async def _record(self, state: _State, type: str, payload: dict[str, Any]) -> None:
-        """Write one step of a schedule; another process that writes it too is refused by the ledger (T1)."""
+        """Write one step of a schedule that is still there; another process that writes it too is refused by the
+        ledger (T1)."""
         stream = f"schedule/{state.schedule_id}"
         async with self._writing[state.schedule_id]:
+            self._state(state.schedule_id, state.tenant)
             (record,) = await self._ledger.append(stream, [Draft(type, payload)], expect=state.seq)
             state.take(record)
         self._wake.set()
@@ -335,7 +348,7 @@ class Schedules:
         spec = state.spec
         due = cron.between(spec.cron, spec.timezone, state.done_ms, now, _CATCH_UP_MOST)
         chosen = {at for at in due if at >= now - _MISSED_MS or spec.catch_up == "all"}
-        if spec.catch_up == "latest":
+        if spec.catch_up == "latest" and cron.next_ms(spec.cron, spec.timezone, due[-1]) > now:
             chosen.add(due[-1])
         for at in due:
             if at in chosen:
@@ -346,7 +359,7 @@ class Schedules:
     async def _moment(self, state: _State, at: int) -> None:
         """Start the run of one moment, or say why not (T3)."""
         overlap = state.spec.overlap
-        if overlap != "allow" and await self._is_active(state):
+        if overlap != "allow" and (state.queued_ms is not None or await self._is_active(state)):
             if overlap == "queue" and state.queued_ms is None:
                 await self._record(state, "schedule.queued", {"scheduledFor": at})
                 return

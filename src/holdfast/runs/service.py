@@ -361,10 +361,13 @@ class Runs:
         state = await self._engine.state(run_id)
         return RunStanding(run_id=run_id, status=state.status, resumed_at=iso(self._clock.now_ms()))
 
-    async def fork(self, run_id: str, tenant: str, request: ForkRequest, *, trusted: bool = False) -> RunForked:
-        """A new run with the history of this one; `trusted` as for `create_run`."""
+    async def fork(
+        self, run_id: str, tenant: str, request: ForkRequest, *, trusted: bool = False, fork_id: str | None = None
+    ) -> RunForked:
+        """A new run with the history of this one; `trusted` as for `create_run`. A caller that must not make two gives
+        the `fork_id`, and is told of the one that is there."""
         await self._own(run_id, tenant)
-        return await fork.fork_run(self._engine, run_id, request, trusted=trusted)
+        return await fork.fork_run(self._engine, run_id, request, trusted=trusted, fork_id=fork_id)
 
     async def diff(self, run_id: str, against: str, tenant: str) -> RunDiff:
         a, b = await self.get_run(run_id, tenant), await self.get_run(against, tenant)

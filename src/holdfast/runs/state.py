@@ -36,8 +36,18 @@ class Event(msgspec.Struct):
     seq: int = -1
 
 
+class Said(msgspec.Struct, frozen=True):
+    """What a node's code put into the log at one place of an attempt; `value` is what a variable was set to."""
+
+    attempt: int
+    type: str
+    payload: dict[str, Any]
+    value: Any = None
+
+
 class NodeState(msgspec.Struct):
-    """One node of a run. `memo` holds what this iteration of the node has on record (OpenWOP §1.5 layer 2)."""
+    """One node of a run. `memo` holds what this iteration of the node has on record, until the node ends (OpenWOP
+    §1.5 layer 2)."""
 
     status: str = "idle"
     attempt: int = 0
@@ -111,6 +121,7 @@ class RunState(msgspec.Struct):
     answers: dict[str, Any] = {}
     answered: dict[str, None] = {}
     children: dict[str, tuple[str, str]] = {}
+    orphans: dict[str, None] = {}  # children whose node has ended: to be cancelled, no longer heard
     signals: dict[str, list[Any]] = {}
     check_signals: bool = False
     artifacts: dict[str, dict[str, Any]] = {}
@@ -213,5 +224,4 @@ def new_state(run_id: str, plan: Plan, limits: Limits) -> RunState:
     """A run before its first event."""
     state = RunState(run_id, plan, limits)
     state.nodes = {name: NodeState() for name in plan.nodes}
-    state.channels = {name: channels.open_channel(item) for name, item in plan.workflow.channels.items()}
     return state

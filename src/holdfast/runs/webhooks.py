@@ -156,6 +156,7 @@ class Webhooks:
         self._check_url = check_url
         self.policy = policy or RetryPolicy()
         self._agent = agent
+        self._changing = asyncio.Lock()  # a subscription is looked at and changed by one caller at a time
         self._wake = asyncio.Event()
         self._wanted: set[str] = set()  # event types that somebody asked for: what is worth waking up for
         self._breaker = Breaker()
@@ -166,7 +167,10 @@ class Webhooks:
 
     # Subscriptions
 
-    async def register(self, tenant: str, url: str, events: list[str], tags: list[str] | None = None) -> Registered:
+    async def register(
+        self, tenant: str, url: str, events: list[str], tags: list[str] | None = None, *, webhook_id: str | None = None
+    ) -> Registered:
+        """A new subscription; a caller that must not make two gives the id, and is told of the one that is there."""
         types = sorted(set(events))
         if not types:
             raise Problem("schema_mismatch", "A webhook needs at least one event type.", at="$.events")
@@ -174,9 +178,7 @@ class Webhooks:
             if len(type) > 128 or not _TYPE.fullmatch(type):
                 raise Problem("schema_mismatch", f"{type[:80]!r} is not an event type.", at="$.events")
         self._check_url(url, "$.url")
-        if len(await self.subscriptions(tenant)) >= MAX_PER_TENANT:
-            raise Problem("state_conflict", "The tenant has as many webhooks as it may have.", limit=MAX_PER_TENANT)
-        webhook_id = self._ids.new("wh")
+        webhook_id = webhook_id or self._ids.new("wh")
         doc = {
             "tenant": tenant,
             "url": url,
@@ -185,7 +187,13 @@ class Webhooks:
             "createdMs": self._clock.now_ms(),
             "secretVersion": 1,
         }
-        await self._ledger.append(f"webhook/{webhook_id}", [Draft("webhook.registered", doc)], expect=-1)
+        async with self._changing:
+            known = {item.webhook_id for item in await self.subscriptions(tenant)}
+            if webhook_id in known:
+                return _registered(webhook_id, self._secret(webhook_id, 1))
+            if len(known) >= MAX_PER_TENANT:
+                raise Problem("state_conflict", "The tenant has as many webhooks as it may have.", limit=MAX_PER_TENANT)
+            await self._ledger.append(f"webhook/{webhook_id}", [Draft("webhook.registered", doc)], expect=-1)
         self._wanted.update(types)
         self._wake.set()
         secret = self._secret(webhook_id, 1)
@@ -201,14 +209,16 @@ class Webhooks:
         return self._view(webhook_id, await self._doc(webhook_id, tenant))
 
     async def remove(self, webhook_id: str, tenant: str) -> None:
-        await self._doc(webhook_id, tenant)
-        await self._ledger.append(f"webhook/{webhook_id}", [Draft("webhook.removed", {})])
+        async with self._changing:
+            await self._doc(webhook_id, tenant)
+            await self._ledger.append(f"webhook/{webhook_id}", [Draft("webhook.removed", {})])
 
     async def rotate(self, webhook_id: str, tenant: str) -> Registered:
         """A new secret; for a day deliveries carry the old signature too."""
-        doc = await self._doc(webhook_id, tenant)
-        version = int(doc["secretVersion"]) + 1
-        await self._ledger.append(f"webhook/{webhook_id}", [Draft("webhook.rotated", {"secretVersion": version})])
+        async with self._changing:
+            doc = await self._doc(webhook_id, tenant)
+            version = int(doc["secretVersion"]) + 1
+            await self._ledger.append(f"webhook/{webhook_id}", [Draft("webhook.rotated", {"secretVersion": version})])
         secret = self._secret(webhook_id, version)
         return _registered(webhook_id, secret)
 
@@ -421,7 +431,8 @@ class Webhooks:
             async with asyncio.timeout(_ATTEMPT_MS / 1000 + 1):
                 response = await self._http.send(request, caller)
         except Problem as problem:
-            return problem.message
+            taken = problem.details.get("status", 0) // 100 == 2  # and then it said more than anybody reads
+            return None if taken else problem.message
         except TimeoutError:
             return "The receiver did not answer in time."
         return None if 200 <= response.status < 300 else f"The receiver answered {response.status}."

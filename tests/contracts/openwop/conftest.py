@@ -1,7 +1,8 @@
 """A host to test: the one that HOLDFAST_CONTRACT_URL and HOLDFAST_CONTRACT_KEY name, or `holdfast up` in a process.
 
-Against another host, keys that only we can make (HOLDFAST_CONTRACT_OTHER_KEY, …_NO_SCOPES_KEY, …_TEST_KEY) may be
-given too; what needs one that is not given is skipped.
+Against another host, further keys (HOLDFAST_CONTRACT_OTHER_KEY of another tenant, …_NO_SCOPES_KEY, …_READER_KEY with
+runs:read, …_TEST_KEY, …_EXPIRED_KEY, …_REVOKED_KEY) may be given too. A holdfast makes those that are missing itself;
+elsewhere, what needs one that is not given is skipped.
 """
 
 from __future__ import annotations
@@ -181,6 +182,30 @@ async def _make_keys(folder: Path) -> dict[str, str]:
     return {name: text for name, (_, text) in made.items()}
 
 
+FURTHER: dict[str, dict[str, Any]] = {
+    "other": {"tenant": "contract-suite-other"},
+    "no_scopes": {"scopes": []},
+    "reader": {"scopes": ["runs:read"]},
+    "test": {"test": True},
+    "expired": {"expiresAt": "2020-01-01T00:00:00Z"},
+    "revoked": {},
+}
+
+
+def _asked_for(url: str, full: str) -> dict[str, str]:
+    """Further keys from a host that makes keys as we do; none from any other."""
+    made = {}
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {full}"}, trust_env=False) as http:
+        for name, options in FURTHER.items():
+            answer = http.post("/host/v1/keys", json={"name": f"suite-{name}".replace("_", "-"), **options})
+            if answer.status_code == 201:
+                result = answer.json()["result"]
+                made[name] = str(result["apiKey"])
+                if name == "revoked":
+                    http.delete(f"/host/v1/keys/{result['description']['keyId']}")
+    return made
+
+
 @pytest.fixture(scope="session")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, str]]]:
     url = os.environ.get("HOLDFAST_CONTRACT_URL")
@@ -191,7 +216,8 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict
             for name, value in os.environ.items()
             if name.startswith(prefix) and name.endswith(suffix) and name != f"{prefix}KEY"
         }
-        yield url, {"full": os.environ["HOLDFAST_CONTRACT_KEY"], **given}
+        full = os.environ["HOLDFAST_CONTRACT_KEY"]
+        yield url.rstrip("/"), {**_asked_for(url, full), "full": full, **given}
         return
     host = LocalHost(tmp_path_factory.mktemp("host"))
     host.start("--sample-seams")

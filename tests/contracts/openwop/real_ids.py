@@ -1,8 +1,9 @@
 """Hooks for schemathesis: what a document cannot say, requests that are meant to be right get from here.
 
 Half of the requests about a run, a workflow or a schedule are about one that is there. A cron expression, a time zone,
-an expression and a cursor have a grammar or an origin that OpenAPI has no words for: requests that fit the schema get
-real ones, so that everything else about them is still checked. No request revokes a key that the suite needs.
+an expression, a cursor, a scope, a change of a context and a workflow's graph have a grammar or an origin that OpenAPI
+has no words for: requests that fit the schema get real ones, so that everything else about them is still checked. An
+answer to a question gets one that is open. No request revokes a key that the suite needs.
 """
 
 from __future__ import annotations
@@ -12,13 +13,24 @@ import os
 import uuid
 from typing import Any
 
+import httpx
 import schemathesis
+
+from tests.contracts.openwop.documents import DOCUMENTS
 
 _KNOWN: dict[str, list[str]] = json.loads(os.environ.get("HOLDFAST_KNOWN_IDS", "{}"))
 _SPARE: list[str] = json.loads(os.environ.get("HOLDFAST_SPARE_KEYS", "[]"))
 _CRONS = ["0 0 1 1 *", "*/5 9-17 * * 1-5", "30 4 1,15 * 5", "0 12 * * MON"]
 _ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata"]
 _EXPRESSIONS = ["status", "size(variables) == 0", "null", "1 + 1", "'a' in ['a', 'b']", "nodes.start.output"]
+_SCOPES = {"read": "docs/**", "write": "out/**,notes.md", "http": "example.com", "env": "LANG"}
+_DELTAS: list[dict[str, Any]] = [
+    {"append": {"decisions": ["at noon"]}},
+    {"set": {"objective": "Move the boats"}},
+    {"update": {"state.tide": "high"}},
+]
+_OWN = {document["id"]: document for document in DOCUMENTS.values()}
+_WAITING = "suite-approval"  # asks at the node `gate`
 _count = 0
 
 
@@ -36,11 +48,22 @@ def before_call(context: Any, case: Any, kwargs: Any = None) -> None:
         # Used twice it gives the first answer again, also when what that created was deleted since.
         case.headers["Idempotency-Key"] = f"suite-{uuid.uuid4()}"
     _say_what_is_unsaid(label, case)
-    if case.meta is not None and case.meta.phase.name == "stateful":  # it goes on with what it made itself
+    if case.meta is None or case.meta.phase.name != "stateful":  # that one goes on with what it made itself
+        _name_what_is_there(label, case)
+    if label == "PUT /v1/workflows/{workflowId}":
+        id = case.path_parameters["workflowId"]
+        case.body = _OWN.get(id) or {**list(_OWN.values())[_count % len(_OWN)], "id": id}
+
+
+def _name_what_is_there(label: str, case: Any) -> None:
+    if _count % 2 == 0 or not case.path_parameters:
         return
     for name, ids in _KNOWN.items():
-        if _count % 2 and case.path_parameters and name in case.path_parameters and ids:
+        if name in case.path_parameters:
             case.path_parameters[name] = ids[_count // 2 % len(ids)]
+    if label == "POST /v1/runs/{runId}/interrupts/{nodeId}":
+        case.path_parameters.update(runId=_asking(), nodeId="gate")
+        case.body = {"resumeValue": {"action": ("accept", "reject")[_count // 2 % 2]}}
 
 
 def _say_what_is_unsaid(label: str, case: Any) -> None:
@@ -58,6 +81,20 @@ def _say_what_is_unsaid(label: str, case: Any) -> None:
         query["expression"] = _EXPRESSIONS[_count % len(_EXPRESSIONS)]
     if label == "GET /v1/runs" and query:
         query.pop("cursor", None)
+    if label == "POST /host/v1/grants" and isinstance(body, dict):
+        body["scope"] = _SCOPES.get(body["capability"], "")
+    if label == "POST /host/v1/contexts/{ledgerId}" and isinstance(body, dict):
+        body["contextDelta"], body["version"] = _DELTAS[_count % len(_DELTAS)], 0
+
+
+def _asking() -> str:
+    """A new run that waits for an answer."""
+    headers = {"Authorization": f"Bearer {os.environ['HOLDFAST_SUITE_KEY']}"}
+    with httpx.Client(base_url=os.environ["HOLDFAST_SUITE_URL"], headers=headers, trust_env=False) as http:
+        run_id: str = http.post("/v1/runs", json={"workflowId": _WAITING}).json()["runId"]
+        while http.get(f"/v1/runs/{run_id}").json()["status"] != "waiting-approval":
+            http.get(f"/v1/runs/{run_id}/events/poll", params={"timeout": 1})
+    return run_id
 
 
 def _run(body: dict[str, Any]) -> None:

@@ -99,3 +99,9 @@ def test_the_owner_is_recorded(api: Api) -> None:
     owner = api.run(api.start("noop"))["owner"]
     assert set(owner) <= {"tenant", "workspace", "principal"}
     assert owner["tenant"]
+    named = {"principal": "ada", "workspace": "harbour"}
+    made = api.post("/host/v1/keys", {"name": "owner", **named})
+    if made.status_code == 201:  # a host that makes keys as we do
+        key = {"Authorization": f"Bearer {made.json()['result']['apiKey']}"}
+        started = api.post("/v1/runs", {"workflowId": api.workflow("noop")}, headers=key).json()["runId"]
+        assert api.run(started)["owner"] == {"tenant": owner["tenant"], **named}

@@ -60,8 +60,53 @@ def test_w6_what_is_advertised_answers(api: Api, capabilities: dict[str, Any]) -
     assert ("scheduling" in capabilities) == ("/v1/schedules" in paths)
 
 
+def profiles(document: dict[str, Any]) -> set[str]:
+    """The profiles that a host has, as a function of its document (§1.12)."""
+
+    def flag(*path: str) -> Any:
+        found: Any = document
+        for name in path:
+            found = found.get(name) if isinstance(found, dict) else None
+        return found
+
+    bridged = flag("queueBus", "supported") or flag("webhooks", "durable") or flag("scheduling", "supported")
+    terms = ("toolCatalog", "toolHooks", "providerUsage", "prompts", "memory", "feedback")
+    said = {
+        "interrupts": "clarification.request" in document["supportedEnvelopes"],
+        "replay-fork": flag("replay", "supported") and flag("replay", "modes"),
+        "fixtures": flag("fixtures"),
+        "secrets": "user" in (flag("secrets", "scopes") or ()),
+        "provider-policy": "optional" in (flag("providerPolicy", "modes") or ()),
+        "node-packs": flag("nodePacks", "supported"),
+        "memory": flag("memory", "supported"),
+        "trigger-bridge": flag("triggerBridge", "supported") and flag("deadLetter", "supported") and bridged,
+        "agent-platform": flag("agents", "manifestRuntime") and all(flag(term, "supported") for term in terms),
+    }
+    return {name for name, held in said.items() if held}
+
+
+def test_a_profile_that_follows_from_the_document_is_kept(api: Api, capabilities: dict[str, Any]) -> None:
+    found = profiles(capabilities)
+    run_id = api.start("noop")
+    api.wait(run_id)
+    for mode in capabilities["replay"]["modes"] if "replay-fork" in found else ():
+        assert api.post(f"/v1/runs/{run_id}:fork", {"mode": mode, "fromSeq": 0}).status_code == 201
+    if "interrupts" in found:
+        asked = api.start("clarification")
+        api.wait(asked, "waiting-input")
+        assert [item["kind"] for item in api.get(f"/v1/runs/{asked}/interrupts").json()["interrupts"]] == [
+            "clarification"
+        ]
+    for name in capabilities["fixtures"] if "fixtures" in found else ():
+        assert api.get(f"/v1/workflows/{name}").status_code == 200
+    for name, path in (("node-packs", "/v1/packs"), ("agent-platform", "/v1/tools"), ("memory", "/v1/agents")):
+        assert name in found or api.get(path).status_code in (404, 501), name
+
+
 def test_an_unchanged_document_is_304(api: Api) -> None:
-    tag = api.get("/.well-known/openwop").headers["etag"]
+    headers = api.get("/.well-known/openwop").headers
+    tag = headers["etag"]
+    assert headers.get("capabilities-etag", tag) == tag
     assert api.get("/.well-known/openwop", headers={"If-None-Match": tag}).status_code == 304
 
 

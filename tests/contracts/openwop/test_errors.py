@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+
 import pytest
 
 from tests.contracts.openwop.conftest import Api, refused
@@ -27,6 +30,16 @@ def test_bad_json_is_400(api: Api, content: bytes, kind: str) -> None:
 def test_another_media_type_is_415(api: Api) -> None:
     answer = api.http.post("/v1/runs", content=b"a=b", headers={"Content-Type": "application/x-www-form-urlencoded"})
     refused(answer, 415, "validation_error")
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "gzip, identity"])
+def test_a_coded_body_is_415(api: Api, coding: str) -> None:
+    body = json.dumps({"workflowId": api.workflow("noop")}).encode()
+    headers = {"Content-Type": "application/json", "Content-Encoding": coding}
+    for content in (body, gzip.compress(body)):
+        refused(api.http.post("/v1/runs", content=content, headers=headers), 415, "validation_error")
+    headers["Content-Encoding"] = "identity"
+    assert api.http.post("/v1/runs", content=body, headers=headers).status_code == 201
 
 
 def test_a_body_beyond_the_limit_is_413(api: Api) -> None:

@@ -60,6 +60,14 @@ def test_bad_forks_are_refused(api: Api, ended: str, body: Any, status: int) -> 
     assert set(answer.json()) <= {"error", "message", "details"}
 
 
+@pytest.mark.parametrize("mode", ["replay", "branch"])
+def test_a_fork_begins_within_the_log(api: Api, ended: str, mode: str) -> None:
+    last = api.events(ended)[-1]["sequence"]
+    assert api.post(f"/v1/runs/{ended}:fork", {"mode": mode, "fromSeq": last}).status_code == 201
+    beyond = api.post(f"/v1/runs/{ended}:fork", {"mode": mode, "fromSeq": last + 1})
+    assert refused(beyond, 422, "replay_from_seq_out_of_range")["lastSequence"] == last
+
+
 def test_diff_names_where_runs_went_apart(api: Api, ended: str) -> None:
     other = api.start("failing")
     api.wait(other)
@@ -100,3 +108,16 @@ def test_ancestry_names_the_parent(api: Api) -> None:
     (child,) = {event["payload"]["childRunId"] for event in api.events(parent) if event["type"] == "node.dispatched"}
     found = api.get(f"/v1/runs/{child}/ancestry").json()
     assert found["parent"]["runId"] == parent
+
+
+def test_a_fork_of_a_fork_shows_what_its_sources_made(api: Api) -> None:
+    run_id = api.start("artifact")
+    api.wait(run_id)
+    (made,) = api.get(f"/v1/runs/{run_id}/artifacts").json()["artifacts"]
+    for _ in range(3):
+        last = api.events(run_id)[-1]["sequence"]
+        answer = api.post(f"/v1/runs/{run_id}:fork", {"mode": "branch", "fromSeq": last})
+        assert answer.status_code == 201, answer.text
+        run_id = answer.json()["runId"]
+        shown = api.get(f"/v1/runs/{run_id}/artifacts/{made['artifactId']}")
+        assert (shown.status_code, shown.json().get("data")) == (200, {"pages": 3}), shown.text

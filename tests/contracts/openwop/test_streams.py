@@ -74,6 +74,18 @@ def test_last_event_id_goes_on_after_it(api: Api, ended: str, mode: str) -> None
         assert rest == whole[index + 1 :]
 
 
+@pytest.mark.parametrize("mode", ["updates", "values", "debug"])
+def test_a_stream_that_resumes_beyond_the_log_ends_with_its_run(api: Api, mode: str) -> None:
+    run_id = api.start("approval")
+    api.wait(run_id, "waiting-approval")
+    headers = {"Last-Event-ID": "500"}
+    with api.http.stream("GET", f"/v1/runs/{run_id}/events", params={"streamMode": mode}, headers=headers) as answer:
+        api.post(f"/v1/runs/{run_id}/interrupts/gate", {"resumeValue": {"action": "accept"}})
+        for line in answer.iter_lines():
+            assert not line.startswith(":"), "it is kept alive though there is nothing more to come"
+            assert not line.startswith("event:") or line == "event: state.snapshot"
+
+
 def test_resuming_values_begins_with_a_state(api: Api, ended: str) -> None:
     last = api.events(ended)[-1]["sequence"]
     rest = api.stream(ended, params={"streamMode": "values"}, headers={"Last-Event-ID": str(last - 1)})

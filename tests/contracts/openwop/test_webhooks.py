@@ -20,7 +20,8 @@ def test_registering_shows_the_secret_once(api: Api) -> None:
     path = f"/v1/webhooks/{made['webhookId']}"
     seen = api.get(path)
     assert made["secret"] not in seen.text and seen.json()["secretFingerprint"] == made["secretFingerprint"]
-    assert made["secret"] not in api.get("/v1/webhooks").text
+    listed = api.get("/v1/webhooks")
+    assert seen.json() in listed.json()["webhooks"] and made["secret"] not in listed.text
     refused(api.caller("other").get(path), 404, "not_found")
     refused(api.caller("other").http.delete(path), 404, "not_found")
     assert api.http.delete(path).status_code == 204
@@ -42,6 +43,8 @@ def test_the_tenant_of_a_registration_is_the_callers(api: Api) -> None:
         {"url": "https://"},
         {"url": 5},
         {"secret": "chosen"},
+        {"tags": [""]},
+        {"tags": ["x" * 257]},
     ],
 )
 def test_bad_registrations_are_refused(api: Api, change: dict[str, Any]) -> None:

@@ -7,13 +7,14 @@ from typing import Annotated
 from msgspec import Meta
 
 from holdfast.kernel.http_url import MAX_URL, URL_PATTERN
-from holdfast.runs.requests import CONFIGURABLE
+from holdfast.runs.requests import CONFIGURABLE, MAX_NAME
 from holdfast.runs.schedules import ScheduleSpec
 from holdfast.runs.types import CreateRun, ForkRequest
 
 _OBJECT = {"type": "object"}
 _URL = {"pattern": URL_PATTERN, "maxLength": MAX_URL}
-_TAGS = {"maxItems": 100, "items": {"type": "string", "minLength": 1, "maxLength": 256}}
+_TAGS = {"maxItems": 100, "items": {"type": "string", "minLength": 1, "maxLength": MAX_NAME}}
+Tag = Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]
 Url = Annotated[str, Meta(extra_json_schema=_URL)]
 NewRun = Annotated[
     CreateRun,
@@ -25,6 +26,7 @@ NewRun = Annotated[
             ],
             "properties": {
                 "mode": {"enum": ["eval", None]},
+                "scopeId": {"type": ["string", "null"], "maxLength": MAX_NAME},
                 "callbackUrl": {**_URL, "type": ["string", "null"]},
                 "tags": _TAGS,
                 "configurable": CONFIGURABLE,

@@ -64,6 +64,7 @@ def operations(services: Services) -> list[Operation]:
             await asyncio.wait({waiting, closing}, return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
                 raise Problem("unavailable", "The host is shutting down.", retry_after_ms=5_000)
+            services.keys.caller(call.caller.key_id)  # it may have been revoked while we waited
             return call.answer(waiting.result())
         finally:
             waiting.cancel()

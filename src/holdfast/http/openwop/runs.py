@@ -12,6 +12,7 @@ from holdfast.http.operations import Body, Call, Operation, Query, Result
 from holdfast.http.services import Services
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.trace import read_traceparent
+from holdfast.runs.requests import MAX_NAME
 from holdfast.runs.types import (
     Ancestry,
     Artifact,
@@ -27,7 +28,7 @@ from holdfast.runs.types import (
 )
 
 Text = Annotated[str, Meta(max_length=4096)]
-Name = Annotated[str, Meta(min_length=1, max_length=256)]
+Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]
 Moment = Annotated[str, Meta(max_length=64, extra_json_schema={"format": "date-time"})]
 
 
@@ -92,7 +93,7 @@ def operations(services: Services) -> list[Operation]:
             raise Problem("schema_mismatch", f"There is no mode {body.mode[:40]!r}.", at="$.mode", known=["eval"])
         if body.callback_url is not None:
             services.webhooks.check_callback(body.callback_url)
-        reserved = f"run_{call.reserved}" if call.reserved else None
+        reserved = call.id_for("run")
         trace = read_traceparent(headers.get("traceparent"))
         if trace is not None:
             body = structs.replace(body, metadata={**body.metadata, "traceparent": trace})
@@ -148,7 +149,9 @@ def operations(services: Services) -> list[Operation]:
 
     async def fork(call: Call) -> Response:
         caller = call.caller
-        made = await runs.fork(call.path["runId"], caller.tenant, call.body, trusted=caller.test)
+        made = await runs.fork(
+            call.path["runId"], caller.tenant, call.body, trusted=caller.test, fork_id=call.id_for("run")
+        )
         return call.answer(made, 201, {"Location": f"/v1/runs/{made.run_id}"})
 
     async def pause(call: Call) -> Response:

@@ -39,7 +39,10 @@ def operations(services: Services) -> list[Operation]:
 
     async def create(call: Call) -> Response:
         caller = call.caller
-        return call.answer(await schedules.create(call.body, caller.tenant, caller.principal, caller.workspace), 201)
+        made = await schedules.create(
+            call.body, caller.tenant, caller.principal, caller.workspace, schedule_id=call.id_for("sch")
+        )
+        return call.answer(made, 201)
 
     async def update(call: Call) -> Response:
         return call.answer(await schedules.update(call.path["scheduleId"], call.caller.tenant, call.body))

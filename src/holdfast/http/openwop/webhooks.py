@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta, field
 from starlette.responses import Response
 
-from holdfast.http.openwop.bodies import Url
+from holdfast.http.openwop.bodies import Tag, Url
 from holdfast.http.operations import Body, Call, Operation, Query, Result
 from holdfast.http.services import Services
 from holdfast.runs.webhooks import EVENT_TYPE, Delivery, Registered, Webhook
@@ -20,7 +20,7 @@ class Register(Body, frozen=True):
     url: Url
     events: Annotated[list[EventType], Meta(min_length=1, max_length=128)]
     tenant_id: str | None = None
-    tags: Annotated[list[str], Meta(max_length=100)] = field(default_factory=list)
+    tags: Annotated[list[Tag], Meta(max_length=100)] = field(default_factory=list)
 
 
 class TenantQuery(Query, frozen=True):
@@ -41,7 +41,9 @@ def operations(services: Services) -> list[Operation]:
     async def register(call: Call) -> Response:
         body: Register = call.body
         call.caller.require_tenant(body.tenant_id)
-        made = await webhooks.register(call.caller.tenant, body.url, list(body.events), list(body.tags))
+        made = await webhooks.register(
+            call.caller.tenant, body.url, list(body.events), list(body.tags), webhook_id=call.id_for("wh")
+        )
         return call.answer(made, 201)
 
     async def list_(call: Call) -> Response:

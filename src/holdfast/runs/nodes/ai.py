@@ -11,8 +11,11 @@ from typing import Any
 
 import msgspec
 
+from holdfast.kernel import canonical
 from holdfast.kernel.json_schema import check_schema, misfit
+from holdfast.kernel.problems import Problem
 from holdfast.runs.execution import Execution
+from holdfast.runs.nodes.checks import numbers, positive, shaped
 from holdfast.runs.nodes.outside import mcp_tool
 from holdfast.runs.nodes.registry import NodeError, NodeType
 from holdfast.runs.ports import ModelDelta, ModelRequest
@@ -121,8 +124,8 @@ def parse_lenient(text: str) -> tuple[Any, str | None]:
         tries.append(("brace-walker", text[start : end + 1]))
     for path, candidate in tries:
         try:
-            return msgspec.json.decode(candidate), path
-        except (msgspec.DecodeError, UnicodeError):
+            return canonical.decode(candidate), path
+        except Problem:
             continue
     return None, None
 
@@ -211,7 +214,20 @@ def _refused(ctx: Execution, answer: dict[str, Any]) -> NodeError:
     return NodeError("envelope_refused_by_provider", "The model refused to answer.", retryable=False)
 
 
+def _check_model(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from shaped(config, str, "provider", "model", "promptId", "systemPrompt")
+    yield from shaped(config, list, "messages")
+    yield from positive(config, "maxTokens")
+    yield from numbers(config, "temperature")
+
+
+def _check_structured(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from _check_model(config)
+    yield from check_schema(config.get("outputSchema"), ".outputSchema")
+
+
 def _check_prompt(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from _check_model(config)
     wanted = config.get("mcp")
     if wanted is None:
         return
@@ -233,7 +249,7 @@ TYPES = [
         type_id="core.ai.structuredOutput",
         execute=structured_output,
         requires=("models",),
-        check=lambda config: check_schema(config.get("outputSchema"), ".outputSchema"),
+        check=_check_structured,
         summary="Asks a model for JSON that fits a schema.",
     ),
 ]

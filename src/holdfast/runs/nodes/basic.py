@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from holdfast.runs.channels import REDUCERS
 from holdfast.runs.effects import plain
 from holdfast.runs.execution import Execution
-from holdfast.runs.expressions import truthy
+from holdfast.runs.nodes.checks import compiles, needs_text, numbers, positive, shaped
 from holdfast.runs.nodes.registry import NodeError, NodeType
+from holdfast.runs.values import truthy
+
+_DELAYS = ("delayMs", "durationMs", "ms")
 
 
 async def noop(ctx: Execution) -> dict[str, Any]:
@@ -24,7 +28,7 @@ async def identity(ctx: Execution) -> dict[str, Any]:
 async def delay(ctx: Execution) -> dict[str, Any]:
     """Wait for a time; the deadline survives a restart."""
     ms = ctx.inputs.get("delayMs")
-    for key in ("delayMs", "durationMs", "ms"):
+    for key in _DELAYS:
         ms = ctx.config.get(key) if ms is None else ms
     if isinstance(ms, bool) or not isinstance(ms, int | float) or ms < 0:
         raise NodeError("invalid_input", "A delay needs `delayMs`, a number of milliseconds.", retryable=False)
@@ -81,8 +85,6 @@ def _texts(config: dict[str, Any], *keys: str) -> Iterator[tuple[str, str]]:
 
 
 def _check_transform(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    from holdfast.runs.nodes.checks import compiles
-
     groups = ("assign", "outputs", "artifacts")
     yield from _texts(config, *groups)
     for key in groups:
@@ -91,8 +93,7 @@ def _check_transform(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _check_branch(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    from holdfast.runs.nodes.checks import compiles
-
+    yield from shaped(config, str, "default")
     cases = config.get("cases")
     if not isinstance(cases, list) or not cases:
         yield ".cases", "A branch needs `cases`, an array of {name, when}."
@@ -105,15 +106,33 @@ def _check_branch(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _check_channel(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    if not isinstance(config.get("channelName"), str) or not config["channelName"]:
-        yield ".channelName", "A channel write needs `channelName`."
+    yield from needs_text(config, "channelName")
+    yield from positive(config, "ttlMs", "schemaVersion")
+    if "reducer" in config and config["reducer"] not in list(REDUCERS):
+        yield ".reducer", f"A reducer is one of {', '.join(REDUCERS)}."
+
+
+def _check_delay(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from numbers(config, *_DELAYS)
 
 
 TYPES = [
     NodeType(type_id="core.noop", execute=noop, inline=True, summary="Does nothing."),
     NodeType(type_id="core.identity", execute=identity, inline=True, summary="Outputs its inputs."),
-    NodeType(type_id="core.delay", execute=delay, inline=True, summary="Waits `delayMs`; a durable timer."),
-    NodeType(type_id="core.fail", execute=fail, inline=True, summary="Fails with `code` and `message`."),
+    NodeType(
+        type_id="core.delay",
+        execute=delay,
+        inline=True,
+        check=_check_delay,
+        summary="Waits `delayMs`; a durable timer.",
+    ),
+    NodeType(
+        type_id="core.fail",
+        execute=fail,
+        inline=True,
+        check=lambda config: shaped(config, str, "code", "message"),
+        summary="Fails with `code` and `message`.",
+    ),
     NodeType(
         type_id="core.channelWrite",
         execute=channel_write,

@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from holdfast.kernel.json_schema import misfit
+from holdfast.runs.channels import is_number
 from holdfast.runs.execution import Execution
-from holdfast.runs.nodes.checks import needs_text
+from holdfast.runs.nodes.checks import needs_text, numbers, positive, shaped
 from holdfast.runs.nodes.registry import NodeError, NodeType
 
 _THRESHOLD = 0.7
+_PLANS = ("plan", "mockDispatchPlan", "mockDecisions")
 
 
 async def sub_workflow(ctx: Execution) -> dict[str, Any]:
     """Run a workflow as a child, with variables mapped in once and out at its end."""
     config = ctx.config
-    inputs = {**_mapped(ctx, config.get("inputMapping")), **ctx.inputs.get("inputs", {})}
+    given = ctx.inputs.get("inputs") or {}
+    if not isinstance(given, dict):
+        raise NodeError("invalid_input", "`inputs` is an object.", retryable=False)
+    inputs = {**_mapped(ctx, config.get("inputMapping")), **given}
     workflow = str(config["workflowId"])
     if config.get("waitForCompletion") is False:
         run_id = await ctx.start_child(workflow, inputs, key="child", cause="core.subWorkflow", detached=True)
@@ -63,13 +69,14 @@ async def supervisor(ctx: Execution) -> dict[str, Any]:
     decision = await _decision(ctx)
     confidence = decision.get("confidence", ctx.config.get("mockConfidence"))
     threshold = ctx.configurable.get("escalationThreshold", ctx.config.get("threshold", _THRESHOLD))
-    if isinstance(confidence, int | float) and confidence < threshold:
+    if is_number(confidence) and is_number(threshold) and confidence < threshold:
         data = {"agentId": agent_id, "threshold": threshold, "observed": confidence, "decision": decision}
         answer = await ctx.interrupt("low-confidence", data)
         if isinstance(answer, dict) and answer.get("action") == "reject":
             raise NodeError("decision_rejected", "The supervisor's decision was rejected.", retryable=False)
         if isinstance(answer, dict) and isinstance(answer.get("decision"), dict):
             decision = answer["decision"]
+    decision = _valid(decision)
     payload = {"agentId": agent_id, "decision": decision, "iteration": ctx.iteration + 1}
     ctx.emit("runOrchestrator.decided", payload)
     return {"decision": decision}
@@ -79,10 +86,10 @@ async def _decision(ctx: Execution) -> dict[str, Any]:
     config = ctx.config
     if isinstance(pending := config.get("mockPendingDecision"), dict):
         return pending
-    plan = config.get("plan") or config.get("mockDispatchPlan") or config.get("mockDecisions")
+    plan = next((config[key] for key in _PLANS if config.get(key)), None)
     if isinstance(plan, list):
         if ctx.iteration < len(plan):
-            return dict(plan[ctx.iteration])
+            return _valid(plan[ctx.iteration])
         return {"kind": "terminate", "reason": "plan-exhausted"}
     from holdfast.runs.nodes.ai import ask_structured
 
@@ -105,12 +112,32 @@ _DECISION: dict[str, Any] = {
 }
 
 
+_NEEDS = {"next-worker": "nextWorkerIds", "ask-user": "prompt"}
+
+
+def _mistake(decision: Any) -> str | None:
+    """What is wrong with a decision."""
+    found = misfit(_DECISION, decision)
+    if found is not None:
+        return f"{found[1]} (at ${found[0]})"
+    needed = _NEEDS.get(decision["kind"])
+    return f"A decision {decision['kind']!r} needs `{needed}`." if needed and needed not in decision else None
+
+
+def _valid(decision: Any) -> dict[str, Any]:
+    if (mistake := _mistake(decision)) is not None:
+        raise NodeError("invalid_decision", f"This is no decision: {mistake}", retryable=False)
+    return dict(decision)
+
+
 async def dispatch(ctx: Execution) -> dict[str, Any]:
     """Do what the supervisor decided: run workers one after the other, ask the user, or end."""
     decision = (ctx.inputs.get("input") or {}).get("decision") if isinstance(ctx.inputs.get("input"), dict) else None
-    decision = decision or ctx.decision
+    if decision is None:  # the last one so far: once looked at, it is the same on every execution
+        decision = await ctx.effect("decision", lambda: ctx.decision, later=True)
     if decision is None:
         raise NodeError("no_decision", "There is no decision to dispatch.", retryable=False)
+    decision = _valid(decision)
     cap = ctx.config.get("iterationCap")
     if isinstance(cap, int) and ctx.iteration + 1 > cap:
         ctx.emit("cap.breached", {"kind": "loop-iterations", "limit": cap, "observed": ctx.iteration + 1})
@@ -178,9 +205,19 @@ def _check_dispatch(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
         "fanOutPolicy": ("sequential", "reject"),
     }
     yield from _check_mappings(config)
+    yield from positive(config, "iterationCap")
     for key, allowed in choices.items():
         if key in config and config[key] not in allowed:
             yield f".{key}", f"One of {', '.join(allowed)} is expected."
+
+
+def _check_supervisor(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from numbers(config, "threshold", "mockConfidence")
+    yield from shaped(config, list, *_PLANS)
+    for key in _PLANS:
+        for index, decision in enumerate(config[key]) if isinstance(config.get(key), list) else ():
+            if (mistake := _mistake(decision)) is not None:
+                yield f".{key}[{index}]", mistake
 
 
 TYPES = [
@@ -190,7 +227,12 @@ TYPES = [
         check=_check_sub_workflow,
         summary="Runs another workflow as a child.",
     ),
-    NodeType(type_id="core.orchestrator.supervisor", execute=supervisor, summary="Decides who works next."),
+    NodeType(
+        type_id="core.orchestrator.supervisor",
+        execute=supervisor,
+        check=_check_supervisor,
+        summary="Decides who works next.",
+    ),
     NodeType(
         type_id="core.dispatch", execute=dispatch, check=_check_dispatch, summary="Runs what the supervisor decided."
     ),

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.kernel.json_schema import check_schema
 from holdfast.runs.execution import Execution
-from holdfast.runs.nodes.checks import needs_text, positive
+from holdfast.runs.nodes.checks import needs_text, positive, shaped
 from holdfast.runs.nodes.registry import NodeError, NodeType
 
 ACTIONS = ("accept", "reject", "refine", "edit-accept", "ask")
@@ -99,9 +99,12 @@ async def interrupt(ctx: Execution) -> dict[str, Any]:
 
 async def wait_for_event(ctx: Execution) -> dict[str, Any]:
     """Wait for a signal by name, with what it must carry."""
+    correlation = ctx.inputs.get("correlation", ctx.config.get("correlation"))
+    if not isinstance(correlation or {}, dict):
+        raise NodeError("invalid_input", "`correlation` is an object.", retryable=False)
     value = await ctx.signal(
         str(ctx.config["event"]),
-        ctx.inputs.get("correlation", ctx.config.get("correlation")),
+        correlation,
         timeout_ms=ctx.config.get("timeoutMs"),
         default=ctx.config.get("defaultValue"),
     )
@@ -154,10 +157,15 @@ def _check_approval(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
     actions = config.get("actions", ["accept"])
     if not isinstance(actions, list) or not actions or any(action not in ACTIONS for action in actions):
         yield ".actions", f"Actions are some of {', '.join(ACTIONS)}."
-    yield from positive(config, "requiredApprovals")
+    yield from positive(config, "requiredApprovals", "timeoutMs")
+    listed = config.get("approversList") or []
+    if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
+        yield ".approversList", "An array of principals is expected."
 
 
 def _check_clarification(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from positive(config, "timeoutMs")
+    yield from shaped(config, dict, "defaultValue")
     questions = config.get("questions")
     if not isinstance(questions, list) or not questions:
         yield ".questions", "A clarification needs questions."
@@ -171,6 +179,7 @@ def _check_clarification(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _check_conversation(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield from check_schema(config.get("outcomeSchema"), ".outcomeSchema")
+    yield from positive(config, "timeoutMs")
     turns = config.get("turnCount", 1)
     if isinstance(turns, bool) or not isinstance(turns, int) or not 0 <= turns <= 1000:
         yield ".turnCount", "A number from 0 to 1,000 is expected."
@@ -180,11 +189,45 @@ def _check_interrupt(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
     kinds = ("approval", "clarification", "external-event", "custom", "conversation.exchange", "low-confidence")
     if config.get("kind", "custom") not in kinds:
         yield ".kind", f"A kind is one of {', '.join(kinds)}."
+        return
     yield from check_schema(config.get("resumeSchema"), ".resumeSchema")
-    if not isinstance(config.get("data") or {}, dict):
+    yield from positive(config, "timeoutMs")
+    yield from shaped(config, str, "key")
+    data = config.get("data") or {}
+    if not isinstance(data, dict):
         yield ".data", "An object is expected."
-    elif config.get("kind") == "external-event" and not isinstance((config.get("data") or {}).get("eventType"), str):
-        yield ".data.eventType", "An external event needs `eventType`."
+        return
+    for place, message in _DATA.get(config.get("kind", "custom"), _anything)(data):
+        yield f".data{place}", message
+
+
+def _check_event(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    if not isinstance(data.get("eventType"), str):
+        yield ".eventType", "An external event needs `eventType`."
+    yield from shaped(data, dict, "correlation")
+
+
+def _check_exchange(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from check_schema(data.get("outcomeSchema"), ".outcomeSchema")
+
+
+def _anything(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from ()
+
+
+def _check_wait(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from needs_text(config, "event")
+    yield from positive(config, "timeoutMs")
+    yield from shaped(config, dict, "correlation")
+
+
+# What the answer to an interrupt is checked against, so that there is something to check it against.
+_DATA = {
+    "approval": _check_approval,
+    "clarification": _check_clarification,
+    "external-event": _check_event,
+    "conversation.exchange": _check_exchange,
+}
 
 
 TYPES = [
@@ -216,7 +259,7 @@ TYPES = [
         type_id="core.waitForEvent",
         execute=wait_for_event,
         inline=True,
-        check=lambda config: needs_text(config, "event"),
+        check=_check_wait,
         summary="Waits for a signal or an external event.",
     ),
 ]

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.runs.execution import Execution, Parked
-from holdfast.runs.nodes.checks import compiles, positive
+from holdfast.runs.nodes.checks import check_config, compiles, positive, shaped
 from holdfast.runs.nodes.registry import NodeError, NodeRegistry, NodeType
 
+MAP = "core.map"
 MAX_ITEMS = 10_000
 _DEFAULT_CONCURRENCY = 8
 
@@ -19,7 +20,7 @@ def map_type(registry: NodeRegistry) -> NodeType:
 
     async def execute(ctx: Execution) -> dict[str, Any]:
         """Results in the order of the items; the first failure fails the map once its running items have ended."""
-        items = _items(ctx)
+        items = await _items(ctx)
         width = max(1, min(int(ctx.config.get("concurrency", _DEFAULT_CONCURRENCY)), 256))
         if "workflowId" in ctx.config:
             results = await _with_children(ctx, items, width)
@@ -27,13 +28,21 @@ def map_type(registry: NodeRegistry) -> NodeType:
             results = await _inline(ctx, items, width, registry)
         return {"results": results, "count": len(results)}
 
-    return NodeType(type_id="core.map", execute=execute, check=_check, summary="Maps a collection.")
+    def check(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        yield from _check(config)
+        inner = config.get("node")
+        if isinstance(inner, dict) and isinstance(inner.get("typeId"), str):
+            yield from _check_inner(registry.get(inner["typeId"]), inner)
+
+    return NodeType(type_id=MAP, execute=execute, check=check, summary="Maps a collection.")
 
 
-def _items(ctx: Execution) -> list[Any]:
+async def _items(ctx: Execution) -> list[Any]:
+    """The collection; one that an expression names is looked at once, whatever changes while the map runs."""
     source = ctx.inputs.get("items", ctx.config.get("items"))
     if isinstance(source, str):
-        source = ctx.evaluate(source)
+        text = source
+        source = await ctx.effect("items", lambda: ctx.evaluate(text), later=True)
     if not isinstance(source, list):
         raise NodeError("invalid_input", "`items` is not an array.", retryable=False)
     if len(source) > MAX_ITEMS:
@@ -136,6 +145,7 @@ def _check(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield ".node.typeId", "The inner node needs a type."
     elif not isinstance(inner.get("config", {}), dict):
         yield ".node.config", "An object is expected."
+    yield from shaped(config, str, "workflowId", "as")
     if isinstance(config.get("items"), str):
         yield from compiles(config["items"], ".items")
     yield from positive(config, "concurrency")
@@ -145,3 +155,16 @@ def _check(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
         return
     for key, text in mapped.items():
         yield from compiles(text, f".inputs.{key}")
+
+
+def _check_inner(kind: NodeType | None, spec: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The node inside is held to what a node of the workflow is held to."""
+    if kind is None:
+        yield ".node.typeId", f"There is no node type {spec['typeId']!r}."
+        return
+    if kind.type_id == MAP:  # items of items of items are no longer bounded by MAX_ITEMS
+        yield ".node.typeId", "A map cannot hold a map; map over a workflow instead."
+    config = spec.get("config", {})
+    if isinstance(config, dict):
+        for place, message in check_config(kind, config):
+            yield f".node.config{place}", message

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
 from holdfast.runs.execution import Execution
-from holdfast.runs.nodes.checks import needs_text
+from holdfast.runs.nodes.checks import needs_text, positive, shaped
 from holdfast.runs.nodes.registry import NodeError, NodeType
 from holdfast.runs.ports import HttpRequest
 
@@ -49,8 +47,8 @@ async def http(ctx: Execution) -> dict[str, Any]:
 
 def _body(data: bytes) -> Any:
     try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeError):
+        return canonical.decode(data)
+    except Problem:
         return data.decode("utf-8", "replace").replace("\0", "\ufffd")
 
 
@@ -62,7 +60,10 @@ def _fails(status: int, rule: Any) -> bool:
 
 async def tool(ctx: Execution) -> dict[str, Any]:
     """Call a tool of the host's tool source."""
-    arguments = {**(ctx.config.get("arguments") or {}), **(ctx.inputs.get("arguments") or {})}
+    given = ctx.inputs.get("arguments") or {}
+    if not isinstance(given, dict):
+        raise NodeError("invalid_input", "`arguments` is an object.", retryable=False)
+    arguments = {**(ctx.config.get("arguments") or {}), **given}
     result = await call_tool(ctx, str(ctx.config["tool"]), arguments)
     return result if isinstance(result, dict) else {"output": result}
 
@@ -96,6 +97,14 @@ async def call_tool(
 def _check_http(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if str(config.get("method", "GET")).upper() not in _METHODS:
         yield ".method", f"A method is one of {', '.join(_METHODS)}."
+    yield from shaped(config, str, "url")
+    yield from shaped(config, dict, "headers")
+    yield from positive(config, "timeoutMs")
+
+
+def _check_tool(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from needs_text(config, "tool")
+    yield from shaped(config, dict, "arguments")
 
 
 TYPES = [
@@ -104,7 +113,7 @@ TYPES = [
         type_id="core.tool",
         execute=tool,
         requires=("tools",),
-        check=lambda config: needs_text(config, "tool"),
+        check=_check_tool,
         summary="Calls a tool.",
     ),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -153,6 +154,18 @@ def node(type_id: str, *, requires: tuple[str, ...] = (), summary: str = "") -> 
         return execute
 
     return declare
+
+
+@contextmanager
+def declaring() -> Iterator[list[NodeType]]:
+    """What `@node` declares meanwhile, and for nobody else."""
+    before, found = list(_declared), list[NodeType]()
+    _declared.clear()
+    try:
+        yield found
+        found += _declared
+    finally:
+        _declared[:] = before
 
 
 def custom_types() -> list[NodeType]:

@@ -1,0 +1,91 @@
+"""Every mistake of shape in a workflow document: the place, what is wrong, and what to write instead."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.kernel import canonical
+from holdfast.runs.definition import Edge, Node, Trigger, Variable, Workflow
+
+_PARTS: dict[str, type[msgspec.Struct]] = {"nodes": Node, "edges": Edge, "triggers": Trigger, "variables": Variable}
+# What to write for a field that must be there.
+_WRITE: dict[str, Any] = {
+    "id": "a-name-of-its-own",
+    "name": "What people call it",
+    "version": "1.0.0",
+    "typeId": "core.noop",
+    "position": {"x": 0, "y": 0},
+    "config": {},
+    "inputs": {},
+    "nodes": [],
+    "edges": [],
+    "triggers": [],
+    "variables": [],
+    "metadata": {},
+    "settings": {},
+    "sourceNodeId": "the id of a node",
+    "targetNodeId": "the id of a node",
+    "type": "string",
+}
+# What others call these fields, and no spelling would find.
+_ALSO = {"from": "sourceNodeId", "source": "sourceNodeId", "to": "targetNodeId", "target": "targetNodeId"}
+_ALSO |= {"kind": "typeId", "type": "typeId", "steps": "nodes", "when": "condition", "params": "config"}
+
+
+def mistakes(document: Any) -> Iterator[dict[str, str]]:
+    """Nothing for a document that can be read."""
+    yield from _struct(document, Workflow, "$")
+
+
+def _struct(value: Any, kind: type[msgspec.Struct], at: str) -> Iterator[dict[str, str]]:
+    if not isinstance(value, dict):
+        yield _finding(at, f"Expected an object, got {_json_name(value)}.", 'Write {"…": …} here.')
+        return
+    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    for name in fields:
+        if fields[name].required and name not in value:
+            yield _finding(at, f"`{name}` is missing.", f'Add "{name}": {json.dumps(_WRITE.get(name, "…"))}.')
+    for name, item in value.items():
+        if name not in fields:
+            yield _finding(f"{at}.{name}", f"There is no field `{name}`.", _instead(name, fields, value))
+        elif kind is Workflow and name in _PARTS and isinstance(item, list):
+            for index, part in enumerate(item):
+                yield from _struct(part, _PARTS[name], f"{at}.{name}[{index}]")
+            yield from _bounds(item, fields[name].type, f"{at}.{name}")
+        else:
+            yield from _convert(item, fields[name].type, f"{at}.{name}")
+
+
+def _convert(value: Any, kind: Any, at: str) -> Iterator[dict[str, str]]:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        message, where = canonical.located(error, at)
+        yield _finding(where, f"{message}.", "Correct the value.")
+
+
+def _bounds(items: list[Any], kind: Any, at: str) -> Iterator[dict[str, str]]:
+    """The length of a list, whose elements have been looked at by themselves."""
+    for found in _convert(items, kind, at):
+        if found["at"] == at:
+            yield found
+
+
+def _instead(name: str, fields: dict[str, Any], value: dict[str, Any]) -> str:
+    free = [field for field in fields if field not in value]
+    close = difflib.get_close_matches(name, free, 1) or [also for also in (_ALSO.get(name),) if also in free]
+    return f"Did you mean `{close[0]}`?" if close else f"Remove it; known here: {', '.join(fields)}."
+
+
+def _finding(at: str, message: str, fix: str) -> dict[str, str]:
+    return {"at": at, "message": message, "fix": fix}
+
+
+def _json_name(value: Any) -> str:
+    names = {list: "an array", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+    return names.get(type(value), "null")

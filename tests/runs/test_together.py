@@ -1,0 +1,171 @@
+"""Features that meet: loopback, retry, timeout, pause, map, child, channel and fork in one run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from holdfast.kernel.problems import Problem
+from holdfast.runs.nodes.core import standard_registry
+from holdfast.runs.nodes.registry import NodeContext, NodeError
+from holdfast.runs.ports import Caller, ModelDelta, ModelRequest
+from holdfast.runs.types import RunFilter
+from tests.runs.conftest import Host
+from tests.runs.documents import edge, finish, kinds, node, start, when, workflow
+
+ECHO = workflow(
+    "echo",
+    [node("wait", "core.delay", config={"delayMs": 10_000}), node("say", "core.transform", config={"expression": "i"})],
+    [edge("wait", "say")],
+)
+
+
+def racing(kind: str, config: dict[str, Any]) -> dict[str, Any]:
+    """A loop whose second round begins while the first round's child still runs."""
+    nodes = [
+        node("begin"),
+        node("slow", kind, config=config),
+        node("fast", "core.delay", config={"delayMs": 5_000}),
+        node("join"),
+        node("count", "core.transform", config={"assign": {"i": "i + 1"}}),
+        node("end", "core.transform", config={"expression": "nodes.slow.output"}, outputRole="primary"),
+    ]
+    edges = [
+        edge("begin", "slow"),
+        edge("begin", "fast"),
+        edge("slow", "join", triggerRule="any_success"),
+        edge("fast", "join", triggerRule="any_success"),
+        edge("join", "count"),
+        edge("count", "begin", label="loopback", condition=when("i < 3")),
+        edge("slow", "end"),
+    ]
+    return workflow("racing", nodes, edges)
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "made"),
+    [
+        ("core.subWorkflow", {"workflowId": "echo", "inputMapping": {"i": "i"}}, {"outputs": {"output": 2}}),
+        (
+            "core.map",
+            {"items": [0], "workflowId": "echo", "inputs": {"i": "variables.i"}},
+            {"results": [{"output": 2}], "count": 1},
+        ),
+    ],
+)
+async def test_a_child_of_an_earlier_round_is_cancelled_and_not_heard(
+    host: Host, kind: str, config: dict[str, Any], made: dict[str, Any]
+) -> None:
+    async with host() as runs:
+        await runs.put_workflow(ECHO, tenant=None)
+        run_id = await start(runs, racing(kind, config), {"i": 1})
+        run = await finish(runs, run_id)
+        children = (await runs.list_runs(RunFilter(parent_run_id=run_id), "acme")).runs
+        assert run.status == "completed"
+        output = run.outputs["output"] if run.outputs else {}
+        assert {key: output[key] for key in made} == made, "the second round's, not the first's"
+        assert sorted(item.status for item in children) == ["cancelled", "completed"]
+
+
+AGAIN = {"retry": {"maxAttempts": 2, "initialDelayMs": 1000}}
+
+
+class Stumbling:
+    """A tool, and a model, that fail the first time and in the middle."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def call(self, tool: str, arguments: dict[str, Any], caller: Caller) -> Any:
+        self.calls += 1
+        if self.calls == 1:
+            raise Problem("unavailable", "Not now.", retry_after_ms=1000)
+        return {"said": tool}
+
+    def names(self) -> list[str]:
+        return ["echo"]
+
+    async def stream(self, request: ModelRequest, caller: Caller) -> AsyncIterator[ModelDelta]:
+        self.calls += 1
+        for text in ("one ", "two ", "three") if self.calls == 1 else ("eins ", "zwei ", "drei"):
+            if self.calls == 1 and text == "three":
+                raise Problem("unavailable", "Not now.", retry_after_ms=1000)
+            yield ModelDelta(text=text)
+        yield ModelDelta(finish_reason="stop", input_tokens=1, output_tokens=3)
+
+
+async def test_a_second_attempt_says_what_it_meets(host: Host) -> None:
+    """What the first attempt said of its failure is no reason to keep silent about the second's success."""
+    async with host(tools=Stumbling()) as runs:
+        call = node("call", "core.tool", config={"tool": "echo"}, settings=AGAIN)
+        run_id = await start(runs, workflow("w", [call]))
+        assert (await finish(runs, run_id)).outputs == {"said": "echo"}
+        events = await runs.events(run_id, "acme")
+        assert [e.payload["status"] for e in events if e.type == "agent.toolReturned"] == ["error", "ok"]
+        assert len([e for e in events if e.type == "agent.toolCalled"]) == 1, "one call, tried twice"
+
+
+async def test_a_second_attempt_streams_its_own_text(host: Host) -> None:
+    async with host(models=Stumbling()) as runs:
+        run_id = await start(
+            runs, workflow("w", [node("ask", "core.ai.callPrompt", config={"prompt": "?"}, settings=AGAIN)])
+        )
+        run = await finish(runs, run_id)
+        assert run.outputs is not None and run.outputs["text"] == "eins zwei drei"
+        chunks = [e.payload["chunk"] for e in await runs.events(run_id, "acme") if e.type == "output.chunk"]
+        assert chunks == ["one ", "two ", "eins ", "zwei ", "drei", ""]
+
+
+async def test_a_second_attempt_on_another_way_changes_what_it_changes(host: Host) -> None:
+    registry = standard_registry()
+
+    @registry.node("test.ways")
+    async def ways(ctx: NodeContext) -> None:
+        if ctx.attempt == 1:
+            ctx.log("info", "the first way")
+            raise NodeError("stumbled", "Once.")
+        ctx.set_variable("x", 2)
+
+    async with host(nodes=registry) as runs:
+        run_id = await start(runs, workflow("w", [node("a", "test.ways", settings=AGAIN)]), {"x": 1})
+        assert (await finish(runs, run_id)).variables == {"x": 2}
+
+
+async def test_a_change_that_is_on_record_is_not_made_twice_by_a_second_attempt(host: Host) -> None:
+    registry = standard_registry()
+
+    @registry.node("test.adds")
+    async def adds(ctx: NodeContext) -> None:
+        ctx.set_variable("x", ctx.variables["x"] + 1)
+        ctx.write_channel("c", ctx.attempt, reducer="append")
+        await ctx.effect("seen", lambda: True)
+        if ctx.attempt == 1:
+            raise NodeError("stumbled", "Once.")
+
+    async with host(nodes=registry) as runs:
+        run_id = await start(runs, workflow("w", [node("a", "test.adds", settings=AGAIN)]), {"x": 1})
+        run = await finish(runs, run_id)
+        assert (run.variables, run.channels) == ({"x": 2}, {"c": [1]})
+
+
+async def test_a_node_that_has_ended_starts_no_child(host: Host) -> None:
+    registry = standard_registry()
+    left: list[asyncio.Task[Any]] = []
+
+    @registry.node("test.leaves")
+    async def leaves(ctx: Any) -> None:
+        left.append(asyncio.create_task(ctx.start_child("echo", {"i": 1}, key="late", cause="core.subWorkflow")))
+        raise NodeError("gone", "Before the child was there.")
+
+    async with host(nodes=registry) as runs:
+        await runs.put_workflow(ECHO, tenant=None)
+        rescue = node("rescue", "core.delay", config={"delayMs": 1000})
+        document = workflow("w", [node("a", "test.leaves"), rescue], [edge("a", "rescue", triggerRule="any_failed")])
+        run_id = await start(runs, document)
+        assert (await finish(runs, run_id)).status == "completed"
+        with pytest.raises(asyncio.CancelledError):
+            await left[0]
+        assert "node.dispatched" not in await kinds(runs, run_id)

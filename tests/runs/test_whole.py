@@ -1,0 +1,118 @@
+"""Random whole workflows on the real engine, in the clock's time: what is accepted runs, and every run ends.
+
+Of each run: it ends without a fault of ours; its log, folded again, is the run as it was shown; replayed, it does not
+diverge; and an engine that dies on the way is succeeded by one that ends the run alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.kernel.problems import Problem
+from holdfast.runs.service import Runs
+from holdfast.runs.types import CreateRun, ForkRequest, RunSnapshot
+from holdfast.runs.views import snapshot
+from tests.runs.conftest import Host
+from tests.runs.documents import finish
+from tests.runs.whole import CHILD, Author
+
+INPUTS: dict[str, Any] = {"x": 1, "s": "text"}
+HOUR = 3600
+
+
+async def begin(runs: Runs, document: dict[str, Any]) -> str:
+    await runs.put_workflow(CHILD, tenant=None)
+    await runs.put_workflow(document, tenant=None)
+    request = CreateRun(workflow_id=document["id"], inputs=INPUTS, configurable={"runTimeoutMs": HOUR * 1000})
+    return (await runs.create_run(request, "acme", "alice")).run_id
+
+
+async def end(runs: Runs, run_id: str) -> RunSnapshot:
+    async with asyncio.timeout(3 * HOUR):
+        run = await finish(runs, run_id)
+    assert run.error is None or run.error.code not in ("internal_error", "internal"), run.error
+    return run
+
+
+async def meddle(runs: Runs, run_id: str, chance: random.Random) -> None:
+    """What people do to a run while it runs; what a run refuses, it refuses with a Problem."""
+    for _ in range(chance.randint(1, 8)):
+        await asyncio.sleep(chance.random() * 4)
+        deed = chance.choice(["pause", "resume", "signal", "answer", "answer", "fork", "query", "cancel"])
+        try:
+            if deed == "pause":
+                await runs.pause(run_id, "acme")
+            elif deed == "resume":
+                await runs.resume(run_id, "acme")
+            elif deed == "signal":
+                await runs.signal(run_id, "acme", "e", {"a": chance.randint(0, 1)})
+            elif deed == "answer":
+                for asked in await runs.interrupts(run_id, "acme"):
+                    value = {"action": "accept", "answers": {"q": 1}, "approverId": str(chance.random())}
+                    await runs.resolve_by_token(asked.token, {"resumeValue": value}, None)
+            elif deed == "fork":
+                length = (await runs.get_run(run_id, "acme")).last_sequence + 1
+                request = ForkRequest(mode="branch", from_seq=chance.randrange(length))
+                await end(runs, (await runs.fork(run_id, "acme", request)).run_id)
+            elif deed == "query":
+                await runs.query(run_id, "acme", "[variables, channels.c, nodes.n0]")
+            elif chance.random() < 0.2:
+                await runs.cancel(run_id, "acme")
+        except Problem as problem:
+            assert problem.key not in ("internal", "ledger_conflict"), problem
+    if (await runs.get_run(run_id, "acme")).status == "paused":
+        await runs.resume(run_id, "acme")
+
+
+async def check(runs: Runs, run_id: str) -> None:
+    """The log folds to what was shown, and a replay of it does not diverge."""
+    shown = await runs.get_run(run_id, "acme")
+    folded = snapshot(await runs._engine.read_state(run_id), 10**15)
+    assert msgspec.to_builtins(folded) == msgspec.to_builtins(shown)
+    fork = await runs.fork(run_id, "acme", ForkRequest(mode="replay"))
+    again = await runs.events(fork.run_id, "acme")
+    assert [event.payload for event in again if event.type == "replay.diverged"] == []
+    assert (await runs.get_run(fork.run_id, "acme")).status == shown.status
+
+
+def standing(run: RunSnapshot) -> dict[str, Any]:
+    """What two runs of one document must have in common."""
+    nodes = {name: (node["status"], node["attempt"]) for name, node in run.node_states.items()}
+    return {"status": run.status, "nodes": nodes, "error": run.error and run.error.code, "y": run.variables.get("y")}
+
+
+async def one(host: Host, seed: int) -> None:
+    document = Author(seed).document()
+    chance = random.Random(seed)
+    async with host() as runs:
+        quiet = await begin(runs, document)
+        undisturbed = standing(await end(runs, quiet))
+        await check(runs, quiet)
+        busy = await begin(runs, document)
+        await meddle(runs, busy, chance)
+        await end(runs, busy)
+        await check(runs, busy)
+        dying = await begin(runs, document)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(chance.random() * 10):
+                await finish(runs, dying)
+    async with host() as runs:
+        assert standing(await end(runs, dying)) == undisturbed
+        await check(runs, dying)
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_a_workflow_at_random_ends_as_its_log_says(host: Host, seed: int) -> None:
+    await one(host, seed)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", range(1000, 2000))
+async def test_many_workflows_at_random_end_as_their_logs_say(host: Host, seed: int) -> None:
+    await one(host, seed)
