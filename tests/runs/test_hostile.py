@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.kernel.problems import Problem
+from holdfast.runs import service, workflows
 from holdfast.runs.check import check_workflow
 from holdfast.runs.nodes.core import standard_registry
 from holdfast.runs.nodes.registry import NodeContext
@@ -277,3 +278,63 @@ async def test_a_threshold_is_a_number(host: Host) -> None:
         await runs.put_workflow(workflow("w", [node("a")]), tenant=None)
         with pytest.raises(Problem, match=r"0\.5x"):
             await runs.create_run(CreateRun(workflow_id="w", configurable={"escalationThreshold": "0.5x"}), "acme")
+
+
+@pytest.mark.parametrize("shape", ["loopbacks", "dispatches"])
+def test_a_graph_that_would_take_long_to_look_at_is_refused(shape: str) -> None:
+    """Each loopback is followed through the whole graph: their number times its size is bounded."""
+    if shape == "loopbacks":
+        nodes = [node(f"n{index}") for index in range(1000)]
+        edges = [edge(a["id"], b["id"]) for a, b in pairwise(nodes)]
+        back = [edge("n999", "n0", id=f"b{index}", label="loopback", condition=when("false")) for index in range(1000)]
+    else:
+        nodes = [node(f"n{index}", "core.dispatch") for index in range(1000)]
+        nodes.append(node("s", "core.orchestrator.supervisor"))
+        edges = [edge("s", f"n{index}") for index in range(1000)]
+        back = [edge(f"n{index}", "s", id=f"b{index}") for index in range(1000)]
+    found = check_workflow(workflow("w", nodes, edges + back), standard_registry())[1]
+    assert [item["at"] for item in found.errors] == ["$.edges"]
+    assert check_workflow(workflow("w", nodes, edges + back[:100]), standard_registry())[1].valid
+
+
+async def test_plans_are_kept_while_there_is_room(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workflows, "_MAX_HELD", 1000)
+    async with host() as runs:
+        for index in range(10):
+            await runs.put_workflow(workflow(f"w{index}", [node("a")]), tenant=None)
+        for index in range(10):
+            request = CreateRun(workflow_id=f"w{index}")
+            run_id = (await runs.create_run(request, "acme")).run_id
+            assert (await finish(runs, run_id)).status == "completed"
+        assert 0 < len(runs._workflows._plans) < 5
+        assert runs._workflows._held == sum(item.size for item in runs._workflows._plans.values()) <= 1000
+
+
+async def test_a_paused_run_is_not_looked_at_for_work(host: Host) -> None:
+    """Its next node is ready when the one under way ends; until it is resumed there is nothing to do."""
+    registry = standard_registry()
+
+    @registry.node("test.slow")
+    async def slow(ctx: NodeContext) -> None:
+        await asyncio.sleep(10)
+
+    async with host(nodes=registry) as runs:
+        run_id = await start(runs, workflow("w", [node("a", "test.slow"), node("b")], [edge("a", "b")]))
+        await runs.pause(run_id, "acme")
+        await waiting(runs, run_id, "node.completed")
+        assert await runs._ledger.query("SELECT status, busy FROM runs") == [("paused", 0)]
+        await runs.resume(run_id, "acme")
+        assert (await finish(runs, run_id)).status == "completed"
+
+
+async def test_signals_that_nobody_takes_are_not_kept_without_end(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "MAX_SIGNALS", 20)
+    async with host() as runs:
+        run_id = await start(runs, workflow("w", [node("a", "core.waitForEvent", config={"event": "e"})]))
+        for index in range(20):
+            await runs.signal(run_id, "acme", f"other{index % 7}", index)
+        with pytest.raises(Problem) as caught:
+            await runs.signal(run_id, "acme", "other", 0)
+        assert (caught.value.key, caught.value.details["limit"]) == ("state_conflict", 20)
+        await runs.signal(run_id, "acme", "e", "awaited")
+        assert (await finish(runs, run_id)).outputs == {"event": "awaited"}

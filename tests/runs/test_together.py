@@ -12,7 +12,7 @@ from holdfast.kernel.problems import Problem
 from holdfast.runs.nodes.core import standard_registry
 from holdfast.runs.nodes.registry import NodeContext, NodeError
 from holdfast.runs.ports import Caller, ModelDelta, ModelRequest
-from holdfast.runs.types import RunFilter
+from holdfast.runs.types import ForkRequest, RunFilter
 from tests.runs.conftest import Host
 from tests.runs.documents import edge, finish, kinds, node, start, when, workflow
 
@@ -169,3 +169,90 @@ async def test_a_node_that_has_ended_starts_no_child(host: Host) -> None:
         with pytest.raises(asyncio.CancelledError):
             await left[0]
         assert "node.dispatched" not in await kinds(runs, run_id)
+
+
+async def test_a_node_that_waits_for_its_next_round_does_not_run_out_of_time(host: Host) -> None:
+    nodes = [
+        node("slow", "core.delay", config={"delayMs": 5_000}),
+        node("quick", "core.transform", config={"assign": {"i": "i + 1"}}, settings={"timeoutMs": 1_000}),
+    ]
+    again = edge("quick", "slow", label="loopback", condition=when("i < 3"))
+    async with host() as runs:
+        run = await finish(runs, await start(runs, workflow("w", nodes, [edge("slow", "quick"), again]), {"i": 0}))
+        assert (run.status, run.variables) == ("completed", {"i": 3})
+
+
+async def test_a_join_behind_a_loop_counts_each_edge_once(host: Host) -> None:
+    """Two rounds of the loop are not two of the edges that the join waits for."""
+    nodes = [
+        node("round", "core.transform", config={"assign": {"i": "i + 1"}}),
+        node("back"),
+        node("slow", "core.delay", config={"delayMs": 5_000}),
+        node("join", "core.transform", config={"expression": "nodes.slow.status"}, outputRole="primary"),
+    ]
+    edges = [
+        edge("round", "back"),
+        edge("back", "round", label="loopback", condition=when("i < 3")),
+        edge("round", "join"),
+        edge("slow", "join"),
+    ]
+    async with host() as runs:
+        run = await finish(runs, await start(runs, workflow("w", nodes, edges), {"i": 0}))
+        assert run.outputs == {"output": "completed"}
+
+
+async def test_a_loopback_is_not_taken_from_a_node_that_another_has_set_back(host: Host) -> None:
+    """Both ends of two loops are reached at once, one loop around the other."""
+    nodes = [
+        node("round", "core.transform", config={"assign": {"i": "i + 1"}}),
+        node("inner", "core.delay", config={"delayMs": 1_000}),
+        node("end", "core.delay", config={"delayMs": 1_000}),
+    ]
+    back = when("i < 2")
+    edges = [
+        edge("round", "inner"),
+        edge("round", "end", triggerRule="any_success"),
+        edge("inner", "end", triggerRule="any_success"),
+        edge("inner", "round", label="loopback", condition=back),
+        edge("end", "round", label="loopback", condition=back),
+    ]
+    async with host() as runs:
+        run_id = await start(runs, workflow("w", nodes, edges), {"i": 0})
+        assert (await finish(runs, run_id)).status == "completed"
+        assert (await kinds(runs, run_id)).count("holdfast.loop.taken") == 1
+
+
+async def test_a_replay_judges_the_age_of_entries_as_the_run_did(host: Host) -> None:
+    """A loop that goes on because what it wrote has aged: in a replay no time passes."""
+    nodes = [
+        node("write", "core.channelWrite", config={"channelName": "c", "value": 1}),
+        node("wait", "core.delay", config={"delayMs": 4_000}),
+    ]
+    again = edge("wait", "write", label="loopback", condition=when("size(channels.c) < 2"))
+    channels = {"c": {"reducer": "append", "ttlMs": 3_000}}
+    async with host() as runs:
+        run_id = await start(runs, workflow("w", nodes, [edge("write", "wait"), again], channels=channels))
+        before = await finish(runs, run_id)
+        assert before.error is not None and before.error.code == "loop_limit_exceeded"
+        fork = (await runs.fork(run_id, "acme", ForkRequest(mode="replay"))).run_id
+        assert "replay.diverged" not in await kinds(runs, fork)
+        assert (await runs.get_run(fork, "acme")).channels == before.channels
+
+
+async def test_a_map_goes_on_with_the_items_that_it_began_with(host: Host) -> None:
+    """Another node gives the variable a new value, and the engine is started anew, while the map runs."""
+    nodes = [
+        node(
+            "map", "core.map", config={"items": "list", "workflowId": "echo", "inputs": {"i": "item"}, "concurrency": 1}
+        ),
+        node("wait", "core.delay", config={"delayMs": 5_000}),
+        node("change", "core.transform", config={"assign": {"list": "[7]"}}),
+    ]
+    async with host() as runs:
+        await runs.put_workflow(ECHO, tenant=None)
+        run_id = await start(runs, workflow("w", nodes, [edge("wait", "change")]), {"list": [1, 2]})
+        await asyncio.sleep(15)
+    async with host() as runs:
+        run = await finish(runs, run_id)
+        assert run.outputs is not None
+        assert run.outputs["map"]["results"] == [{"output": 1}, {"output": 2}]

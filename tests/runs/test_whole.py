@@ -15,12 +15,16 @@ import msgspec
 import pytest
 
 from holdfast.kernel.problems import Problem
+from holdfast.runs.evolve import evolve
+from holdfast.runs.log import PRIVATE, stream_of, to_event
 from holdfast.runs.service import Runs
+from holdfast.runs.state import ENDED, Event, RunState
 from holdfast.runs.types import CreateRun, ForkRequest, RunSnapshot
 from holdfast.runs.views import snapshot
+from holdfast.runs.workflows import Ref
 from tests.runs.conftest import Host
 from tests.runs.documents import finish
-from tests.runs.whole import CHILD, Author
+from tests.runs.whole import CHILD, Author, spoil
 
 INPUTS: dict[str, Any] = {"x": 1, "s": "text"}
 HOUR = 3600
@@ -70,10 +74,44 @@ async def meddle(runs: Runs, run_id: str, chance: random.Random) -> None:
         await runs.resume(run_id, "acme")
 
 
+UNDER_WAY = ("node.completed", "node.retried", "node.suspended", "node.cancelled", "holdfast.timer.set")
+
+
+def lawful(state: RunState, event: Event) -> bool:
+    """Whether what happens to a node can happen to it as it stands."""
+    if event.node is None or not event.type.startswith(("node.", "holdfast.timer.", "holdfast.loop.")):
+        return True
+    status = state.nodes[event.node].status
+    if event.type == "node.started":
+        return status == ("idle" if event.payload["attempt"] == 1 else "retrying")
+    if event.type == "holdfast.loop.taken":
+        return status == "completed"
+    if event.type == "node.skipped":
+        return status == "idle"
+    if event.type == "node.failed" and event.payload["error"]["code"] == "capability_not_provided":
+        return status == "idle"
+    return status not in ("idle", *ENDED) or event.type not in (*UNDER_WAY, "node.failed")
+
+
+async def fold_by_steps(runs: Runs, run_id: str) -> RunState:
+    """The run's state from its log, each step checked: the node could take it, and edges are counted once."""
+    records = await runs._ledger.read(stream_of(run_id))
+    stored = await runs._workflows.at(Ref(*records[0].attrs[PRIVATE]["workflow"]))
+    state = runs._engine.blank(run_id, stored)
+    for event in map(to_event, records):
+        assert lawful(state, event), (event, state.nodes[event.node or ""].status)
+        evolve(state, event)
+        for name, node in state.nodes.items():
+            brought = [state.edges.get(edge.id) for edge in state.plan.nodes[name].incoming]
+            tally = [brought.count(outcome) for outcome in ("success", "failed", "skipped")]
+            assert tally == [node.success, node.failed, node.skipped], (event, name)
+    return state
+
+
 async def check(runs: Runs, run_id: str) -> None:
     """The log folds to what was shown, and a replay of it does not diverge."""
     shown = await runs.get_run(run_id, "acme")
-    folded = snapshot(await runs._engine.read_state(run_id), 10**15)
+    folded = snapshot(await fold_by_steps(runs, run_id), 10**15)
     assert msgspec.to_builtins(folded) == msgspec.to_builtins(shown)
     fork = await runs.fork(run_id, "acme", ForkRequest(mode="replay"))
     again = await runs.events(fork.run_id, "acme")
@@ -105,6 +143,34 @@ async def one(host: Host, seed: int) -> None:
     async with host() as runs:
         assert standing(await end(runs, dying)) == undisturbed
         await check(runs, dying)
+
+
+async def spoilt(host: Host, seeds: range) -> None:
+    """Documents with something hostile in them: refused with the place, or run to an end."""
+    async with host() as runs:
+        for seed in seeds:
+            chance = random.Random(seed)
+            document = Author(seed).document(f"spoilt{seed}")
+            for _ in range(chance.randint(1, 3)):
+                spoil(document, chance)
+            try:
+                run_id = await begin(runs, document)
+            except Problem as problem:
+                assert problem.key in ("workflow_invalid", "schema_mismatch", "invalid_json"), (seed, problem)
+                assert problem.key == "invalid_json" or problem.details["at"].startswith("$"), (seed, problem)
+                continue
+            await end(runs, run_id)
+            await check(runs, run_id)
+
+
+async def test_a_document_with_something_hostile_in_it_is_refused_or_runs(host: Host) -> None:
+    await spoilt(host, range(150))
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("first", range(1000, 5000, 200))
+async def test_many_documents_with_something_hostile_in_them(host: Host, first: int) -> None:
+    await spoilt(host, range(first, first + 200))
 
 
 @pytest.mark.parametrize("seed", range(40))

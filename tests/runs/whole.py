@@ -156,3 +156,27 @@ class Author:
         if self.chance.random() < 0.5:
             return "core.dispatch", self.some({"onChildFailure": "fail-parent", "iterationCap": 2})
         return "core.orchestrator.supervisor", {"plan": plan[self.chance.randint(0, 2) :]}
+
+
+# What a document may hold in any place, as far as JSON goes.
+HOSTILE: tuple[Any, ...] = (
+    None, True, 0, -1, 2**53, 10**400, 1.5, 1e300, -0.0, "", "text", "\ud7ff", "²", "(" * 40, "x" * 5000, [], [[]], {},
+    [None], {"": None}, {"a": {"b": [1]}}, "variables", "1 / 0", "-s", "nodes.n0.output", "core.noop", "n0", "child",
+)  # fmt: skip
+
+
+def spoil(document: dict[str, Any], chance: random.Random) -> None:
+    """Put something hostile into a random place of a document, or take something out."""
+    place: Any = document
+    while True:
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        key = chance.choice(keys)
+        below = place[key]
+        if isinstance(below, dict | list) and below and chance.random() < 0.9:
+            place = below
+        elif isinstance(place, dict) and chance.random() < 0.2:
+            del place[key]
+            return
+        else:
+            place[key] = chance.choice(HOSTILE)
+            return

@@ -25,7 +25,7 @@ from holdfast.runs.definition import (
 from holdfast.runs.expressions import compile_expression
 from holdfast.runs.nodes.checks import check_config
 from holdfast.runs.nodes.registry import NodeRegistry
-from holdfast.runs.plan import LOOPBACK, cycle, descendants, split_edges, successors
+from holdfast.runs.plan import LOOPBACK, MAX_LOOP_WORK, cycle, descendants, loop_work, split_edges, successors
 from holdfast.runs.shape import mistakes
 from holdfast.runs.types import WorkflowCheck
 
@@ -153,7 +153,13 @@ def _edges(workflow: Workflow, names: set[str]) -> Iterator[Finding]:
                     f"Another edge into {edge.target_node_id!r} says {other}.",
                     "The edges into one node share one rule.",
                 )
-    if not dangling:
+    if loop_work(workflow) > MAX_LOOP_WORK:
+        yield _finding(
+            "$.edges",
+            f"Too many loopbacks for this graph: their number times its nodes and edges is over {MAX_LOOP_WORK}.",
+            "Move a loop's body into a sub-workflow.",
+        )
+    elif not dangling:
         yield from _cycles(workflow)
 
 
@@ -174,7 +180,7 @@ def _cycles(workflow: Workflow) -> Iterator[Finding]:
             'Label the edge that goes back "loopback" and give it a condition.',
         )
     for index, edge in enumerate(workflow.edges):
-        if edge.label == LOOPBACK and edge.source_node_id not in descendants(edge.target_node_id, table):
+        if edge.label == LOOPBACK and edge.source_node_id not in descendants([edge.target_node_id], table):
             yield _finding(f"$.edges[{index}].label", "This loopback closes no cycle.", "Remove the label.")
 
 
@@ -207,10 +213,8 @@ def _warnings(workflow: Workflow, registry: NodeRegistry) -> Iterator[Finding]:
     linked = {name for e in workflow.edges for name in (e.source_node_id, e.target_node_id)}
     table = successors(edge for edge in graph.forward if edge.source_node_id not in disabled)
     targets = {edge.target_node_id for edge in graph.forward}
-    reached: set[str] = set()
-    for node in workflow.nodes:
-        if node.id not in targets and node.id not in disabled and node.id not in reached:
-            reached |= descendants(node.id, table)
+    roots = [node.id for node in workflow.nodes if node.id not in targets and node.id not in disabled]
+    reached = descendants(roots, table)
     for index, node in enumerate(workflow.nodes):
         at = f"$.nodes[{index}]"
         if node.id not in reached and not node.disabled:

@@ -252,6 +252,18 @@ def _signals(state: RunState) -> list[Event]:
     return []
 
 
+def waits_for(state: RunState, name: str, value: Any) -> bool:
+    """Whether a node would take this signal now."""
+    asked = (state.interrupts.get(state.nodes[node].interrupt or "") for node in state.active)
+    return any(
+        item is not None
+        and item.kind == "external-event"
+        and item.data.get("eventType") == name
+        and correlates(item.data.get("correlation", {}), value)
+        for item in asked
+    )
+
+
 def correlates(wanted: dict[str, Any], value: Any) -> bool:
     """Whether an event carries what an interrupt waits for."""
     return not wanted or (isinstance(value, dict) and all(equal(value.get(key), item) for key, item in wanted.items()))

@@ -265,37 +265,34 @@ def _touch(state: RunState, name: str) -> None:
     heapq.heappush(state.dirty, (state.plan.nodes[name].index, name))
 
 
-def _count(node: NodeState, outcome: str) -> None:
+def _count(node: NodeState, outcome: str, by: int = 1) -> None:
     if outcome == "success":
-        node.success += 1
+        node.success += by
     elif outcome == "failed":
-        node.failed += 1
+        node.failed += by
     else:
-        node.skipped += 1
+        node.skipped += by
 
 
 def _loop_taken(state: RunState, event: Event) -> None:
     """Start the loop's body again; what was skipped behind it may still come (W11)."""
     payload = event.payload
     loop = state.plan.loops[payload["edgeId"]]
-    state.loops = [id for id in state.loops if id != loop.id]
     state.iterations[loop.id] = payload["iteration"]
-    reset = [*loop.body, *(name for name in loop.tail if state.nodes[name].status == "skipped")]
+    reset = {*loop.body, *(name for name in loop.tail if state.nodes[name].status == "skipped")}
+    state.loops = [id for id in state.loops if state.plan.loops[id].source not in reset]
     for name in reset:
         node = _move(state, name, "idle")
         node.iteration += 1
         node.memo = {}
         node.error = None
-        node.success = node.failed = node.skipped = 0
+        node.timeout_at = None
         for inner in state.plan.nodes[name].loops:
             if inner is not loop:
                 state.iterations.pop(inner.id, None)
         for edge in state.plan.nodes[name].outgoing:
-            state.edges.pop(edge.id, None)
-    for name in reset:
-        for edge in state.plan.nodes[name].incoming:
-            if edge.id in state.edges:
-                _count(state.nodes[name], state.edges[edge.id])
+            if (brought := state.edges.pop(edge.id, None)) is not None:
+                _count(state.nodes[edge.target], brought, -1)  # it will bring something again
     _disown(state, *reset)
     state.forced.add(loop.target)
     for name in reset:

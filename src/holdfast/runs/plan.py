@@ -12,6 +12,7 @@ from holdfast.runs.definition import Edge, Node, NodeSettings, Retry, TriggerRul
 from holdfast.runs.values import member
 
 LOOPBACK = "loopback"
+MAX_LOOP_WORK = 1_000_000
 SUPERVISOR = "core.orchestrator.supervisor"
 DISPATCH = "core.dispatch"
 TAKES_UP_FAILURE = frozenset({"any_failed", "all_complete"})
@@ -66,18 +67,24 @@ class Graph(msgspec.Struct, frozen=True):
 def split_edges(workflow: Workflow) -> Graph:
     """Loopbacks are labelled; the edge from a dispatch back to its supervisor is one without a label."""
     types = {node.id: node.type_id for node in workflow.nodes}
-    labelled = [edge for edge in workflow.edges if edge.label == LOOPBACK]
-    rest = [edge for edge in workflow.edges if edge.label != LOOPBACK]
-    implicit = [
-        edge
-        for edge in rest
-        if types.get(edge.source_node_id) == DISPATCH and types.get(edge.target_node_id) == SUPERVISOR
-    ]
-    forward = [edge for edge in rest if edge not in implicit]
+    forward: list[Edge] = []
+    labelled: list[Edge] = []
+    implicit: list[Edge] = []
+    for edge in workflow.edges:
+        back = types.get(edge.source_node_id) == DISPATCH and types.get(edge.target_node_id) == SUPERVISOR
+        (labelled if edge.label == LOOPBACK else implicit if back else forward).append(edge)
     reach = successors(forward)
-    closing = [e for e in implicit if e.source_node_id in descendants(e.target_node_id, reach)]
-    forward.extend(edge for edge in implicit if edge not in closing)
-    return Graph(forward, [*labelled, *closing])
+    for edge in implicit:
+        closes = edge.source_node_id in descendants([edge.target_node_id], reach)
+        (labelled if closes else forward).append(edge)
+    return Graph(forward, labelled)
+
+
+def loop_work(workflow: Workflow) -> int:
+    """How much looking at this graph costs: each edge that may go back is followed through all of it."""
+    types = {node.id: node.type_id for node in workflow.nodes}
+    back = sum(edge.label == LOOPBACK or types.get(edge.source_node_id) == DISPATCH for edge in workflow.edges)
+    return back * (len(workflow.nodes) + len(workflow.edges))
 
 
 def successors(edges: Iterable[Edge]) -> dict[str, list[str]]:
@@ -94,9 +101,10 @@ def predecessors(edges: Iterable[Edge]) -> dict[str, list[str]]:
     return table
 
 
-def descendants(start: str, table: dict[str, list[str]]) -> set[str]:
-    """Everything reachable from `start`, itself included."""
-    seen, pending = {start}, [start]
+def descendants(starts: Iterable[str], table: dict[str, list[str]]) -> set[str]:
+    """Everything reachable from `starts`, themselves included."""
+    pending = list(starts)
+    seen = set(pending)
     while pending:
         for other in table.get(pending.pop(), ()):
             if other not in seen:
@@ -144,8 +152,8 @@ def compile_plan(workflow: Workflow) -> Plan:
         if edge.trigger_rule is not None:
             rules[edge.target_node_id] = edge.trigger_rule
     for edge in graph.back:
-        after = descendants(edge.target_node_id, onward)
-        body = after & descendants(edge.source_node_id, backward)
+        after = descendants([edge.target_node_id], onward)
+        body = after & descendants([edge.source_node_id], backward)
         implicit = edge.label != LOOPBACK
         loops[edge.source_node_id].append(
             _edge(edge, frozenset(body), frozenset(after - body), _continues if implicit else None, implicit)

@@ -61,6 +61,7 @@ from holdfast.runs.views import scope_of, snapshot
 from holdfast.runs.workflows import Ref, Stored, Workflows
 
 MAX_BULK = 100
+MAX_SIGNALS = 10_000
 
 
 def projections() -> list[Projection]:
@@ -416,6 +417,14 @@ class Runs:
         def make(state: RunState) -> Outcome:
             if state.ended is not None:
                 raise _wrong_status(state, "signalled")
+            kept = sum(map(len, state.signals.values()))
+            if kept >= MAX_SIGNALS and not decider.waits_for(state, name, payload):
+                raise Problem(
+                    "state_conflict",
+                    f"The run keeps {MAX_SIGNALS} signals that no node has taken.",
+                    runStatus=state.status,
+                    limit=MAX_SIGNALS,
+                )
             told = {"name": name, "by": principal} if principal else {"name": name}
             return Outcome([Event("holdfast.signal.received", told, None, {"payload": payload})])
 

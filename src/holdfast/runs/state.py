@@ -154,7 +154,10 @@ class RunState(msgspec.Struct):
     @property
     def busy(self) -> bool:
         """Whether something is to be done now, rather than waited for."""
-        return self.ended is None and bool(self.counts.get("running") or self.dirty or self.loops or self.failure)
+        if self.ended is not None:
+            return False
+        ready = self.paused_ms is None and (self.dirty or self.loops)
+        return bool(self.counts.get("running") or self.failure or ready)
 
     def next_wake(self) -> int | None:
         """When time alone will move this run."""

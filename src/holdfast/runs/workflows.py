@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import OrderedDict
 from typing import Any
 
 import msgspec
@@ -19,6 +20,8 @@ from holdfast.runs.types import WorkflowVersion
 
 SHARED = "_"
 _PAGE = 1000
+_MAX_HELD = 64 * 1024 * 1024
+"""Bytes of documents whose plans are kept; a plan takes some times as much as its document."""
 _SEGMENT = re.compile(r"[A-Za-z0-9._:@~-]{1,128}")
 
 
@@ -34,6 +37,7 @@ class Stored(msgspec.Struct, frozen=True):
     document: dict[str, Any]
     plan: Plan
     digest: str
+    size: int
 
 
 class Workflows:
@@ -42,8 +46,9 @@ class Workflows:
     def __init__(self, ledger: Ledger, registry: NodeRegistry) -> None:
         self._ledger = ledger
         self._registry = registry
-        self._latest: dict[str, Stored | None] = {}
-        self._plans: dict[Ref, Stored] = {}
+        self._latest: dict[str, Ref] = {}
+        self._plans: OrderedDict[Ref, Stored] = OrderedDict()  # the longest unused first
+        self._held = 0
 
     async def put(self, document: dict[str, Any], tenant: str | None, principal: str | None) -> WorkflowVersion:
         workflow, checked = check_workflow(document, self._registry)
@@ -64,7 +69,7 @@ class Workflows:
         expect = -1 if latest is None else latest.ref.seq
         records = await self._ledger.append(stream, [Draft("workflow.put", body)], expect)
         stored = self._keep(Ref(stream, records[0].seq), document, digest)
-        self._latest[stream] = stored
+        self._latest[stream] = stored.ref
         return _version(stored, created=True, warnings=checked.warnings)
 
     async def latest(self, workflow_id: str, tenant: str) -> Stored:
@@ -82,6 +87,7 @@ class Workflows:
     async def at(self, ref: Ref) -> Stored:
         found = self._plans.get(ref)
         if found is not None:
+            self._plans.move_to_end(ref)
             return found
         records = await self._ledger.read(ref.stream, ref.seq, 1) if ref.seq >= 0 else []
         if not records:
@@ -108,16 +114,18 @@ class Workflows:
             records = await self._ledger.read(stream, 0, 1, reverse=True)
             if not records:
                 return None  # not remembered: another process may put it any time
-            record = records[0]
-            self._latest[stream] = self._keep(
-                Ref(stream, record.seq), record.payload["document"], record.payload["digest"]
-            )
-        return self._latest[stream]
+            self._latest[stream] = Ref(stream, records[0].seq)
+        return await self.at(self._latest[stream])
 
     def _keep(self, ref: Ref, document: dict[str, Any], digest: str) -> Stored:
-        if len(self._plans) > 4096:
-            self._plans.clear()
-        stored = self._plans[ref] = Stored(ref, document, compile_plan(read_workflow(document)), digest)
+        """Compile a document; of those that were compiled, as many are kept as there is room for."""
+        if ref in self._plans:  # somebody else read it meanwhile
+            return self._plans[ref]
+        size = len(canonical.encode(document))
+        stored = self._plans[ref] = Stored(ref, document, compile_plan(read_workflow(document)), digest, size)
+        self._held += size
+        while self._held > _MAX_HELD and len(self._plans) > 1:
+            self._held -= self._plans.popitem(last=False)[1].size
         return stored
 
 
