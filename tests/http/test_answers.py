@@ -154,6 +154,7 @@ async def test_h2_an_unexpected_error_keeps_its_text(path: str, caplog: pytest.L
     assert "secret text" not in found.text
     reference = found.headers["x-request-id"]
     assert reference in found.text
+    assert path == "/breaks" or found.json()["details"]["correlationId"] == reference
     assert reference in caplog.text
 
 
