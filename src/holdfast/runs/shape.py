@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -35,7 +36,8 @@ _WRITE: dict[str, Any] = {
 # What others call these fields, and no spelling would find.
 _ALSO = {"from": "sourceNodeId", "source": "sourceNodeId", "to": "targetNodeId", "target": "targetNodeId"}
 _ALSO |= {"kind": "typeId", "type": "typeId", "steps": "nodes", "when": "condition", "params": "config"}
-
+_TOLD = 20  # unknown fields of one object
+_SHOWN = 64  # characters of a name
 
 _VALUE = "Correct the value."
 _ID = "Use lower-case letters, digits, - and _, and begin with a letter: my-workflow."
@@ -52,17 +54,17 @@ def _struct(value: Any, kind: type[msgspec.Struct], at: str) -> Iterator[dict[st
         yield _finding(at, f"Expected an object, got {_json_name(value)}.", 'Write {"…": …} here.')
         return
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
-    meant = {
-        name: _meant(name, [field for field in fields if field not in value]) for name in value if name not in fields
-    }
+    free = [name for name in fields if name not in value]
+    unknown = itertools.islice((name for name in value if name not in fields), _TOLD)
+    meant = {name: _meant(name, free) for name in unknown}
     for name in fields:
         if fields[name].required and name not in value and name not in meant.values():
             yield _finding(at, f"`{name}` is missing.", f'Add "{name}": {json.dumps(_WRITE.get(name, "…"))}.')
+    yield from _unknown(meant, fields, at)
     for name, item in value.items():
         if name not in fields:
-            fix = f"Did you mean `{meant[name]}`?" if meant[name] else f"Remove it; known here: {', '.join(fields)}."
-            yield _finding(f"{at}.{name}", f"There is no field `{name}`.", fix)
-        elif kind is Node and name == "inputs" and isinstance(item, dict):
+            continue
+        if kind is Node and name == "inputs" and isinstance(item, dict):
             for port, given in item.items():
                 yield from _convert(given, Port, f"{at}.inputs.{port}", _PORT)
         elif kind is Workflow and name in _PARTS and isinstance(item, list):
@@ -71,6 +73,17 @@ def _struct(value: Any, kind: type[msgspec.Struct], at: str) -> Iterator[dict[st
             yield from _bounds(item, fields[name].type, f"{at}.{name}")
         else:
             yield from _convert(item, fields[name].type, f"{at}.{name}", _ID if at == "$" and name == "id" else _VALUE)
+
+
+def _unknown(meant: dict[str, str | None], fields: Iterable[str], at: str) -> Iterator[dict[str, str]]:
+    """Fields that are not there, each with the one that it was meant to be; the known ones are listed once."""
+    remove = f"Remove it; known here: {', '.join(fields)}."
+    for name, instead in meant.items():
+        shown = name[:_SHOWN]
+        fix = f"Did you mean `{instead}`?" if instead else remove
+        yield _finding(f"{at}.{shown}", f"There is no field `{shown}`.", fix)
+        if fix is remove:
+            remove = "Remove it."
 
 
 def _convert(value: Any, kind: Any, at: str, fix: str) -> Iterator[dict[str, str]]:
@@ -90,7 +103,7 @@ def _bounds(items: list[Any], kind: Any, at: str) -> Iterator[dict[str, str]]:
 
 def _meant(name: str, free: list[str]) -> str | None:
     """The field that is not there yet and that a name was probably meant to be."""
-    close = difflib.get_close_matches(name, free, 1) or [also for also in (_ALSO.get(name),) if also in free]
+    close = difflib.get_close_matches(name[:_SHOWN], free, 1) or [also for also in (_ALSO.get(name),) if also in free]
     return close[0] if close else None
 
 
