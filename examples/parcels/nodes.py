@@ -13,7 +13,7 @@ def happened(what: str) -> str:
 
 async def print_label() -> str:
     happened("label begun")
-    await asyncio.sleep(5)
+    await asyncio.sleep(10)
     return happened("label done")
 
 

@@ -97,6 +97,13 @@ def test_an_approval_is_answered(shell: Shell) -> None:
     assert again.code == 4
 
 
+def test_a_run_is_waited_for_until_it_ends_or_asks(shell: Shell) -> None:
+    run_id = shell("run", "start", "suite-approval").result["runId"]
+    assert shell("run", "wait", run_id).result["status"] == "waiting-approval"
+    shell("run", "approve", run_id, "--reject")
+    assert shell("run", "wait", run_id).code != 0
+
+
 def test_a_rejection_fails_the_run(shell: Shell) -> None:
     run_id = shell("run", "start", "suite-approval", "--wait").result["runId"]
     shell("run", "approve", run_id, "--reject")

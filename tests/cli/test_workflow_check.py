@@ -55,7 +55,7 @@ MISTAKES: dict[str, tuple[Any, str, str]] = {
     "dangling": (edges(edge(targetNodeId="secnd")), "$.edges[0].targetNodeId", "'second'"),
     "unknown-type": (one(typeId="core.aprovalGate"), "$.nodes[0].typeId", "'core.approvalGate'"),
     "no-such-type": (one(typeId="slack.send"), "$.nodes[0].typeId", "core.noop"),
-    "bad-id": ({**workflow("w", *TWO), "id": "My Workflow"}, "$.id", "Correct"),
+    "bad-id": ({**workflow("w", *TWO), "id": "My Workflow"}, "$.id", "lower-case"),
     "number-for-text": ({**workflow("w", *TWO), "version": 1}, "$.version", "Correct"),
     "bad-expression": (
         edges(edge(condition={"type": "expression", "expression": "output.total >"})),
@@ -69,7 +69,7 @@ MISTAKES: dict[str, tuple[Any, str, str]] = {
         "expression",
     ),
     "twice": (workflow("w", TWO[0], TWO[0], edges=[]), "$.nodes[1].id", "own name"),
-    "plain-input": (one(inputs={"sum": 3}), "$.nodes[0].inputs", "Correct"),
+    "plain-input": (one(inputs={"sum": 3}), "$.nodes[0].inputs.sum", '"static"'),
     "unknown-variable": (
         {
             **one(inputs={"sum": {"type": "variable", "variableName": "totl"}}),
@@ -111,7 +111,7 @@ def test_a_mistake_is_told_with_its_place_and_its_fix(answered: dict[str, list[d
 
 def test_every_mistake_of_shape_is_told_at_once(answered: dict[str, list[dict[str, str]]]) -> None:
     assert [item["message"] for item in answered["no-settings"]] == ["`metadata` is missing.", "`settings` is missing."]
-    assert [item["at"] for item in answered["from-and-to"]][-2:] == ["$.edges[0].from", "$.edges[0].to"]
+    assert [item["at"] for item in answered["from-and-to"]] == ["$.edges[0].from", "$.edges[0].to"], "each once"
 
 
 def test_the_file_that_does_not_hold_is_named_when_several_are_stored(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 
 from holdfast.http.answers import Boundary, answer, handler, problem_answer, read_json
+from holdfast.http.exchange import Refused
 from holdfast.http.negotiation import LAFS, PROBLEM_JSON, form_of
 from holdfast.kernel.problem_table import TABLE
 from holdfast.kernel.problems import Problem
@@ -41,6 +42,15 @@ async def breaks_bare(request: Request) -> Response:
     raise ZeroDivisionError("secret text")
 
 
+@handler("openwop")
+async def refused(request: Request) -> Response:
+    raise Refused
+
+
+async def refused_bare(request: Request) -> Response:
+    raise Refused
+
+
 async def fails_late(request: Request) -> Response:
     return problem_answer(request, Problem(request.query_params["key"], "Wait."), "openwop")
 
@@ -52,6 +62,8 @@ def client() -> httpx.AsyncClient:
         Route("/breaks", breaks),
         Route("/bare", breaks_bare),
         Route("/late", fails_late),
+        Route("/refused", refused),
+        Route("/refused-bare", refused_bare),
     ]
     app = Boundary(Router(routes), "openwop")
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
@@ -142,7 +154,15 @@ async def test_h2_an_unexpected_error_keeps_its_text(path: str, caplog: pytest.L
     assert "secret text" not in found.text
     reference = found.headers["x-request-id"]
     assert reference in found.text
+    assert path == "/breaks" or found.json()["details"]["correlationId"] == reference
     assert reference in caplog.text
+
+
+@pytest.mark.parametrize("path", ["/refused", "/refused-bare"])
+async def test_h2_what_has_its_answer_from_elsewhere_is_no_error(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with client() as http:
+        await http.get(path)
+    assert caplog.text == ""
 
 
 async def test_routing_refusals_are_in_the_envelope() -> None:

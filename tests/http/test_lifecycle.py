@@ -10,6 +10,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import httpx
 import pytest
 
 from tests.contracts.openwop.conftest import Api, LocalHost
+from tests.runs.documents import node, workflow
 
 
 @pytest.fixture
@@ -199,3 +201,61 @@ def test_k4_a_killed_host_does_not_start_a_keyed_run_twice(host: LocalHost) -> N
     used = [api.run(run["runId"])["metadata"]["key"] for run in runs]
     assert len(used) == len(set(used))
     api.close()
+
+
+def test_a_host_that_is_killed_while_it_drains_goes_on_after_the_restart(host: LocalHost) -> None:
+    """SIGTERM, and SIGKILL while a node is still given time: its request goes out again, and nothing else is lost."""
+    asked: list[str] = []
+    first = threading.Event()
+
+    class Slow(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            if len(asked) == 1:  # until our process is gone
+                first.set()
+                self.rfile.read(1)
+                return
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    place = f"127.0.0.1:{server.server_port}"
+    api = Api(host.start("--allow-egress", place), host.keys)
+    document = workflow("slow", [node("ask", "core.http", config={"url": f"http://{place}/", "method": "GET"})])
+    assert api.http.put("/v1/workflows/slow", json=document).status_code == 201
+    run_id = api.post("/v1/runs", {"workflowId": "slow"}).json()["runId"]
+    assert first.wait(20)
+    assert host.process is not None and host.process.stdout is not None
+    host.process.terminate()
+    while (refused := api.post("/v1/runs", {"workflowId": "slow"})).status_code == 201:
+        pass
+    assert refused.status_code == 503 and refused.headers["Retry-After"]
+    host.process.kill()
+    host.process.wait(10)
+    host.process.stdout.close()
+    api.close()
+
+    api = Api(host.start("--allow-egress", place), host.keys)
+    assert api.wait(run_id)["status"] == "completed"
+    api.close()
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_second_host_on_the_same_folder_says_who_has_it(host: LocalHost) -> None:
+    url = host.start()
+    for seen in (True, False):  # also where the first one's note is not to be found
+        if not seen:
+            (host.folder / "host.json").unlink()
+        process = up(host.folder)
+        said = json.loads(process.communicate(timeout=60)[0])
+        assert process.returncode != 0 and said["error"]["details"]["problem"] == "state_conflict"
+        assert host.process is not None
+        assert (url if seen else f"process {host.process.pid}") in said["error"]["message"]
+    assert host.stop() == 0

@@ -1,7 +1,8 @@
 """A run that dies: a workflow of everything that lasts, and processes that end, or run out of disk, at a given moment.
 
 `python -m tests.runs.crashing` reads one `Life` a line, lives it in a process of its own, and says how that ended:
-0, or minus the signal that ended it. Moments, counted from the time the run is created:
+0, or minus the signal that ended it. Moments, counted from the time the run is created or, in a life that recovers it,
+from the start:
 
 - `within`     while the Nth event (of a run or of a webhook) is written: inside the transaction, before its end.
 - `committed`  the Nth commit is on disk, and nobody has been told.
@@ -63,6 +64,7 @@ class Life(msgspec.Struct, frozen=True):
     seed: int = 1
     start_ms: int = 1_767_225_600_000
     graph: int | None = None  # a random workflow instead of the one with everything
+    recovers: bool = False  # count from the start: the run is there already
 
 
 def types(folder: Path) -> NodeRegistry:
@@ -188,6 +190,7 @@ class Trap(CountedLedger):
 
     def __init__(self, path: Any, **options: Any) -> None:
         self.left = self.life.count
+        self.armed = self.life.recovers
         if self.life.moment == "within":
             options["projections"] = [*options["projections"], _Within(self)]
         super().__init__(path, **options)
@@ -345,6 +348,8 @@ def lived(life: Life) -> None:
         if not small_disk(disk):
             (folder / "no-mount").touch()
             return
+        for file in folder.glob("ledger.db*"):
+            shutil.copy(file, disk / file.name)
     Trap.life, Trap.disk = life, disk
     clock = PatientClock(life.start_ms)
     clock.run(live(life, clock, disk, Trap))

@@ -20,10 +20,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from holdfast.runs.outbox import Outbox
+from holdfast.runs.service import projections
 from tests.runs import crashing
 from tests.runs.crashing import KEY, WANTED, Life
 from tests.runs.patient import PatientClock
 from tests.runs.receiver import Got, Receiver, receiving
+from tests.runs.tables import rebuilt
 
 ROOT = Path(__file__).parents[2]
 EFFECTS = {"side.one", "side.two", "retry.only", "effect.one", "effect.two", "item.1", "item.2", "item.3"}
@@ -176,8 +179,11 @@ def check(
 ) -> None:
     """What was left of a life comes to the same end."""
     done, kept = performed(folder), recorded(folder) if kept is None else kept
+    begun, written = last_moment(folder) + round(delay * 1000), len(records(folder))
     run = restart(folder, delay, receiver)
     assert (run.status, run.outputs) == ("completed", OUTPUTS), run.error
+    resumed = [item[4] for item in records(folder)[written:] if item[0].startswith("run/")]
+    assert not resumed or resumed[0] - begun < 1000, "it went on under a second after the restart"
     check_outside(folder, done, kept, [*before, *receiver.take()], crashes)
     assert story(folder) == whole
 
@@ -220,6 +226,24 @@ def test_a_torn_last_write_loses_only_what_it_tore(
 ) -> None:
     life = Life(str(tmp_path / "a"), receiver.url, "committed", 8)
     assert survive(tmp_path / "a", life, lives, receiver, whole, (1.0,), (TEARS[tear],))
+
+
+@pytest.mark.parametrize("graph", [None, 3, 11])
+def test_l6_tables_that_are_built_again_after_a_crash_are_those_that_grew(
+    tmp_path: Path, lives: Lives, receiver: Receiver, graph: int | None
+) -> None:
+    for count in (4, 9, 16):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        lives.live(Life(str(folder), receiver.url, "told", count, graph=graph))
+        check_tables(folder)
+    receiver.take()
+
+
+def check_tables(folder: Path) -> None:
+    grown, built = rebuilt(folder / "ledger.db", [*projections(), Outbox()])
+    assert grown["runs"] and grown["webhook_types"]
+    assert built == grown
 
 
 @pytest.mark.parametrize("moment", ["space", "limit"])
@@ -268,7 +292,7 @@ def test_a_run_survives_a_torn_write_at_every_commit(
     for count in range(1, MOST):
         folder = tmp_path / f"{tear}{count}"
         life = Life(str(folder), receiver.url, "committed", count)
-        if not survive(folder, life, lives, receiver, whole, (1.0,), (TEARS[tear],)):
+        if not survive(folder, life, lives, receiver, whole, DELAYS, (TEARS[tear],)):
             break
     assert count > 25
 
@@ -297,7 +321,7 @@ def test_a_run_survives_a_second_sigkill_while_it_recovers(
         if lives.live(Life(str(folder), receiver.url, "told", count)):
             break
         kept, done = recorded(folder), performed(folder)
-        second = Life(str(folder), receiver.url, "committed", again, 3, last_moment(folder) + 1000)
+        second = Life(str(folder), receiver.url, "committed", again, 3, last_moment(folder) + 1000, recovers=True)
         ended = lives.live(second)
         got = receiver.take()
         assert all(performed(folder)[name] == done[name] == 1 for name in kept), "the second life did it again"
@@ -307,6 +331,48 @@ def test_a_run_survives_a_second_sigkill_while_it_recovers(
             check(folder, 1.0, receiver, got, whole, 2, kept)
         shutil.rmtree(folder)
     assert count > 25
+
+
+@pytest.mark.parametrize("moment", ["space", "limit"])
+def test_a_disk_that_is_full_while_a_run_recovers_changes_nothing(
+    tmp_path: Path, lives: Lives, receiver: Receiver, whole: Any, moment: str
+) -> None:
+    assert recover_on_a_full_disk(tmp_path / "a", lives, receiver, whole, moment, 12)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("moment", ["space", "limit"])
+def test_a_disk_that_is_full_while_a_run_recovers_changes_nothing_at_any_commit(
+    tmp_path: Path, lives: Lives, receiver: Receiver, whole: Any, moment: str
+) -> None:
+    refused = 0
+    for count in range(1, MOST):
+        found = recover_on_a_full_disk(tmp_path / f"{moment}{count}", lives, receiver, whole, moment, count)
+        if found is None:
+            break
+        refused += found
+    assert refused > 25
+
+
+def recover_on_a_full_disk(
+    folder: Path, lives: Lives, receiver: Receiver, whole: Any, moment: str, count: int
+) -> bool | None:
+    """The first life is killed at that commit, the next one has no room for the first thing it writes. Whether there
+    was something left to write; None when the first life lived on."""
+    folder.mkdir()
+    receiver.take()
+    if lives.live(Life(str(folder), receiver.url, "told", count)):
+        return None
+    kept, done = recorded(folder), performed(folder)
+    start = last_moment(folder) + 1000
+    assert lives.live(Life(str(folder), receiver.url, moment, 1, 3, start, recovers=True)), "a full disk kills nobody"
+    if (folder / "no-mount").exists():
+        pytest.skip("this user may not mount a file system; the `limit` test fills the disk another way")
+    check_outside(folder, done, kept, receiver.take(), crashes=2)
+    assert story(folder) == whole
+    refused = (folder / "refused").exists()
+    shutil.rmtree(folder)
+    return refused
 
 
 @pytest.mark.sweep
@@ -325,6 +391,7 @@ def test_random_graphs_survive_sigkill_at_every_commit(
             folder.mkdir()
             if lives.live(Life(str(folder), receiver.url, "told", count, graph=graph)):
                 break
+            check_tables(folder)
             kept = recorded(folder)
             run = restart(folder, 1.0, receiver, graph)
             assert run.status == "completed", (graph, count, run.error)

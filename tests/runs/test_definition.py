@@ -50,7 +50,7 @@ MISTAKES: list[tuple[Change, str, str]] = [
     (at("nodes", []), "$.nodes", "length"),
     (at("nodes.1.id", "a"), "$.nodes[1].id", "twice"),
     (at("nodes.1.typeId", "core.nothing"), "$.nodes[1].typeId", "no node type"),
-    (at("nodes.1.inputs", {"x": {"type": "magic"}}), "$.nodes[1].inputs[...].type", "magic"),
+    (at("nodes.1.inputs", {"x": {"type": "magic"}}), "$.nodes[1].inputs.x.type", "magic"),
     (at("nodes.1.inputs", {"x": {"type": "variable", "variableName": "m"}}), X + ".variableName", "'m'"),
     (at("nodes.1.inputs", {"x": {"type": "connection", "nodeId": "z", "outputKey": "o"}}), X + ".nodeId", "'z'"),
     (at("nodes.1.inputs", {"x": {"type": "expression", "expression": "1 +"}}), X + ".expression", "missing"),

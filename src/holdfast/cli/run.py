@@ -142,6 +142,14 @@ async def watch(run: RunId, url: Url = None, key: Key = None, data: Data = None)
         return Answer(standing, problem=failure(standing))
 
 
+@app.command("wait")
+@answers("run.wait")
+async def wait_(run: RunId, url: Url = None, key: Key = None, data: Data = None) -> Answer:
+    """Wait until a run has ended or waits for somebody; one that did not complete is a problem."""
+    async with connected(url, key, data) as host:
+        return await _waited(host, run)
+
+
 @app.command("approve")
 @answers("run.approve")
 async def approve(

@@ -27,6 +27,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast import envelope
+from holdfast.http.exchange import Refused
 from holdfast.http.negotiation import JSON, LAFS, PROBLEM_JSON, form_of
 from holdfast.kernel import canonical
 from holdfast.kernel.clock import Clock, SystemClock
@@ -261,7 +262,7 @@ def handler(contract: Contract) -> Callable[[Endpoint], Endpoint]:
         async def guarded(request: Request) -> Response:
             try:
                 return await endpoint(request)
-            except (asyncio.CancelledError, ClientDisconnect):
+            except (asyncio.CancelledError, ClientDisconnect, Refused):
                 raise
             except Exception as error:  # noqa: BLE001 - the boundary: whatever it is becomes an answer
                 return problem_answer(request, as_problem(error, request_id(request)), contract)
@@ -300,6 +301,8 @@ class Boundary:
             await self._app(scope, receive, watch)
         except ClientDisconnect:
             return
+        except Refused:  # it has its answer from elsewhere
+            raise
         except Exception as error:
             request = Request(scope, receive)
             problem = as_problem(error, request_id(request))

@@ -84,8 +84,8 @@ class Feeds:
         hub = self._join(run_id, follower, head.seq + 1)
         try:
             if start > head.seq:  # asked now that we are told of what comes: the run may have ended meanwhile
-                last = (await self._ledger.read(stream, 0, 1, reverse=True))[0]
-                if last.type in TERMINAL_EVENTS and last.seq < start:
+                last = await self._ledger.read(stream, 0, 1, reverse=True)
+                if last and last[0].type in TERMINAL_EVENTS and last[0].seq < start:
                     return
             behind = True
             while True:

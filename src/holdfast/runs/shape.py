@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from holdfast.kernel import canonical
-from holdfast.runs.definition import Edge, Node, Trigger, Variable, Workflow
+from holdfast.runs.definition import Edge, Node, Port, Trigger, Variable, Workflow
 
 _PARTS: dict[str, type[msgspec.Struct]] = {"nodes": Node, "edges": Edge, "triggers": Trigger, "variables": Variable}
 # What to write for a field that must be there.
@@ -37,6 +37,11 @@ _ALSO = {"from": "sourceNodeId", "source": "sourceNodeId", "to": "targetNodeId",
 _ALSO |= {"kind": "typeId", "type": "typeId", "steps": "nodes", "when": "condition", "params": "config"}
 
 
+_VALUE = "Correct the value."
+_ID = "Use lower-case letters, digits, - and _, and begin with a letter: my-workflow."
+_PORT = 'Write a port: {"type": "static", "value": 3}, or one of type variable, connection or expression.'
+
+
 def mistakes(document: Any) -> Iterator[dict[str, str]]:
     """Nothing for a document that can be read."""
     yield from _struct(document, Workflow, "$")
@@ -47,39 +52,46 @@ def _struct(value: Any, kind: type[msgspec.Struct], at: str) -> Iterator[dict[st
         yield _finding(at, f"Expected an object, got {_json_name(value)}.", 'Write {"…": …} here.')
         return
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    meant = {
+        name: _meant(name, [field for field in fields if field not in value]) for name in value if name not in fields
+    }
     for name in fields:
-        if fields[name].required and name not in value:
+        if fields[name].required and name not in value and name not in meant.values():
             yield _finding(at, f"`{name}` is missing.", f'Add "{name}": {json.dumps(_WRITE.get(name, "…"))}.')
     for name, item in value.items():
         if name not in fields:
-            yield _finding(f"{at}.{name}", f"There is no field `{name}`.", _instead(name, fields, value))
+            fix = f"Did you mean `{meant[name]}`?" if meant[name] else f"Remove it; known here: {', '.join(fields)}."
+            yield _finding(f"{at}.{name}", f"There is no field `{name}`.", fix)
+        elif kind is Node and name == "inputs" and isinstance(item, dict):
+            for port, given in item.items():
+                yield from _convert(given, Port, f"{at}.inputs.{port}", _PORT)
         elif kind is Workflow and name in _PARTS and isinstance(item, list):
             for index, part in enumerate(item):
                 yield from _struct(part, _PARTS[name], f"{at}.{name}[{index}]")
             yield from _bounds(item, fields[name].type, f"{at}.{name}")
         else:
-            yield from _convert(item, fields[name].type, f"{at}.{name}")
+            yield from _convert(item, fields[name].type, f"{at}.{name}", _ID if at == "$" and name == "id" else _VALUE)
 
 
-def _convert(value: Any, kind: Any, at: str) -> Iterator[dict[str, str]]:
+def _convert(value: Any, kind: Any, at: str, fix: str) -> Iterator[dict[str, str]]:
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         message, where = canonical.located(error, at)
-        yield _finding(where, f"{message}.", "Correct the value.")
+        yield _finding(where, f"{message}.", fix)
 
 
 def _bounds(items: list[Any], kind: Any, at: str) -> Iterator[dict[str, str]]:
     """The length of a list, whose elements have been looked at by themselves."""
-    for found in _convert(items, kind, at):
+    for found in _convert(items, kind, at, _VALUE):
         if found["at"] == at:
             yield found
 
 
-def _instead(name: str, fields: dict[str, Any], value: dict[str, Any]) -> str:
-    free = [field for field in fields if field not in value]
+def _meant(name: str, free: list[str]) -> str | None:
+    """The field that is not there yet and that a name was probably meant to be."""
     close = difflib.get_close_matches(name, free, 1) or [also for also in (_ALSO.get(name),) if also in free]
-    return f"Did you mean `{close[0]}`?" if close else f"Remove it; known here: {', '.join(fields)}."
+    return close[0] if close else None
 
 
 def _finding(at: str, message: str, fix: str) -> dict[str, str]:

@@ -87,9 +87,16 @@ def test_a_stream_that_resumes_beyond_the_log_ends_with_its_run(api: Api, mode: 
 
 
 def test_resuming_values_begins_with_a_state(api: Api, ended: str) -> None:
-    last = api.events(ended)[-1]["sequence"]
-    rest = api.stream(ended, params={"streamMode": "values"}, headers={"Last-Event-ID": str(last - 1)})
-    assert [name for _, name, _ in rest] == ["state.snapshot"]
+    last = {"Last-Event-ID": str(api.run(ended)["lastSequence"])}
+    shown = api.stream(ended, params={"streamMode": "values"}, headers=last)
+    assert [(name, data["status"]) for _, name, data in shown] == [("state.snapshot", "completed")]
+    waiting = api.start("approval")
+    now = api.wait(waiting, "waiting-approval")
+    last = {"Last-Event-ID": str(now["lastSequence"])}
+    with api.http.stream("GET", f"/v1/runs/{waiting}/events?streamMode=values", headers=last) as answer:
+        lines = answer.iter_lines()
+        assert next(lines) == f"id: {now['lastSequence']}" and next(lines) == "event: state.snapshot"
+    api.post(f"/v1/runs/{waiting}/cancel")
 
 
 def test_a_strange_last_event_id_is_refused(api: Api, ended: str) -> None:
