@@ -338,3 +338,22 @@ async def test_signals_that_nobody_takes_are_not_kept_without_end(host: Host, mo
         assert (caught.value.key, caught.value.details["limit"]) == ("state_conflict", 20)
         await runs.signal(run_id, "acme", "e", "awaited")
         assert (await finish(runs, run_id)).outputs == {"event": "awaited"}
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [
+        {"type_id": "core.transform", "config": {"expression": "channels.c"}},
+        {"type_id": "core.map", "config": {"items": "channels.c", "node": {"typeId": "core.noop"}}},
+        {"type_id": "core.identity", "inputs": {"v": {"type": "expression", "expression": "[channels.c]"}}},
+    ],
+    ids=["expression", "map", "port"],
+)
+async def test_an_expression_reads_no_channel_that_its_node_may_not_read(host: Host, reads: dict[str, Any]) -> None:
+    channels = {"c": {"reducer": "append", "default": [1], "access": {"readers": ["allowed"]}}}
+    async with host() as runs:
+        for name, status in (("allowed", "completed"), ("other", "failed")):
+            run_id = await start(runs, workflow(name, [node(name, **reads)], channels=channels))
+            run = await finish(runs, run_id)
+            assert run.status == status
+            assert status == "completed" or (run.error is not None and "may not read" in run.error.message)

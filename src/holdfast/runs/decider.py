@@ -108,7 +108,7 @@ def resolve_inputs(state: RunState, plan: PlanNode) -> dict[str, Any]:
         if state.edges.get(edge.id) == "success":
             inputs[edge.target_input] = _brought(state, edge)
     for name, port in plan.doc.inputs.items():
-        value = _port(state, port, name)
+        value = _port(state, port, name, (plan.id, plan.doc.type_id))
         if value is not _ABSENT:
             inputs[name] = value
     return inputs
@@ -124,11 +124,11 @@ def _brought(state: RunState, edge: PlanEdge) -> Any:
 _ABSENT = object()
 
 
-def _port(state: RunState, port: Port, name: str) -> Any:
+def _port(state: RunState, port: Port, name: str, reader: tuple[str, str]) -> Any:
     if isinstance(port, StaticPort):
         return port.value
     if isinstance(port, ExpressionPort):
-        return plain(compile_expression(port.expression).evaluate(state.scope()))
+        return plain(compile_expression(port.expression).evaluate(state.scope(reader=reader)))
     if isinstance(port, ConnectionPort):
         outputs = state.nodes[port.node_id].outputs
         value: Any = outputs

@@ -26,7 +26,7 @@ from holdfast.runs.effects import invocation_id, ordinal_of, plain
 from holdfast.runs.expressions import compile_expression
 from holdfast.runs.plan import passes
 from holdfast.runs.ports import Caller, HttpConnector, ModelCaller, ToolSource
-from holdfast.runs.state import MASK, Event, RunState, Said
+from holdfast.runs.state import MASK, Event, RunState, Said, check_reader
 from holdfast.runs.types import Limits
 
 if TYPE_CHECKING:
@@ -166,7 +166,8 @@ class Execution:
         return invocation_id(self.tenant, self.run_id, self.node_id, ordinal, provider)
 
     def evaluate(self, expression: str, **names: Any) -> Any:
-        scope = self._state.scope(self.inputs, "running", {**names, "variables": self.variables})
+        extra = {**names, "variables": self.variables}
+        scope = self._state.scope(self.inputs, "running", extra, (self.node_id, self.type_id))
         return compile_expression(expression).evaluate(scope)
 
     def routes(self, outputs: dict[str, Any]) -> bool:
@@ -176,9 +177,7 @@ class Execution:
         return any(edge.test is not None and passes(edge, scope) for edge in (*plan.loops, *plan.outgoing))
 
     def read_channel(self, name: str) -> Any:
-        declared = self._state.plan.workflow.channels.get(name)
-        if declared is not None and not channels.allowed(declared, "readers", self.node_id, self.type_id):
-            raise Problem("channel_access_denied", f"The node {self.node_id!r} may not read {name!r}.", channel=name)
+        check_reader(self._state, name, self.node_id, self.type_id)
         found = self._state.channels.get(name)
         return None if found is None else channels.read(found, self.now_ms)
 

@@ -160,7 +160,8 @@ class Family:
 
     def _cancel_orphan(self, state: RunState, parent: RunState) -> Outcome:
         engine = self._engine
-        if state.ended is not None or state.parent is None or state.parent.get("propagate") is False:
+        link = state.parent
+        if state.ended is not None or link is None or link["runId"] != parent.run_id or link.get("propagate") is False:
             return Outcome([])
         reason = {"cancelled": "parent-cancelled", None: "parent-node-ended"}.get(parent.ended, "parent-ended")
         now = engine.clock.now_ms()

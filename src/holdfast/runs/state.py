@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.kernel.problems import Problem
 from holdfast.runs import channels
 from holdfast.runs.conditions import Scope, make_scope
 from holdfast.runs.plan import Plan
@@ -182,14 +183,20 @@ class RunState(msgspec.Struct):
             return node.timeout_at == due and node.status not in ENDED
         return node.wake == (kind, due)
 
-    def scope(self, output: Any = None, status: str | None = None, extra: dict[str, Any] | None = None) -> Scope:
-        """The names an expression can read (W12)."""
+    def scope(
+        self,
+        output: Any = None,
+        status: str | None = None,
+        extra: dict[str, Any] | None = None,
+        reader: tuple[str, str] | None = None,
+    ) -> Scope:
+        """The names an expression can read (W12); `reader` is the node and its type, where not the document reads."""
         return make_scope(
             output=output,
             status=status,
             inputs=self.inputs,
             variables=self.variables,
-            channels=lambda: _Channels(self),
+            channels=lambda: _Channels(self, reader),
             nodes=lambda: _Nodes(self),
             extra=extra,
         )
@@ -208,13 +215,23 @@ class _Nodes(dict[str, Any]):
 
 
 class _Channels(dict[str, Any]):
-    def __init__(self, state: RunState) -> None:
+    def __init__(self, state: RunState, reader: tuple[str, str] | None) -> None:
         super().__init__()
         self._state = state
+        self._reader = reader
 
     def get(self, key: str, default: Any = None) -> Any:
+        if self._reader is not None:
+            check_reader(self._state, key, *self._reader)
         found = self._state.channels.get(key)
         return default if found is None else channels.read(found, self._state.ts)
+
+
+def check_reader(state: RunState, channel: str, node: str, type_id: str) -> None:
+    """Refuse a node that is not among a channel's readers (OpenWOP §1.6)."""
+    declared = state.plan.workflow.channels.get(channel)
+    if declared is not None and not channels.allowed(declared, "readers", node, type_id):
+        raise Problem("channel_access_denied", f"The node {node!r} may not read {channel!r}.", channel=channel)
 
 
 def shown_outputs(state: RunState, name: str, outputs: dict[str, Any]) -> dict[str, Any]:
