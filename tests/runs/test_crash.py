@@ -100,10 +100,9 @@ def records(folder: Path) -> list[tuple[str, int, str, str, int, Any, Any]]:
 
 
 def recorded(folder: Path) -> set[str]:
-    """The effects that are on record, by the name they leave in the file."""
-    effects = [item for item in records(folder) if item[3] == "holdfast.effect.recorded" and item[5]["key"] != "items"]
-    results = [item[6]["p"]["result"] for item in effects]
-    return {item["v"] if isinstance(item, dict) else item for item in results}
+    """The effects that are on record, by the name they leave in the file; what a map looked at leaves none."""
+    results = [item[6]["p"]["result"] for item in records(folder) if item[3] == "holdfast.effect.recorded"]
+    return {item["v"] if isinstance(item, dict) else item for item in results if not isinstance(item, list)}
 
 
 def performed(folder: Path) -> Counter[str]:

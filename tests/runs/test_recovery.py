@@ -1,4 +1,4 @@
-"""What brings runs back when something else is wrong: a damaged run, a clock that jumps, a disk that fails (G3, S1)."""
+"""What brings runs back when something else is wrong: a damaged run, a clock that jumps, a disk that fails (G3, S4)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.kernel.ledger import Ledger, Record
+from holdfast.kernel.ledger import Draft, Ledger, Record
 from holdfast.kernel.problems import Problem
 from holdfast.runs.feeds import Feeds
 from tests.runs.documents import finish, node, start, workflow
@@ -85,7 +85,7 @@ class TestClock:
             assert (await finish(runs, again)).status == "completed"
 
 
-async def test_s1_a_follower_is_told_when_the_log_cannot_be_read(tmp_path: Path) -> None:
+async def test_s4_a_follower_is_told_when_the_log_cannot_be_read(tmp_path: Path) -> None:
     """The task that feeds all followers of a run meets the failure; those who wait for it must hear of it."""
 
     class Failing(Ledger):
@@ -95,10 +95,11 @@ async def test_s1_a_follower_is_told_when_the_log_cannot_be_read(tmp_path: Path)
             yield
 
     async with Failing.open(tmp_path / "ledger.db") as ledger:
+        await ledger.append("run/run_1", [Draft("run.started", {})])
         feeds = Feeds(ledger)
 
         async def follow() -> None:
-            async for _ in feeds.follow("run_1", 0):
+            async for _ in feeds.follow("run_1", 1):
                 pass
 
         told = await asyncio.wait_for(asyncio.gather(follow(), follow(), return_exceptions=True), 60)
