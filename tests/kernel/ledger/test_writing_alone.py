@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
@@ -77,6 +79,22 @@ async def test_a3_a_slow_disk_a_large_record_and_a_checkpoint_are_for_the_thread
         for _ in range(20):
             await ledger.append("run/a", one())
         assert not any(watch.here[-20:])
+
+
+async def test_a3_a_loop_does_not_wait_for_another_process(tmp_path: Path) -> None:
+    async with Ledger.open(tmp_path / "l.db") as ledger:
+        watch = Watch(ledger)
+        await until_here(ledger, watch)
+        with closing(sqlite3.connect(tmp_path / "l.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            asking = asyncio.ensure_future(ledger.append("run/a", one()))
+            for _ in range(5):
+                await asyncio.sleep(0)  # the loop goes on
+            assert not asking.done()
+            other.execute("ROLLBACK")
+        assert (await asking)[0].seq == 0
+        assert watch.here[-1] is False
+        await until_here(ledger, watch)
 
 
 async def test_a3_the_log_of_sqlite_does_not_grow_without_end(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ than a commit on a fast disk, so a caller that has been alone for a while writes
 
 - A1  One writes at a time: the thread, or the loop that has the turn.
 - A2  Whoever writes, what was asked for first is written first (L7).
-- A3  A loop writes only what is small, while the disk is fast, and never a checkpoint.
+- A3  A loop writes only what is small, while the disk is fast, never a checkpoint, and waits for no other process.
 """
 
 from __future__ import annotations
@@ -66,6 +66,10 @@ class Ticket:
             target.set_result(self.result)
 
 
+class _HeldError(Exception):
+    """Another process writes just now."""
+
+
 class _Stream(msgspec.Struct):
     """What the writer remembers of a stream between appends."""
 
@@ -97,6 +101,7 @@ class Writer:
         self._streams: dict[str, _Stream] = {}
         self._data_version = -1
         self._connection: sqlite3.Connection | None = None
+        self._patient = True
         self._closed = False
         self._gate = threading.Lock()  # of what stands here until the thread
         self._queued = 0  # tickets that the thread has yet to finish
@@ -142,10 +147,14 @@ class Writer:
             (ticket,) = self._waiting
             self._waiting.clear()
         try:
-            records, seconds = self._timed([ticket])
+            records, seconds = self._timed([ticket], patient=False)
             if seconds > _FAST_SECONDS:
                 self._alone = 0
             self._tell([ticket], records, seconds, ticket.loop)
+        except _HeldError:
+            with self._gate:
+                self._alone = 0
+                self._enqueue(ticket)
         except BaseException:  # an interrupt of the main thread: what was begun must not stay begun
             self._abandon()
             raise
@@ -202,9 +211,9 @@ class Writer:
             size += ticket.size
         return group, False
 
-    def _timed(self, group: list[Ticket]) -> tuple[list[Record], float]:
+    def _timed(self, group: list[Ticket], *, patient: bool = True) -> tuple[list[Record], float]:
         started = time.perf_counter()
-        records = self._write(group)
+        records = self._write(group, patient)
         return records, time.perf_counter() - started
 
     def _tell(
@@ -232,10 +241,10 @@ class Writer:
         except sqlite3.Error:
             self._abandon()  # the next group meets the same disk and says so
 
-    def _write(self, group: list[Ticket]) -> list[Record]:
+    def _write(self, group: list[Ticket], patient: bool = True) -> list[Record]:
         """One transaction for the whole group; a ticket that cannot go in fails alone."""
         try:
-            connection = self._begin()
+            connection = self._begin(patient)
             if group[0].job is not None:
                 records = self._do(connection, group[0])
             else:
@@ -254,12 +263,22 @@ class Writer:
             return []
         return records
 
-    def _begin(self) -> sqlite3.Connection:
+    def _begin(self, patient: bool) -> sqlite3.Connection:
+        """Begin a transaction; while another process writes, wait for it, or be told at once."""
         if self._database.read_only:
             raise Problem("ledger_read_only", "The ledger file cannot be written.")
         if self._connection is None:
-            self._connection = self._database.writer()
-        self._connection.execute("BEGIN IMMEDIATE")
+            self._connection, self._patient = self._database.writer(), True
+        if patient != self._patient:
+            timeout = self._database.lock_timeout if patient else 0
+            self._connection.execute(f"PRAGMA busy_timeout={round(timeout * 1000)}").fetchall()
+            self._patient = patient
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if not patient and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+                raise _HeldError from error
+            raise
         version = self._connection.execute("PRAGMA data_version").fetchone()[0]
         if version != self._data_version:  # another process wrote: what we remember may be old
             self._streams.clear()
