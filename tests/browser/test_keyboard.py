@@ -15,7 +15,8 @@ def test_a_person_signs_in_approves_and_sees_the_end_without_a_mouse(browser: An
     visit = Visit(context.new_page(), host)
     page = visit.page
     visit.go("/")
-    page.keyboard.type(KEY)  # the field has the focus
+    page.wait_for_function("document.activeElement.id === 'key'")  # given when the page is first drawn
+    page.keyboard.type(KEY)
     page.keyboard.press("Enter")
     page.wait_for_selector("h1:text-is('Overview')")
 
