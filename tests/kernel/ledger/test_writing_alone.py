@@ -22,6 +22,7 @@ HERE = threading.get_ident()
 @pytest.fixture(autouse=True)
 def fast_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(writer, "_FAST_SECONDS", math.inf)
+    monkeypatch.setattr(writer, "_BUSY", math.inf)  # how busy a loop is, is the machine's business
     yield
 
 
@@ -79,6 +80,22 @@ async def test_a3_a_slow_disk_a_large_record_and_a_checkpoint_are_for_the_thread
         for _ in range(20):
             await ledger.append("run/a", one())
         assert not any(watch.here[-20:])
+
+
+async def test_a4_a_loop_that_has_other_work_leaves_writing_to_the_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Ledger.open(tmp_path / "l.db") as ledger:
+        watch = Watch(ledger)
+        await until_here(ledger, watch)
+        monkeypatch.setattr(writer, "_BUSY", 0.0)  # whatever it does is too much
+        for _ in range(writer._LOOK_AGAIN * 2):
+            await ledger.append("run/a", one())
+        assert False in watch.here[-writer._LOOK_AGAIN * 2 :]
+        watch.here.clear()
+        for _ in range(20):
+            await ledger.append("run/a", one())
+        assert not any(watch.here)
 
 
 async def test_a3_a_loop_does_not_wait_for_another_process(tmp_path: Path) -> None:

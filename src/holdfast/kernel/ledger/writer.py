@@ -1,11 +1,13 @@
 """The one writer: takes what is waiting, writes it in one transaction, answers when it is on disk.
 
 It has a thread, so that an event loop never waits for a disk. But waking a thread and being woken by it costs more
-than a commit on a fast disk, so a caller that has been alone for a while writes by itself:
+than a commit on a fast disk, so a caller that has been alone for a while, on a loop with nothing else to do meanwhile,
+writes by itself:
 
 - A1  One writes at a time: the thread, or the loop that has the turn.
 - A2  Whoever writes, what was asked for first is written first (L7).
 - A3  A loop writes only what is small, while the disk is fast, never a checkpoint, and waits for no other process.
+- A4  Now and then the thread writes all the same: what the loop does meanwhile shows whether it is still idle.
 """
 
 from __future__ import annotations
@@ -32,8 +34,10 @@ from holdfast.kernel.problems import Problem
 _GROUP_TICKETS = 1024
 _GROUP_BYTES = 8 * 1024 * 1024
 _KEEP_STREAMS = 8192
-_ALONE = 8  # groups of one, each on disk in time, before a loop writes by itself
+_ALONE = 8  # groups of one, each on disk in time while the loop was idle, before a loop writes by itself
 _FAST_SECONDS = 0.001
+_BUSY = 0.5  # of the time in which the thread writes: a loop that works so much gains by going on
+_LOOK_AGAIN = 32  # of its own writes before a loop leaves one to the thread (A4)
 _SMALL_BYTES = 64 * 1024
 _CHECKPOINT_COMMITS = 256  # some 1,500 pages
 
@@ -43,7 +47,7 @@ Job = Callable[[sqlite3.Connection], Any]
 class Ticket:
     """One caller's request: appends that go in together, or a job that needs the writing connection."""
 
-    __slots__ = ("appends", "drafts", "error", "future", "job", "loop", "result", "size", "waiter")
+    __slots__ = ("appends", "asked", "drafts", "error", "future", "job", "lonely", "loop", "result", "size", "waiter")
 
     def __init__(self, appends: Sequence[Append], drafts: Sequence[Sequence[Encoded]], job: Job | None = None) -> None:
         self.appends = appends
@@ -55,6 +59,8 @@ class Ticket:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.waiter: asyncio.Future[Any] | None = None  # for a caller on an event loop
         self.future: Future[Any] | None = None  # for a caller on a thread
+        self.asked = (0.0, 0.0)  # the time, and the loop's own, when it went to the thread
+        self.lonely = False  # nobody else came while it was written, and that was fast
 
     def settle(self) -> None:
         target: Any = self.waiter if self.waiter is not None else self.future
@@ -107,6 +113,7 @@ class Writer:
         self._queued = 0  # tickets that the thread has yet to finish
         self._waiting: list[Ticket] = []  # tickets of the loop that writes by itself
         self._alone = 0
+        self._own = 0  # writes of the loop since the thread wrote
         self._turn = threading.Lock()  # of the connection and of what is remembered with it (A1)
         self._commits = 0
         self._thread = threading.Thread(target=self._run, name="holdfast-ledger", daemon=True)
@@ -118,7 +125,9 @@ class Writer:
             if self._closed:
                 raise Problem("ledger_closed", "The ledger is closed.")
             loop = ticket.loop
-            if loop is None or self._alone < _ALONE or ticket.size > _SMALL_BYTES:
+            if loop is not None:
+                ticket.asked = (time.perf_counter(), time.thread_time())
+            if loop is None or self._alone < _ALONE or self._own >= _LOOK_AGAIN or ticket.size > _SMALL_BYTES:
                 self._enqueue(ticket)
             elif self._waiting:
                 self._enqueue(ticket)
@@ -148,6 +157,7 @@ class Writer:
             self._waiting.clear()
         try:
             records, seconds = self._timed([ticket], patient=False)
+            self._own += 1
             if seconds > _FAST_SECONDS:
                 self._alone = 0
             self._tell([ticket], records, seconds, ticket.loop)
@@ -185,8 +195,8 @@ class Writer:
             records, seconds = self._timed(group)
             with self._gate:  # before the answers: the one who gets it may come again at once
                 self._queued -= len(group)
-                alone = self._queued == 0 and len(group) == 1 and seconds < _FAST_SECONDS
-                self._alone = self._alone + 1 if alone else 0
+                group[0].lonely = self._queued == 0 and len(group) == 1 and seconds < _FAST_SECONDS
+                self._own = 0
             self._tell(group, records, seconds)
             if self._commits >= _CHECKPOINT_COMMITS:
                 self._checkpoint()
@@ -230,7 +240,14 @@ class Writer:
             if self.observe is not None:
                 self.observe(records, seconds)
             deliveries = self._announced(records)
-        _settle(group, deliveries, here)
+        _settle(group, deliveries, here, self._heard)
+
+    def _heard(self, ticket: Ticket) -> None:
+        """On the loop that asked: see whether it was idle while the thread wrote (A4)."""
+        asked, own = ticket.asked
+        idle = time.thread_time() - own < _BUSY * (time.perf_counter() - asked)
+        with self._gate:
+            self._alone = self._alone + 1 if ticket.lonely and idle else 0
 
     def _checkpoint(self) -> None:
         """Move what the write-ahead log holds into the file, as far as readers let it, after the answers are out."""
@@ -384,7 +401,12 @@ class Writer:
         return records
 
 
-def _settle(group: list[Ticket], deliveries: Deliveries, here: asyncio.AbstractEventLoop | None) -> None:
+def _settle(
+    group: list[Ticket],
+    deliveries: Deliveries,
+    here: asyncio.AbstractEventLoop | None,
+    heard: Callable[[Ticket], None],
+) -> None:
     """Bring followers their records and callers their answers: one wake-up per event loop but the one we are on,
     because waking a thread that sleeps costs more than everything else that is done here."""
     waiting: dict[asyncio.AbstractEventLoop, list[Ticket]] = {loop: [] for loop in deliveries}
@@ -398,13 +420,19 @@ def _settle(group: list[Ticket], deliveries: Deliveries, here: asyncio.AbstractE
             _arrive(deliveries.get(loop, ()), tickets)
             continue
         try:
-            loop.call_soon_threadsafe(_arrive, deliveries.get(loop, ()), tickets)
+            loop.call_soon_threadsafe(_arrive, deliveries.get(loop, ()), tickets, heard)
         except RuntimeError:
             pass  # the loop was closed while the group was written; nobody is waiting
 
 
-def _arrive(batch: Sequence[tuple[Feed, list[Record]]], tickets: list[Ticket]) -> None:
+def _arrive(
+    batch: Sequence[tuple[Feed, list[Record]]],
+    tickets: list[Ticket],
+    heard: Callable[[Ticket], None] | None = None,
+) -> None:
     for feed, records in batch:
         feed.push(records)
     for ticket in tickets:
+        if heard is not None:
+            heard(ticket)
         ticket.settle()
