@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.kernel.clock import ManualClock, SystemClock, iso, moment_of, parse_iso
+from holdfast.kernel.clock import ManualClock, SystemClock, bound_of, iso, moment_of, parse_iso
 from holdfast.kernel.ids import Ids, SeededRandomness, SystemRandomness
 from holdfast.kernel.problems import Problem
 
@@ -116,3 +116,13 @@ def test_an_id_carries_its_time_so_ids_of_different_makers_sort_by_it(clock: Man
     clock.advance(1)
     assert first[:10] != same.new()[:10]
     assert len(same.token()) == 64
+
+
+def test_a_bound_in_the_first_and_the_last_year_is_a_time_in_every_zone() -> None:
+    assert bound_of("0001-01-01T00:00:00+09:41", "$.a") == parse_iso("0001-01-01T00:00:00Z")
+    assert bound_of("9999-12-31T23:59:59-05:00", "$.a") == parse_iso("9999-12-31T23:59:59Z")
+    assert bound_of("2026-01-01T00:00:00+01:00", "$.a") == parse_iso("2025-12-31T23:00:00Z")
+    for text in ("0001-01-01T00:00:00", "never", "9999-99-01T00:00:00Z"):
+        with pytest.raises(Problem) as caught:
+            bound_of(text, "$.a")
+        assert caught.value.details["at"] == "$.a"

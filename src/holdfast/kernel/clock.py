@@ -142,6 +142,17 @@ def parse_iso(text: str) -> int:
         raise ValueError("a time is in the years 1 to 9999, in UTC too") from error
 
 
+def bound_of(text: str, at: str) -> int:
+    """As `moment_of`, to compare with: in the first and the last year, whose zone may lead out of them, it does not count."""
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is not None and moment.year in (1, 9999):
+            return (moment.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+    except ValueError:
+        pass  # told below
+    return moment_of(text, at)
+
+
 def moment_of(text: str, at: str) -> int:
     """As `parse_iso`, of what a caller sent: a Problem at `at` when it is no time."""
     try:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.kernel import base64url, canonical
-from holdfast.kernel.clock import moment_of
+from holdfast.kernel.clock import bound_of
 from holdfast.kernel.ledger import Ledger
 from holdfast.kernel.problems import Problem
 from holdfast.runs.types import RunFilter, RunPage
@@ -62,7 +62,7 @@ def _where(filters: RunFilter) -> tuple[list[str], list[Any]]:
     ):
         if text is not None:
             where.append(f"created {sign} ?")
-            values.append(moment_of(text, name))
+            values.append(bound_of(text, name))
     return where, values
 
 
