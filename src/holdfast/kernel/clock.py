@@ -143,7 +143,7 @@ def parse_iso(text: str) -> int:
 
 
 def bound_of(text: str, at: str) -> int:
-    """As `moment_of`, to compare with: in the first and the last year, whose zone may lead out of them, it does not count."""
+    """As `moment_of`, to compare with: in the first and the last year the zone, which may lead out, does not count."""
     try:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is not None and moment.year in (1, 9999):
