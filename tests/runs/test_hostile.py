@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 from itertools import pairwise
 from typing import Any
 
@@ -357,3 +358,22 @@ async def test_an_expression_reads_no_channel_that_its_node_may_not_read(host: H
             run = await finish(runs, run_id)
             assert run.status == status
             assert status == "completed" or (run.error is not None and "may not read" in run.error.message)
+
+
+def test_a_document_of_nothing_but_wrong_names_is_not_guessed_at_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guessing compares a wrong name with every right one: a thousand of each would be a million comparisons."""
+    looks = 0
+    close = difflib.get_close_matches
+
+    def counted(name: str, names: list[str], most: int) -> list[str]:
+        nonlocal looks
+        looks += len(names)
+        return close(name, names, most)
+
+    monkeypatch.setattr(difflib, "get_close_matches", counted)
+    edges = [edge(f"mode-{number}", f"nodde-{number}", id=f"e{number}") for number in range(1000)]
+    document = workflow("w", [node(f"node-{number}") for number in range(1000)], edges)
+    found = check_workflow(document, standard_registry())[1]
+    assert len(found.errors) == 2000
+    assert found.errors[0]["fix"].startswith("Did you mean")
+    assert looks <= 5_000

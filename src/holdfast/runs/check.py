@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import Any
 
@@ -30,6 +30,7 @@ from holdfast.runs.shape import mistakes
 from holdfast.runs.types import WorkflowCheck
 
 Finding = dict[str, Any]
+_LOOKS = 5_000  # at names, while guessing what the wrong ones of one document were meant to be
 _MOST = 100  # mistakes of shape that are told of one document
 _CONDITION = 'Write {"type": "expression", "expression": "output.total > 100"}.'
 _INSTEAD = {"schedule": "Make a schedule: POST /v1/schedules.", "webhook": "Have the sender call POST /v1/runs."}
@@ -51,22 +52,32 @@ def _finding(at: str, message: str, fix: str | None = None) -> Finding:
     return {"at": at, "message": message, **({"fix": fix} if fix else {})}
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
-    """The name that was probably meant, or those that there are."""
-    names = sorted(known)
-    if close := difflib.get_close_matches(name, names, 1):
-        return f"Did you mean {close[0]!r}?"
-    if not names:
-        return "There are none."
-    return f"There are: {', '.join(names[:30])}{' …' if len(names) > 30 else ''}."
+class _Guesses:
+    """What a wrong name was probably meant to be. A guess looks at every name, so one document gets so many looks."""
+
+    def __init__(self) -> None:
+        self._looks = _LOOKS
+
+    def __call__(self, name: str, known: Collection[str]) -> str:
+        """The name that was probably meant, or those that there are."""
+        self._looks -= len(known)
+        if self._looks < 0:
+            return "Correct the name."
+        names = sorted(known)
+        if close := difflib.get_close_matches(name[:128], names, 1):
+            return f"Did you mean {close[0]!r}?"
+        if not names:
+            return "There are none."
+        return f"There are: {', '.join(names[:30])}{' …' if len(names) > 30 else ''}."
 
 
 def _errors(workflow: Workflow, registry: NodeRegistry) -> Iterator[Finding]:
     names = {node.id for node in workflow.nodes}
     yield from _duplicates(workflow)
-    yield from _nodes(workflow, registry, names)
-    yield from _edges(workflow, names)
-    yield from _data(workflow)
+    meant = _Guesses()
+    yield from _nodes(workflow, registry, names, meant)
+    yield from _edges(workflow, names, meant)
+    yield from _data(workflow, meant)
     for index, trigger in enumerate(workflow.triggers):
         if trigger.type == "channel-write" and trigger.enabled:  # its node would start with the run, and only then
             yield _finding(
@@ -90,14 +101,14 @@ def _duplicates(workflow: Workflow) -> Iterator[Finding]:
             seen.add(value)
 
 
-def _nodes(workflow: Workflow, registry: NodeRegistry, names: set[str]) -> Iterator[Finding]:
+def _nodes(workflow: Workflow, registry: NodeRegistry, names: set[str], meant: _Guesses) -> Iterator[Finding]:
     variables = {item.name for item in workflow.variables}
     for index, node in enumerate(workflow.nodes):
         at = f"$.nodes[{index}]"
         kind = registry.get(node.type_id)
         if kind is None:
             known = [item.type_id for item in registry]
-            yield _finding(f"{at}.typeId", f"There is no node type {node.type_id!r}.", _meant(node.type_id, known))
+            yield _finding(f"{at}.typeId", f"There is no node type {node.type_id!r}.", meant(node.type_id, known))
         if node.agent is not None and "channel" in node.agent:  # RFC 0082: refused without agents.deployment
             yield _finding(
                 f"{at}.agent.channel", "This host has no deployment channels.", "Name the agent's `version` instead."
@@ -110,10 +121,10 @@ def _nodes(workflow: Workflow, registry: NodeRegistry, names: set[str]) -> Itera
         for name, port in node.inputs.items():
             place = f"{at}.inputs.{name}"
             if isinstance(port, ConnectionPort) and port.node_id not in names:
-                yield _finding(f"{place}.nodeId", f"There is no node {port.node_id!r}.", _meant(port.node_id, names))
+                yield _finding(f"{place}.nodeId", f"There is no node {port.node_id!r}.", meant(port.node_id, names))
             if isinstance(port, VariablePort) and port.variable_name not in variables and not port.optional:
                 said = f"There is no variable {port.variable_name!r}."
-                yield _finding(f"{place}.variableName", said, _meant(port.variable_name, variables))
+                yield _finding(f"{place}.variableName", said, meant(port.variable_name, variables))
             if isinstance(port, ExpressionPort):
                 yield from _compiles(port.expression, f"{place}.expression")
         if kind is not None:
@@ -129,7 +140,7 @@ def _compiles(text: str, at: str) -> Iterator[Finding]:
         yield _finding(at, problem.message, "docs/reference/expressions.md has the language.")
 
 
-def _edges(workflow: Workflow, names: set[str]) -> Iterator[Finding]:
+def _edges(workflow: Workflow, names: set[str], meant: _Guesses) -> Iterator[Finding]:
     rules: dict[str, str] = {}
     dangling = False
     for index, edge in enumerate(workflow.edges):
@@ -137,7 +148,7 @@ def _edges(workflow: Workflow, names: set[str]) -> Iterator[Finding]:
         for field, name in (("sourceNodeId", edge.source_node_id), ("targetNodeId", edge.target_node_id)):
             if name not in names:
                 dangling = True
-                yield _finding(f"{at}.{field}", f"There is no node {name!r}.", _meant(name, names))
+                yield _finding(f"{at}.{field}", f"There is no node {name!r}.", meant(name, names))
         if edge.condition is not None:
             try:
                 compile_condition(edge.condition)
@@ -184,7 +195,7 @@ def _cycles(workflow: Workflow) -> Iterator[Finding]:
             yield _finding(f"$.edges[{index}].label", "This loopback closes no cycle.", "Remove the label.")
 
 
-def _data(workflow: Workflow) -> Iterator[Finding]:
+def _data(workflow: Workflow, meant: _Guesses) -> Iterator[Finding]:
     for index, variable in enumerate(workflow.variables):
         if variable.default_value is not msgspec.UNSET and not fits(variable.default_value, variable.type):
             said = f"The default is not of type {variable.type}."
@@ -192,7 +203,7 @@ def _data(workflow: Workflow) -> Iterator[Finding]:
     for name, channel in workflow.channels.items():
         if channel.reducer not in REDUCERS:
             said = f"There is no reducer {channel.reducer!r}."
-            yield _finding(f"$.channels.{name}.reducer", said, _meant(channel.reducer, REDUCERS))
+            yield _finding(f"$.channels.{name}.reducer", said, meant(channel.reducer, REDUCERS))
         elif channel.default is not msgspec.UNSET and not fits_reducer(channel.default, channel.reducer):
             said = f"A {channel.reducer} channel cannot begin with this."
             yield _finding(f"$.channels.{name}.default", said, "Change `reducer` or `default`.")
