@@ -19,7 +19,7 @@ from collections.abc import Collection
 import httpx
 
 from holdfast.extensions.connectors.addresses import is_public
-from holdfast.kernel.http_url import place_of
+from holdfast.kernel.http_url import Place, place_of
 from holdfast.kernel.problems import Problem
 from holdfast.runs.ports import Caller, HttpRequest, HttpResponse
 
@@ -40,21 +40,21 @@ class Egress:
         self._plain_http = plain_http
         self._client: httpx.AsyncClient | None = None
 
-    def check_url(self, url: str, at: str = "$.url", *, https_only: bool = True) -> None:
-        """Refuse an address that could never be called: the part of E1 and E4 that needs no resolver."""
-        host, port, scheme = place_of(url, at)
+    def check_url(self, url: str, at: str = "$.url", *, https_only: bool = True) -> Place:
+        """Where `url` leads; refused when it could never be called: the part of E1 and E4 that needs no resolver."""
+        place = host, port, scheme = place_of(url, at)
         if self._is_allowed(host, port):
-            return
+            return place
         if scheme == "http" and (https_only or not self._plain_http):
             raise Problem("address_blocked", "The address must begin with https://.", at=at, reason="plain_http")
         if host in _BLOCKED_NAMES or host.endswith((".localhost", ".internal", ".local")):
             raise Problem("address_blocked", "This host is not reachable from here.", at=at, reason="ssrf")
         if _is_literal(host):  # a name is checked when it is resolved
             _check_address(ipaddress.ip_address(host), at)
+        return place
 
     async def send(self, request: HttpRequest, caller: Caller) -> HttpResponse:
-        self.check_url(request.url, https_only=False)
-        host, port, _ = place_of(request.url)
+        host, port, _ = self.check_url(request.url, https_only=False)
         if request.method.upper() not in _METHODS:
             raise Problem("schema_mismatch", f"{request.method[:16]!r} is not a method.", at="$.method")
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _FORBIDDEN_HEADERS}

@@ -21,8 +21,8 @@ _V6 = (
 _NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9_.])?"
 _PORT = "[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
 _REST = r"[!#-;=?-Z\[\]_a-z~]*"  # what a URI may be made of (RFC 3986)
-URL_PATTERN = rf"^https?://(?:{_NAME}|\[(?:{_V6})\])(?::(?:{_PORT}))?(?:[/?#]{_REST})?$"
-_URL = re.compile(rf"(https?)://(?:({_NAME})|\[({_V6})\])(?::({_PORT}))?(?:[/?#]{_REST})?")
+URL_PATTERN = rf"^(https?)://(?:({_NAME})|\[({_V6})\])(?::({_PORT}))?(?:[/?#]{_REST})?$"
+_URL = re.compile(URL_PATTERN)
 
 
 class Place(NamedTuple):

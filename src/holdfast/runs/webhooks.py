@@ -142,7 +142,7 @@ class Webhooks:
         ids: Ids,
         randomness: Randomness,
         key: bytes,
-        check_url: Callable[[str, str], None],
+        check_url: Callable[[str, str], object],
         policy: RetryPolicy | None = None,
         agent: str = "openwop-webhook-dispatcher/holdfast",
     ) -> None:
