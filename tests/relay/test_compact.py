@@ -162,7 +162,11 @@ def test_a_rejected_fact_no_longer_stands_for_its_copies() -> None:
 
 
 def test_what_is_superseded_is_superseded_with_its_copies() -> None:
-    warm = warm_of([["port: 80"], ["port: 80"], ["port: 443"]], ("ingest",))
+    warm = Warm()
+    for text in ("port: 80", "port: 80", "port: 443"):
+        rest = {"window": 0, "first": len(warm.facts), "key": b"k" * 32, "parent": warm.parent, "corrects": ["ingest:a"]}
+        for batch in batches(text, "ingest:a", **rest):
+            warm.apply("crp.extraction.complete", batch)
     assert [(item.old, item.new) for item in warm.open_contradictions] == [(0, 2), (1, 2)]
 
 

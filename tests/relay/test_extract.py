@@ -124,9 +124,17 @@ def test_relations_come_from_the_opening_words() -> None:
     assert relation(words("The ship waits")) == ""
 
 
+def test_a_pair_that_names_a_record_stands_above_the_others() -> None:
+    text = "Ship: Aurora\nBerth: 7\n\nport: 80\nhost: a\n\nAnn: Hello\nBob: Yes\nAnn: Good"
+    assert [unit.context for unit in units(text)] == ["Ship: Aurora"] * 2 + [""] * 5
+
+
 def test_claims_need_a_subject_and_one_value() -> None:
     assert claim("depth: 12 m", "pair") == ("depth", "12 m")
-    assert claim("The depth of the basin is 12 m.", "sentence") == ("depth of the basin", "12 m")
+    assert claim("The depth of the basin is 12 m.", "sentence") == ("depth of the basin # m", "12 m")
+    assert claim("The basin is 12 m deep.", "sentence") == ("basin # m deep", "12 m deep")
+    assert claim("Ann: I will be there at 12.", "pair") == ("ann", "")
+    assert claim("User: 12", "pair") is None
     assert claim("The sky is blue.", "sentence") is None
     assert claim("| a | 1 |", "row") is None
 

@@ -48,7 +48,7 @@ async def test_1031_a_state_signed_with_another_key_is_rejected(ledger: Ledger, 
 async def test_s1_the_fold_of_the_ledger_is_the_state_in_memory(ledger: Ledger, clock: ManualClock) -> None:
     session = await make_relay(ledger, clock, Pieces(["The tide is 3 m. It falls at 14:00."])).init("one")
     await session.ingest("# Tides\n\nThe tide is 2 m.\n\n| a | b |\n|---|---|\n| 1 | 2 |", "tides")
-    await session.dispatch("Be brief.", "How high is the tide?")
+    await session.dispatch("Be brief.", "How high is the tide?", remember=True)
     await session.fact_feedback("f1", "boost", 0.2)
     await session.ingest("cafe\u0301: open\x07", "dirty")
     again = await make_relay(ledger, clock).session(session.id)
@@ -88,42 +88,13 @@ async def test_the_same_text_under_the_same_label_is_kept_once(relay: Relay) -> 
     assert (await session.ingest("One fact. Another fact.", "y")).known is False
 
 
-async def test_a_newer_document_supersedes_after_its_quarantine(ledger: Ledger, clock: ManualClock) -> None:
-    model = Pieces(["Fine."])
-    session = await make_relay(ledger, clock, model).init("one")
-    filler = "\n\n".join(f"Buoy {n} floats." for n in range(9))
-    await session.ingest(f"The deadline is 2026-03-01.\n\n{filler}", "plan v1")
-    result = await session.ingest(f"The deadline is 2026-04-15.\n\n{filler} Now.", "plan v2")
-    assert result.contradictions == 1
-    assert session.warm.facts[0].superseded_by == -1  # in quarantine a fact overrides nothing
-    await session.dispatch("", "What is the deadline?")
-    assert session.fact("f0").superseded_by == int(result.fact_ids[0][1:])
-    await session.dispatch("", "What is the deadline?")
-    assert "2026-03-01" not in model.calls[1][-1].content
-    assert "2026-04-15" in model.calls[1][-1].content
-    assert [fact.id for fact, _ in await session.facts("deadline")] == [result.fact_ids[0]]
-    assert "f0" in [fact.id for fact, _ in await session.facts("deadline", include_superseded=True)]
-
-
 async def test_what_a_model_said_never_overrides_a_source(ledger: Ledger, clock: ManualClock) -> None:
     session = await make_relay(ledger, clock, Pieces(["The deadline is 2027-01-01."])).init("one")
     await session.ingest("The deadline is 2026-03-01.", "plan")
-    await session.dispatch("", "What is the deadline?")
-    await session.dispatch("", "And now?")
+    await session.dispatch("", "What is the deadline?", remember=True)
+    await session.dispatch("", "And now?", remember=True)
+    assert session.fact("f1").text == "The deadline is 2027-01-01."
     assert session.fact("f0").superseded_by == -1
-
-
-async def test_a_batch_that_contradicts_too_much_is_quarantined_for_good(ledger: Ledger, clock: ManualClock) -> None:
-    model = Pieces(["Fine."])
-    session = await make_relay(ledger, clock, model).init("one")
-    await session.ingest("depth: 12\nwidth: 30\nowner: Ruiz", "good")
-    result = await session.ingest("depth: 99\nwidth: 98\nowner: Eve", "bad")
-    assert result.batch_quarantined
-    await session.dispatch("", "What are depth, width and owner?")
-    shown = model.calls[0][-1].content
-    assert "12" in shown
-    assert "Eve" not in shown
-    assert all(fact.superseded_by == -1 for fact in session.warm.facts)
 
 
 async def test_feedback_moves_confidence_and_reject_hides(relay: Relay) -> None:

@@ -25,7 +25,7 @@ async def test_a_registry_shows_what_was_done(ledger: Ledger, clock: ManualClock
     registry.register(relay.meters)  # what a host does
     session = await relay.init("app")
     await session.ingest("The mill is old. The basin is deep.", "a.md")
-    await session.dispatch("", "What is old?")
+    await session.dispatch("", "What is old?", remember=True)
     found = {
         match[1]: float(match[2])
         for match in re.finditer(r"^(crp_\S+) (\S+)$", generate_latest(registry).decode(), re.MULTILINE)

@@ -105,7 +105,7 @@ async def test_sections_by_where_a_fact_comes_from(ledger: Ledger, clock: Manual
     answer = "The basin holds 12 boats. We decided to close basin 3. The pump failed with an error."
     session = await make_relay(ledger, clock, Pieces([answer])).init("one")
     await session.ingest("The basin was built in 1890.", "history")
-    await session.dispatch("", "Tell me about the basin.")
+    await session.dispatch("", "Tell me about the basin.", remember=True)
     text = (await session.preview_envelope("", "basin pump boats")).envelope_text
     order = [text.index(f"[{name}]") for name in ("DISCOVERIES", "SOURCE PASSAGES", "DECISIONS", "ERROR LOG")]
     assert order == sorted(order)

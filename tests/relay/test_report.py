@@ -78,7 +78,7 @@ async def test_output_beyond_the_reserve_is_estimated_in_windows(ledger: Ledger,
 
 async def test_the_events_of_a_stream(ledger: Ledger, clock: ManualClock) -> None:
     session = await make_relay(ledger, clock, Pieces(["The first part. ", "The second part."])).init("one")
-    events = [event async for event in session.stream("", "x")]
+    events = [event async for event in session.stream("", "x", remember=True)]
     kinds = [event.event_type for event in events if event.event_type != "token"]
     assert kinds == ["extraction", "window_complete", "continuation", "extraction", "window_complete", "done"]
     recorded = [event["event_type"] for event in await session.audit()]
@@ -111,7 +111,7 @@ async def test_the_partial_output_is_not_redacted(ledger: Ledger, clock: ManualC
 async def test_the_audit_says_what_the_model_was_told_and_said(relay: Relay) -> None:
     session = await relay.init("one")
     await session.ingest(FACTS, "port")
-    await session.dispatch("Be brief.", "How many boats?")
+    await session.dispatch("Be brief.", "How many boats?", remember=True)
     events = await session.audit()
     assert [event["event_type"] for event in events] == [
         "crp.session.init",

@@ -21,7 +21,7 @@ KEY = "a key that is long enough"
 async def exported(ledger: Ledger, clock: ManualClock, **options: object) -> tuple[str, bytes]:
     session = await make_relay(ledger, clock, Pieces(["The tide is high."])).init("one", role="ADMIN", **options)  # type: ignore[arg-type]
     await session.ingest("The secret basin has 12 m.\n\nThe quay is long.", "port")
-    await session.dispatch("", "How deep is the basin?")
+    await session.dispatch("", "How deep is the basin?", remember=True)
     return session.id, await session.export_state(KEY)
 
 

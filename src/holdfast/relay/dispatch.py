@@ -24,6 +24,7 @@ from holdfast.relay import drift, window
 from holdfast.relay.caps import within_caps
 from holdfast.relay.choose import envelope
 from holdfast.relay.continuation import Seam, is_wall
+from holdfast.relay.extract import units
 from holdfast.relay.facts import Batch, batches
 from holdfast.relay.progress import Flow, Structure, continuation_prompt, safe_cut
 from holdfast.relay.report import completed, report_of
@@ -62,7 +63,9 @@ class Run:
         self._shown = False
         self._model = ""
         self._began = 0.0
-        self._said: set[str] = set()  # what the chain's facts say
+        self._said: set[str] = set()  # the statements of the chain
+        self._statements: list[str] = []  # those of its last window
+        self._corrected = 0  # facts that its last window corrected
 
     @property
     def state(self) -> Dispatch:
@@ -78,7 +81,7 @@ class Run:
         if resumed:
             self._structure.feed(self.state.output)
             self._flow.alive(self.state.output)
-            self._said = {fact.text for fact in self.session.warm.facts[self.state.facts_before :]}
+            self._said = set(_statements(self.state.output[: self.state.extracted]))
             yield StreamEvent("token", self.state.output)
             self._shown = True
         going_on = resumed
@@ -103,7 +106,7 @@ class Run:
             again = bool(calls) and self._run_tools(turn, calls)
             report = self._finish(built, turn, stop, resumed) if stop is not None and not again else None
             if report is None and not again:
-                self._go_on(built, turn, facts)
+                self._go_on(built, turn)
             await self.session.flush()
             yield StreamEvent(
                 "extraction", {"window_id": built.window_id, "facts_extracted": len(new_facts), "fact_ids": new_facts}
@@ -248,31 +251,33 @@ class Run:
                 },
             )
         ]
-        piece = output[state.extracted : cut]
+        piece = output[state.extracted : cut].encode("utf-8", "replace").decode()
+        self._statements = _statements(piece)
         made: Iterable[Batch] = ()
-        if piece.strip():
-            readable = piece.encode("utf-8", "replace").decode()
+        if state.remember and piece.strip():
+            source = WINDOW + state.id
             made = batches(
-                readable,
-                WINDOW + state.id,
+                piece,
+                source,
                 window=warm.windows + 1,
                 first=len(warm.facts),
                 key=session.key,
                 parent=warm.parent,
                 base=len(output[: state.extracted].encode("utf-8", "replace")),
+                corrects=[source],
             )
         session.stage(*drafts)
         session.stage_facts(made)
-        session.settle_contradictions()
+        self._corrected = len({item.new for item in session.settle_contradictions()})
 
-    def _go_on(self, built: Built, turn: Turn, facts: int) -> None:
+    def _go_on(self, built: Built, turn: Turn) -> None:
         """Another window follows; one that drifted gets facts for what was just written (CRP §1.4)."""
-        warm, state = self.session.warm, self.state
-        made = warm.facts[facts:]
-        new = {fact.text for fact in made} - self._said
+        state = self.state
+        new = set(self._statements) - self._said
         self._said |= new
-        corrected = {item.new for item in warm.open_contradictions if item.new >= facts}
-        lost = drift.of_window(len(new), len(made), len(corrected), self._flow.novelty, self._flow.before)
+        lost = drift.of_window(
+            len(new), len(self._statements), self._corrected, self._flow.novelty, self._flow.before
+        )
         chain = drift.of_chain(state.degradation, lost)
         self.session.stage(
             Draft(
@@ -363,3 +368,7 @@ class Run:
             )
         )
         return told
+
+
+def _statements(text: str) -> list[str]:
+    return [text[unit.start : unit.end] for unit in units(text)]

@@ -42,6 +42,9 @@ _POINTS_BACK = frozenset(
     stem(word) for word in ("it", "its", "this", "that", "these", "those", "they", "their", "such", "he", "she")
 )
 
+# These name who speaks, or what kind of line it is, and never what something is set to.
+_SPEAKERS = frozenset("user assistant system human ai bot agent speaker me you q a question answer note todo".split())
+_IDENTITIES = frozenset("id uuid no nr number name title key ref reference serial code".split())
 _CLAIM = re.compile(r"\s(?:is|are|was|were|equals|costs|has|have|=)\s(?:now\s|set to\s|currently\s)?")
 
 
@@ -104,24 +107,38 @@ def relation(words: Sequence[str]) -> str:
 
 
 def claim(text: str, kind: str) -> tuple[str, str] | None:
-    """What the fact says about what: (subject, value), when it sets one value of one thing; else None."""
+    """What the fact sets, and to which value; None when it sets nothing.
+
+    The value is empty where the attribute is one that says things and has no value: who speaks in a conversation.
+    """
     if kind == "pair":
         at = min((place for mark in (":", "=") if (place := text.find(mark)) > 0), default=0)
-        subject, value = text[:at], text[at + 1 :]
-    elif kind == "sentence":
-        verb = _CLAIM.search(text)
-        if verb is None:
+        attribute, value = " ".join(text[:at].strip("\"' \t").lower().split()), text[at + 1 :].strip()
+        if not attribute or not value or attribute in _SPEAKERS:
             return None
-        subject, value = text[: verb.start()], text[verb.end() :]
-        if (
-            len(subject.split()) > 8
-            or len(value.split()) > 8
-            or not any(_type_of(word.strip(_TRIM)) for word in value.split())
-        ):
-            return None
-    else:
+        return (attribute, "") if _is_speech(value) else (attribute, _plain(value))
+    if kind != "sentence" or (verb := _CLAIM.search(text)) is None:
         return None
-    subject, value = " ".join(subject.lower().split()), " ".join(value.strip(_TRIM).lower().split())
-    if subject.startswith("the "):
-        subject = subject[4:]
-    return (subject, value) if subject and value and subject not in _POINTS_BACK else None
+    subject, said = " ".join(text[: verb.start()].lower().split()).removeprefix("the "), text[verb.end() :].split()
+    typed = [_type_of(word.strip(_TRIM)) is not None for word in said]
+    if not subject or subject in _POINTS_BACK or len(subject.split()) > 8 or len(said) > 8 or not any(typed):
+        return None
+    # 9 m deep and 12 m wide are two attributes: the words around the value name what is measured.
+    around = " ".join("#" if value else _plain(word) for word, value in zip(said, typed, strict=True))
+    past = "was " if verb.group().split()[0] in ("was", "were") else ""
+    return f"{subject} {past}{around}", _plain(" ".join(said))
+
+
+def is_name(key: str, value: str) -> bool:
+    """Whether the first pair of a record names what the others are about: `Ship: Aurora`, `id: 17`."""
+    if " ".join(key.lower().split()) in _IDENTITIES:
+        return True
+    return bool(value) and value[0].isupper() and len(value.split()) <= 6 and not _is_speech(value)
+
+
+def _is_speech(value: str) -> bool:
+    return len(value.split()) > 8 or value[-1] in ".!?…。！？"
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.strip(_TRIM).lower().split())

@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from holdfast.relay.entities import is_name
+
 Kind = Literal["sentence", "item", "row", "pair", "code", "json", "heading"]
 
 SENTENCE_LIMIT = 1000
@@ -21,7 +23,7 @@ BLOCK_LIMIT = 8000
 
 
 class Unit(NamedTuple):
-    """A piece of the text: its span in code points, what it is, and the heading and table head it stands under."""
+    """A piece of the text: its span in code points, what it is, and the headings, table head or record above it."""
 
     start: int
     end: int
@@ -66,6 +68,7 @@ class _Scanner:
         self._headings: list[tuple[int, str]] = []
         self._context = ""
         self._head = ""  # the head of the table or list of rows that is being read
+        self._record = ""  # the pair that says what the pairs around it are about
         self._lines: list[tuple[int, int]] = []  # lines of the paragraph that is being read
         self._no_json_before = 0
 
@@ -191,6 +194,7 @@ class _Scanner:
         elif kind == "code":
             yield from self._pieces(lines[0][0], lines[-1][1], "code", BLOCK_LIMIT)
         else:
+            self._record = _record_of(bodies) if kind == "pair" else ""
             for (start, end), body in zip(lines, bodies, strict=True):
                 yield from self._pieces(start, end, kind, SENTENCE_LIMIT)
                 if kind == "row" and not self._head and not _STAMPED.match(body):
@@ -228,8 +232,9 @@ class _Scanner:
         start += len(text) - len(stripped)
         end = start + len(stripped.rstrip())
         context = self._context
-        if self._head and kind == "row":
-            context = f"{context} > {self._head}" if context else self._head
+        above = self._head if kind == "row" else self._record if kind == "pair" else ""
+        if above:
+            context = f"{context} > {above}" if context else above
         return Unit(start, end, kind, context)
 
 
@@ -253,6 +258,20 @@ def _kind_of(bodies: list[str]) -> Kind:
     if all(_PAIR.match(body) for body in bodies):
         return "pair"
     return "sentence"
+
+
+def _record_of(bodies: list[str]) -> str:
+    """`Ship: Aurora` where the first of several pairs names what the others are about; else nothing.
+
+    A key that stands twice makes it a conversation or a log, and no record.
+    """
+    found = [_PAIR.match(body) for body in bodies]
+    keys = {pair.group(1).strip().lower() for pair in found if pair is not None}
+    if len(bodies) < 2 or len(keys) < len(bodies) or found[0] is None:
+        return ""
+    first = bodies[0].strip()
+    value = bodies[0][found[0].end() :].strip()
+    return first[:120] if is_name(found[0].group(1), value) else ""
 
 
 def _is_abbreviation(text: str, start: int, dot: int) -> bool:

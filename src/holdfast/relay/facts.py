@@ -75,6 +75,8 @@ class Batch(msgspec.Struct, frozen=True, omit_defaults=True):
     texts: list[str] | None = None
     confidence: float = 1.0
     quarantined: bool = False
+    since: int = -1  # the first fact of the whole text that this is a part of
+    corrects: list[str] = []  # the sources whose statements this text replaces, its own among them
 
 
 def fact_id(text: str) -> int | None:
@@ -101,8 +103,10 @@ def batches(
     parent: bytes,
     base: int = 0,
     confidence: float = 1.0,
+    corrects: Sequence[str] = (),
 ) -> Iterator[Batch]:
     """The facts of `text`, which begins `base` bytes into its source, in batches of bounded size, signed in order."""
+    since = first
     rows: list[tuple[int, int, Kind, int, str, str]] = []
     texts: list[str] = []
     contexts: dict[str, int] = {}
@@ -156,6 +160,8 @@ def batches(
                 texts,
                 confidence,
                 dirty,
+                since,
+                corrects,
             )
             first += len(rows)
             rows, texts, contexts, signatures, size, dirty = [], [], {}, [], 0, False
@@ -172,6 +178,8 @@ def batches(
             texts,
             confidence,
             dirty,
+            since,
+            corrects,
         )
 
 
@@ -219,6 +227,8 @@ def _batch(
     texts: list[str],
     confidence: float,
     dirty: bool,
+    since: int = -1,
+    corrects: Sequence[str] = (),
 ) -> Batch:
     return Batch(
         source=source,
@@ -231,6 +241,8 @@ def _batch(
         base=base,
         texts=texts if dirty else None,
         confidence=confidence,
+        since=since,
+        corrects=list(corrects),
     )
 
 

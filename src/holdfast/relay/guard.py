@@ -3,7 +3,8 @@
 Invariants:
 
 - G1  Validation cannot be switched off; it runs before anything is stored or sent.
-- G2  Injection markers are advice: they are counted and located in code points of the raw input, and change nothing.
+- G2  Injection markers are advice: they are counted and located in code points of the raw input. Only an ingested fact
+      that holds an instruction to the model is kept back, and can be restored (C16).
 - G3  A signature is checked in constant time against what the caller signed; this side never signs for him.
 """
 
@@ -49,6 +50,7 @@ OPERATIONS: dict[str, Role] = {
     "facts": "OPERATOR",
     "share_facts": "OPERATOR",
     "fact_feedback": "OPERATOR",
+    "restore_facts": "OPERATOR",
     "register_provider": "OPERATOR",
     "configure": "ADMIN",
     "reset_session": "ADMIN",
@@ -98,6 +100,16 @@ PATTERNS: tuple[tuple[str, Any], ...] = tuple(
             r"<(?:tool_call|function_call|invoke|tool_use)\b|\"(?:tool_calls|function_call)\"\s*:|\b(?:call|invoke|execute|run)\s+(?:the\s+)?(?:tool|function)\s+[\"'`]?\w+",
         ),
     )
+)
+# What tells a model to act against its caller, in any text: facts with these are kept back (C16). The other markers are
+# advice, because ordinary texts hold them too: a chat has lines that begin with `Assistant:`, a manual has `<user>`.
+_INJECTED: tuple[tuple[str, Any], ...] = (
+    *(item for item in PATTERNS if item[0] == "override_attempt"),
+    ("tag_injection", re2.compile(r"(?i)<\|im_(?:start|end)\|>|\[/?INST\]|<</?SYS>>")),
+    (
+        "instruction_injection",
+        re2.compile(r"(?i)\b(?:new|updated|revised|real|actual)\s+system\s+(?:instructions?|prompt|directives?)\s*:"),
+    ),
 )
 # All eight at once: most texts hold none of them, and are read once to know it.
 _ANY = re2.compile("|".join(f"(?:{pattern.pattern})" for _, pattern in PATTERNS))
@@ -165,6 +177,13 @@ def injection_markers(text: str) -> list[InjectionMarker]:
     ]
     found.sort(key=lambda marker: (marker.offset, marker.pattern_name))
     return found
+
+
+def injected(text: str) -> list[tuple[int, int, str]]:
+    """Where `text` holds an injected instruction: from and to which code point, and the pattern's name."""
+    if _ANY.search(text) is None:
+        return []
+    return sorted((match.start(), match.end(), name) for name, found in _INJECTED for match in found.finditer(text))
 
 
 def both(one: SecurityFlags, other: SecurityFlags) -> SecurityFlags:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from holdfast.kernel.ledger import Append, Draft
 from holdfast.relay.drift import gate
 from holdfast.relay.facts import Batch
-from holdfast.relay.warm import INGEST, Warm
+from holdfast.relay.warm import Contradiction, Warm
 
 if TYPE_CHECKING:
     from holdfast.relay.relay import Relay
@@ -73,13 +73,11 @@ class Journal:
             self.warm, self._head = await self.relay.fold(self.id)
             self._stale = False
 
-    def settle_contradictions(self) -> None:
-        """What a window or a document corrected is superseded, once the newer fact is out of its quarantine."""
-        warm = self.warm
-        ready = [
-            item
-            for item in warm.open_contradictions
-            if warm.facts[item.new].window < warm.windows or not warm.facts[item.new].source.startswith(INGEST)
-        ]
-        if ready:
-            self.stage(Draft("crp.facts.superseded", {"pairs": [[item.old, item.new] for item in ready]}))
+    def settle_contradictions(self) -> list[Contradiction]:
+        """Mark what was corrected: the older fact is superseded, and stays (C16)."""
+        found = self.warm.open_contradictions
+        if found:
+            pairs = [[item.old, item.new] for item in found]
+            self.stage(Draft("crp.extraction.contradiction", {"pairs": pairs}))
+            self.stage(Draft("crp.facts.superseded", {"pairs": pairs}))
+        return found

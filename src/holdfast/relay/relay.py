@@ -330,7 +330,7 @@ class Relay:
         async for event in (await self.default()).stream(system_prompt, task_input, **options):
             yield event
 
-    async def ingest(self, text: str, source_label: str = "text") -> Any:
+    async def ingest(self, text: str, source_label: str | None = None) -> Any:
         return await (await self.default()).ingest(text, source_label)
 
 

@@ -26,7 +26,7 @@ from holdfast.relay.choose import near
 from holdfast.relay.compact import Compaction, due, plan
 from holdfast.relay.dispatch import Run
 from holdfast.relay.facts import Fact, fact_id
-from holdfast.relay.ingest import ingest, share
+from holdfast.relay.ingest import ingest, restore, share
 from holdfast.relay.journal import Journal
 from holdfast.relay.providers import Providers, open_provider
 from holdfast.relay.rank import CANDIDATES, rank
@@ -40,6 +40,7 @@ from holdfast.relay.types import (
     ExtractionResult,
     Pricing,
     Reply,
+    Restored,
     SessionConfig,
     SessionHandle,
     SessionStatus,
@@ -198,16 +199,20 @@ class Session(Journal):
         *,
         operation: str = "dispatch",
         query: str | None = None,
+        remember: bool | None = None,
         run: dict[str, Any] | None = None,
         holder: list[Run] | None = None,
     ) -> AsyncGenerator[StreamEvent, None]:
-        """A dispatch as events; failures are raised. `run` are arguments of the engine, for the variants."""
+        """A dispatch as events; failures are raised. `run` are arguments of the engine, for the variants.
+
+        With `remember` the answer becomes facts (C20); None leaves it to the session's `remember_answers`.
+        """
         await self.enter(operation)
         task = checked(intent)
         await self._take(self._dispatches, 1)
         async with self._lock:
             await self.enter(operation)
-            engine = Run(self, starting=await start(self, task, operation, query), **(run or {}))
+            engine = Run(self, starting=await start(self, task, operation, query, remember), **(run or {}))
             if holder is not None:
                 holder.append(engine)
             async with aclosing(engine.events()) as events:
@@ -238,13 +243,18 @@ class Session(Journal):
 
     # Facts
 
-    async def ingest(self, raw_text: str, source_label: str = "text") -> ExtractionResult:
-        """Keep everything that `raw_text` says; no model is asked (C6)."""
+    async def ingest(
+        self, raw_text: str, source_label: str | None = None, *, supersedes: Sequence[str] = ()
+    ) -> ExtractionResult:
+        """Keep everything that `raw_text` says; no model is asked (C6).
+
+        A later text under the same label corrects the earlier one, and those whose labels `supersedes` names (C16).
+        """
         await self.enter("ingest")
         size = guard.check_text(raw_text, "raw_text")
         await self._take(self._bytes, size)
         async with self._lock:
-            result = await ingest(self, raw_text, source_label)
+            result = await ingest(self, raw_text, source_label, supersedes)
             if due(len(self.warm.facts), self._compacted_at):
                 await self._compact()
             if self.vectors is not None:
@@ -268,18 +278,28 @@ class Session(Journal):
         return found
 
     async def facts(
-        self, query: str | None = None, *, top_k: int | None = None, include_superseded: bool = False
+        self,
+        query: str | None = None,
+        *,
+        top_k: int | None = None,
+        include_superseded: bool = False,
+        quarantined: bool = False,
     ) -> list[tuple[Fact, float]]:
-        """Facts with their scores: the best for `query`, or without one all of them, newest first."""
+        """Facts with their scores: the best for `query`, or without one all of them, newest first.
+
+        With `quarantined`, the facts in quarantine and no others, whatever the query.
+        """
         await self.enter("facts")
         warm = self.warm
-        if query:
+        if quarantined:
+            found = [(fact, fact.confidence) for fact in reversed(warm.facts) if fact.quarantined]
+        elif query:
             alike = await near(self, query)
             ranked = rank(warm, query, limit=max(top_k or _LISTED, CANDIDATES), near=alike, cold=include_superseded)
             found = [(warm.facts[item.number], item.score) for item in ranked]
         else:
             found = [(fact, fact.confidence) for fact in reversed(warm.facts)]
-        kept = [item for item in found if include_superseded or item[0].superseded_by < 0]
+        kept = [item for item in found if include_superseded or quarantined or item[0].superseded_by < 0]
         return kept[:top_k] if top_k is not None else kept
 
     async def fact_feedback(self, fact_id: str, action: str, delta: float | None = None) -> Fact:
@@ -296,6 +316,14 @@ class Session(Journal):
             Draft("crp.facts.feedback", {"fact": fact.number, "action": action, "confidence": confidence})
         )
         return fact
+
+    async def restore_facts(
+        self, fact_ids: Sequence[str] | None = None, *, source_label: str | None = None
+    ) -> Restored:
+        """Undo quarantine, a rejection or a correction: of these facts, or of every fact of one source (C16)."""
+        await self.enter("restore_facts")
+        async with self._lock:
+            return await restore(self, fact_ids, source_label)
 
     def fact(self, id: str) -> Fact:
         number = fact_id(id)

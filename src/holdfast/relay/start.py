@@ -34,8 +34,10 @@ def checked(intent: TaskIntent) -> Task:
     return Task(intent, system_prompt, task_input, goal, guard.both(guard.both(flags, task_flags), goal_flags))
 
 
-async def start(session: Session, task: Task, operation: str, query: str | None) -> list[Draft]:
-    """The records that begin a dispatch."""
+async def start(
+    session: Session, task: Task, operation: str, query: str | None, remember: bool | None = None
+) -> list[Draft]:
+    """The records that begin a dispatch; the model's answer becomes facts where the caller asks for it (C20)."""
     text = task.task_input
     limit = task.intent.max_output_tokens
     plan = window.plan(session.model, session.warm.config, task.system_prompt, text, limit)
@@ -47,7 +49,7 @@ async def start(session: Session, task: Task, operation: str, query: str | None)
                 at="$.system_prompt",
                 fix="Shorten the system prompt, lower max_output_tokens, or use a larger model.",
             )
-        await ingest(session, text, "task")
+        await ingest(session, text, trusted=True)
         query = query or f"{task.goal}\n{question(text)}"
         room = (plan.context_window - plan.system - plan.reserve) // 4
         text = shortened(text, room, session.model.count_tokens)
@@ -63,5 +65,6 @@ async def start(session: Session, task: Task, operation: str, query: str | None)
         # As text: a marker may be a character that the ledger refuses.
         "flags": msgspec.json.encode(task.flags).decode(),
         "auto_ingested": not plan.fits,
+        "remember": session.warm.config.remember_answers if remember is None else remember,
     }
     return [Draft("crp.dispatch.start", begun), *guard.injection_records(task.flags)]

@@ -210,8 +210,36 @@ class PersistedStateHeader(msgspec.Struct, frozen=True):
     records: Count
 
 
+class Superseded(msgspec.Struct, frozen=True):
+    """A fact that an ingest corrected: it is kept and marked (C16)."""
+
+    fact_id: str
+    text: str
+    source_label: str
+    superseded_by: str
+    because: Literal["same_source", "superseding_source"]
+
+
+class Quarantined(msgspec.Struct, frozen=True):
+    """A fact that is kept and not shown, because it instructs the model; `because` names the pattern."""
+
+    fact_id: str
+    text: str
+    because: str
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """Facts that stand again: no longer in quarantine, no longer superseded."""
+
+    facts_restored: Count
+    fact_ids: tuple[str, ...]
+
+
 class ExtractionResult(msgspec.Struct, frozen=True):
-    """What an ingest kept; `known`: this text was ingested under this label before, and nothing is kept twice."""
+    """What an ingest kept, what it superseded and why, and what it put into quarantine.
+
+    `known`: this text was ingested under this label before, and nothing is kept twice.
+    """
 
     facts_extracted: Count
     source_label: str
@@ -219,8 +247,10 @@ class ExtractionResult(msgspec.Struct, frozen=True):
     source_window: str
     bytes_read: Count
     known: bool
-    contradictions: Count
-    batch_quarantined: bool
+    facts_superseded: Count
+    superseded: tuple[Superseded, ...]
+    facts_quarantined: Count
+    quarantined: tuple[Quarantined, ...]
     security_flags: SecurityFlags
 
 
@@ -248,7 +278,8 @@ class SessionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dispatches_per_minute: Positive = 60
     ingest_bytes_per_minute: Positive = 100_000_000
     provider_timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    saturate: bool = False
+    saturate: bool | None = None
+    remember_answers: bool = False
     structural_validation: bool = True
     pricing: Pricing | None = None
     prices: Annotated[dict[str, Pricing], msgspec.Meta(max_length=200)] = {}

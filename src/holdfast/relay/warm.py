@@ -60,6 +60,7 @@ class Dispatch(msgspec.Struct):
     since_grounding: int = 0
     reground: bool = False
     regroundings: int = 0
+    remember: bool = False  # whether what the model writes becomes facts
 
 
 class Contradiction(msgspec.Struct, frozen=True):
@@ -90,7 +91,9 @@ class Warm:
         self.index = Index()
         self.cold = Index()  # superseded facts and copies, after a compaction
         self.copies: dict[int, list[int]] = {}  # by the fact that stands for them
-        self.claims: dict[str, tuple[list[int], str]] = {}  # who sets which value of a subject
+        # Who sets an attribute of a subject in a source, and to which value; None where it has several values.
+        self.claims: dict[tuple[str, str, str], tuple[list[int], str] | None] = {}
+        self.corrects: dict[str, list[str]] = {}  # by a source: those whose statements it replaces
         self.open_contradictions: list[Contradiction] = []
         self.sources: dict[str, tuple[int, int]] = {}
         self.rates: deque[float] = deque(maxlen=_RATES)  # facts a kilobyte of the last extractions
@@ -152,6 +155,8 @@ class Warm:
     def _on_extraction_complete(self, payload: dict[str, Any] | Batch) -> None:
         batch = payload if isinstance(payload, Batch) else msgspec.convert(payload, Batch)
         contexts = [[word for word in words(text) if word not in STOP] for text in batch.contexts]
+        if batch.corrects:
+            self.corrects[batch.source] = batch.corrects
         if found := rate(batch):
             self.rates.append(found)
         add = self.index.add
@@ -162,24 +167,39 @@ class Warm:
                 terms.append(entity.lower())
             add(terms, contexts[row[3]])
             self.facts.append(fact)
-            if fact.kind == "pair" or (fact.kind == "sentence" and entity):
-                self._note_claim(fact)
+            if batch.corrects and (fact.kind == "pair" or (fact.kind == "sentence" and entity)):
+                self._note_claim(fact, batch)
 
-    def _note_claim(self, fact: Fact) -> None:
+    def _note_claim(self, fact: Fact, batch: Batch) -> None:
+        """C16: the same subject and attribute, in the same source or in one that this source supersedes."""
         said = claim(fact.text, fact.kind)
         if said is None:
             return
-        subject, value = said
-        before = self.claims.get(subject)
-        if before is not None and before[1] == value:
-            before[0].append(fact.number)
+        attribute, value = said
+        own = (fact.source, fact.context, attribute)
+        known = self.claims.get(own, ([], value))
+        if known is None:
             return
-        self.claims[subject] = ([fact.number], value)
-        for number in before[0] if before is not None else ():
-            old = self.facts[number]
-            # Documents correct documents and windows correct windows; what a model said never overrides a source.
-            if old.source != fact.source and old.source.startswith(INGEST) == fact.source.startswith(INGEST):
-                self.open_contradictions.append(Contradiction(old.number, fact.number))
+        numbers, before = known
+        if not value or (before != value and numbers[-1] >= batch.since):
+            self._has_several(own)  # one text gives it two values, or none at all: nothing is corrected
+            return
+        for source in batch.corrects:
+            older = self.claims.get((source, fact.context, attribute))
+            if older is not None and older[1] != value:
+                del self.claims[source, fact.context, attribute]
+                self.open_contradictions += [Contradiction(number, fact.number) for number in older[0]]
+        if own in self.claims:
+            numbers.append(fact.number)
+        else:
+            self.claims[own] = ([fact.number], value)
+
+    def _has_several(self, attribute: tuple[str, str, str]) -> None:
+        known = self.claims.get(attribute)
+        self.claims[attribute] = None
+        if known is not None:
+            wrong = set(known[0])
+            self.open_contradictions = [item for item in self.open_contradictions if item.new not in wrong]
 
     def _on_ingest_complete(self, payload: dict[str, Any]) -> None:
         self.sources[payload["digest"]] = (payload["first"], payload["count"])
@@ -224,10 +244,32 @@ class Warm:
             self._unfold(fact.number)
 
     def _on_security_batch_quarantined(self, payload: dict[str, Any]) -> None:
+        """A record of earlier versions, which held back a whole ingest for its contradictions."""
         first, count = payload["first"], payload["count"]
         for fact in self.facts[first : first + count]:
             fact.quarantined = True
         self.open_contradictions = [item for item in self.open_contradictions if not first <= item.new < first + count]
+
+    def _on_security_facts_quarantined(self, payload: dict[str, Any]) -> None:
+        held = set(payload["facts"])
+        for number in held:
+            self.facts[number].quarantined = True
+            self._unfold(number)
+        self.open_contradictions = [item for item in self.open_contradictions if item.new not in held]
+
+    def _on_facts_restored(self, payload: dict[str, Any]) -> None:
+        """Quarantine and the mark of a correction are lifted; what was said beside it then has several values."""
+        for number in payload["facts"]:
+            fact = self.facts[number]
+            fact.quarantined = False
+            said = claim(fact.text, fact.kind) if fact.superseded_by >= 0 else None
+            if said is not None:
+                self._has_several((fact.source, fact.context, said[0]))
+                self._has_several((self.facts[fact.superseded_by].source, fact.context, said[0]))
+            for own in (number, *self.copies.get(number, ())):
+                self.facts[own].superseded_by = -1
+            if fact.folded_into < 0:
+                self.cold.move([number], self.index)
 
     def _on_security_integrity_violation(self, payload: dict[str, Any]) -> None:
         for number in payload["facts"]:
@@ -250,6 +292,7 @@ class Warm:
             auto_ingested=payload["auto_ingested"],
             goal=payload["goal"],
             query=payload["query"],
+            remember=payload.get("remember", True),  # earlier versions always did
         )
 
     def _on_envelope_build_complete(self, payload: dict[str, Any]) -> None:

@@ -23,6 +23,7 @@ from holdfast.relay.types import (
 
 Moment = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 Text = Annotated[str, msgspec.Meta(max_length=50_000_000)]
+Label = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,7 +55,10 @@ class ResumeSession(Request, frozen=True):
 
 
 class DispatchRequest(Request, frozen=True):
-    """With `resume`, the dispatch that was interrupted goes on and prompt and task are not looked at."""
+    """With `resume`, the dispatch that was interrupted goes on and prompt and task are not looked at.
+
+    With `remember`, the model's answer becomes facts; left out, the session's `remember_answers` decides.
+    """
 
     system_prompt: Text
     task_input: Text
@@ -62,6 +66,7 @@ class DispatchRequest(Request, frozen=True):
     max_windows: Positive | None = None
     description: Annotated[str, msgspec.Meta(max_length=10_000)] = ""
     resume: bool = False
+    remember: bool | None = None
 
 
 class ToolsRequest(DispatchRequest, frozen=True):
@@ -74,7 +79,15 @@ class AgenticRequest(ToolsRequest, frozen=True):
 
 class IngestRequest(Request, frozen=True):
     text: Text
-    source_label: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] = "text"
+    source_label: Label | None = None
+    supersedes: Annotated[list[Label], msgspec.Meta(max_length=100)] = []
+
+
+class RestoreRequest(Request, frozen=True):
+    """The facts that stand again: these, or every one of a source."""
+
+    fact_ids: Annotated[list[str], msgspec.Meta(min_length=1, max_length=100_000)] | None = None
+    source_label: Label | None = None
 
 
 class ShareRequest(Request, frozen=True):
@@ -117,6 +130,7 @@ class FactsQuery(Request, frozen=True):
     query: str | None = None
     top_k: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1000
     include_superseded: bool = False
+    quarantined: bool = False
 
 
 class EnvelopeQuery(Request, frozen=True):

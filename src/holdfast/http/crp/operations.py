@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.http.crp import bodies as b
 from holdfast.relay import CostEstimate, EnvelopePreview, SessionConfig, StreamEvent
+from holdfast.relay.types import Restored
 
 Perform = Callable[..., Awaitable[Any]]
 
@@ -256,6 +257,17 @@ OPERATIONS: tuple[Operation, ...] = (
         "Knowledge",
         answers={200: b.FactView},
         body=b.FeedbackRequest,
+    ),
+    _of(
+        "restoreFacts",
+        "POST",
+        _S + "/facts/restore",
+        "restore",
+        "Undo quarantine, a rejection or a correction",
+        "Knowledge",
+        answers={200: Restored},
+        body=b.RestoreRequest,
+        problems=("chain_verification_failed",),
     ),
     _of(
         "previewEnvelope",

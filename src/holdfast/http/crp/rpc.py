@@ -32,6 +32,7 @@ METHODS: dict[str, tuple[str, Any]] = {
     "crp.facts": ("facts", b.FactsQuery),
     "crp.shareFacts": ("share", b.ShareRequest),
     "crp.factFeedback": ("feedback", b.FeedbackRequest),
+    "crp.restoreFacts": ("restore", b.RestoreRequest),
     "crp.sessionStatus": ("status", None),
     "crp.estimateSession": ("estimate", b.EstimateRequest),
     "crp.previewEnvelope": ("preview", b.EnvelopeQuery),

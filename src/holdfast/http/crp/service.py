@@ -15,7 +15,7 @@ from holdfast.kernel.problems import Problem
 from holdfast.relay import CostEstimate, EnvelopePreview, Relay, Session, SessionConfig, variants
 from holdfast.relay.facts import view
 from holdfast.relay.state import read_header
-from holdfast.relay.types import PROTOCOL_VERSION
+from holdfast.relay.types import PROTOCOL_VERSION, Restored
 
 MAX_SESSIONS = 256
 
@@ -182,10 +182,18 @@ class Service:
     # Facts
 
     async def ingest(self, session: Session, body: b.IngestRequest) -> dict[str, Any]:
-        return views.ingested(await session.ingest(body.text, body.source_label))
+        return views.ingested(await session.ingest(body.text, body.source_label, supersedes=body.supersedes))
+
+    async def restore(self, session: Session, body: b.RestoreRequest) -> Restored:
+        return await session.restore_facts(body.fact_ids, source_label=body.source_label)
 
     async def facts(self, session: Session, query: b.FactsQuery) -> dict[str, Any]:
-        found = await session.facts(query.query, top_k=query.top_k, include_superseded=query.include_superseded)
+        found = await session.facts(
+            query.query,
+            top_k=query.top_k,
+            include_superseded=query.include_superseded,
+            quarantined=query.quarantined,
+        )
         shown = [{**view(fact), "score": round(score, 6)} for fact, score in found]
         return {"facts": shown, "count": len(shown), "total": len(session.warm.facts)}
 
@@ -206,6 +214,7 @@ def _options(body: b.DispatchRequest) -> dict[str, Any]:
         "max_output_tokens": body.generation_reserve,
         "max_windows": body.max_windows,
         "description": body.description,
+        "remember": body.remember,
     }
 
 
