@@ -164,8 +164,8 @@ def test_a_rejected_fact_no_longer_stands_for_its_copies() -> None:
 def test_what_is_superseded_is_superseded_with_its_copies() -> None:
     warm = Warm()
     for text in ("port: 80", "port: 80", "port: 443"):
-        rest = {"window": 0, "first": len(warm.facts), "key": b"k" * 32, "parent": warm.parent, "corrects": ["ingest:a"]}
-        for batch in batches(text, "ingest:a", **rest):
+        place = {"window": 0, "first": len(warm.facts), "key": b"k" * 32, "parent": warm.parent}
+        for batch in batches(text, "a", corrects=["a"], **place):
             warm.apply("crp.extraction.complete", batch)
     assert [(item.old, item.new) for item in warm.open_contradictions] == [(0, 2), (1, 2)]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from holdfast.cli.files import STDIN, read_text
 from holdfast.cli.notes import announced
 from holdfast.kernel import config
 from holdfast.kernel.problem_table import TABLE
@@ -189,19 +190,12 @@ async def lent(serving: Serving) -> AsyncIterator[Connection]:
 
 def json_argument(text: str | None, name: str) -> Any:
     """JSON given as text, as `@file`, or as `-` for standard input."""
-    import sys
-
     from holdfast.kernel import canonical
 
     if text is None:
         return None
-    try:
-        if text == "-":
-            text = sys.stdin.read()
-        elif text.startswith("@"):
-            text = Path(text[1:]).read_text("utf-8")
-    except (OSError, UnicodeError) as error:
-        raise Problem("not_found", f"{name} cannot be read.", at=name, reason=str(error)) from error
+    if text == STDIN or text.startswith("@"):
+        text = read_text(Path(text.removeprefix("@")))
     try:
         return canonical.decode(text)
     except Problem as problem:

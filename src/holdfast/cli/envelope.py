@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, get_args
 import msgspec
 import typer
 
+from holdfast.cli.files import first_bytes
 from holdfast.cli.output import Answer, answers
 from holdfast.kernel.problems import Problem
 
@@ -168,15 +169,7 @@ def _read(name: str) -> bytes:
     """A file or stdin, at most one byte more than an envelope may have."""
     from holdfast.envelope.validate import MAX_ENVELOPE_BYTES
 
-    if name == "-":
-        return sys.stdin.buffer.read(MAX_ENVELOPE_BYTES + 1)
-    try:
-        with Path(name).open("rb") as file:
-            return file.read(MAX_ENVELOPE_BYTES + 1)
-    except OSError as error:
-        raise Problem(
-            "not_found", f"{name} cannot be read.", at=name, reason=error.strerror, fix="Name a file that exists."
-        ) from error
+    return first_bytes(Path(name), MAX_ENVELOPE_BYTES + 1)
 
 
 def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> Any:

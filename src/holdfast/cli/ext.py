@@ -13,6 +13,7 @@ import typer
 
 from holdfast.cli import ext_compile, ext_project
 from holdfast.cli.ext_project import Data, opened_ledger
+from holdfast.cli.files import read_bytes
 from holdfast.cli.output import Answer, answers, choice, note
 from holdfast.cli.terminal import TerminalConsent
 from holdfast.envelope.types import Warning
@@ -208,7 +209,7 @@ def replay(
     from holdfast.extensions.compiler import build
     from holdfast.extensions.suite import loadable
 
-    recorded = file.read_bytes().splitlines()
+    recorded = read_bytes(file).splitlines()
     artifact = build(path) if path is not None else _traced(recorded)
     again = traces.replay(recorded, loadable(artifact))
     identical = again == recorded

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.cli.files import read_bytes
 from holdfast.cli.output import Answer, answers
 from holdfast.kernel.clock import SystemClock, iso
 from holdfast.kernel.problems import Problem
@@ -336,9 +337,7 @@ def corpus_add(
 def _read_catalog(file: Path) -> Any:
     from holdfast.extensions.catalog import read_catalog
 
-    if not file.is_file():
-        raise Problem("not_found", f"There is no {file.name}.", fix="Name a catalog file.")
-    return read_catalog(file.read_bytes())
+    return read_catalog(read_bytes(file))
 
 
 def _drift(meta: ArtifactMeta) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from holdfast.cli.files import read_bytes
 from holdfast.cli.ledger_file import ledger_file
 from holdfast.cli.notes import announced
 from holdfast.cli.output import Answer, answers, choice, each, note
@@ -177,7 +178,7 @@ def _trusted_heads(path: Path | None) -> dict[str, Head]:
 
     if path is None:
         return {}
-    document: Any = canonical.decode(path.read_bytes())
+    document: Any = canonical.decode(read_bytes(path))
     try:
         return {item["stream"]: Head(item["seq"], item["hash"]) for item in document["result"]["streams"]}
     except (KeyError, TypeError) as error:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from holdfast.cli.files import STDIN, fix_of, read_bytes, read_text, shown
 from holdfast.cli.ledger_file import ledger_file
 from holdfast.cli.output import Answer, answers, choice, note
 from holdfast.kernel import config
@@ -23,7 +25,7 @@ from holdfast.kernel.secret import HOST_SECRET, derive, kept_secret
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from holdfast.relay import EnvelopePreview, Relay, Session
+    from holdfast.relay import EnvelopePreview, ExtractionResult, Relay, Session
     from holdfast.relay.types import RemainingBudget
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -32,6 +34,8 @@ APP_ID = "cli"
 _KEY_VARIABLE = "HOLDFAST_EXPORT_KEY"
 _TOKEN_VARIABLE = "HOLDFAST_RELAY_TOKEN"  # noqa: S105 - a name, not a token
 _FILE_LIMIT = 50_000_000
+_LABEL = 200  # characters of a source's name
+_EMPTY = "Write a text into it."
 _SESSIONS = 64
 
 Data = Annotated[Path | None, typer.Option("--data", help="The data folder, or a ledger file; default: data.dir.")]
@@ -64,7 +68,7 @@ async def ask(
         if resume:
             events = found.resumed_events()
         else:
-            text = sys.stdin.read() if task == "-" else task
+            text = read_text(Path(STDIN)) if task == STDIN else task
             events = found.events(system, text, max_windows=max_windows, max_output_tokens=max_output_tokens)
         live = choice().format == "human"
         output: list[str] = []
@@ -95,32 +99,101 @@ async def ingest(
     paths: Annotated[list[Path], typer.Argument(help="Text files and folders; `-` reads standard input.")],
     session: Which = None,
     new: New = False,
+    supersedes: Annotated[
+        list[str] | None, typer.Option("--supersedes", help="A source that this text replaces; may be repeated.")
+    ] = None,
+    encoding: Annotated[
+        str | None, typer.Option("--encoding", help="Of the files, where it is not UTF-8, such as latin-1.")
+    ] = None,
     data: Data = None,
 ) -> Answer:
-    """Keep everything that the files say; no model is asked."""
+    """Keep everything that the files say; no model is asked. A file that was ingested before corrects what it said."""
     kept: list[dict[str, Any]] = []
     skipped: list[dict[str, str]] = []
+    failed: list[Problem] = []
     async with _session(data, session, make=True, new=new) as found:
-        files = list(_files(paths))
-        for path, label in _progress(files):
-            text = _read(path)
-            if text is None:
-                skipped.append({"path": label, "reason": "not a text file of at most 50 MB in UTF-8"})
+        for source in _progress(_sources(paths, failed)):
+            try:
+                text = read_text(source.path, _FILE_LIMIT, encoding)
+                if not text.strip():
+                    raise Problem("file_not_text", f"{shown(source.path)} is empty.", at=str(source.path), fix=_EMPTY)
+            except Problem as problem:
+                skipped.append({"path": str(source.path), "reason": problem.message, "fix": fix_of(problem)})
+                if source.named:
+                    failed.append(problem)
                 continue
-            result = await found.ingest(text, label)
-            kept.append(
-                {"source": label, "facts": result.facts_extracted, "bytes": result.bytes_read, "known": result.known}
+            result = await found.ingest(text, source.label, supersedes=supersedes or ())
+            kept.append(_taken(result))
+    wrong = failed[0] if failed else None if kept else _nothing(paths, skipped)
+    if not kept:
+        return Answer(problem=wrong)
+    totals = {name: sum(item[name] for item in kept) for name in ("facts", "superseded", "quarantined")}
+    taken = {"session_id": found.id, **totals, "sources": kept, "skipped": skipped}
+    return Answer(taken, human=lambda console: _show_taken(console, taken), problem=wrong)
+
+
+def _taken(result: ExtractionResult) -> dict[str, Any]:
+    import msgspec
+
+    return {
+        "source": result.source_label,
+        "facts": result.facts_extracted,
+        "bytes": result.bytes_read,
+        "known": result.known,
+        "superseded": result.facts_superseded,
+        "quarantined": result.facts_quarantined,
+        "superseded_facts": msgspec.to_builtins(result.superseded),
+        "quarantined_facts": msgspec.to_builtins(result.quarantined),
+    }
+
+
+def _show_taken(console: Console, taken: dict[str, Any]) -> None:
+    files = len(taken["sources"])
+    console.print(
+        f"{_many(taken['facts'], 'fact')} from {_many(files, 'file')} in session {taken['session_id']}; "
+        f"{taken['superseded']} superseded, {taken['quarantined']} quarantined",
+        markup=False,
+    )
+    for source in taken["sources"]:
+        for item in source["superseded_facts"]:
+            why = "a later text of the same source" if item["because"] == "same_source" else source["source"]
+            console.print(
+                f"superseded {item['fact_id']} ({item['source_label']}) by {item['superseded_by']}, {why}: "
+                f"{item['text']}",
+                markup=False,
             )
-        total = sum(item["facts"] for item in kept)
-        if not kept:
-            raise Problem("not_found", "There was no text file to ingest.", skipped=len(skipped))
+        for item in source["quarantined_facts"]:
+            console.print(
+                f"quarantined {item['fact_id']} ({source['source']}), {item['because']}: {item['text']}", markup=False
+            )
+    if taken["superseded"] or taken["quarantined"]:
+        console.print("Undo it with: holdfast relay restore FACT…", markup=False)
+    for item in taken["skipped"]:
+        console.print(f"skipped {item['path']}: {item['reason']} {item['fix']}", markup=False)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+@app.command("restore")
+@answers("relay.restore")
+async def restore(
+    facts: Annotated[list[str] | None, typer.Argument(help="Facts such as f17.")] = None,
+    source: Annotated[str | None, typer.Option("--source", help="Every fact of this source instead.")] = None,
+    session: Which = None,
+    data: Data = None,
+) -> Answer:
+    """Let facts stand again that were quarantined, rejected or superseded."""
+    if bool(facts) == (source is not None):
+        raise Problem("invalid_usage", "Name facts, or a --source.", at="FACTS", fix="holdfast relay restore f17")
+    async with _session(data, session) as found:
+        done = await found.restore_facts(facts or None, source_label=source)
 
         def human(console: Console) -> None:
-            console.print(f"{total} facts from {len(kept)} files in session {found.id}", markup=False)
-            for item in skipped:
-                console.print(f"skipped {item['path']}: {item['reason']}", markup=False)
+            console.print(f"{done.facts_restored} restored: {', '.join(done.fact_ids) or 'none was out'}", markup=False)
 
-        return Answer({"session_id": found.id, "facts": total, "sources": kept, "skipped": skipped}, human=human)
+        return Answer({"session_id": found.id, "restored": done.facts_restored, "facts": done.fact_ids}, human=human)
 
 
 @app.command("facts")
@@ -129,6 +202,7 @@ async def facts(
     query: Annotated[str | None, typer.Argument(help="What to look for; without it, the newest facts.")] = None,
     top: Annotated[int, typer.Option("--top", "-n", min=1, max=10_000, help="At most so many.")] = 10,
     superseded: Annotated[bool, typer.Option("--superseded", help="Superseded facts too.")] = False,
+    quarantined: Annotated[bool, typer.Option("--quarantined", help="The facts in quarantine, and no others.")] = False,
     session: Which = None,
     data: Data = None,
 ) -> Answer:
@@ -136,12 +210,16 @@ async def facts(
     from holdfast.relay.facts import view
 
     async with _session(data, session) as found:
-        rows = await found.facts(query, top_k=top, include_superseded=superseded)
+        rows = await found.facts(query, top_k=top, include_superseded=superseded, quarantined=quarantined)
         shown = [{**view(fact), "score": round(score, 4)} for fact, score in rows]
 
         def human(console: Console) -> None:
             for item in shown:
                 where = f"{item['source']} {item['start']}-{item['end']}"
+                if item["superseded_by"]:
+                    where += f"  superseded by {item['superseded_by']}"
+                if item["quarantined"]:
+                    where += "  quarantined"
                 console.print(f"{item['id']:>7}  {item['score']:.3f}  {item['text'][:200]}", markup=False)
                 console.print(f"{'':>16}{where}  {item['context']}", style="dim", markup=False)
 
@@ -263,10 +341,7 @@ async def export(
 @answers("relay.import")
 async def import_(file: Annotated[Path, typer.Argument(help="An export.")], data: Data = None) -> dict[str, Any]:
     """Take in an export, with the key in HOLDFAST_EXPORT_KEY."""
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise Problem("not_found", f"{file.name} cannot be read.", reason=error.strerror) from error
+    content = read_bytes(file)
     async with _relay(data, None, make=True) as relay:
         found = await relay.import_state(content, _export_key())
         return {"session_id": found.id, "facts": len(found.warm.facts), "windows": found.warm.windows}
@@ -347,31 +422,60 @@ async def _session(
             raise Problem("not_found", "There is no session yet.", fix="Run `holdfast relay ingest` or `ask` first.")
 
 
-def _files(paths: list[Path]) -> Iterator[tuple[Path, str]]:
-    """Each file with its label: its path below what was named. Hidden files and folders are left out."""
+class _Source(NamedTuple):
+    """A file to read; without a label it is nobody's later version. `named`: the caller asked for this very file."""
+
+    path: Path
+    label: str | None
+    named: bool
+
+
+def _sources(paths: list[Path], failed: list[Problem]) -> list[_Source]:
+    """The files in the order they were named; those below a folder by their names, hidden ones left out."""
+    found: list[_Source] = []
     for path in paths:
-        if str(path) == "-":
-            yield path, "standard input"
+        if str(path) == STDIN:
+            found.append(_Source(path, None, True))
         elif path.is_dir():
-            for file in sorted(path.rglob("*")):
-                below = file.relative_to(path)
-                if file.is_file() and not any(part.startswith(".") for part in below.parts):
-                    yield file, (Path(path.name) / below).as_posix()[-200:]
-        elif path.exists():
-            yield path, path.name[-200:]
+            try:
+                inside = [file for file in sorted(path.rglob("*")) if not file.is_dir() and not _hidden(file, path)]
+                next(path.iterdir(), None)
+            except OSError as error:
+                failed.append(
+                    Problem("file_unreadable", f"The folder {path} cannot be read: {error.strerror}.", at=str(path))
+                )
+                continue
+            found.extend(_Source(file, _label(file), False) for file in inside if file.is_file())
         else:
-            raise Problem("not_found", f"There is no file {path}.", at=str(path))
+            found.append(_Source(path, _label(path) if path.is_file() else None, True))
+    return found
 
 
-def _read(path: Path) -> str | None:
-    try:
-        content = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-        return content.decode("utf-8") if len(content) <= _FILE_LIMIT and b"\0" not in content[:8192] else None
-    except (UnicodeDecodeError, OSError):
-        return None
+def _hidden(file: Path, folder: Path) -> bool:
+    return any(part.startswith(".") for part in file.relative_to(folder).parts)
 
 
-def _progress(files: list[tuple[Path, str]]) -> Iterator[tuple[Path, str]]:
+def _label(path: Path) -> str:
+    """What names the file as a source: its path from here, so that two files of one name are two sources."""
+    name = Path(os.path.relpath(path)).as_posix()
+    if len(name) <= _LABEL:
+        return name
+    return f"{hashlib.sha256(name.encode()).hexdigest()[:8]}…{name[-(_LABEL - 9) :]}"
+
+
+def _nothing(paths: list[Path], skipped: list[dict[str, str]]) -> Problem:
+    names = ", ".join(map(str, paths))
+    if not skipped:
+        return Problem("file_missing", f"There is no file in {names}.", fix="Name a folder with text files in it.")
+    return Problem(
+        "file_not_text",
+        f"No file in {names} could be read. {skipped[0]['reason']}",
+        skipped=skipped[:20],
+        fix=skipped[0]["fix"],
+    )
+
+
+def _progress(files: list[_Source]) -> Iterator[_Source]:
     """The files, with a bar on the terminal while they are read."""
     if not sys.stderr.isatty() or len(files) < 2:
         yield from files

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.connection import Connection, Data, Key, Url, connected, names_file
+from holdfast.cli.files import read_bytes
 from holdfast.cli.output import Answer, answers
 from holdfast.kernel import canonical, config
 from holdfast.kernel.problems import Problem
@@ -167,10 +168,7 @@ async def _stored(host: Connection, path: Path, document: dict[str, Any]) -> dic
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise Problem("not_found", f"{path.name} cannot be read.", at=path.name, reason=error.strerror) from error
+    content = read_bytes(path)
     try:
         document = canonical.decode(content)
     except Problem as problem:

@@ -275,9 +275,7 @@ class Run:
         state = self.state
         new = set(self._statements) - self._said
         self._said |= new
-        lost = drift.of_window(
-            len(new), len(self._statements), self._corrected, self._flow.novelty, self._flow.before
-        )
+        lost = drift.of_window(len(new), len(self._statements), self._corrected, self._flow.novelty, self._flow.before)
         chain = drift.of_chain(state.degradation, lost)
         self.session.stage(
             Draft(

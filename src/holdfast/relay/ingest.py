@@ -1,4 +1,4 @@
-"""Taking a text in: facts in batches, corrections marked, injected instructions kept back, and all of it told (C6, C16).
+"""Taking a text in: facts in batches, corrections marked, injected instructions kept back, all of it told (C6, C16).
 
 Invariants:
 
@@ -20,7 +20,7 @@ from holdfast.kernel.ledger import Draft
 from holdfast.kernel.problems import Problem
 from holdfast.relay import guard
 from holdfast.relay.facts import Fact, batches, copies, verify
-from holdfast.relay.types import ExtractionResult, Quarantined, Restored, Superseded
+from holdfast.relay.types import ExtractionResult, Quarantined, Restored, SecurityFlags, Superseded
 from holdfast.relay.warm import INGEST, Contradiction, Warm
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ async def ingest(
 
 
 async def restore(session: Session, fact_ids: Sequence[str] | None, label: str | None) -> Restored:
-    """Let facts stand again that were quarantined or superseded; one whose signature does not hold stays where it is."""
+    """Let facts stand again that were quarantined or superseded; one whose signature does not hold stays out."""
     warm = session.warm
     if (fact_ids is None) == (label is None):
         raise Problem("invalid_request", "Give fact_ids or a source_label, one of them.", at="$.fact_ids")
@@ -83,7 +83,9 @@ async def restore(session: Session, fact_ids: Sequence[str] | None, label: str |
     facts = [fact for fact in facts if fact.quarantined or fact.superseded_by >= 0]
     if broken := [fact.id for fact in facts if not verify(warm.facts, fact.number, session.key)]:
         raise Problem(
-            "chain_verification_failed", f"Fact {broken[0]} is not what was signed; it stays out.", fact_ids=broken[:100]
+            "chain_verification_failed",
+            f"Fact {broken[0]} is not what was signed; it stays out.",
+            facts=broken[:100],
         )
     if facts:
         await session.record(Draft("crp.facts.restored", {"facts": [fact.number for fact in facts]}))
@@ -143,9 +145,7 @@ def _source(warm: Warm, label: str, at: str) -> str:
     return source
 
 
-def _marked(
-    facts: Sequence[Fact], text: str, found: Sequence[tuple[int, int, str]], stripped: bool
-) -> dict[int, str]:
+def _marked(facts: Sequence[Fact], text: str, found: Sequence[tuple[int, int, str]], stripped: bool) -> dict[int, str]:
     """The facts that hold an injected instruction, or a part of one, with the name of its pattern (I3).
 
     Where control characters were stripped, an instruction may have hidden behind them: the clean text is read too.
@@ -174,7 +174,7 @@ def _answer(
     known: bool,
     against: Sequence[Contradiction],
     held: dict[int, str],
-    flags: guard.SecurityFlags,
+    flags: SecurityFlags,
 ) -> ExtractionResult:
     superseded = tuple(_superseded(warm.facts[item.old], warm.facts[item.new]) for item in against)
     quarantined = tuple(
