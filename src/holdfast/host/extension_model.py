@@ -13,6 +13,7 @@ from holdfast.agents.pi import from_pi
 from holdfast.host.models import HostModels
 from holdfast.kernel.problems import Problem
 from holdfast.models import Completion, Delta, FinishReason, Message, OpenModel, Params, ToolSpec, Usage
+from holdfast.models.assemble import whole
 
 API = "holdfast"
 _STOPS: dict[FinishReason, str] = {
@@ -42,9 +43,9 @@ class ExtensionModel:
         last = Delta()
         calls: list[Any] = []
         async for delta in model.stream(messages, tools=tools, params=_params(request.get("options"))):
-            if delta.text:
-                texts.append(delta.text)
-                yield {"delta": delta.text}
+            if text := whole(delta.text):
+                texts.append(text)
+                yield {"delta": text}
             calls.extend(delta.tool_calls)
             last = delta
         if last.finish_reason is None:

@@ -14,13 +14,18 @@ from typing import Any
 
 import msgspec
 
+from holdfast.kernel.problems import Problem
 from holdfast.models import DEFAULT_PARAMS, Completion, Delta, Message, Model, Params, ToolSpec, Usage, fold
+from holdfast.models.assemble import whole
+from holdfast.models.tokens import message_tokens
 from holdfast.relay import QualityReport, Session
 from holdfast.relay.dispatch import Run
 from holdfast.relay.types import Telemetry
+from holdfast.relay.warm import pack_text, unpack_text
 from holdfast.runs.execution import Execution
 
 _CHUNK_CHARACTERS = 160
+_LEAST_WINDOW = 256  # tokens
 _CUT = frozenset({"max_windows", "max_continuations", "no_new_text", "information_flow"})
 
 
@@ -45,11 +50,21 @@ class Conversation:
         self._turn = turn
         self._windows = 0
         self._params = params
+        if self._model.context_window - self._spent < _LEAST_WINDOW:
+            raise Problem(
+                "window_exceeded",
+                f"The conversation has {self._spent} tokens; the window of {self.name} has "
+                f"{self._model.context_window}.",
+                fix="Begin a new conversation, let tools answer with less, or use a model with a larger window.",
+            )
+
+    @property
+    def _spent(self) -> int:
+        return sum(message_tokens(self.count_tokens, message) for message in (*self._before, *self._since))
 
     @property
     def context_window(self) -> int:
-        spent = sum(self.count_tokens(message.content) + 4 for message in (*self._before, *self._since))
-        return max(256, self._model.context_window - spent)
+        return max(_LEAST_WINDOW, self._model.context_window - self._spent)
 
     def count_tokens(self, text: str) -> int:
         return self._model.count_tokens(text)
@@ -63,11 +78,11 @@ class Conversation:
         async def ask() -> dict[str, Any]:
             answer = await fold(self._heard(self._model.stream(asked, tools=tools, params=wanted)))
             made: dict[str, Any] = msgspec.to_builtins(answer)
-            return made
+            return {**made, "text": pack_text(answer.text)}  # it may end in half a character
 
         key = f"model/turn-{self._turn}/window-{self._windows}"
         kept: dict[str, Any] = await self.ctx.effect(key, ask, provider=f"model:{self.name}")
-        answer = msgspec.convert(kept, Completion)
+        answer = msgspec.convert({**kept, "text": unpack_text(kept["text"])}, Completion)
         self._windows += 1
         yield Delta(answer.text, answer.tool_calls, answer.finish_reason, answer.usage)
 
@@ -88,7 +103,7 @@ class Conversation:
 
     async def _say(self, text: str, *, last: bool) -> None:
         ctx = self.ctx
-        ctx.emit("output.chunk", {"nodeId": ctx.node_id, "runId": ctx.run_id, "chunk": text, "isLast": last})
+        ctx.emit("output.chunk", {"nodeId": ctx.node_id, "runId": ctx.run_id, "chunk": whole(text), "isLast": last})
         if not last:  # the last one goes into the log with the answer itself, a moment later
             await ctx.flush()
 
@@ -120,7 +135,7 @@ class RelayCaller:
         )
         async for event in events:
             if event.event_type == "token" and event.data:
-                yield Delta(event.data)
+                yield Delta(whole(event.data))
             elif event.event_type == "done":
                 self._report(event.data)
                 yield _end(event.data, engines[0])

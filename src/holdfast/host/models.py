@@ -11,6 +11,7 @@ from holdfast.kernel.clock import Clock
 from holdfast.kernel.config import Models
 from holdfast.kernel.problems import Problem
 from holdfast.models import Message, OpenModel, Params, ToolCall, ToolSpec
+from holdfast.models.assemble import whole
 from holdfast.runs.ports import Caller, ModelDelta, ModelRequest
 
 
@@ -78,7 +79,7 @@ class NodeModels:
         async for delta in model.stream(messages, tools=tools, params=params):
             used = delta.usage
             yield ModelDelta(
-                text=delta.text,
+                text=whole(delta.text),
                 finish_reason=delta.finish_reason if delta.finish_reason != "error" else None,
                 provider=provider,
                 model=name or provider,

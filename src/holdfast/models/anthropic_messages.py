@@ -88,7 +88,9 @@ async def _deltas(stream: AsyncIterator[Any]) -> AsyncGenerator[Delta, None]:
     if reported is None or not ended:
         raise ValueError("the stream ended before the answer did")
     reason = finish_reason(reported, bool(calls))
-    yield Delta(characters.rest(), calls.finished(reason), reason, usage(input_tokens, output_tokens, hidden))
+    yield Delta(
+        characters.rest(reason == "length"), calls.finished(reason), reason, usage(input_tokens, output_tokens, hidden)
+    )
 
 
 def _input_tokens(reported: Any) -> int | None:

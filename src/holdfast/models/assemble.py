@@ -87,22 +87,48 @@ def _tool_call(call_id: str, name: str, text: str) -> ToolCall:
 
 
 class SurrogateJoiner:
-    """Joins a character that a provider split between two deltas into its two halves."""
+    """Joins a character that a provider split between two deltas into its two halves.
+
+    A half at the very beginning may belong to the answer before this one, which the token limit cut: it stays.
+    """
 
     def __init__(self) -> None:
         self._held = ""
+        self._begun = False
 
     def feed(self, text: str) -> str:
-        text = self._held + text
-        self._held = ""
-        if text and "\ud800" <= text[-1] <= "\udbff":
-            text, self._held = text[:-1], text[-1]
-        return whole(text)
+        text, self._held = halves(self._held + text)
+        if self._begun or not text:
+            return whole(text)
+        self._begun = True
+        return text[0] + whole(text[1:]) if "\udc00" <= text[0] <= "\udfff" else whole(text)
 
-    def rest(self) -> str:
-        """What is left at the end: half a character becomes U+FFFD."""
+    def rest(self, cut: bool = False) -> str:
+        """What is left at the end: half a character becomes U+FFFD, unless the next answer may bring the other half."""
         held, self._held = self._held, ""
-        return whole(held)
+        return held if cut else whole(held)
+
+
+def halves(text: str) -> tuple[str, str]:
+    """`text`, and apart from it the first half of a character that it ends with."""
+    return (text[:-1], text[-1]) if text and "\ud800" <= text[-1] <= "\udbff" else (text, "")
+
+
+def joined(before: str, after: str) -> str:
+    """Two texts with one character where its halves meet; a half that is then written as a whole character goes."""
+    kept, half = halves(before)
+    if half and after:
+        if "\udc00" <= after[0] <= "\udfff":
+            return kept + _character(half + after[0]) + after[1:]
+        if after[0] > "\uffff" and after[0].encode("utf-16-be", "surrogatepass")[:2] == half.encode(
+            "utf-16-be", "surrogatepass"
+        ):
+            return kept + after
+    return before + after
+
+
+def _character(pair: str) -> str:
+    return pair.encode("utf-16", "surrogatepass").decode("utf-16")
 
 
 def whole(text: str) -> str:

@@ -83,7 +83,7 @@ async def _deltas(stream: AsyncIterator[Any]) -> AsyncGenerator[Delta, None]:
     if reported is None:
         raise ValueError("the stream ended before the answer did")
     reason = finish_reason(reported, bool(calls))
-    yield Delta(characters.rest(), calls.finished(reason), reason, counted)
+    yield Delta(characters.rest(reason == "length"), calls.finished(reason), reason, counted)
 
 
 def _usage(chunk: Any) -> Usage | None:

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 from holdfast.kernel.ledger import Draft
 from holdfast.relay.facts import verify
 from holdfast.relay.pack import Packed, pack
-from holdfast.relay.rank import CANDIDATES, rank
+from holdfast.relay.rank import rank
 
 if TYPE_CHECKING:
     from holdfast.relay.session import Session
 
-# How many facts are ranked for an envelope: as many as can fit, within reason.
+# How many facts are ranked for an envelope: first as many as are likely to fit, then as many as can.
 _FEWEST = 50
 _TOKENS_OF_A_FACT = 20
+_LEAST_TOKENS_OF_A_FACT = 3
+_SMALL_REST = 64
 _NEAR = 50
 
 
@@ -42,15 +44,14 @@ def packed_for(
     session: Session, query: str, room: int, goal: str, alike: list[int], exclude: frozenset[int] = frozenset()
 ) -> tuple[Packed, frozenset[int]]:
     """An envelope without `exclude`, and which of its facts are not what was signed."""
-    warm = session.warm
-    packed = pack(
-        warm,
-        rank(warm, query, limit=min(CANDIDATES, max(_FEWEST, room // _TOKENS_OF_A_FACT)), near=alike),
-        room,
-        session.model.count_tokens,
-        goal=goal,
-        exclude=exclude,
-    )
+    warm, count = session.warm, session.model.count_tokens
+    likely = max(_FEWEST, room // _TOKENS_OF_A_FACT)
+    packed = pack(warm, rank(warm, query, limit=likely, near=alike), room, count, goal=goal, exclude=exclude)
+    if room - packed.tokens > _SMALL_REST and len(packed.chosen) < len(warm.index):
+        # There is room for more: every fact with any signal of relevance is looked at (C17).
+        most = max(_FEWEST, room // _LEAST_TOKENS_OF_A_FACT)
+        every = rank(warm, query, limit=most, near=alike, every=True)
+        packed = pack(warm, every, room, count, goal=goal, exclude=exclude)
     broken = []
     for number in packed.numbers:
         fact = warm.facts[number]

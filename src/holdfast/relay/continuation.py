@@ -19,6 +19,7 @@ import msgspec
 REACH = 2000
 FLOOR = 20
 ANCHOR = 500
+LEAST_ANCHOR = 200
 _WALLS = frozenset({"length", "max_tokens", "limit"})
 
 

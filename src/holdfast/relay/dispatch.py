@@ -19,14 +19,16 @@ import msgspec
 from holdfast.kernel import canonical
 from holdfast.kernel.ledger import Draft
 from holdfast.kernel.problems import Problem
-from holdfast.models.protocol import Message, ToolCall
+from holdfast.models.assemble import halves, joined, whole
+from holdfast.models.protocol import Message, ToolCall, ToolSpec
 from holdfast.relay import drift, window
 from holdfast.relay.caps import within_caps
 from holdfast.relay.choose import envelope
 from holdfast.relay.continuation import Seam, is_wall
 from holdfast.relay.extract import units
 from holdfast.relay.facts import Batch, batches
-from holdfast.relay.progress import Flow, Structure, continuation_prompt, safe_cut
+from holdfast.relay.pack import Packed
+from holdfast.relay.progress import Flow, Structure, safe_cut
 from holdfast.relay.report import completed, report_of
 from holdfast.relay.turn import Built, Turn, ask
 from holdfast.relay.types import QualityReport, Stop, StreamEvent
@@ -61,6 +63,7 @@ class Run:
         self._flow = Flow()
         self._first: Built | None = None
         self._shown = False
+        self._half = ""  # of a character that two pieces or two windows share
         self._model = ""
         self._began = 0.0
         self._said: set[str] = set()  # the statements of the chain
@@ -82,7 +85,8 @@ class Run:
             self._structure.feed(self.state.output)
             self._flow.alive(self.state.output)
             self._said = set(_statements(self.state.output[: self.state.extracted]))
-            yield StreamEvent("token", self.state.output)
+            shown, self._half = halves(self.state.output)
+            yield StreamEvent("token", shown)
             self._shown = True
         going_on = resumed
         while True:
@@ -90,8 +94,10 @@ class Run:
             try:
                 built = await self._build(going_on)
                 async for piece in self._ask(built, turn):
-                    self._shown = True
-                    yield StreamEvent("token", piece)
+                    shown, self._half = halves(joined(self._half, piece))
+                    if shown:
+                        self._shown = True
+                        yield StreamEvent("token", shown)
             except Problem as problem:
                 if built is not None and turn.new:  # cut after it was shown: kept, and can be gone on with (C15)
                     self._complete(built, turn, last=False)
@@ -113,8 +119,8 @@ class Run:
             )
             yield StreamEvent("window_complete", summary)
             if report is not None:
-                if not self._shown:
-                    yield StreamEvent("token", "")
+                if self._half or not self._shown:
+                    yield StreamEvent("token", self._half)
                 yield StreamEvent("done", report)
                 return
             going_on = not again
@@ -127,38 +133,45 @@ class Run:
     # One window
 
     async def _build(self, going_on: bool) -> Built:
-        """Share out the tokens, choose the facts, write down what will be asked (D2)."""
+        """Share out the tokens, choose the facts, write down what will be asked (D2, W1)."""
         session, state = self.session, self.state
         config, model = session.warm.config, session.model
-        plan = window.plan(model, config, state.system_prompt, state.task_input, state.max_output_tokens)
+        plan = window.plan(model, config, state.system_prompt, state.task_input, state.max_output_tokens, self._tools)
         reserve = min(plan.reserve, self.window_tokens) if self.window_tokens else plan.reserve
-        extra = self._extra_messages(going_on)
-        extra_tokens = sum(model.count_tokens(message.content) + 4 for message in extra)
-        room = plan.context_window - plan.system - plan.task - reserve - extra_tokens
+        free = plan.context_window - plan.system - plan.task
+        extra, extra_tokens = self._extra(going_on, free - reserve)
+        room = free - reserve - extra_tokens
         if room < 0:  # the continuation must fit: the reserve gives way
-            reserve, room = max(1, reserve + room), 0
+            reserve, room = reserve + room, 0
         fixed = plan.system + plan.task + extra_tokens
+        if reserve < 1:
+            raise window.exceeded(fixed + 1, plan.context_window)
         max_tokens, allowed = within_caps(session.warm, fixed, reserve, room)
         if max_tokens < reserve or allowed < room:
             left = {"dispatch_id": state.id, "max_tokens": max_tokens, "envelope_tokens": allowed}
             session.stage(Draft("crp.dispatch.budget_warning", left))
-        room = allowed
         first, anew = self._first, self.reground or state.reground
-        if first is None or anew or first.packed.tokens > room:
-            query = f"{state.query}\n{state.output[-2000:]}" if anew else state.query
-            started = session.clock.monotonic()
-            packed = await envelope(session, query, room, goal=state.goal)
-            session.relay.meters.took("crp_envelope_seconds", session.clock.monotonic() - started)
-        else:
-            packed = first.packed
-        messages = window.first_messages(state.system_prompt, packed.text, state.task_input) + extra
+        packed = first.packed if first is not None and not anew else None
+        query = f"{state.query}\n{state.output[-2000:]}" if anew else state.query
+        limit = min(plan.context_window - max_tokens, fixed + allowed)
+        room = allowed
+        while True:
+            if packed is None or packed.tokens > room:
+                packed = await self._envelope(query, room)
+            messages = window.first_messages(state.system_prompt, packed.text, state.task_input) + extra
+            tokens = window.request_tokens(model, messages, self._tools)
+            if tokens <= limit:
+                break
+            if not packed.text:
+                raise window.exceeded(tokens + max_tokens, plan.context_window)
+            room, packed = packed.tokens - (tokens - limit), None
         built = Built(
             session.relay.ids.uuid4(),
             messages,
             packed,
-            fixed + packed.tokens,
+            tokens,
             max_tokens,
-            min(1.0, packed.tokens / room) if room else 0.0,
+            min(1.0, packed.tokens / allowed) if allowed else 0.0,
             going_on,
         )
         self._first = built if first is None or state.reground else first
@@ -179,12 +192,27 @@ class Run:
         )
         return built
 
-    def _extra_messages(self, going_on: bool) -> list[Message]:
+    @property
+    def _tools(self) -> Sequence[ToolSpec]:
+        return self.toolbox.specs if self.toolbox is not None else ()
+
+    async def _envelope(self, query: str, room: int) -> Packed:
+        session = self.session
+        started = session.clock.monotonic()
+        packed = await envelope(session, query, max(0, room), goal=self.state.goal)
+        session.relay.meters.took("crp_envelope_seconds", session.clock.monotonic() - started)
+        return packed
+
+    def _extra(self, going_on: bool, room: int) -> tuple[list[Message], int]:
+        """What follows the first messages, and its tokens: of a continuation the longest form that fits."""
         turns = msgspec.convert(self.state.turns, list[Message])
-        if not going_on:
-            return turns
-        output = self.state.output
-        return window.continuation_messages(turns, output, continuation_prompt(output, self._structure))
+        output = whole(halves(self.state.output)[0])
+        forms = window.continuations(turns, output, self._structure) if going_on else iter([turns])
+        for form in forms:
+            tokens = window.request_tokens(self.session.model, form)
+            if tokens <= room:
+                break
+        return form, tokens
 
     def _ask(self, built: Built, turn: Turn) -> AsyncIterator[str]:
         session = self.session
@@ -192,8 +220,8 @@ class Run:
             session.models.ordered(),
             built,
             turn,
-            Seam(self.state.output if built.going_on else ""),
-            tools=self.toolbox.specs if self.toolbox is not None else (),
+            Seam(halves(self.state.output)[0] if built.going_on else ""),
+            tools=self._tools,
             timeout=session.warm.config.provider_timeout,
             counting=session.model,
         )
@@ -220,7 +248,7 @@ class Run:
         session, state, warm = self.session, self.state, self.session.warm
         self._structure.feed(turn.new)
         self._model = turn.model
-        output = state.output + turn.new
+        output = joined(state.output, turn.new)
         cut = (
             len(output)
             if last
@@ -309,8 +337,7 @@ class Run:
         if self.state.tool_calls >= self.max_steps or not all(self.toolbox.knows(call.name) for call in calls):
             self.pending_calls = calls
             return False
-        answers = [Message("tool", self.toolbox.call(call), tool_call_id=call.id) for call in calls]
-        messages = [Message("assistant", turn.text, tool_calls=calls), *answers]
+        messages = self._answered(Message("assistant", turn.text, tool_calls=calls))
         self.session.stage(
             Draft(
                 "crp.tools.complete",
@@ -323,6 +350,26 @@ class Run:
             )
         )
         return True
+
+    def _answered(self, asked: Message) -> list[Message]:
+        """The calls and their answers; one that does not fit into the window says so: the model can ask for less."""
+        assert self.toolbox is not None
+        session, state = self.session, self.state
+        model, config = session.model, session.warm.config
+        plan = window.plan(model, config, state.system_prompt, state.task_input, state.max_output_tokens, self._tools)
+        before = msgspec.convert(state.turns, list[Message])
+        left = plan.envelope - window.request_tokens(model, [*before, asked])
+        messages = [asked]
+        for call in asked.tool_calls:
+            answer = Message("tool", self.toolbox.call(call), tool_call_id=call.id)
+            needed = window.request_tokens(model, [answer])
+            if needed > left:
+                told = f"The answer has {needed} tokens and {max(0, left)} fit into the window. Ask for less."
+                answer = Message("tool", canonical.encode({"error": told}).decode(), tool_call_id=call.id)
+                needed = window.request_tokens(model, [answer])
+            left -= needed
+            messages.append(answer)
+        return messages
 
     # The end
 

@@ -54,7 +54,6 @@ class Fact(msgspec.Struct, gc=False):
     folded_into: int = -1
     quarantined: bool = False
     verified: bool = False
-    tokens: int = -1
 
     @property
     def id(self) -> str:

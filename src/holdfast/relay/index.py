@@ -127,8 +127,8 @@ class Index:
         found = self.frequency(term)
         return math.log(1 + (len(self) - found + 0.5) / (found + 0.5)) if found else 0.0
 
-    def search(self, query: Mapping[str, float], limit: int) -> list[tuple[int, float]]:
-        """The `limit` best facts for the weighted terms of `query` (N1)."""
+    def search(self, query: Mapping[str, float], limit: int, *, every: bool = False) -> list[tuple[int, float]]:
+        """The `limit` best facts for the weighted terms of `query` (N1); with `every`, common words find facts too."""
         terms: list[_Term] = [
             (self.idf(term) * weight * (K1 + 1), posting, term)
             for term, weight in query.items()
@@ -139,7 +139,7 @@ class Index:
         # Rare terms first: they decide which facts can still win, so that common ones are only looked up (MaxScore).
         terms.sort(key=lambda item: len(item[1]))
         rest = sum(gain for gain, _, _ in terms)
-        common = self._common()
+        common = len(self._lengths) if every else self._common()
         norms = self._norms()
         scores: dict[int, float] = {}
         floor = 0.0

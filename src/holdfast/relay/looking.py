@@ -67,7 +67,7 @@ async def preview(
         system_tokens=plan.system,
         task_tokens=plan.task,
         auto_ingest=not plan.fits,
-        facts=explain(warm, packed),
+        facts=explain(warm, packed, session.model.count_tokens),
     )
 
 

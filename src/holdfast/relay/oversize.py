@@ -15,11 +15,12 @@ def shortened(text: str, room: int, count: Callable[[str], int]) -> str:
     """
     room = max(16, room - count(_NOTE))
     characters = max(32, int(len(text) * room / max(1, count(text)) / 2))
-    while True:
+    while characters:
         head, tail = _start(text, characters), _end(text, characters)
-        if count(head) + count(tail) <= room or characters <= 32:
+        if count(head) + count(tail) <= room:
             return head + _NOTE + tail
         characters = characters * 3 // 4
+    return _NOTE.strip()
 
 
 def question(text: str) -> str:

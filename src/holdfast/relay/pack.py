@@ -2,14 +2,19 @@
 
 Invariants:
 
-- P1  The tokens of the envelope, counted piece by piece, never exceed the budget; saturation is in [0, 1].
+- P1  The tokens of the envelope, counted over its whole text with the model's counter as it is now, never exceed the
+      budget; saturation is in [0, 1].
 - P2  No text stands twice, no superseded or quarantined fact stands at all.
 - P3  Ingested text stands inside a fence that says it is read-only, and cannot close that fence.
-- P4  The same state, task and budget give the same envelope: a preview is what a dispatch sends.
+- P4  Facts are taken in the order of rank down to the last one with any signal of relevance, as far as the budget goes
+      (C17). `saturate: true` then goes on with the most recent of the rest, `saturate: false` stops; where nothing is
+      said, an envelope of few facts is filled up to 25 with recent ones.
+- P5  The same state, task and budget give the same envelope: a preview is what a dispatch sends.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
@@ -33,6 +38,8 @@ SECTIONS = (
 _AT_LEAST = 25  # a small session is shown whole: fewer facts than this are filled up with recent ones
 _MISSES = 64
 _LINE_TOKENS = 2
+_SMALL_REST = 16
+_LONG_NUMBER = 99_999  # a window's number as it may come to stand in a fence
 _DECISION = re.compile(r"\b(?:decided|decision|chose|chosen|agreed|will use)\b", re.IGNORECASE)
 _ERROR = re.compile(r"\b(?:error|exception|failed|failure|traceback)\b", re.IGNORECASE)
 _number = attrgetter("number")
@@ -54,14 +61,14 @@ class Packed(msgspec.Struct, frozen=True):
 EMPTY = Packed("", 0, ())
 
 
-def explain(warm: Warm, packed: Packed) -> tuple[PackedFact, ...]:
+def explain(warm: Warm, packed: Packed, count: Callable[[str], int]) -> tuple[PackedFact, ...]:
     """Why each fact is in the envelope, best first."""
     return tuple(
         PackedFact(
             fact.id,
             fact.text,
             section_of(fact),
-            max(0, fact.tokens),
+            count(fact.text),
             round(item.score, 6),
             round(item.relevance, 6),
             round(item.recency, 6),
@@ -88,33 +95,60 @@ def pack(
         chooser.used = count(goal) + count("[CRITICAL STATE]\n[GOAL] ") + _LINE_TOKENS
         if chooser.used > budget:
             chooser.used, goal = 0, ""
-    misses = 0
-    for item in _candidates(warm, ranked):
-        fact = warm.facts[item.number]
-        if fact.superseded_by >= 0 or fact.quarantined or item.number in exclude:
-            continue
-        if not chooser.take(item, fact):
-            misses += 1
-            if misses > _MISSES:
-                break
+    _fill(warm, chooser, [item for item in ranked if item.number not in exclude], goal)
+    recent = itertools.islice(_recent(warm, ranked, exclude), 1 + budget // _LINE_TOKENS)
+    _fill(warm, chooser, list(recent), goal, misses=_MISSES)
     if not chooser.chosen and not goal:
         return EMPTY
-    return Packed(_render(chooser.sections, goal), chooser.used, tuple(chooser.chosen))
+    return _fitted(chooser, goal, budget, count)
 
 
-def _candidates(warm: Warm, ranked: Sequence[Ranked]) -> Iterable[Ranked]:
-    """The ranked facts, then recent ones until the envelope is not empty-handed (or full, when asked to saturate)."""
-    yield from ranked
-    if len(ranked) >= _AT_LEAST and not warm.config.saturate:
-        return
-    seen = {item.number for item in ranked}
-    missing = len(warm.facts) if warm.config.saturate else _AT_LEAST - len(ranked)
-    for number in range(len(warm.facts) - 1, -1, -1):
-        if missing <= 0:
+def _fill(warm: Warm, chooser: _Chooser, waiting: list[Ranked], goal: str, misses: int | None = None) -> None:
+    """Take what fits, in order. Counted one by one facts cost more than in one text, so what did not fit is tried again
+    with what the text really costs; without a signal of relevance (`misses`) not for long."""
+    while waiting and chooser.rest > _SMALL_REST:
+        before, left = len(chooser.chosen), []
+        for place, item in enumerate(waiting):
+            if not chooser.take(item, warm.facts[item.number]):
+                left.append(item)
+                if chooser.rest <= _LINE_TOKENS or (misses is not None and len(left) > misses):
+                    left += waiting[place + 1 :]
+                    break
+        if len(chooser.chosen) == before:
             return
-        if number not in seen and not warm.facts[number].quarantined:
-            missing -= 1
-            yield Ranked(number, 0.0, 0.0, round(warm.recency(warm.facts[number]), 6), 1.0, 0.0)
+        waiting = left
+        if waiting:
+            chooser.measure(goal)
+
+
+def _fitted(chooser: _Chooser, goal: str, budget: int, count: Callable[[str], int]) -> Packed:
+    """P1: the pieces together may count more than one by one; then the last facts go."""
+    while True:
+        text = _render(chooser.sections, goal)
+        tokens = count(text)
+        if tokens <= budget:
+            return Packed(text, tokens, tuple(chooser.chosen)) if text else EMPTY
+        if not chooser.chosen:
+            return EMPTY
+        for _ in range(max(1, len(chooser.chosen) * (tokens - budget) // tokens)):
+            chooser.drop()
+
+
+def _recent(warm: Warm, ranked: Sequence[Ranked], exclude: frozenset[int]) -> Iterable[Ranked]:
+    """The newest facts that the task has no word of, as many as `saturate` says (P4)."""
+    saturate = warm.config.saturate
+    wanted = len(warm.facts) if saturate else 0 if saturate is False else _AT_LEAST - len(ranked)
+    seen = {item.number for item in ranked}
+    for fact in reversed(warm.facts):
+        if wanted <= 0:
+            return
+        if fact.number not in seen and fact.number not in exclude and _may_stand(fact):
+            wanted -= 1
+            yield Ranked(fact.number, 0.0, 0.0, round(warm.recency(fact), 6), 1.0, 0.0)
+
+
+def _may_stand(fact: Fact) -> bool:
+    return fact.superseded_by < 0 and not fact.quarantined
 
 
 class _Chooser:
@@ -130,13 +164,13 @@ class _Chooser:
         self.sections: dict[str, list[Fact]] = {}
 
     def take(self, item: Ranked, fact: Fact) -> bool:
-        """False when the fact does not fit; True when it was taken or stands there already."""
-        text, tokens = fact.text, fact.tokens
-        if text in self._texts:
+        """False when the fact does not fit; True when it was taken, stands there already, or may not stand (P2)."""
+        text = fact.text
+        if text in self._texts or not _may_stand(fact):
             return True
-        if tokens < 0:
-            tokens = fact.tokens = self._count(text)
-        used = self.used + tokens + _LINE_TOKENS
+        if self.rest <= _LINE_TOKENS:
+            return False
+        used = self.used + self._count(text) + _LINE_TOKENS
         if used > self._budget:
             return False
         section = section_of(fact)
@@ -154,13 +188,28 @@ class _Chooser:
         self.sections[section].append(fact)
         return True
 
+    @property
+    def rest(self) -> int:
+        return self._budget - self.used
+
+    def measure(self, goal: str) -> None:
+        """Count what was chosen as one text."""
+        self.used = min(self.used, self._count(_render(self.sections, goal)))
+
+    def drop(self) -> None:
+        """Take the fact back that was chosen last."""
+        number = self.chosen.pop().number
+        for name, facts in list(self.sections.items()):
+            self.sections[name] = [fact for fact in facts if fact.number != number]
+            if not self.sections[name]:
+                del self.sections[name]
+
     def _opening(self, mark: tuple[str, ...]) -> int:
         if len(mark) == 1:
             return self._count(f"[{mark[0]}]\n\n")
         if len(mark) == 2:
-            return (
-                self._count(_open_fence(mark[1], 0, 0.5) + "\n[/SOURCE_PASSAGE]\n") if mark[1].startswith(INGEST) else 0
-            )
+            fence = _open_fence(mark[1], _LONG_NUMBER, 0.5) + "\n[/SOURCE_PASSAGE]\n"
+            return self._count(fence) if mark[1].startswith(INGEST) else 0
         return self._count(f"({mark[2]})\n") if mark[2] else 0
 
 
@@ -197,7 +246,7 @@ def _render_section(facts: list[Fact]) -> str:
         for fact in group:
             if fact.context != context and fact.kind != "heading":
                 context = fact.context
-                if context:
+                if context and context != fact.text:  # the pair that names a record says so itself
                     lines.append(f"({_harmless(context)})")
             lines.append(_harmless(fact.text) if fenced else fact.text)
         if fenced:

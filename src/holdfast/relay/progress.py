@@ -15,6 +15,7 @@ _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\\n]|\\.)*"|[\[\]{}]')
 _ENDS_WELL = re.compile(r"[^\n]{50,}[.!?]\Z")
 _LEAST_TRIGRAMS = 50
 _PATIENCE = 3
+_HEADING_SHOWN = 120
 _CLOSERS = {"{": "}", "[": "]"}
 
 
@@ -88,20 +89,20 @@ class Structure:
         return self._fence is None and not self._brackets
 
 
-def continuation_prompt(output: str, structure: Structure) -> str:
-    """What asks for the next window: where the text stands, and its last 200 characters or more, verbatim (C13)."""
+def continuation_prompt(output: str, structure: Structure, anchor: int = ANCHOR) -> str:
+    """What asks for the next window: where the text stands, and its last characters, verbatim (C13)."""
     lines = [
         "Continue writing from where the previous section ended.",
         "Write only what comes next, beginning with the very next character; repeat nothing and comment on nothing.",
     ]
     if structure.heading:
-        lines.append(f"You were writing: {structure.heading}")
+        lines.append(f"You were writing: {structure.heading[:_HEADING_SHOWN]}")
     if structure.item:
         lines.append(f"List position: item {structure.item}")
     blocks = structure.open_blocks()
     if blocks:
         lines.append("Open blocks to close: " + "; ".join(blocks))
-    lines.append("The text so far ends with:\n" + output[-ANCHOR:])
+    lines.append("The text so far ends with:\n" + output[-anchor:])
     return "\n".join(lines)
 
 

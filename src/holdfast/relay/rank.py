@@ -84,9 +84,9 @@ def aspects_of(text: str) -> list[str]:
     return parts if len(parts) <= _ASPECTS else parts[: _ASPECTS // 2] + parts[-_ASPECTS // 2 :]
 
 
-def _in_words(warm: Warm, text: str, limit: int, aspects: bool, cold: bool) -> dict[int, float]:
+def _in_words(warm: Warm, text: str, limit: int, aspects: bool, cold: bool, every: bool) -> dict[int, float]:
     """Likeness in words, from 0 to 1: of the whole text, and of its best aspect where it has several."""
-    found = warm.index.search(query_terms(warm, text), limit)
+    found = warm.index.search(query_terms(warm, text), limit, every=every)
     if cold and len(warm.cold):
         more = warm.cold.search(query_terms(warm, text), limit)
         found = sorted([*found, *more], key=lambda item: (-item[1], item[0]))[:limit]
@@ -121,13 +121,14 @@ def rank(
     terms: Terms = ALL_TERMS,
     near: Sequence[int] = (),
     cold: bool = False,
+    every: bool = False,
 ) -> list[Ranked]:
     """The facts for `text`, best first; superseded facts count half, quarantined ones not at all.
 
     `near` are facts by their likeness in meaning, the most alike first, where vectors are kept. With `cold`, facts that
-    a compaction put away are looked for too.
+    a compaction put away are looked for too; with `every`, facts that share nothing but a common word.
     """
-    relevance = _in_words(warm, text, limit, terms.aspects, cold)
+    relevance = _in_words(warm, text, limit, terms.aspects, cold, every)
     for place, number in enumerate((n for n in near if cold or n in warm.index), start=1):
         relevance[number] = relevance.get(number, 0.0) + 1 / place
     if not relevance:

@@ -212,7 +212,10 @@ class Session(Journal):
         await self._take(self._dispatches, 1)
         async with self._lock:
             await self.enter(operation)
-            engine = Run(self, starting=await start(self, task, operation, query, remember), **(run or {}))
+            toolbox: Toolbox | None = (run or {}).get("toolbox")
+            tools = toolbox.specs if toolbox is not None else ()
+            starting = await start(self, task, operation, query, remember, tools)
+            engine = Run(self, starting=starting, **(run or {}))
             if holder is not None:
                 holder.append(engine)
             async with aclosing(engine.events()) as events:

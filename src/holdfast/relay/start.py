@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from holdfast.kernel.ledger import Draft
 from holdfast.kernel.problems import Problem
+from holdfast.models.protocol import ToolSpec
 from holdfast.relay import guard, window
 from holdfast.relay.ingest import ingest
 from holdfast.relay.oversize import question, shortened
@@ -35,19 +37,25 @@ def checked(intent: TaskIntent) -> Task:
 
 
 async def start(
-    session: Session, task: Task, operation: str, query: str | None, remember: bool | None = None
+    session: Session,
+    task: Task,
+    operation: str,
+    query: str | None,
+    remember: bool | None = None,
+    tools: Sequence[ToolSpec] = (),
 ) -> list[Draft]:
     """The records that begin a dispatch; the model's answer becomes facts where the caller asks for it (C20)."""
     text = task.task_input
     limit = task.intent.max_output_tokens
-    plan = window.plan(session.model, session.warm.config, task.system_prompt, text, limit)
+    plan = window.plan(session.model, session.warm.config, task.system_prompt, text, limit, tools)
     if not plan.fits:
         if plan.system + plan.reserve + 64 > plan.context_window:
             raise Problem(
-                "invalid_request",
-                f"{plan.system} tokens of system prompt and {plan.reserve} of output exceed {plan.context_window}.",
+                "window_exceeded",
+                f"{plan.system} tokens of system prompt and tools and {plan.reserve} of output do not fit into "
+                f"{plan.context_window}.",
                 at="$.system_prompt",
-                fix="Shorten the system prompt, lower max_output_tokens, or use a larger model.",
+                limit=plan.context_window,
             )
         await ingest(session, text, trusted=True)
         query = query or f"{task.goal}\n{question(text)}"

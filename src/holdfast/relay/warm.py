@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.models.assemble import joined
 from holdfast.models.words import STOP, words
 from holdfast.relay.drift import rate
 from holdfast.relay.entities import claim
@@ -323,7 +324,7 @@ class Warm:
         if not payload["visible"]:
             state.overhead += 1
             return
-        state.output += unpack_text(payload["output"])[payload["removed"] :]
+        state.output = joined(state.output, unpack_text(payload["output"])[payload["removed"] :])
         state.extracted = payload["extracted"]
         if payload["removed"]:
             state.seams.append(

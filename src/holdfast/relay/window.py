@@ -2,22 +2,32 @@
 
 E = C - S - T - G: the context window less system prompt, task and generation reserve is the envelope's budget.
 The system prompt and the task go in as they are (validated, otherwise untouched).
+
+W1  What is sent and what may be written never exceed the window together, as the model counts now (C19). The tools, the
+    tool calls and what a provider adds to each message are counted too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import msgspec
 
 from holdfast.kernel.problems import Problem
-from holdfast.models.protocol import Message, Model
+from holdfast.models.protocol import Message, Model, ToolSpec
+from holdfast.models.tokens import MESSAGE_TOKENS, message_tokens, tool_tokens
+from holdfast.relay.continuation import ANCHOR, LEAST_ANCHOR
+from holdfast.relay.progress import Structure, continuation_prompt
 from holdfast.relay.types import SessionConfig
 
 _DEFAULT_RESERVE = 16_384
-_TAIL = 2000
+# Characters of the output that a continuation shows as the model's own words and in its prompt (C13).
+_SHOWN_AGAIN = ((2000, ANCHOR), (1000, ANCHOR), (0, ANCHOR), (0, LEAST_ANCHOR))
+_JOINT = "\n\n"
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The shares of one window, in tokens."""
+    """The shares of one window, in tokens; the system's share holds the tools."""
 
     context_window: int
     system: int
@@ -33,13 +43,32 @@ class Plan(msgspec.Struct, frozen=True):
         return self.system + self.task <= self.context_window - self.reserve
 
 
-def plan(model: Model, config: SessionConfig, system_prompt: str, task_input: str, max_output: int | None) -> Plan:
-    window = config.context_window or model.context_window
+def plan(
+    model: Model,
+    config: SessionConfig,
+    system_prompt: str,
+    task_input: str,
+    max_output: int | None,
+    tools: Sequence[ToolSpec] = (),
+) -> Plan:
+    window, count = config.context_window or model.context_window, model.count_tokens
     return Plan(
         window,
-        model.count_tokens(system_prompt),
-        model.count_tokens(task_input),
+        (count(system_prompt) + MESSAGE_TOKENS if system_prompt else 0) + tool_tokens(count, tools),
+        count(task_input) + count(_JOINT) + MESSAGE_TOKENS,
         reserve(model, config, max_output, window),
+    )
+
+
+def request_tokens(model: Model, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> int:
+    """W1: what a request costs, all of it."""
+    count = model.count_tokens
+    return sum(message_tokens(count, message) for message in messages) + tool_tokens(count, tools)
+
+
+def exceeded(needed: int, window: int) -> Problem:
+    return Problem(
+        "window_exceeded", f"{needed} tokens must be sent, and the window has {window}.", needed=needed, limit=window
     )
 
 
@@ -60,11 +89,16 @@ def reserve(model: Model, config: SessionConfig, max_output: int | None, window:
 
 
 def first_messages(system_prompt: str, envelope: str, task_input: str) -> list[Message]:
-    user = f"{envelope}\n\n{task_input}" if envelope else task_input
+    user = f"{envelope}{_JOINT}{task_input}" if envelope else task_input
     messages = [Message("system", system_prompt)] if system_prompt else []
     return [*messages, Message("user", user)]
 
 
-def continuation_messages(first: list[Message], output: str, prompt: str) -> list[Message]:
-    """The first window's messages unchanged, so that a provider can reuse its cache, then where the text stands."""
-    return [*first, Message("assistant", output[-_TAIL:]), Message("user", prompt)]
+def continuations(turns: Sequence[Message], output: str, structure: Structure) -> Iterator[list[Message]]:
+    """What asks for more behind the first messages: with as much of the output as is useful, then with less and less.
+
+    The first messages stay the same, so that a provider can reuse its cache.
+    """
+    for tail, anchor in _SHOWN_AGAIN:
+        shown = [Message("assistant", output[-tail:])] if tail else []
+        yield [*turns, *shown, Message("user", continuation_prompt(output, structure, anchor))]

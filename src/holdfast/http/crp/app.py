@@ -47,7 +47,7 @@ def crp_app(
 ) -> ASGIApp:
     """The sidecar over `relay`. `trusted`: whoever mounts it has checked the caller already. `providers`: whether
     callers may register providers, and so choose addresses that the host calls."""
-    service = Service(relay, max_sessions=max_sessions, auth_required=token is not None, providers=providers)
+    service = Service(relay, max_sessions=max_sessions, auth_required=trusted or token is not None, providers=providers)
     return _App(service, token, trusted)
 
 
@@ -99,7 +99,9 @@ class _App:
         if not operation.open:
             self._authorise(request)
         if operation.name == "getOpenapi":
-            return answer(request, openapi.document(str(request.scope.get("root_path", "")) or "/"), contract="crp")
+            server = str(request.scope.get("root_path", "")) or "/"
+            described = openapi.document(server, key_required=self.service.auth_required)
+            return answer(request, described, contract="crp")
         data = await read_body(request, BODY_LIMIT) if operation.body is not None or request.method == "POST" else b""
         arguments: list[Any] = []
         if session_id is not None:

@@ -14,7 +14,7 @@ _REF = "#/components/schemas/{name}"
 _ERROR = {"$ref": "#/components/schemas/CrpError"}
 
 
-def document(server: str = "/") -> dict[str, Any]:
+def document(server: str = "/", *, key_required: bool = False) -> dict[str, Any]:
     types: list[Any] = [CrpError]
     for operation in OPERATIONS:
         types += [kind for kind in (*operation.answers.values(), operation.body) if kind is not None]
@@ -32,7 +32,7 @@ def document(server: str = "/") -> dict[str, Any]:
             "description": "The CRP 2.0 sidecar of holdfast: sessions, dispatches and facts over HTTP.",
         },
         "servers": [{"url": server}],
-        "security": [{}, {"bearerAuth": []}],
+        "security": [{"bearerAuth": []}] if key_required else [{}, {"bearerAuth": []}],
         "paths": paths,
         "components": {
             "schemas": components,

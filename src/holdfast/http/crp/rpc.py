@@ -44,6 +44,7 @@ METHODS: dict[str, tuple[str, Any]] = {
     "crp.close": ("close", None),
 }
 STREAM = "crp.dispatchStream"
+_PARAMETERS = frozenset({"schema_mismatch", "invalid_request", "invalid_text"})
 
 
 async def answer_all(
@@ -71,7 +72,7 @@ async def _answer(service: Service, request: Request, data: bytes, call: b.RpcRe
 async def _perform(service: Service, request: Request, data: bytes, call: b.RpcRequest) -> Any:
     entry = METHODS.get(call.method)
     if entry is None:
-        raise Problem("not_found", f"There is no method {call.method[:80]!r}.", known=sorted([*METHODS, STREAM]))
+        raise Problem("method_not_found", f"There is no method {call.method[:80]!r}.", known=sorted([*METHODS, STREAM]))
     name, kind = entry
     arguments: list[Any] = []
     params = dict(call.params)
@@ -140,10 +141,12 @@ def _convert(params: dict[str, Any], kind: Any) -> Any:
 
 
 def _error(problem: Problem) -> dict[str, Any]:
-    """-32000 to -32099 with the CRP number beside it."""
+    """JSON-RPC's own numbers for the method and its parameters, else -32000 to -32099; with the CRP number."""
     error = problem.as_jsonrpc()
-    if not -32099 <= error["code"] <= -32000:
-        error["code"] = -32000 if problem.row.http >= 500 else -32602 if problem.key == "schema_mismatch" else -32000
+    if problem.key in _PARAMETERS:
+        error["code"] = -32602
+    elif problem.key != "method_not_found" and not -32099 <= error["code"] <= -32000:
+        error["code"] = -32000
     if "partial_output" in problem.details:
         error["data"]["partial_output"] = whole(problem.details["partial_output"])
     return error
