@@ -15,6 +15,7 @@ from holdfast import models
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.problems import Problem
 from holdfast.models import Completion, Message, Params, Retries, ToolCall, ToolSpec, Usage
+from holdfast.models.assemble import joined
 from tests.models.wire import Reply, Server, serving
 
 WIRES = ("openai", "anthropic")
@@ -77,6 +78,14 @@ def test_m1_for_any_text(wire: str, pieces: list[str], escaped: bool) -> None:
 async def test_m1_a_character_split_between_deltas_is_joined(wire: str, clock: ManualClock) -> None:
     answer, _ = await ask(wire, clock, Reply(("x\ud83e", "\udded", "y\ud83e")))
     assert answer.text == "x🧭y\ufffd"
+
+
+async def test_a_half_of_a_character_that_the_limit_cut_off_waits_for_the_next_answer(
+    wire: str, clock: ManualClock
+) -> None:
+    first, _ = await ask(wire, clock, Reply(("x\ud83e",), finish="length" if wire == "openai" else "max_tokens"))
+    second, _ = await ask(wire, clock, Reply(("\udded", " y")))
+    assert joined(first.text, second.text) == "x🧭 y"
 
 
 async def test_m2_tool_calls_are_assembled_from_fragments(wire: str, clock: ManualClock) -> None:

@@ -1,4 +1,4 @@
-"""The envelope: within its budget, each text once, fenced, and the same in a preview as in a dispatch (P1 to P4)."""
+"""The envelope: within its budget, each text once, fenced, and the same in a preview as in a dispatch (P1 to P5)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_p3_source_passages_are_fenced_and_cannot_break_out(relay: Relay) 
     assert 'source="la\'bel" window=0 confidence=1.00 readonly=true' in text
 
 
-async def test_p4_a_preview_is_what_the_model_then_gets(ledger: Ledger, clock: ManualClock) -> None:
+async def test_p5_a_preview_is_what_the_model_then_gets(ledger: Ledger, clock: ManualClock) -> None:
     model = Pieces(["Seven."])
     session = await make_relay(ledger, clock, model).init("one", config={"context_window": 2000})
     await session.ingest(TEXT, "basins")
