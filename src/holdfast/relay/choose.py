@@ -13,10 +13,9 @@ from holdfast.relay.rank import rank
 if TYPE_CHECKING:
     from holdfast.relay.session import Session
 
-# How many facts are ranked for an envelope: first as many as are likely to fit, then as many as can.
+# How many facts are ranked for an envelope: as many as are likely to fit, then more while there is room.
 _FEWEST = 50
 _TOKENS_OF_A_FACT = 20
-_LEAST_TOKENS_OF_A_FACT = 3
 _SMALL_REST = 64
 _NEAR = 50
 
@@ -47,11 +46,14 @@ def packed_for(
     warm, count = session.warm, session.model.count_tokens
     likely = max(_FEWEST, room // _TOKENS_OF_A_FACT)
     packed = pack(warm, rank(warm, query, limit=likely, near=alike), room, count, goal=goal, exclude=exclude)
-    if room - packed.tokens > _SMALL_REST and len(packed.chosen) < len(warm.index):
-        # There is room for more: every fact with any signal of relevance is looked at (C17).
-        most = max(_FEWEST, room // _LEAST_TOKENS_OF_A_FACT)
-        every = rank(warm, query, limit=most, near=alike, every=True)
+    # While there is room for more, every fact with any signal of relevance is looked at (C17).
+    limit = max(_FEWEST, 2 * room * len(packed.chosen) // max(1, packed.tokens))
+    while room - packed.tokens > _SMALL_REST and len(packed.chosen) < len(warm.index):
+        every = rank(warm, query, limit=limit, near=alike, every=True)
         packed = pack(warm, every, room, count, goal=goal, exclude=exclude)
+        if len(every) < limit:
+            break
+        limit *= 4
     broken = []
     for number in packed.numbers:
         fact = warm.facts[number]
