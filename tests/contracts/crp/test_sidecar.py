@@ -302,6 +302,31 @@ def test_json_rpc_maps_the_operations(sidecar: Sidecar) -> None:
     assert rpc(sidecar, "crp.init", app_id=7).json()["error"]["code"] == -32602
 
 
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"", -32700),
+        (b'{"jsonrpc": "2.0", "method":', -32700),
+        (b"[]", -32600),
+        (b'{"id": 1}', -32600),
+        (b'{"jsonrpc": "2.0", "method": 7, "id": 1}', -32600),
+        (b'{"jsonrpc": "2.0", "method": "crp.init", "params": [1], "id": 1}', -32600),
+    ],
+)
+def test_what_is_no_json_rpc_call_gets_json_rpcs_own_number(sidecar: Sidecar, body: bytes, code: int) -> None:
+    answer = sidecar.client.post("/rpc", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    told = answer.json()
+    assert (told["jsonrpc"], told["id"], told["error"]["code"]) == ("2.0", None, code)
+    assert told["error"]["data"]["crp_code"] == 1010
+
+
+def test_a_json_rpc_stream_that_cannot_begin_is_answered_as_a_call(sidecar: Sidecar) -> None:
+    for params, code in (({}, -32602), ({"session_id": "none", **ASK}, -32004)):
+        told = rpc(sidecar, "crp.dispatchStream", 7, **params).json()
+        assert (told["id"], told["error"]["code"]) == (7, code)
+
+
 def test_json_rpc_streams_notifications(sidecar: Sidecar) -> None:
     session = sidecar.open()
     answer = rpc(sidecar, "crp.dispatchStream", 7, session_id=session, **ASK)
@@ -332,7 +357,6 @@ def test_json_rpc_streams_notifications(sidecar: Sidecar) -> None:
             {"content": b"a=b", "headers": {"Content-Type": "application/x-www-form-urlencoded"}},
             415,
         ),
-        ("POST", "/rpc", {"json": []}, 400),
     ],
 )
 def test_bad_requests_get_a_crp_error(

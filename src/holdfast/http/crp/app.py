@@ -106,6 +106,14 @@ class _App:
         arguments: list[Any] = []
         if session_id is not None:
             arguments.append(await self._session(request, operation, session_id, data))
+        if operation.name == "rpc":
+            try:
+                calls = _read(request, data, operation.body)
+            except Problem as problem:
+                if problem.row.http != 400:
+                    raise
+                return rpc.refused(request, problem)
+            return await rpc.answer_all(self.service, request, data, calls)
         if operation.body is not None:
             if not data and not operation.body_optional:
                 raise Problem("invalid_json", "The request has no body.", at="$", fix="Send one JSON document.")
@@ -114,8 +122,6 @@ class _App:
             arguments.append(_query(request, operation.query))
         if operation.body is SessionConfig:
             arguments.append(given_fields(data))
-        if operation.name == "rpc":
-            return await rpc.answer_all(self.service, request, data, arguments[0])
         if operation.name == "dispatchStream":
             return await _stream(request, self.service.events(*arguments))
         result = await getattr(self.service, operation.perform)(*arguments)

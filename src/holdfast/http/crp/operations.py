@@ -330,7 +330,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "rpc",
         "The same operations as JSON-RPC 2.0",
         "Admin",
-        answers={200: b.RpcAnswer | list[b.RpcAnswer], 204: None},
+        answers={200: b.RpcAnswer | list[b.RpcAnswer], 204: None, 400: b.RpcAnswer},
         body=b.RpcRequest | b.RpcBatch,
     ),
     _of(

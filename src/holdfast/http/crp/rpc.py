@@ -52,7 +52,11 @@ async def answer_all(
 ) -> Response:
     if not isinstance(calls, list):
         if calls.method == STREAM:
-            return await _stream(service, request, data, calls)
+            try:
+                return await _stream(service, request, data, calls)
+            except Exception as error:  # noqa: BLE001 - as in `_answer`: nothing of the stream was sent yet
+                failed = _error(as_problem(error, request_id(request)))
+                return answer(request, {"jsonrpc": "2.0", "id": _id(calls), "error": failed}, contract="crp")
         found = await _answer(service, request, data, calls)
         return answer(request, found, contract="crp") if found is not None else Response(status_code=204)
     answers = [found for call in calls if (found := await _answer(service, request, data, call)) is not None]
@@ -126,6 +130,17 @@ async def _stream(service: Service, request: Request, data: bytes, call: b.RpcRe
             )
 
     return StreamingResponse(frames(), 200, {"Cache-Control": "no-store"}, media_type="text/event-stream")
+
+
+def refused(request: Request, problem: Problem) -> Response:
+    """The answer to what is no call: it has no id that could be answered."""
+    error = problem.as_jsonrpc()
+    error["code"] = -32700 if problem.key == "invalid_json" else -32600
+    return answer(request, {"jsonrpc": "2.0", "id": None, "error": error}, 400, contract="crp")
+
+
+def _id(call: b.RpcRequest) -> str | int | None:
+    return None if call.id is msgspec.UNSET else call.id
 
 
 def _frame(message: dict[str, Any]) -> bytes:
