@@ -132,3 +132,10 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_kept(folder: Pat
         assert says in error["message"]
         assert "tenant" not in error["suggestedAction"]
     assert result(folder, "ingest", "latin.txt", "--encoding", "latin-1")["facts"] == 1
+    (folder / "docs" / "gone.txt").symlink_to(folder / "nowhere")
+    os.mkfifo(folder / "docs" / "pipe")
+    skipped = {item["path"]: item["reason"] for item in result(folder, "ingest", "docs")["skipped"]}
+    assert "leads nowhere" in skipped["docs/gone.txt"]
+    assert "is a pipe" in skipped["docs/pipe"]
+    assert "binary" in skipped["docs/c.bin"]
+    assert result(folder, "ask", "How many boats?", "--remember")["report"]["facts_extracted"] > 0

@@ -112,11 +112,14 @@ def _not_text(content: bytes, name: str, encoding: str, offset: int) -> Problem:
 
 
 def _without_mark(content: bytes) -> str | None:
-    """UTF-16 that does not say so: in most European texts every other byte is zero."""
-    sample = content[:4096]
-    for first, name in ((1, "utf-16-le"), (0, "utf-16-be")):
-        halves = sample[first::2]
-        if len(content) % 2 == 0 and 2 * halves.count(0) > len(halves) and not sample[1 - first :: 2].count(0):
+    """UTF-16 that does not say so: read that way it is printable, and most of it ASCII."""
+    for name in ("utf-16-le", "utf-16-be"):
+        try:
+            text = content[:4096].decode(name)
+        except UnicodeDecodeError:
+            continue
+        readable = all(character.isprintable() or character.isspace() for character in text)
+        if readable and 2 * sum(character.isascii() for character in text) > len(text):
             return name
     return None
 

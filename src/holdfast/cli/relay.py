@@ -60,6 +60,7 @@ async def ask(
     model: ModelName = None,
     max_windows: Annotated[int | None, typer.Option(min=1, help="At most so many windows.")] = None,
     max_output_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens for the output of one window.")] = None,
+    remember: Annotated[bool, typer.Option("--remember", help="Keep the answer as facts of the session.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the dispatch that was interrupted.")] = False,
     data: Data = None,
 ) -> Answer | None:
@@ -69,7 +70,13 @@ async def ask(
             events = found.resumed_events()
         else:
             text = read_text(Path(STDIN)) if task == STDIN else task
-            events = found.events(system, text, max_windows=max_windows, max_output_tokens=max_output_tokens)
+            events = found.events(
+                system,
+                text,
+                max_windows=max_windows,
+                max_output_tokens=max_output_tokens,
+                remember=remember or None,
+            )
         live = choice().format == "human"
         output: list[str] = []
         report: Any = None
@@ -112,7 +119,7 @@ async def ingest(
     skipped: list[dict[str, str]] = []
     failed: list[Problem] = []
     async with _session(data, session, make=True, new=new) as found:
-        for source in _progress(_sources(paths, failed)):
+        for source in _progress(_sources(paths, skipped)):
             try:
                 text = read_text(source.path, _FILE_LIMIT, encoding)
                 if not text.strip():
@@ -430,29 +437,36 @@ class _Source(NamedTuple):
     named: bool
 
 
-def _sources(paths: list[Path], failed: list[Problem]) -> list[_Source]:
+def _sources(paths: list[Path], skipped: list[dict[str, str]]) -> list[_Source]:
     """The files in the order they were named; those below a folder by their names, hidden ones left out."""
     found: list[_Source] = []
     for path in paths:
-        if str(path) == STDIN:
-            found.append(_Source(path, None, True))
-        elif path.is_dir():
-            try:
-                inside = [file for file in sorted(path.rglob("*")) if not file.is_dir() and not _hidden(file, path)]
-                next(path.iterdir(), None)
-            except OSError as error:
-                failed.append(
-                    Problem("file_unreadable", f"The folder {path} cannot be read: {error.strerror}.", at=str(path))
-                )
-                continue
-            found.extend(_Source(file, _label(file), False) for file in inside if file.is_file())
+        if path.is_dir():
+            found += [_Source(file, _label(file), False) for file in _below(path, skipped)]
         else:
             found.append(_Source(path, _label(path) if path.is_file() else None, True))
     return found
 
 
-def _hidden(file: Path, folder: Path) -> bool:
-    return any(part.startswith(".") for part in file.relative_to(folder).parts)
+def _below(folder: Path, skipped: list[dict[str, str]]) -> list[Path]:
+    """The files below a folder, by name; what is there and cannot be read as a file is `skipped` and told."""
+    found: list[Path] = []
+
+    def shut(error: OSError) -> None:
+        reason = f"The folder {error.filename} cannot be read: {error.strerror}."
+        skipped.append({"path": str(error.filename), "reason": reason, "fix": "Make it readable."})
+
+    for place, folders, files in os.walk(folder, onerror=shut):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for file in (Path(place) / name for name in files if not name.startswith(".")):
+            if file.is_file():
+                found.append(file)
+            else:
+                what = "leads nowhere" if file.is_symlink() else "is a pipe, a socket or a device"
+                skipped.append(
+                    {"path": str(file), "reason": f"{file} {what}.", "fix": "Name it by itself, if you mean it."}
+                )
+    return sorted(found)
 
 
 def _label(path: Path) -> str:

@@ -33,7 +33,7 @@ _LEADS = tuple(bytes(set(range(256)) - set(range(*lead))) for lead in ((0xC2, 0x
 _LEAST_WEIGHT, _MOST_WEIGHT = 0.25, 4.0
 _LEAST_UNITS = 16
 _LEARNING_RATE = 0.5
-_CACHED = 65_536
+_CACHED, _CACHED_LENGTH = 65_536, 1_000
 
 _TIKTOKEN_DATA = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
 
@@ -74,7 +74,7 @@ class ExactCounter:
         self._kept = lru_cache(_CACHED)(self._count)  # a tokenizer never changes its mind
 
     def count(self, text: str) -> int:
-        return self._kept(text)
+        return self._kept(text) if len(text) <= _CACHED_LENGTH else self._count(text)
 
     def _count(self, text: str) -> int:
         return len(self._encoding.encode(text, disallowed_special=()))
