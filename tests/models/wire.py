@@ -43,6 +43,18 @@ class Server:
         self.closed_by_client = asyncio.Event()
         self.port = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._listener: asyncio.Server | None = None
+
+    async def listen(self) -> None:
+        self._listener = await asyncio.start_server(self.accept, "127.0.0.1", 0)
+        self.port = self._listener.sockets[0].getsockname()[1]
+
+    async def stop_listening(self) -> None:
+        """From now on the port refuses connections, and those that are open are gone."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        await self.aclose()
 
     @property
     def openai(self) -> str:
@@ -125,13 +137,11 @@ class Server:
 async def serving(*replies: Reply) -> AsyncIterator[Server]:
     server = Server()
     server.replies.extend(replies)
-    listener = await asyncio.start_server(server.accept, "127.0.0.1", 0)
-    server.port = listener.sockets[0].getsockname()[1]
+    await server.listen()
     try:
         yield server
     finally:
-        listener.close()
-        await server.aclose()
+        await server.stop_listening()
 
 
 async def _request(reader: asyncio.StreamReader) -> tuple[str, dict[str, str], dict[str, Any]] | None:

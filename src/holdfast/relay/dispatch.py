@@ -6,12 +6,15 @@ Invariants:
 - D2  Caps are looked at before every window; what is left never gets below zero (C10, C14).
 - D3  A window is in the ledger, with its raw text and its facts, before its `window_complete` event; a process that is
       killed after that goes on behind it.
-- D4  A provider is asked again, or the next one is, only while nothing of the window was shown (C15): `turn.py`.
+- D4  A window is asked for again only while nothing of it was shown (C15, `turn.py`). Another model of the caller's order
+      is asked only before the first window is complete; the one that began an answer goes on with it (C18).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,7 +22,7 @@ import msgspec
 from holdfast.kernel import canonical
 from holdfast.kernel.ledger import Draft
 from holdfast.kernel.problems import Problem
-from holdfast.models.protocol import Message, ToolCall
+from holdfast.models.protocol import Message, Model, ToolCall
 from holdfast.relay import drift, window
 from holdfast.relay.caps import within_caps
 from holdfast.relay.choose import envelope
@@ -59,8 +62,9 @@ class Run:
         self._structure = Structure()
         self._flow = Flow()
         self._first: Built | None = None
+        self._built: Built | None = None
         self._shown = False
-        self._model = ""
+        self._chosen: Model | None = None
         self._began = 0.0
         self._said: set[str] = set()  # what the chain's facts say
 
@@ -72,6 +76,14 @@ class Run:
 
     async def events(self) -> AsyncGenerator[StreamEvent, None]:
         """The events of the dispatch; a failure is raised as a Problem with the partial output in its details."""
+        try:
+            async with aclosing(self._events()) as events:
+                async for event in events:
+                    yield event
+        finally:
+            self.session.models.asked = None
+
+    async def _events(self) -> AsyncGenerator[StreamEvent, None]:
         self.session.stage(*self.starting)
         self._began = self.session.clock.monotonic()
         resumed = bool(self.state.output)
@@ -83,16 +95,18 @@ class Run:
             self._shown = True
         going_on = resumed
         while True:
-            turn, built = Turn(), None
+            turn = Turn()
             try:
-                built = await self._build(going_on)
-                async for piece in self._ask(built, turn):
-                    self._shown = True
-                    yield StreamEvent("token", piece)
+                async with aclosing(self._window(going_on, turn)) as pieces:
+                    async for piece in pieces:
+                        self._shown = True
+                        yield StreamEvent("token", piece)
             except Problem as problem:
-                if built is not None and turn.new:  # cut after it was shown: kept, and can be gone on with (C15)
-                    self._complete(built, turn, last=False)
+                if self._built is not None and turn.new:  # cut after it was shown: kept, and can be gone on with (C15)
+                    self._complete(self._built, turn, last=False)
                 raise await self._failed(problem) from problem.__cause__
+            built = self._built
+            assert built is not None, "a window that was answered was built"
             stop = self._stop(turn, built)
             calls = turn.calls if self.toolbox is not None and stop == "complete" else ()
             facts = len(self.session.warm.facts)
@@ -122,6 +136,53 @@ class Run:
                 )
 
     # One window
+
+    async def _window(self, going_on: bool, turn: Turn) -> AsyncGenerator[str, None]:
+        """The next window, of the first model in the order that answers (D4)."""
+        waiting = deque(self._order())
+        while True:
+            self._chosen = self.session.models.asked = waiting.popleft()
+            self._built = None
+            self._built = built = await self._build(going_on)
+            try:
+                async with aclosing(self._ask(built, turn)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+                return
+            except Problem as problem:
+                if turn.new or not self._fall_back(problem, waiting):
+                    raise
+
+    def _order(self) -> list[Model]:
+        """The models that may answer the next window: the caller's order, and once one has begun, that one alone."""
+        models = self.session.models
+        if not self.state.windows:
+            return models.ordered()
+        return [self._chosen or models.named(self.state.model)]
+
+    def _fall_back(self, problem: Problem, waiting: deque[Model]) -> bool:
+        """Put on record that the chosen model failed; whether another one of the order can take the task over."""
+        self._first = None
+        failed, key = self.session.model, problem.key
+        while waiting:
+            self.session.stage(
+                Draft(
+                    "crp.dispatch.fallback",
+                    {"dispatch_id": self.state.id, "model": failed.name, "problem": key, "next": waiting[0].name},
+                )
+            )
+            if self._takes(waiting[0]):
+                return True
+            failed, key = waiting.popleft(), "payload_too_large"
+        return False
+
+    def _takes(self, model: Model) -> bool:
+        """Whether the task fits the window of `model`."""
+        state, config = self.state, self.session.warm.config
+        try:
+            return window.plan(model, config, state.system_prompt, state.task_input, state.max_output_tokens).fits
+        except Problem:  # more output was asked for than this model writes
+            return False
 
     async def _build(self, going_on: bool) -> Built:
         """Share out the tokens, choose the facts, write down what will be asked (D2)."""
@@ -183,16 +244,15 @@ class Run:
         output = self.state.output
         return window.continuation_messages(turns, output, continuation_prompt(output, self._structure))
 
-    def _ask(self, built: Built, turn: Turn) -> AsyncIterator[str]:
+    def _ask(self, built: Built, turn: Turn) -> AsyncGenerator[str, None]:
         session = self.session
         return ask(
-            session.models.ordered(),
+            session.model,
             built,
             turn,
             Seam(self.state.output if built.going_on else ""),
             tools=self.toolbox.specs if self.toolbox is not None else (),
             timeout=session.warm.config.provider_timeout,
-            counting=session.model,
         )
 
     def _stop(self, turn: Turn, built: Built) -> Stop | None:
@@ -216,7 +276,6 @@ class Run:
         """The window and its facts, in one append (D3)."""
         session, state, warm = self.session, self.state, self.session.warm
         self._structure.feed(turn.new)
-        self._model = turn.model
         output = state.output + turn.new
         cut = (
             len(output)
@@ -347,7 +406,9 @@ class Run:
         state = self.state
         resumable = bool(state.output)
         details = {
+            **({"model": self._chosen.name} if self._chosen is not None else {}),
             **problem.details,
+            **({"fallbacks": state.fallbacks} if state.fallbacks else {}),
             "partial_output": state.output,
             "windows": state.windows,
             "resumable": resumable,

@@ -60,6 +60,8 @@ class Dispatch(msgspec.Struct):
     since_grounding: int = 0
     reground: bool = False
     regroundings: int = 0
+    model: str = ""  # the one that began the answer, and so the one that goes on with it (C18)
+    fallbacks: list[dict[str, str]] = []  # who failed before it
 
 
 class Contradiction(msgspec.Struct, frozen=True):
@@ -82,6 +84,7 @@ class Warm:
         self.expired = False
         self.config = SessionConfig()
         self.binding: str | None = None  # of an imported session: what its key derives from, sealed
+        self.providers: list[str] = []  # the names of those that callers registered
         self.violations = 0
         self._forget()
 
@@ -146,6 +149,9 @@ class Warm:
 
     def _on_session_import(self, payload: dict[str, Any]) -> None:
         self.binding = payload["binding"]
+
+    def _on_session_provider(self, payload: dict[str, Any]) -> None:
+        self.providers.append(payload["provider"])
 
     # Facts
 
@@ -274,6 +280,7 @@ class Warm:
         if state is None:
             return
         state.windows += 1
+        state.model = state.model or payload["model"]
         state.continuations += 1 if payload["continuation"] else 0
         state.input_tokens += payload["input_tokens"]
         state.output_tokens += payload["output_tokens"]
@@ -291,6 +298,10 @@ class Warm:
                     "other_length": payload["other"],
                 }
             )
+
+    def _on_dispatch_fallback(self, payload: dict[str, Any]) -> None:
+        if self.dispatch is not None:
+            self.dispatch.fallbacks.append({"model": payload["model"], "problem": payload["problem"]})
 
     def _on_dispatch_continuation(self, payload: dict[str, Any]) -> None:
         state = self.dispatch
