@@ -1,4 +1,4 @@
-"""Providers that fail, over real HTTP, at every point of an answer: the text is exact, or the dispatch fails (C15, C18)."""
+"""Providers that fail at every point of an answer, over real HTTP: the text is exact or the dispatch fails (C18)."""
 
 from __future__ import annotations
 
@@ -289,4 +289,3 @@ async def test_c18_an_answer_is_resumed_by_the_model_that_began_it(ledger: Ledge
     assert caught.value.details["partial_output"] == PIECES[0]
     fresh.use_model(Pieces(["".join(PIECES[1:])], name=cut.name))
     assert (await fresh.resume()).output == DOCUMENT
-

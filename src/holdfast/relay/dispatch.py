@@ -6,8 +6,8 @@ Invariants:
 - D2  Caps are looked at before every window; what is left never gets below zero (C10, C14).
 - D3  A window is in the ledger, with its raw text and its facts, before its `window_complete` event; a process that is
       killed after that goes on behind it.
-- D4  A window is asked for again only while nothing of it was shown (C15, `turn.py`). Another model of the caller's order
-      is asked only before the first window is complete; the one that began an answer goes on with it (C18).
+- D4  A window is asked for again only while nothing of it was shown (C15, `turn.py`). The caller's next model is
+      asked only before the first window is complete; the one that began an answer goes on with it (C18).
 """
 
 from __future__ import annotations

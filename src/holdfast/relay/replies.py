@@ -14,7 +14,6 @@ from holdfast.kernel.ledger import Record
 from holdfast.kernel.problems import Problem
 from holdfast.relay.types import QualityReport, Reply, SessionConfig, StreamEvent, TaskIntent
 
-
 _SEVERE = frozenset({"crp.dispatch.error", "crp.dispatch.fallback", "crp.session.expire"})
 
 

@@ -87,7 +87,7 @@ async def ask(
 async def _read(
     model: Model, built: Built, tools: Sequence[ToolSpec], timeout: float | None, turn: Turn, seam: Seam
 ) -> AsyncGenerator[str, None]:
-    """The pieces of one answer. `turn.finish` stays None when it broke off; what the seam holds back is then dropped."""
+    """The pieces of one answer. When it breaks off, `turn.finish` is None and what the seam holds back is dropped."""
     texts: list[str] = []
     params = Params(max_tokens=built.max_tokens, timeout=timeout)
     stream = model.stream(built.messages, tools=tools, params=params)
