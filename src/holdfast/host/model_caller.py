@@ -94,14 +94,13 @@ class Conversation:
 
 
 class RelayCaller:
-    """`agents.ModelCaller` over one relay session; `prompt` is the agent's task, as the conversation has it."""
+    """`agents.ModelCaller` over one relay session."""
 
     records = True  # C1
 
-    def __init__(self, session: Session, talk: Conversation, prompt: str) -> None:
+    def __init__(self, session: Session, talk: Conversation) -> None:
         self._session = session
         self._talk = talk
-        self._prompt = prompt
 
     @property
     def name(self) -> str:
@@ -110,7 +109,7 @@ class RelayCaller:
     async def stream(
         self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = DEFAULT_PARAMS
     ) -> AsyncIterator[Delta]:
-        system, before, task, since = _parts(messages, self._prompt)
+        system, before, task, since = _parts(messages)
         self._talk.begin(before, since, sum(message.role == "assistant" for message in messages), params)
         toolbox = self._session.toolbox()
         toolbox.specs = tuple(tools)  # the relay's own context tools are not the agent's: its allowlist decides
@@ -139,14 +138,17 @@ class RelayCaller:
         self._talk.ctx.emit("holdfast.relay.answered", told)
 
 
-def _parts(messages: Sequence[Message], prompt: str) -> tuple[str, list[Message], str, list[Message]]:
-    """The system prompt, what was said before the prompt (a memory), the prompt, and everything said since."""
+def _parts(messages: Sequence[Message]) -> tuple[str, list[Message], str, list[Message]]:
+    """The system prompt, what was said before the task (a memory), the task, and everything said since.
+
+    An extension may take the task out of the conversation; what the user says last is then what is asked.
+    """
     system = "\n\n".join(message.content for message in messages if message.role == "system")
     spoken = [message for message in messages if message.role != "system"]
     asked = [index for index, message in enumerate(spoken) if message.role == "user"]
     if not asked:
         return system, [], "", spoken
-    at = next((index for index in asked if spoken[index].content == prompt), asked[0])
+    at = next((index for index in asked if spoken[index].task), asked[-1])
     return system, spoken[:at], spoken[at].content, spoken[at + 1 :]
 
 

@@ -34,12 +34,16 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One message of a conversation; `tool_call_id` names the call that a `tool` message answers."""
+    """One message of a conversation; `tool_call_id` names the call that a `tool` message answers.
+
+    `task` marks what an agent was asked, among what else is said in the user's name. Models are not told.
+    """
 
     role: Role
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    task: bool = False
 
 
 class ToolSpec(msgspec.Struct, frozen=True):
