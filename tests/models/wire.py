@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import msgspec
@@ -40,6 +41,8 @@ class Server:
         self.replies: list[Reply] = []
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.key: str | None = None  # the one that it takes; any, when None
+        self.keyless = False  # as a server of one's own: it asks nobody for a key
         self.closed_by_client = asyncio.Event()
         self.port = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -92,6 +95,12 @@ class Server:
         self, path: str, headers: dict[str, str], body: dict[str, Any], reader: Any, writer: asyncio.StreamWriter
     ) -> bool:
         openai = path == "/v1/chat/completions"
+        given = headers.get("authorization", "").removeprefix("Bearer ") or headers.get("x-api-key")
+        if self.key is not None and given != self.key:
+            error = {"error": {"message": f"Incorrect key: {given}.", "type": "authentication_error"}, "type": "error"}
+            return _whole(writer, 401, (), json.dumps(error).encode())
+        if not openai and not self.keyless and not given:
+            return _whole(writer, 401, (), b'{"type": "error", "error": {"type": "authentication_error"}}')
         mistake = _openai_mistake(body) if openai else _anthropic_mistake(path, headers, body)
         if mistake:
             error = {"error": {"message": mistake, "type": "invalid_request_error"}, "type": "error"}
@@ -142,6 +151,29 @@ async def serving(*replies: Reply) -> AsyncIterator[Server]:
         yield server
     finally:
         await server.stop_listening()
+
+
+@contextmanager
+def serving_beside(*replies: Reply, key: str | None = None) -> Iterator[Server]:
+    """A server on a loop of its own, for tests that look from outside."""
+    ready, stop = threading.Event(), threading.Event()
+    found: list[Server] = []
+
+    async def main() -> None:
+        async with serving(*replies) as server:
+            server.key = key
+            found.append(server)
+            ready.set()
+            await asyncio.to_thread(stop.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()))
+    thread.start()
+    try:
+        assert ready.wait(10)
+        yield found[0]
+    finally:
+        stop.set()
+        thread.join(20)
 
 
 async def _request(reader: asyncio.StreamReader) -> tuple[str, dict[str, str], dict[str, Any]] | None:
@@ -246,8 +278,8 @@ def _openai_mistake(body: dict[str, Any]) -> str | None:
 def _anthropic_mistake(path: str, headers: dict[str, str], body: dict[str, Any]) -> str | None:
     if path not in ("/v1/messages", "/v1/messages/count_tokens"):
         return f"no route {path}"
-    if "anthropic-version" not in headers or not {"x-api-key", "authorization"} & headers.keys():
-        return "anthropic-version and a key are required"
+    if "anthropic-version" not in headers:
+        return "anthropic-version is required"
     unknown = body.keys() - {"model", "max_tokens", "messages", "stream", "system", "tools", "stop_sequences"}
     if unknown:
         return f"unknown fields: {sorted(unknown)}"

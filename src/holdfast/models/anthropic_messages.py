@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.models.assemble import SurrogateJoiner, ToolCallFragments, finish_reason, usage
+from holdfast.models.faults import Endpoint
 from holdfast.models.protocol import Delta, Message, Params, ToolSpec
 
 if TYPE_CHECKING:
@@ -18,10 +19,11 @@ _DEFAULT_MAX_TOKENS = 4_096
 class AnthropicMessages:
     """The wire of the Messages API, as a `Remote` speaks it. It has no word for a seed or a temperature."""
 
-    provider = "Anthropic"
-
-    def __init__(self, model: str, client: AsyncAnthropic, *, max_output_tokens: int | None) -> None:
-        self.name = f"anthropic:{model}"
+    def __init__(
+        self, name: str, model: str, client: AsyncAnthropic, endpoint: Endpoint, *, max_output_tokens: int | None
+    ) -> None:
+        self.name = name
+        self.endpoint = endpoint
         self._model = model
         self._client = client
         self._max_tokens = max_output_tokens or _DEFAULT_MAX_TOKENS

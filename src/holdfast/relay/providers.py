@@ -38,7 +38,7 @@ def open_provider(
     if not model:
         raise Problem("invalid_request", "The provider needs a model.", at="$.model", fix="Name the model.")
     if provider_type == "ollama":
-        return registry.open(f"openai:{model}@{base_url or _OLLAMA}", api_key=api_key or "ollama")
+        return registry.open(f"openai:{model}@{base_url or _OLLAMA}", api_key=api_key)
     spec = f"{provider_type}:{model}" + (f"@{base_url}" if base_url else "")
     return registry.open(spec, api_key=api_key)
 

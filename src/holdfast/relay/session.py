@@ -20,6 +20,7 @@ import msgspec
 from holdfast.kernel.clock import Clock
 from holdfast.kernel.ledger import Append, Draft
 from holdfast.kernel.problems import Problem
+from holdfast.models.faults import shown
 from holdfast.models.protocol import Model, ToolSpec
 from holdfast.relay import guard, looking
 from holdfast.relay.choose import near
@@ -146,7 +147,10 @@ class Session(Journal):
         opened = open_provider(provider_type, model, api_key=api_key, base_url=base_url)
         self.models.add(opened, priority)
         await self.record(
-            Draft("crp.session.provider", {"provider": opened.name, "priority": priority, "base_url": base_url})
+            Draft(
+                "crp.session.provider",
+                {"provider": opened.name, "priority": priority, "base_url": shown(base_url) if base_url else None},
+            )
         )
         return {"provider": opened.name, "priority": priority, "registered": True}
 

@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
-from tests.models.wire import Reply, Server, serving
+from tests.models.wire import Reply, Server
+from tests.models.wire import serving_beside as provider
 
 from .conftest import Sidecar
 
 ASK = {"system_prompt": "Be brief.", "task_input": "Say it."}
-
-
-@contextmanager
-def provider(*replies: Reply) -> Iterator[Server]:
-    """A provider on a loop of its own."""
-    ready, stop = threading.Event(), threading.Event()
-    found: list[Server] = []
-
-    async def main() -> None:
-        async with serving(*replies) as server:
-            found.append(server)
-            ready.set()
-            await asyncio.to_thread(stop.wait)
-
-    thread = threading.Thread(target=lambda: asyncio.run(main()))
-    thread.start()
-    try:
-        assert ready.wait(10)
-        yield found[0]
-    finally:
-        stop.set()
-        thread.join(20)
 
 
 def test_an_openai_provider_with_a_base_url_continues_over_windows(sidecar: Sidecar) -> None:
