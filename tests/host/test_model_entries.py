@@ -97,9 +97,9 @@ def test_a_node_asks_the_model_that_it_names(
 @pytest.mark.parametrize(
     ("named", "code"),
     [
-        ({"model": "gpt-17"}, "validation_error"),
-        ({"provider": "openai"}, "validation_error"),
-        ({"provider": "router", "model": "vendor/small"}, "validation_error"),
+        ({"model": "gpt-17"}, "model_unknown"),
+        ({"provider": "openai"}, "model_unknown"),
+        ({"provider": "router", "model": "vendor/small"}, "model_unknown"),
         ({"model": "unset"}, "credential_forbidden"),
     ],
 )

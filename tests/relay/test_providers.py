@@ -289,3 +289,17 @@ async def test_c18_an_answer_is_resumed_by_the_model_that_began_it(ledger: Ledge
     assert caught.value.details["partial_output"] == PIECES[0]
     fresh.use_model(Pieces(["".join(PIECES[1:])], name=cut.name))
     assert (await fresh.resume()).output == DOCUMENT
+
+
+async def test_an_empty_continuation_is_not_taken_for_a_natural_end(ledger: Ledger, clock: ManualClock) -> None:
+    """The text is what the model wrote, and the report says that nothing came where more was asked for."""
+    session, _ = await session_with(ledger, clock, Pieces([PIECES[0], ""]))
+    done = await session.dispatch("", "Write it.")
+    assert done.output == PIECES[0]
+    assert done.report.telemetry is not None
+    assert done.report.telemetry.stopped_by == "no_new_text"
+    session.use_model(Pieces([PIECES[0], PIECES[0][-ECHO:]]), priority=-1)
+    done = await session.dispatch("", "Write it.")
+    assert done.output == PIECES[0]
+    assert done.report.telemetry is not None
+    assert done.report.telemetry.stopped_by == "complete", "it repeated its last words, and stopped"

@@ -4,6 +4,7 @@ C1  What a model answered is an effect of the run before anybody sees it; whoeve
     that answer, and the provider is not called.
 C2  The relay shares out the window, adds the facts and joins what a limit cut; the conversation around the prompt
     (a memory, tool calls and their results) is spliced in as it is.
+    One model writes an answer: a host that was started again with another one does not go on with it.
 C3  Text reaches the run's log while it is written, as `output.chunk`.
 """
 
@@ -14,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.kernel.problems import Problem
 from holdfast.models import DEFAULT_PARAMS, Completion, Delta, Message, Model, Params, ToolSpec, Usage, fold
 from holdfast.relay import QualityReport, Session
 from holdfast.relay.dispatch import Run
@@ -36,6 +38,7 @@ class Conversation:
         self._since: tuple[Message, ...] = ()
         self._turn = 0
         self._windows = 0
+        self._writer = ""  # the model that wrote the windows before
         self._params = DEFAULT_PARAMS
 
     def begin(self, before: Sequence[Message], since: Sequence[Message], turn: int, params: Params) -> None:
@@ -44,6 +47,7 @@ class Conversation:
         self._since = tuple(since)
         self._turn = turn
         self._windows = 0
+        self._writer = ""
         self._params = params
 
     @property
@@ -61,13 +65,23 @@ class Conversation:
         wanted = Params(max_tokens=params.max_tokens, temperature=self._params.temperature, timeout=params.timeout)
 
         async def ask() -> dict[str, Any]:
+            if self._writer not in ("", self.name):
+                raise Problem(
+                    "provider_missing",
+                    f"{self._writer} began this answer, and the host now asks {self.name}. No other model goes on.",
+                    model=self._writer,
+                    fix="Configure that model again, or start the run anew.",
+                )
             answer = await fold(self._heard(self._model.stream(asked, tools=tools, params=wanted)))
+            if answer.finish_reason == "error":  # not put on record: whoever tries again asks again
+                raise Problem("provider_error", "The model ended with an error.", model=self.name)
             made: dict[str, Any] = msgspec.to_builtins(answer)
-            return made
+            return {**made, "model": self.name}
 
         key = f"model/turn-{self._turn}/window-{self._windows}"
         kept: dict[str, Any] = await self.ctx.effect(key, ask, provider=f"model:{self.name}")
         answer = msgspec.convert(kept, Completion)
+        self._writer = kept.get("model", self.name)
         self._windows += 1
         yield Delta(answer.text, answer.tool_calls, answer.finish_reason, answer.usage)
 

@@ -10,7 +10,7 @@ from holdfast import models
 from holdfast.kernel.clock import Clock
 from holdfast.kernel.config import Models
 from holdfast.kernel.problems import Problem
-from holdfast.models import Message, Model, OpenModel, Params, ToolCall, ToolSpec
+from holdfast.models import FinishReason, Message, Model, OpenModel, Params, ToolCall, ToolSpec
 from holdfast.runs.ports import Caller, ModelDelta, ModelRequest
 
 
@@ -104,11 +104,15 @@ class NodeModels:
         ]
         params = Params(max_tokens=request.max_tokens, temperature=request.temperature)
         provider, name = identity(model)
+        finish: FinishReason | None = None
         async for delta in model.stream(messages, tools=tools, params=params):
             used = delta.usage
+            finish = delta.finish_reason or finish
+            if finish == "error":
+                break
             yield ModelDelta(
                 text=delta.text,
-                finish_reason=delta.finish_reason if delta.finish_reason != "error" else None,
+                finish_reason=finish,
                 provider=provider,
                 model=name,
                 input_tokens=used.input_tokens if used else 0,
@@ -117,6 +121,8 @@ class NodeModels:
                     {"id": call.id, "name": call.name, "arguments": call.arguments} for call in delta.tool_calls
                 ],
             )
+        if finish is None or finish == "error":
+            raise Problem("provider_error", "The model's answer broke off before its end.", model=model.name)
 
 
 def _message(item: dict[str, Any]) -> Message:

@@ -116,6 +116,13 @@ def broken(endpoint: Endpoint, reason: str) -> Problem:
     return Problem("provider_error", said, reason=endpoint.quoted(reason), fix=fix, **_named(endpoint))
 
 
+def silent(endpoint: Endpoint, seconds: float, *, began: bool) -> Problem:
+    """An answer that did not come, or stopped coming."""
+    told = f"was silent for {seconds:g} seconds."
+    fix = "Try again, or raise the time limit."
+    return _problem("provider_timeout", endpoint, told, seconds=seconds, began=began, fix=fix, **_named(endpoint))
+
+
 def senseless(endpoint: Endpoint, reason: str) -> Problem:
     """An answer that does not follow the provider's own protocol."""
     reason = endpoint.quoted(reason)

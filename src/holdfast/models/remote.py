@@ -64,7 +64,9 @@ class Remote:
     ) -> AsyncIterator[Delta]:
         request = self._wire.request(messages, tools, params)
         silence = params.timeout or _SILENCE
-        deltas = resend(lambda: paced(self._attempt(request), silence), self._retries, self._randomness)
+        deltas = resend(
+            lambda: paced(self._attempt(request), silence, self._wire.endpoint), self._retries, self._randomness
+        )
         return observed(deltas, self._counter, messages, tools)
 
     def count_tokens(self, text: str) -> int:

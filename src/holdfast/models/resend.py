@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.kernel.ids import Randomness
 from holdfast.kernel.problems import Problem
+from holdfast.models.faults import Endpoint, silent
 from holdfast.models.protocol import Delta
 
 Attempt = Callable[[], AsyncGenerator[Delta, None]]
@@ -47,7 +48,7 @@ async def resend(attempt: Attempt, retries: Retries, randomness: Randomness) -> 
         await stream.aclose()
 
 
-async def paced(stream: AsyncGenerator[Delta, None], silence: float) -> AsyncGenerator[Delta, None]:
+async def paced(stream: AsyncGenerator[Delta, None], silence: float, endpoint: Endpoint) -> AsyncGenerator[Delta, None]:
     """`stream`, given up with `provider_timeout` after `silence` seconds without a delta."""
     shown = False
     try:
@@ -58,13 +59,7 @@ async def paced(stream: AsyncGenerator[Delta, None], silence: float) -> AsyncGen
             except StopAsyncIteration:
                 return
             except TimeoutError as error:
-                raise Problem(
-                    "provider_timeout",
-                    f"The model provider was silent for {silence:g} seconds.",
-                    seconds=silence,
-                    began=shown,
-                    fix="Try again, or raise the time limit.",
-                ) from error
+                raise silent(endpoint, silence, began=shown) from error
             shown = True
             yield delta
     finally:
@@ -79,5 +74,4 @@ def _wait(problem: Problem, attempt: int, retries: Retries, randomness: Randomne
     if problem.retry_after_ms is not None:
         hint = problem.retry_after_ms / 1000
         return hint if hint <= retries.longest_wait else None
-    jitter = retries.jitter * int.from_bytes(randomness.bytes(4)) / 2**32
-    return min(retries.longest_wait, retries.first_wait * 2 ** (attempt - 1) + jitter)
+    return min(retries.longest_wait, retries.first_wait * 2.0 ** (attempt - 1) + retries.jitter * randomness.uniform())

@@ -261,7 +261,8 @@ class Run:
         if turn.finish == "content_filter":
             return "filtered"
         if not is_wall(turn.finish, turn.output_tokens(self.session.model), built.max_tokens):
-            return "complete"
+            # A limit cut the text, and the model was asked for the rest and said nothing: that is no natural end.
+            return "complete" if turn.text or turn.calls or not built.going_on else "no_new_text"
         if state.windows and not turn.new:
             return "no_new_text"
         if not self._flow.alive(turn.new):
