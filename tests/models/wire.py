@@ -32,6 +32,7 @@ class Reply(msgspec.Struct, frozen=True):
     pause_before: tuple[int, float] | None = None  # (event, seconds)
     raw: bytes | None = None  # a body of its own making
     never: bool = False
+    model: str = "m"  # what the server says it is
     escaped: bool = True  # JSON strings with \\u escapes, or raw UTF-8
     with_index: bool = True
 
@@ -197,7 +198,14 @@ def _whole(writer: asyncio.StreamWriter, status: int, headers: Any, body: bytes)
 def _openai_events(reply: Reply) -> Iterator[bytes]:
     def chunk(delta: dict[str, Any] | None, finish: str | None = None, **more: Any) -> bytes:
         choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
-        body = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices, **more}
+        body = {
+            "id": "c1",
+            "object": "chat.completion.chunk",
+            "created": 1,
+            "model": reply.model,
+            "choices": choices,
+            **more,
+        }
         return b"data: " + json.dumps(body, ensure_ascii=reply.escaped).encode("utf-8", "surrogatepass") + b"\n\n"
 
     yield chunk({"role": "assistant", "content": ""})
@@ -226,7 +234,7 @@ def _anthropic_events(reply: Reply) -> Iterator[bytes]:
         return f"event: {kind}\n".encode() + b"data: " + text + b"\n\n"
 
     asked, told = reply.usage or (0, 0)
-    message = {"id": "m1", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None,
+    message = {"id": "m1", "type": "message", "role": "assistant", "model": reply.model, "content": [], "stop_reason": None,
                "stop_sequence": None, "usage": {"input_tokens": asked, "output_tokens": 1}}  # fmt: skip
     yield event("message_start", message=message)
     yield event("ping")

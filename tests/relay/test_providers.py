@@ -183,6 +183,25 @@ async def test_c18_a_cut_while_only_the_echo_was_held_back_is_asked_again(ledger
     assert model.calls[1] == model.calls[2]
 
 
+@pytest.mark.parametrize("number", [1, 2])
+async def test_c18_a_router_that_changes_the_model_inside_an_answer_is_an_error(
+    number: int, ledger: Ledger, clock: ManualClock
+) -> None:
+    before = [reply(at, model="a") for at in range(number)]
+    async with serving(*before, reply(number, model="b")) as server, opened(server, clock) as model:
+        session, own = await session_with(ledger, clock, model)
+        with pytest.raises(Problem) as caught:
+            await session.dispatch("You write.", "Write it.")
+        assert caught.value.row.crp == 1020
+        assert caught.value.details["partial_output"] == "".join(PIECES[:number])
+        server.replies[:] = [reply(at, model="a") for at in range(number, len(PIECES))]
+        done = await session.resume()
+        assert done.output == DOCUMENT
+        assert done.report.telemetry is not None
+        assert (done.report.telemetry.model, done.report.telemetry.served_by) == ("openai:gpt-x", "a")
+    assert own.calls == []
+
+
 # The caller's fall-back order
 
 

@@ -83,7 +83,7 @@ class Conversation:
         answer = msgspec.convert(kept, Completion)
         self._writer = kept.get("model", self.name)
         self._windows += 1
-        yield Delta(answer.text, answer.tool_calls, answer.finish_reason, answer.usage)
+        yield Delta(answer.text, answer.tool_calls, answer.finish_reason, answer.usage, answer.served_by)
 
     def _spliced(self, messages: Sequence[Message]) -> list[Message]:
         """The relay's messages with the conversation around the prompt."""

@@ -65,18 +65,20 @@ async def _deltas(stream: AsyncIterator[Any]) -> AsyncGenerator[Delta, None]:
     input_tokens: Any = None
     output_tokens: Any = None
     hidden: Any = None
+    served_by = ""
     ended = False
     async for event in stream:
         if event.type == "message_start":
             input_tokens = _input_tokens(event.message.usage)
+            served_by = str(getattr(event.message, "model", None) or "")
         elif event.type == "content_block_start" and event.content_block.type == "tool_use":
             calls.add(event.index, event.content_block.id, event.content_block.name, None)
         elif event.type == "content_block_start" and event.content_block.type == "text":
             if text := characters.feed(event.content_block.text):
-                yield Delta(text)
+                yield Delta(text, served_by=served_by)
         elif event.type == "content_block_delta" and event.delta.type == "text_delta":
             if text := characters.feed(event.delta.text):
-                yield Delta(text)
+                yield Delta(text, served_by=served_by)
         elif event.type == "content_block_delta" and event.delta.type == "input_json_delta":
             calls.add(event.index, None, None, event.delta.partial_json)
         elif event.type == "message_delta":

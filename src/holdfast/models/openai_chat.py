@@ -79,7 +79,7 @@ async def _deltas(stream: AsyncIterator[Any]) -> AsyncGenerator[Delta, None]:
             if choice.delta is None:
                 continue
             if text := characters.feed(choice.delta.content or getattr(choice.delta, "refusal", None) or ""):
-                yield Delta(text)
+                yield Delta(text, served_by=str(getattr(chunk, "model", None) or ""))
             for part in choice.delta.tool_calls or ():
                 function = part.function
                 calls.add(part.index, part.id, function and function.name, function and function.arguments)

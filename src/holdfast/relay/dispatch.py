@@ -218,6 +218,7 @@ class Run:
             max_tokens,
             min(1.0, packed.tokens / room) if room else 0.0,
             going_on,
+            state.served_by,
         )
         self._first = built if first is None or state.reground else first
         await session.record(
@@ -301,6 +302,7 @@ class Run:
                     "output_tokens": turn.output_tokens(self.session.model),
                     "counted_by": "provider" if usage is not None else "relay",
                     "model": turn.model,
+                    "served_by": turn.served_by,
                     "visible": bool(turn.new),
                     "extracted": cut,
                     "continuation": built.going_on,

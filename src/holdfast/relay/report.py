@@ -46,6 +46,7 @@ def report_of(
             tool_calls=state.tool_calls,
             resumed=resumed,
             regroundings=state.regroundings,
+            served_by=state.served_by,
             fallbacks=tuple(msgspec.convert(state.fallbacks, list[Fallback])),
         ),
         groundedness=quality.groundedness(state.output, warm.index, warm.facts, state.envelope_facts),

@@ -28,6 +28,7 @@ class Built(msgspec.Struct, frozen=True):
     max_tokens: int
     saturation: float
     going_on: bool
+    served_by: str = ""  # what the provider said of the windows before
 
 
 class Turn(msgspec.Struct):
@@ -40,9 +41,11 @@ class Turn(msgspec.Struct):
     usage: Usage | None = None
     echo: Echo = Echo()
     model: str = ""
+    served_by: str = ""
 
     def begin(self, model: str) -> None:
         self.model, self.text, self.new, self.calls, self.finish, self.usage = model, "", "", (), None, None
+        self.served_by = ""
 
     def cut(self, seam: Seam) -> None:
         """It broke off after something was shown: what was shown is what it gave (C15)."""
@@ -96,6 +99,9 @@ async def _read(
             turn.calls += delta.tool_calls
             turn.finish = delta.finish_reason or turn.finish
             turn.usage = delta.usage or turn.usage
+            turn.served_by = turn.served_by or delta.served_by
+            if built.served_by not in ("", turn.served_by) and turn.served_by:
+                raise _changed(model, built.served_by, turn.served_by)
             if delta.text:
                 texts.append(delta.text)
                 if piece := seam.feed(delta.text):
@@ -117,6 +123,16 @@ async def _read(
     length = turn.echo.length
     if length and turn.text[length : 2 * length] == turn.text[:length]:
         turn.echo = msgspec.structs.replace(turn.echo, ambiguous=True)
+
+
+def _changed(model: Model, before: str, now: str) -> Problem:
+    """A router may answer with another model than before; its words do not go into this answer (C18)."""
+    return Problem(
+        "provider_error",
+        f"{model.name} answered with {before} so far, and now with {now}.",
+        fix="Resume to ask again, or name one model that the provider does not replace.",
+        served_by=now,
+    )
 
 
 def _of_provider(problem: Problem) -> Problem:

@@ -102,6 +102,7 @@ class Telemetry(msgspec.Struct, frozen=True):
     resumed: bool = False
     regroundings: Count = 0
     fallbacks: tuple[Fallback, ...] = ()
+    served_by: str = ""
 
 
 class QualityReport(msgspec.Struct, frozen=True):

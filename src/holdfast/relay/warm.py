@@ -61,6 +61,7 @@ class Dispatch(msgspec.Struct):
     reground: bool = False
     regroundings: int = 0
     model: str = ""  # the one that began the answer, and so the one that goes on with it (C18)
+    served_by: str = ""  # what its provider calls it
     fallbacks: list[dict[str, str]] = []  # who failed before it
 
 
@@ -281,6 +282,7 @@ class Warm:
             return
         state.windows += 1
         state.model = state.model or payload["model"]
+        state.served_by = state.served_by or payload.get("served_by", "")
         state.continuations += 1 if payload["continuation"] else 0
         state.input_tokens += payload["input_tokens"]
         state.output_tokens += payload["output_tokens"]
