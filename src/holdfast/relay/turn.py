@@ -100,7 +100,7 @@ async def _read(
             turn.finish = delta.finish_reason or turn.finish
             turn.usage = delta.usage or turn.usage
             turn.served_by = turn.served_by or delta.served_by
-            if built.served_by not in ("", turn.served_by) and turn.served_by:
+            if turn.served_by and built.served_by not in ("", turn.served_by):
                 raise _changed(model, built.served_by, turn.served_by)
             if delta.text:
                 texts.append(delta.text)
