@@ -235,7 +235,8 @@ def _anthropic_events(reply: Reply) -> Iterator[bytes]:
 
     asked, told = reply.usage or (0, 0)
     message = {"id": "m1", "type": "message", "role": "assistant", "model": reply.model, "content": [],
-               "stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": asked, "output_tokens": 1}}  # fmt: skip
+               "stop_reason": None, "stop_sequence": None,
+               "usage": {"input_tokens": asked, "output_tokens": 1}}  # fmt: skip
     yield event("message_start", message=message)
     yield event("ping")
     index = 0
