@@ -126,6 +126,7 @@ async def test_a4_turns_are_bounded() -> None:
         (Turn("no", finish_reason="content_filter"), "refused", "agent_refused"),
         (Turn("half", finish_reason="length"), "failed", "agent_cut"),
         (Turn("", finish_reason="error"), "failed", "provider_error"),
+        (Turn(" \n"), "failed", "provider_error"),
         (Turn(error="provider_timeout"), "failed", "provider_timeout"),
     ],
 )
@@ -134,6 +135,12 @@ async def test_bad_ends(turn: Turn, outcome: str, key: str) -> None:
     result = await world.start()
     assert result.outcome == outcome and result.problem is not None and result.problem.key == key
     assert world.events[-1][0] == "agent.invocation.completed" and world.events[-1][1]["outcome"] == outcome
+
+
+async def test_a_model_may_say_nothing_after_a_tool_call() -> None:
+    world = World([Turn("", (ScriptedCall("do_read", {"x": 1}),)), Turn("")])
+    result = await world.start()
+    assert (result.outcome, result.output) == ("completed", "")
 
 
 async def test_a_model_that_failed_is_asked_again_by_the_next_life() -> None:

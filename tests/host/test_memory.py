@@ -6,6 +6,8 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
 from holdfast.host import Host
 from holdfast.host.memory import LedgerMemory
 from holdfast.kernel.clock import ManualClock
@@ -69,5 +71,57 @@ def test_an_agent_with_a_memory_recalls_what_it_answered_before(tmp_path: Path) 
                 assert (await host.runs.get_run(run_id, "default")).status == "completed"
         assert "What you remember" not in seen[0]
         assert "- Where does the Aurora lie?\n7" in seen[1]
+
+    asyncio.run(story())
+
+
+REWRITES = """
+export default function (pi) {
+  pi.on("input", (event) => ({ action: "transform", text: event.text.replace("boat A", "Aurora") }));
+  pi.on("context", (event) => %s);
+}
+"""
+CONTEXTS = {
+    "as it is": "undefined",
+    "passed on": "({ messages: event.messages })",
+    "with more before it": '({ messages: [{ role: "user", content: "Mind the tide." }, ...event.messages] })',
+}
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_the_relay_looks_for_facts_about_the_task_that_an_extension_rewrote(context: str, tmp_path: Path) -> None:
+    """Not about the memory that stands before it in the conversation."""
+    (tmp_path / "agent.json").write_text(
+        json.dumps(
+            {
+                "agentId": AGENT,
+                "persona": "Master",
+                "modelClass": "general",
+                "systemPrompt": "Answer.",
+                "memoryShape": {"longTerm": True},
+            }
+        )
+    )
+    folder = tmp_path / ".holdfast" / "extensions" / "rewrites"
+    folder.mkdir(parents=True)
+    (folder / "index.ts").write_text(REWRITES % CONTEXTS[context])
+
+    async def story() -> None:
+        model = Scripted(Script((Turn("At berth 7.", repeat=True),)))
+        config = Config(models=Models(default="m"), agents=Agents(paths=["agent.json"], context=[]))
+        async with Host.open(config, root=tmp_path, data=tmp_path / "d", models={"m": model}) as host:
+            await host.extensions.trust.give(host.root)
+            await LedgerMemory(host.ledger, "default").remember(
+                AGENT, "The Aurora is painted green.", idempotency_key="one"
+            )
+            inputs = {"question": "Where does boat A lie?", "agentId": AGENT}
+            run_id = (await host.runs.create_run(CreateRun("holdfast-ask", inputs=inputs), "default")).run_id
+            async for _event in host.runs.follow(run_id, "default"):
+                pass
+            done = await host.runs.get_run(run_id, "default")
+            assert done.status == "completed", done.error
+            records = await host.ledger.read(f"relay/{done.outputs['relaySessionId']}")  # type: ignore[index]
+        begun = next(record.payload for record in records if record.type == "crp.dispatch.start")
+        assert begun["query"] == begun["task_input"] == "Where does Aurora lie?"
 
     asyncio.run(story())

@@ -114,6 +114,8 @@ def test_layers_win_in_their_order(tmp_path: Path) -> None:
             2,
             "Did you mean `allow`?",
         ),
+        ('[models.entries.x]\nmodle = "m"\n', "models.entries[...].modle", 2, "Did you mean `model`?"),
+        ('[models.entries.x]\nmodel = "m"\ncontext_window = 0\n', "models.entries[...].context_window", 3, None),
     ],
 )
 def test_a_typo_is_told_with_its_place(tmp_path: Path, text: str, at: str, line: int, fix: str | None) -> None:

@@ -15,7 +15,7 @@ from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.problems import Problem
 from holdfast.models import ToolCall
 from holdfast.models.assemble import ToolCallFragments
-from holdfast.models.faults import retry_after_ms, status_problem
+from holdfast.models.faults import Endpoint, retry_after_ms, status_problem
 from tests.models.wire import Reply, serving
 
 
@@ -41,13 +41,15 @@ async def test_the_environments_key_goes_to_its_provider_only(
     kind: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither we nor the official package send it to a server of one's own."""
-    for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+    for name in ("OPENAI_ORG_ID", "OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
         monkeypatch.setenv(name, "sk-secret")
     async with serving(Reply(("x",))) as server:
+        server.keyless = True
         model = models.open(f"{kind}:m@{getattr(server, kind)}", clock=clock)
         await models.fold(model.stream([models.Message("user", "hi")]))
         await model.aclose()
     assert not any("sk-secret" in value for value in server.headers[0].values())
+    assert not {"authorization", "x-api-key", "openai-organization"} & server.headers[0].keys()
 
 
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +69,7 @@ async def test_limits_are_known_or_given() -> None:
 
 
 def test_importing_models_imports_no_provider() -> None:
-    heavy = ("openai", "anthropic", "tiktoken", "stamina")
+    heavy = ("openai", "anthropic", "tiktoken", "httpx2")
     code = f"import sys, holdfast.models; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -95,7 +97,7 @@ def test_retry_hints(headers: dict[str, str], ms: int | None, clock: ManualClock
 
 def test_an_empty_account_is_not_a_rate_limit(clock: ManualClock) -> None:
     body: Any = {"error": {"code": "insufficient_quota"}}
-    assert status_problem("X", 429, {}, body, "pay", clock).key == "provider_rejected"
+    assert status_problem(Endpoint("X", "http://x"), 429, {}, body, "pay", clock).key == "provider_rejected"
 
 
 def test_fragments_without_an_index_follow_their_ids() -> None:

@@ -55,7 +55,7 @@ async def failure(wire: str, clock: ManualClock, *replies: Reply, **more: Any) -
 
 async def test_an_answer_with_usage_and_finish_reason(wire: str, clock: ManualClock) -> None:
     answer, server = await ask(wire, clock, Reply(("Hel", "lo", "!")))
-    assert answer == Completion("Hello!", (), "stop", Usage(11, 7))
+    assert answer == Completion("Hello!", (), "stop", Usage(11, 7), served_by="m")
     assert server.requests[0]["model"] == "some-model"
     assert server.requests[0]["stream"] is True
 

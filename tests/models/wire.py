@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import msgspec
@@ -31,6 +32,7 @@ class Reply(msgspec.Struct, frozen=True):
     pause_before: tuple[int, float] | None = None  # (event, seconds)
     raw: bytes | None = None  # a body of its own making
     never: bool = False
+    model: str = "m"  # what the server says it is
     escaped: bool = True  # JSON strings with \\u escapes, or raw UTF-8
     with_index: bool = True
 
@@ -40,9 +42,23 @@ class Server:
         self.replies: list[Reply] = []
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.key: str | None = None  # the one that it takes; any, when None
+        self.keyless = False  # as a server of one's own: it asks nobody for a key
         self.closed_by_client = asyncio.Event()
         self.port = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._listener: asyncio.Server | None = None
+
+    async def listen(self) -> None:
+        self._listener = await asyncio.start_server(self.accept, "127.0.0.1", 0)
+        self.port = self._listener.sockets[0].getsockname()[1]
+
+    async def stop_listening(self) -> None:
+        """From now on the port refuses connections, and those that are open are gone."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        await self.aclose()
 
     @property
     def openai(self) -> str:
@@ -80,6 +96,12 @@ class Server:
         self, path: str, headers: dict[str, str], body: dict[str, Any], reader: Any, writer: asyncio.StreamWriter
     ) -> bool:
         openai = path == "/v1/chat/completions"
+        given = headers.get("authorization", "").removeprefix("Bearer ") or headers.get("x-api-key")
+        if self.key is not None and given != self.key:
+            error = {"error": {"message": f"Incorrect key: {given}.", "type": "authentication_error"}, "type": "error"}
+            return _whole(writer, 401, (), json.dumps(error).encode())
+        if not openai and not self.keyless and not given:
+            return _whole(writer, 401, (), b'{"type": "error", "error": {"type": "authentication_error"}}')
         mistake = _openai_mistake(body) if openai else _anthropic_mistake(path, headers, body)
         if mistake:
             error = {"error": {"message": mistake, "type": "invalid_request_error"}, "type": "error"}
@@ -125,13 +147,34 @@ class Server:
 async def serving(*replies: Reply) -> AsyncIterator[Server]:
     server = Server()
     server.replies.extend(replies)
-    listener = await asyncio.start_server(server.accept, "127.0.0.1", 0)
-    server.port = listener.sockets[0].getsockname()[1]
+    await server.listen()
     try:
         yield server
     finally:
-        listener.close()
-        await server.aclose()
+        await server.stop_listening()
+
+
+@contextmanager
+def serving_beside(*replies: Reply, key: str | None = None) -> Iterator[Server]:
+    """A server on a loop of its own, for tests that look from outside."""
+    ready, stop = threading.Event(), threading.Event()
+    found: list[Server] = []
+
+    async def main() -> None:
+        async with serving(*replies) as server:
+            server.key = key
+            found.append(server)
+            ready.set()
+            await asyncio.to_thread(stop.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()))
+    thread.start()
+    try:
+        assert ready.wait(10)
+        yield found[0]
+    finally:
+        stop.set()
+        thread.join(20)
 
 
 async def _request(reader: asyncio.StreamReader) -> tuple[str, dict[str, str], dict[str, Any]] | None:
@@ -155,7 +198,14 @@ def _whole(writer: asyncio.StreamWriter, status: int, headers: Any, body: bytes)
 def _openai_events(reply: Reply) -> Iterator[bytes]:
     def chunk(delta: dict[str, Any] | None, finish: str | None = None, **more: Any) -> bytes:
         choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
-        body = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices, **more}
+        body = {
+            "id": "c1",
+            "object": "chat.completion.chunk",
+            "created": 1,
+            "model": reply.model,
+            "choices": choices,
+            **more,
+        }
         return b"data: " + json.dumps(body, ensure_ascii=reply.escaped).encode("utf-8", "surrogatepass") + b"\n\n"
 
     yield chunk({"role": "assistant", "content": ""})
@@ -184,8 +234,9 @@ def _anthropic_events(reply: Reply) -> Iterator[bytes]:
         return f"event: {kind}\n".encode() + b"data: " + text + b"\n\n"
 
     asked, told = reply.usage or (0, 0)
-    message = {"id": "m1", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None,
-               "stop_sequence": None, "usage": {"input_tokens": asked, "output_tokens": 1}}  # fmt: skip
+    message = {"id": "m1", "type": "message", "role": "assistant", "model": reply.model, "content": [],
+               "stop_reason": None, "stop_sequence": None,
+               "usage": {"input_tokens": asked, "output_tokens": 1}}  # fmt: skip
     yield event("message_start", message=message)
     yield event("ping")
     index = 0
@@ -236,8 +287,8 @@ def _openai_mistake(body: dict[str, Any]) -> str | None:
 def _anthropic_mistake(path: str, headers: dict[str, str], body: dict[str, Any]) -> str | None:
     if path not in ("/v1/messages", "/v1/messages/count_tokens"):
         return f"no route {path}"
-    if "anthropic-version" not in headers or not {"x-api-key", "authorization"} & headers.keys():
-        return "anthropic-version and a key are required"
+    if "anthropic-version" not in headers:
+        return "anthropic-version is required"
     unknown = body.keys() - {"model", "max_tokens", "messages", "stream", "system", "tools", "stop_sequences"}
     if unknown:
         return f"unknown fields: {sorted(unknown)}"

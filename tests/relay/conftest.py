@@ -21,7 +21,6 @@ SECRET = b"a secret for tests only, 32 byte"
 class Pieces:
     """A model that answers its n-th call with the n-th piece: all but the last hit the wall."""
 
-    name = "pieces"
     max_output_tokens: int | None = None
 
     def __init__(
@@ -33,7 +32,9 @@ class Pieces:
         last: FinishReason | None = "stop",
         report: bool = True,
         token_characters: int = 4,
+        name: str = "pieces",
     ) -> None:
+        self.name = name
         self.pieces = list(pieces)
         self.context_window = context_window
         self.calls: list[list[Message]] = []
@@ -90,8 +91,7 @@ class Failing(Pieces):
     """A model that says `text`, then fails with a Problem, or just breaks off when `key` is None."""
 
     def __init__(self, key: str | None, text: str = "", **options: Any) -> None:
-        super().__init__([text], **options)
-        self.name = "failing"
+        super().__init__([text], **{"name": "failing", **options})
         self._key = key
 
     async def stream(

@@ -77,7 +77,7 @@ async def test_a_shape_that_breaks_off_is_gone_on_with(shape: str, ledger: Ledge
         await session.dispatch("", "Write it.")
     assert raised.value.row.crp == 1020
     assert raised.value.details["partial_output"] == document[:at]
-    session.use_model(Pieces([document[at - 50 :]]), priority=1)
+    session.use_model(Pieces([document[at - 50 :]], name="failing"))
     reply = await session.resume()
     assert reply.output == document
     assert reply.report.telemetry.resumed

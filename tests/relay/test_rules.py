@@ -492,7 +492,7 @@ async def test_1020_a_stream_cut_after_it_was_shown_keeps_its_output_and_can_be_
     assert events[-1].data["details"]["partial_output"] == "The first half of the answer is here"
     assert len(broken.calls) == 1
     assert (await session.session_status()).resumable_dispatch is not None
-    session.use_model(Pieces([" and this is the rest."]))
+    session.use_model(Pieces([" and this is the rest."], name="failing"))
     reply = await session.resume()
     assert reply.output == "The first half of the answer is here and this is the rest."
     assert reply.report.telemetry is not None

@@ -154,6 +154,8 @@ def _conclude(state: AgentState, answer: Answered) -> Step:
         return Fail("provider_error", "The model ended with an error.", {"turns": state.turns})
     schema = state.manifest.return_schema
     if schema is None:
+        if not answer.text.strip() and state.turns == 1:  # after a tool call there may be nothing left to say
+            return Fail("provider_error", "The model ended without an answer and without a tool call.")
         return Finish(answer.text)
     parsed = structured.read(answer.text, schema)
     if not parsed.mistakes:

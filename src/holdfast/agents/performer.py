@@ -87,7 +87,7 @@ async def _begin(stage: Stage) -> Begun:
         prompt = _text(stage.invocation.task)
         answer = await stage.tell("input", text=prompt, source="rpc") or {}
         if answer.get("action") == "handled":
-            return Begun((Message("user", prompt),), (), handled=True)
+            return Begun((Message("user", prompt, task=True),), (), handled=True)
         if answer.get("action") == "transform" and isinstance(answer.get("text"), str):
             prompt = answer["text"]
         answer = await stage.tell("before_agent_start", prompt=prompt, systemPrompt=system) or {}
@@ -95,7 +95,7 @@ async def _begin(stage: Stage) -> Begun:
             system = answer["systemPrompt"]
         added = pi.from_pi(answer["message"]) if "message" in answer else None
         await stage.tell("agent_start")
-        messages = [Message("system", system), *await _recalled(stage, prompt), Message("user", prompt)]
+        messages = [Message("system", system), *await _recalled(stage, prompt), Message("user", prompt, task=True)]
         return Begun((*messages, added) if added else tuple(messages), surface(stage.manifest, offered))
 
     return await stage.step("agent/begin", body, Begun)

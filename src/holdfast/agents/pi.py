@@ -28,7 +28,8 @@ def to_pi(message: Message) -> dict[str, Any]:
         {"type": "toolCall", "id": call.id, "name": call.name, "arguments": call.arguments}
         for call in message.tool_calls
     ]
-    return {"role": message.role, "content": content}
+    made: dict[str, Any] = {"role": message.role, "content": content}
+    return made | {"task": True} if message.task else made
 
 
 def from_pi(message: Any) -> Message | None:
@@ -44,7 +45,8 @@ def from_pi(message: Any) -> Message | None:
         if block.get("type") == "toolCall"
     )
     call_id = message.get("toolCallId")
-    return Message(role, text_of(content), calls, call_id if isinstance(call_id, str) else None)
+    call_id = call_id if isinstance(call_id, str) else None
+    return Message(role, text_of(content), calls, call_id, task=role == "user" and message.get("task") is True)
 
 
 def text_of(content: Any) -> str:

@@ -328,7 +328,10 @@ async def _model(settings: config.Models, named: str | None) -> AsyncIterator[Ex
     from holdfast.host.models import HostModels
     from holdfast.kernel.clock import SystemClock
 
-    chosen = config.Models(default=named) if named is not None else settings
+    chosen = settings
+    if named is not None:
+        entries = {name: entry for name, entry in settings.entries.items() if name == named}
+        chosen = config.Models(default=named, entries=entries)
     models = HostModels(chosen, clock=SystemClock(), folder=Path())
     try:
         yield ExtensionModel(models)

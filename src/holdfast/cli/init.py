@@ -50,6 +50,15 @@ TEMPLATE = """\
 [models.classes]                         # another model for a class of work
 # reasoning = "openai:MODEL"
 
+# [models.entries.router]                # a model under a name of your own: default = "router"
+# model = "vendor/model"                 # as its server calls it
+# provider = "openai"                    # the protocol: "openai" (chat completions) or "anthropic"
+# base_url = "https://host/v1"           # empty: the provider's own address
+# api_key_env = "ROUTER_API_KEY"         # the variable that holds the key; empty: none is sent to a base_url
+# context_window = 131072                # tokens; what is known of the model, else 8192
+# max_output_tokens = 8192
+# headers = { X-Title = "my project" }   # sent with every request
+
 [agents]
 # paths = []                             # agent manifests: files, or folders of *.json and *.toml
 # context = ["**/*.md", "**/*.txt"]      # the texts that `holdfast ask` may quote from

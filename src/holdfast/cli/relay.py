@@ -399,7 +399,7 @@ async def _relay(data: Path | None, model: str | None, *, make: bool) -> AsyncIt
     with kept_in(path.parent):
         kept = kept_secret(path.with_name(HOST_SECRET))
     secret = derive(kept, "relay")  # as the host's: each opens the other's sessions
-    opened = registry.open(model) if model is not None else None
+    opened = registry.open(model, entries=settings.models.entries) if model is not None else None
     embedder = embed.open(settings.models.embedder) if settings.models.embedder else None
     try:
         async with Relay.open(

@@ -29,7 +29,6 @@ from holdfast.host.model_caller import Conversation, RelayCaller
 from holdfast.host.models import HostModels
 from holdfast.host.tools import AgentTools, NoTools
 from holdfast.host.tracing import Tracing
-from holdfast.kernel import canonical
 from holdfast.kernel.clock import Clock
 from holdfast.kernel.config import OPERATOR, Agents
 from holdfast.kernel.ids import Ids
@@ -86,22 +85,21 @@ class AgentNode:
         if task is None:
             raise Problem("agent_input_invalid", "The agent has no task.", at="$.inputs.task")
         session = await self._session(ctx)
-        prompt = task if isinstance(task, str) else canonical.encode(task).decode()
         node = f"{ctx.run_id}:{ctx.node_id}:{ctx.iteration}"
         waiting = self._extensions.prompts.waits
         self._parked = {name: kept for name, kept in self._parked.items() if waiting(name)}
         before = self._parked.pop(node, None) or _Parked(self._ids.new("life"))
         try:
-            return await self._invoke(ctx, manifest, session, task, prompt, before)
+            return await self._invoke(ctx, manifest, session, task, before)
         except Parked:
             if waiting(node):
                 self._parked[node] = before
             raise
 
     async def _invoke(
-        self, ctx: Execution, manifest: AgentManifest, session: Session, task: Any, prompt: str, parked: _Parked
+        self, ctx: Execution, manifest: AgentManifest, session: Session, task: Any, parked: _Parked
     ) -> dict[str, Any]:
-        agent = await self._agent(ctx, manifest, session, prompt, parked)
+        agent = await self._agent(ctx, manifest, session, parked)
         invocation = Invocation(id=ctx.identity("agent", "agent"), task=task, node_id=ctx.node_id)
         result: AgentResult | None = None
         with self._tracing.span(f"invoke_agent {manifest.agent_id}") as span:
@@ -124,14 +122,12 @@ class AgentNode:
             ctx.appends.append(await session.closing())
         return _outputs(manifest, session, result)
 
-    async def _agent(
-        self, ctx: Execution, manifest: AgentManifest, session: Session, prompt: str, parked: _Parked
-    ) -> Agent:
+    async def _agent(self, ctx: Execution, manifest: AgentManifest, session: Session, parked: _Parked) -> Agent:
         about = {"runId": ctx.run_id, "nodeId": ctx.node_id}
         tools, hooks = await self._extended(ctx, manifest, parked)
         return Agent(
             manifest,
-            model=RelayCaller(session, self._talk(ctx, manifest, session), prompt),
+            model=RelayCaller(session, self._talk(ctx, manifest, session)),
             tools=tools,
             effects=Guarded(ctx.effect, parked.life, self._clock),
             gate=PolicyGate(self._settings, self._ledger, self._clock, manifest.agent_id, about),

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from holdfast.agents.pi import from_pi
-from holdfast.host.models import HostModels
+from holdfast.host.models import HostModels, identity
 from holdfast.kernel.problems import Problem
 from holdfast.models import Completion, Delta, FinishReason, Message, OpenModel, Params, ToolSpec, Usage
 from holdfast.models.assemble import whole
@@ -58,7 +58,9 @@ class ExtensionModel:
         wanted = named if isinstance(named, Mapping) else {}
         if not wanted.get("provider") and not wanted.get("id"):
             return self._models.default
-        offered = {_identity(model): model for model in self._models.all()}
+        offered: dict[tuple[str, str], OpenModel] = {}
+        for model in self._models.all():  # of two that are shown alike, the first is the one that is shown
+            offered.setdefault(identity(model), model)
         found = offered.get((str(wanted.get("provider")), str(wanted.get("id"))))
         if found is None:
             raise Problem(
@@ -70,14 +72,9 @@ class ExtensionModel:
         return found
 
 
-def _identity(model: OpenModel) -> tuple[str, str]:
-    provider, _, name = model.name.partition(":")
-    return provider, name or provider
-
-
 def _described(model: OpenModel) -> dict[str, Any]:
     """As pi describes a model. The host does not know what a provider charges, and says nothing: 0."""
-    provider, name = _identity(model)
+    provider, name = identity(model)
     return {
         "id": name,
         "name": model.name,
@@ -124,7 +121,7 @@ def _params(options: Any) -> Params:
 
 
 def _answer(model: OpenModel, answer: Completion) -> dict[str, Any]:
-    provider, name = _identity(model)
+    provider, name = identity(model)
     content: list[dict[str, Any]] = [{"type": "text", "text": answer.text}] if answer.text else []
     content += [
         {"type": "toolCall", "id": call.id, "name": call.name, "arguments": call.arguments}

@@ -4,6 +4,7 @@ C1  What a model answered is an effect of the run before anybody sees it; whoeve
     that answer, and the provider is not called.
 C2  The relay shares out the window, adds the facts and joins what a limit cut; the conversation around the prompt
     (a memory, tool calls and their results) is spliced in as it is.
+    One model writes an answer: a host that was started again with another one does not go on with it.
 C3  Text reaches the run's log while it is written, as `output.chunk`.
 """
 
@@ -41,6 +42,7 @@ class Conversation:
         self._since: tuple[Message, ...] = ()
         self._turn = 0
         self._windows = 0
+        self._writer = ""  # the model that wrote the windows before
         self._params = DEFAULT_PARAMS
 
     def begin(self, before: Sequence[Message], since: Sequence[Message], turn: int, params: Params) -> None:
@@ -49,6 +51,7 @@ class Conversation:
         self._since = tuple(since)
         self._turn = turn
         self._windows = 0
+        self._writer = ""
         self._params = params
         if self._model.context_window - self._spent < _LEAST_WINDOW:
             raise Problem(
@@ -76,15 +79,25 @@ class Conversation:
         wanted = Params(max_tokens=params.max_tokens, temperature=self._params.temperature, timeout=params.timeout)
 
         async def ask() -> dict[str, Any]:
+            if self._writer not in ("", self.name):
+                raise Problem(
+                    "provider_missing",
+                    f"{self._writer} began this answer, and the host now asks {self.name}. No other model goes on.",
+                    model=self._writer,
+                    fix="Configure that model again, or start the run anew.",
+                )
             answer = await fold(self._heard(self._model.stream(asked, tools=tools, params=wanted)))
+            if answer.finish_reason == "error":  # not put on record: whoever tries again asks again
+                raise Problem("provider_error", "The model ended with an error.", model=self.name)
             made: dict[str, Any] = msgspec.to_builtins(answer)
-            return {**made, "text": pack_text(answer.text)}  # it may end in half a character
+            return {**made, "text": pack_text(answer.text), "model": self.name}  # the text may end in half a character
 
         key = f"model/turn-{self._turn}/window-{self._windows}"
         kept: dict[str, Any] = await self.ctx.effect(key, ask, provider=f"model:{self.name}")
         answer = msgspec.convert({**kept, "text": unpack_text(kept["text"])}, Completion)
+        self._writer = kept.get("model", self.name)
         self._windows += 1
-        yield Delta(answer.text, answer.tool_calls, answer.finish_reason, answer.usage)
+        yield Delta(answer.text, answer.tool_calls, answer.finish_reason, answer.usage, answer.served_by)
 
     def _spliced(self, messages: Sequence[Message]) -> list[Message]:
         """The relay's messages with the conversation around the prompt."""
@@ -109,14 +122,13 @@ class Conversation:
 
 
 class RelayCaller:
-    """`agents.ModelCaller` over one relay session; `prompt` is the agent's task, as the conversation has it."""
+    """`agents.ModelCaller` over one relay session."""
 
     records = True  # C1
 
-    def __init__(self, session: Session, talk: Conversation, prompt: str) -> None:
+    def __init__(self, session: Session, talk: Conversation) -> None:
         self._session = session
         self._talk = talk
-        self._prompt = prompt
 
     @property
     def name(self) -> str:
@@ -125,7 +137,7 @@ class RelayCaller:
     async def stream(
         self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = DEFAULT_PARAMS
     ) -> AsyncIterator[Delta]:
-        system, before, task, since = _parts(messages, self._prompt)
+        system, before, task, since = _parts(messages)
         self._talk.begin(before, since, sum(message.role == "assistant" for message in messages), params)
         toolbox = self._session.toolbox()
         toolbox.specs = tuple(tools)  # the relay's own context tools are not the agent's: its allowlist decides
@@ -154,14 +166,17 @@ class RelayCaller:
         self._talk.ctx.emit("holdfast.relay.answered", told)
 
 
-def _parts(messages: Sequence[Message], prompt: str) -> tuple[str, list[Message], str, list[Message]]:
-    """The system prompt, what was said before the prompt (a memory), the prompt, and everything said since."""
+def _parts(messages: Sequence[Message]) -> tuple[str, list[Message], str, list[Message]]:
+    """The system prompt, what was said before the task (a memory), the task, and everything said since.
+
+    An extension may take the task out of the conversation; what the user says last is then what is asked.
+    """
     system = "\n\n".join(message.content for message in messages if message.role == "system")
     spoken = [message for message in messages if message.role != "system"]
     asked = [index for index, message in enumerate(spoken) if message.role == "user"]
     if not asked:
         return system, [], "", spoken
-    at = next((index for index in asked if spoken[index].content == prompt), asked[0])
+    at = next((index for index in asked if spoken[index].task), asked[-1])
     return system, spoken[:at], spoken[at].content, spoken[at + 1 :]
 
 

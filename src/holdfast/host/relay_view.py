@@ -188,6 +188,8 @@ class SessionView:
             )
         key = guard.session_key(self._relay.binding(self.id), self.warm.nonce)
         session = Session(self._relay, self.id, self.warm, self.seq, key)
+        if (live := self._relay.loaded(self.id)) is not None:
+            session.models = live.models  # its providers' keys are in memory only
         return await looking.preview(session, system_prompt, task, None, "")
 
     async def shown(self, window_id: str) -> Shown:
@@ -283,6 +285,9 @@ def take(found: dict[str, DispatchSeen], record: Record) -> None:
         dispatch.ended_at = record.ts
     elif record.type == "crp.dispatch.error":
         dispatch.stopped_by, dispatch.problem, dispatch.ended_at = "error", payload["problem"], record.ts
+        _unanswered(dispatch)
+    elif record.type == "crp.dispatch.fallback":
+        _unanswered(dispatch, payload["model"])
 
 
 async def _records(relay: Relay, session_id: str, start: int, end: int | None = None) -> AsyncIterator[Record]:
@@ -337,6 +342,13 @@ def _completed(dispatch: DispatchSeen, record: Record) -> None:
             item.input_tokens, item.output_tokens = payload["input_tokens"], payload["output_tokens"]
             item.finish, item.model = payload["finish_reason"], payload["model"]
             item.removed, item.tool_calls = payload["removed"], payload["tool_calls"]
+
+
+def _unanswered(dispatch: DispatchSeen, model: str = "") -> None:
+    """The last window was built, and its model failed."""
+    for item in dispatch.windows[-1:]:
+        if item.said_at is None:
+            item.finish, item.model = "failed", item.model or model
 
 
 def _batch(record: Record) -> Batch:

@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -97,8 +97,25 @@ class Extensions(_Section, frozen=True):
     tool_words: str = ""
 
 
+class ModelEntry(_Section, frozen=True):
+    """A model under a name of the project's own; what is not said is what is known of the model.
+
+    `base_url` is a server that speaks the provider's protocol; it gets a key only from `api_key_env`, the name of the
+    variable that holds it. `context_window` and `max_output_tokens` are tokens.
+    """
+
+    model: str
+    provider: Literal["openai", "anthropic"] = "openai"
+    base_url: str = ""
+    api_key_env: str = ""
+    context_window: Annotated[int, msgspec.Meta(ge=256)] | None = None
+    max_output_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    headers: dict[str, str] = {}
+
+
 class Models(_Section, frozen=True):
-    """`classes` names another model for a class of work: reasoning, writing, coding, research, classification.
+    """`default` names an entry or says where a model is. `classes` names another model for a class of work:
+    reasoning, writing, coding, research, classification.
 
     `embedder` lets the relay find facts by their meaning too; none is the default.
     """
@@ -106,6 +123,7 @@ class Models(_Section, frozen=True):
     default: str = "local"
     embedder: str = ""
     classes: dict[str, str] = {}
+    entries: dict[str, ModelEntry] = {}
 
 
 class Agents(_Section, frozen=True):
@@ -273,14 +291,13 @@ def _located(error: msgspec.ValidationError, origin: str, path: Path | None) -> 
 
 def _fields_at(name: str) -> list[str]:
     section: Any = Config
-    for part in name.split(".") if name else ():
-        hint = msgspec.structs.fields(section)
-        match = next((field.type for field in hint if field.name == part), None)
-        if match is None:
-            return list(ExtensionOverride.__struct_fields__)  # below extensions.overrides.<id>
-        section = match
+    for part in name.replace("[...]", "[]").split(".") if name else ():
+        field = part.removesuffix("[]")  # with brackets, an entry of a table such as extensions.overrides
+        section = next((known.type for known in msgspec.structs.fields(section) if known.name == field), None)
+        if field != part:
+            section = get_args(section)[1]
         if not (isinstance(section, type) and issubclass(section, msgspec.Struct)):
-            return list(ExtensionOverride.__struct_fields__)
+            return []
     return list(section.__struct_fields__)
 
 

@@ -254,6 +254,7 @@ _RELAY = (
     _row("provider_error", _TRANSIENT, "The model provider failed", "Try again, or use another provider.", http=502, openwop="provider_error", crp=1020),
     _row("provider_timeout", _TRANSIENT, "The model provider did not answer in time", "Try again, or raise the time limit.", http=504, grpc="DEADLINE_EXCEEDED", pi="timeout", crp=1021),
     _row("window_exceeded", _SCHEMA, "What must be sent does not fit into the model's window", "Shorten the system prompt, the task or the tools, lower max_output_tokens, or use a model with a larger window.", http=413, grpc="RESOURCE_EXHAUSTED"),
+    _row("provider_missing", _CONFLICT, "The session's provider is not here now", "Register the provider again; its key was kept in memory only.", retryable=False, action="retry_modified", grpc="FAILED_PRECONDITION", crp=1020),
     _row("state_corrupted", _INTERNAL, "Stored state failed its check", "Keep the file and restore a backup.", grpc="DATA_LOSS", exit=11, crp=1030),
     _row("chain_verification_failed", _INTERNAL, "The signature chain of the facts does not hold", "Do not use these facts; import a trusted export.", grpc="DATA_LOSS", exit=11, crp=1031),
 )

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.models.assemble import SurrogateJoiner, ToolCallFragments, finish_reason, usage
+from holdfast.models.faults import Endpoint
 from holdfast.models.protocol import Delta, Message, Params, ToolSpec
 
 if TYPE_CHECKING:
@@ -18,10 +19,11 @@ _DEFAULT_MAX_TOKENS = 4_096
 class AnthropicMessages:
     """The wire of the Messages API, as a `Remote` speaks it. It has no word for a seed or a temperature."""
 
-    provider = "Anthropic"
-
-    def __init__(self, model: str, client: AsyncAnthropic, *, max_output_tokens: int | None) -> None:
-        self.name = f"anthropic:{model}"
+    def __init__(
+        self, name: str, model: str, client: AsyncAnthropic, endpoint: Endpoint, *, max_output_tokens: int | None
+    ) -> None:
+        self.name = name
+        self.endpoint = endpoint
         self._model = model
         self._client = client
         self._max_tokens = max_output_tokens or _DEFAULT_MAX_TOKENS
@@ -63,18 +65,20 @@ async def _deltas(stream: AsyncIterator[Any]) -> AsyncGenerator[Delta, None]:
     input_tokens: Any = None
     output_tokens: Any = None
     hidden: Any = None
+    served_by = ""
     ended = False
     async for event in stream:
         if event.type == "message_start":
             input_tokens = _input_tokens(event.message.usage)
+            served_by = str(getattr(event.message, "model", None) or "")
         elif event.type == "content_block_start" and event.content_block.type == "tool_use":
             calls.add(event.index, event.content_block.id, event.content_block.name, None)
         elif event.type == "content_block_start" and event.content_block.type == "text":
             if text := characters.feed(event.content_block.text):
-                yield Delta(text)
+                yield Delta(text, served_by=served_by)
         elif event.type == "content_block_delta" and event.delta.type == "text_delta":
             if text := characters.feed(event.delta.text):
-                yield Delta(text)
+                yield Delta(text, served_by=served_by)
         elif event.type == "content_block_delta" and event.delta.type == "input_json_delta":
             calls.add(event.index, None, None, event.delta.partial_json)
         elif event.type == "message_delta":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.kernel import canonical
 from holdfast.models.assemble import SurrogateJoiner, ToolCallFragments, finish_reason, usage
+from holdfast.models.faults import Endpoint
 from holdfast.models.protocol import Delta, Message, Params, ToolSpec, Usage
 
 if TYPE_CHECKING:
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
 class OpenAIChat:
     """The wire of chat completions, as a `Remote` speaks it."""
 
-    def __init__(self, model: str, client: AsyncOpenAI, *, compatible: bool) -> None:
-        self.name = f"openai:{model}"
-        self.provider = "The model server" if compatible else "OpenAI"
+    def __init__(self, name: str, model: str, client: AsyncOpenAI, endpoint: Endpoint) -> None:
+        self.name = name
+        self.endpoint = endpoint
         self._model = model
         self._client = client
         # OpenAI's newer models refuse `max_tokens`; many compatible servers know nothing else.
-        self._limit_name = "max_tokens" if compatible else "max_completion_tokens"
+        self._limit_name = "max_tokens" if endpoint.own else "max_completion_tokens"
 
     @property
     def sdk(self) -> Any:
@@ -56,7 +57,9 @@ class OpenAIChat:
         return request
 
     async def deltas(self, request: dict[str, Any]) -> AsyncGenerator[Delta, None]:
-        stream = await self._client.chat.completions.create(**request)
+        # The package insists on a key; a server that was given none is sent none.
+        headers = {"Authorization": self.sdk.Omit()} if self.endpoint.key is None else None
+        stream = await self._client.chat.completions.create(**request, extra_headers=headers)
         async with stream:
             async for delta in _deltas(stream):
                 yield delta
@@ -76,7 +79,7 @@ async def _deltas(stream: AsyncIterator[Any]) -> AsyncGenerator[Delta, None]:
             if choice.delta is None:
                 continue
             if text := characters.feed(choice.delta.content or getattr(choice.delta, "refusal", None) or ""):
-                yield Delta(text)
+                yield Delta(text, served_by=str(getattr(chunk, "model", None) or ""))
             for part in choice.delta.tool_calls or ():
                 function = part.function
                 calls.add(part.index, part.id, function and function.name, function and function.arguments)

@@ -34,12 +34,16 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One message of a conversation; `tool_call_id` names the call that a `tool` message answers."""
+    """One message of a conversation; `tool_call_id` names the call that a `tool` message answers.
+
+    `task` marks what an agent was asked, among what else is said in the user's name. Models are not told.
+    """
 
     role: Role
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    task: bool = False
 
 
 class ToolSpec(msgspec.Struct, frozen=True):
@@ -75,12 +79,13 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The next piece of an answer."""
+    """The next piece of an answer; `served_by` is the model that wrote it, where the provider says it."""
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     finish_reason: FinishReason | None = None
     usage: Usage | None = None
+    served_by: str = ""
 
 
 class Completion(msgspec.Struct, frozen=True):
@@ -90,6 +95,7 @@ class Completion(msgspec.Struct, frozen=True):
     tool_calls: tuple[ToolCall, ...]
     finish_reason: FinishReason
     usage: Usage | None
+    served_by: str = ""
 
 
 class Model(Protocol):
@@ -119,12 +125,14 @@ async def fold(stream: AsyncIterator[Delta]) -> Completion:
     calls: list[ToolCall] = []
     finish: FinishReason | None = None
     usage: Usage | None = None
+    served_by = ""
     try:
         async for delta in stream:
             texts.append(delta.text)
             calls.extend(delta.tool_calls)
             finish = delta.finish_reason or finish
             usage = delta.usage or usage
+            served_by = served_by or delta.served_by
     finally:
         close = getattr(stream, "aclose", None)
         if close is not None:
@@ -136,4 +144,4 @@ async def fold(stream: AsyncIterator[Delta]) -> Completion:
             received_characters=sum(map(len, texts)),
             fix="Ask again, or use another provider.",
         )
-    return Completion("".join(texts), tuple(calls), finish, usage)
+    return Completion("".join(texts), tuple(calls), finish, usage, served_by)

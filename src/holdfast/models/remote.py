@@ -6,8 +6,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any, Protocol
 
 from holdfast.kernel.clock import Clock
+from holdfast.kernel.ids import Randomness, SystemRandomness
 from holdfast.kernel.problems import Problem
-from holdfast.models.faults import translated
+from holdfast.models.faults import Endpoint, translated
 from holdfast.models.limits import ModelLimits
 from holdfast.models.observed import observed
 from holdfast.models.protocol import DEFAULT_PARAMS, Delta, Message, Params, ToolSpec
@@ -24,7 +25,7 @@ class Wire(Protocol):
     def name(self) -> str: ...
 
     @property
-    def provider(self) -> str: ...
+    def endpoint(self) -> Endpoint: ...
 
     @property
     def sdk(self) -> Any: ...
@@ -47,6 +48,7 @@ class Remote:
         counter: Estimator | ExactCounter,
         clock: Clock,
         retries: Retries = DEFAULT_RETRIES,
+        randomness: Randomness | None = None,
     ) -> None:
         self.name = wire.name
         self.context_window = limits.context_window
@@ -55,13 +57,16 @@ class Remote:
         self._counter = counter
         self._clock = clock
         self._retries = retries
+        self._randomness = randomness or SystemRandomness()
 
     def stream(
         self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = DEFAULT_PARAMS
     ) -> AsyncIterator[Delta]:
         request = self._wire.request(messages, tools, params)
         silence = params.timeout or _SILENCE
-        deltas = resend(lambda: paced(self._attempt(request), silence), self._retries)
+        deltas = resend(
+            lambda: paced(self._attempt(request), silence, self._wire.endpoint), self._retries, self._randomness
+        )
         return observed(deltas, self._counter, messages, tools)
 
     def count_tokens(self, text: str) -> int:
@@ -73,10 +78,10 @@ class Remote:
         if count is None:
             raise Problem(
                 "capability_not_provided",
-                f"{self._wire.provider} does not count tokens for others.",
+                f"{self._wire.endpoint.provider} does not count tokens for others.",
                 fix="Use `count_tokens`.",
             )
-        with translated(self._wire.sdk, self._wire.provider, self._clock):
+        with translated(self._wire.sdk, self._wire.endpoint, self._clock):
             tokens: int = await count(messages, tools)
         return tokens
 
@@ -84,7 +89,7 @@ class Remote:
         await self._wire.aclose()
 
     async def _attempt(self, request: dict[str, Any]) -> AsyncGenerator[Delta, None]:
-        with translated(self._wire.sdk, self._wire.provider, self._clock):
+        with translated(self._wire.sdk, self._wire.endpoint, self._clock):
             deltas = self._wire.deltas(request)
             try:
                 async for delta in deltas:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncGenerator, Callable
 
 import msgspec
 
+from holdfast.kernel.ids import Randomness
 from holdfast.kernel.problems import Problem
+from holdfast.models.faults import Endpoint, silent
 from holdfast.models.protocol import Delta
 
 Attempt = Callable[[], AsyncGenerator[Delta, None]]
@@ -25,24 +28,18 @@ class Retries(msgspec.Struct, frozen=True):
 DEFAULT_RETRIES = Retries()
 
 
-async def resend(attempt: Attempt, retries: Retries) -> AsyncGenerator[Delta, None]:
+async def resend(attempt: Attempt, retries: Retries, randomness: Randomness) -> AsyncGenerator[Delta, None]:
     """The deltas of `attempt()`, tried again as long as it fails before its first one."""
-    import stamina
-
-    stream: AsyncGenerator[Delta, None] | None = None
-    first: Delta | None = None
-    async for trial in stamina.retry_context(
-        on=lambda error: _wait(error, retries.longest_wait),
-        attempts=retries.attempts,
-        timeout=None,
-        wait_initial=retries.first_wait,
-        wait_max=retries.longest_wait,
-        wait_jitter=retries.jitter,
-    ):
-        with trial:
-            stream = attempt()
+    for number in itertools.count(1):
+        stream = attempt()
+        try:
             first = await anext(stream)
-    assert stream is not None and first is not None
+            break
+        except Problem as problem:
+            wait = _wait(problem, number, retries, randomness)
+            if wait is None:
+                raise
+        await asyncio.sleep(wait)
     try:
         yield first
         async for delta in stream:
@@ -51,7 +48,7 @@ async def resend(attempt: Attempt, retries: Retries) -> AsyncGenerator[Delta, No
         await stream.aclose()
 
 
-async def paced(stream: AsyncGenerator[Delta, None], silence: float) -> AsyncGenerator[Delta, None]:
+async def paced(stream: AsyncGenerator[Delta, None], silence: float, endpoint: Endpoint) -> AsyncGenerator[Delta, None]:
     """`stream`, given up with `provider_timeout` after `silence` seconds without a delta."""
     shown = False
     try:
@@ -62,27 +59,19 @@ async def paced(stream: AsyncGenerator[Delta, None], silence: float) -> AsyncGen
             except StopAsyncIteration:
                 return
             except TimeoutError as error:
-                raise Problem(
-                    "provider_timeout",
-                    f"The model provider was silent for {silence:g} seconds.",
-                    seconds=silence,
-                    began=shown,
-                    fix="Try again, or raise the time limit.",
-                ) from error
+                raise silent(endpoint, silence, began=shown) from error
             shown = True
             yield delta
     finally:
         await stream.aclose()
 
 
-def _wait(error: Exception, longest: float) -> bool | float:
-    """stamina's backoff hook: False gives up, True backs off, a number is the provider's own hint in seconds."""
-    if not isinstance(error, Problem):
-        return False
-    advice = error.details.get("should_retry")
-    if not (error.row.retryable if advice is None else advice):
-        return False
-    if error.retry_after_ms is None:
-        return True
-    seconds = error.retry_after_ms / 1000
-    return seconds if seconds <= longest else False
+def _wait(problem: Problem, attempt: int, retries: Retries, randomness: Randomness) -> float | None:
+    """How many seconds to wait before the next attempt: the provider's hint, else ever longer; None gives up."""
+    advice = problem.details.get("should_retry")
+    if attempt >= retries.attempts or not (problem.row.retryable if advice is None else advice):
+        return None
+    if problem.retry_after_ms is not None:
+        hint = problem.retry_after_ms / 1000
+        return hint if hint <= retries.longest_wait else None
+    return min(retries.longest_wait, retries.first_wait * 2.0 ** (attempt - 1) + retries.jitter * randomness.uniform())

@@ -6,12 +6,15 @@ Invariants:
 - D2  Caps are looked at before every window; what is left never gets below zero (C10, C14).
 - D3  A window is in the ledger, with its raw text and its facts, before its `window_complete` event; a process that is
       killed after that goes on behind it.
-- D4  A provider is asked again, or the next one is, only while nothing of the window was shown (C15): `turn.py`.
+- D4  A window is asked for again only while nothing of it was shown (C15, `turn.py`). The caller's next model is
+      asked only before the first window is complete; the one that began an answer goes on with it (C18).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,7 +23,7 @@ from holdfast.kernel import canonical
 from holdfast.kernel.ledger import Draft
 from holdfast.kernel.problems import Problem
 from holdfast.models.assemble import halves, joined, whole
-from holdfast.models.protocol import Message, ToolCall, ToolSpec
+from holdfast.models.protocol import Message, Model, ToolCall, ToolSpec
 from holdfast.relay import drift, window
 from holdfast.relay.caps import within_caps
 from holdfast.relay.choose import envelope
@@ -62,9 +65,10 @@ class Run:
         self._structure = Structure()
         self._flow = Flow()
         self._first: Built | None = None
+        self._built: Built | None = None
         self._shown = False
         self._half = ""  # of a character that two pieces or two windows share
-        self._model = ""
+        self._chosen: Model | None = None
         self._began = 0.0
         self._said: set[str] = set()  # the statements of the chain
         self._statements: list[str] = []  # those of its last window
@@ -78,6 +82,14 @@ class Run:
 
     async def events(self) -> AsyncGenerator[StreamEvent, None]:
         """The events of the dispatch; a failure is raised as a Problem with the partial output in its details."""
+        try:
+            async with aclosing(self._events()) as events:
+                async for event in events:
+                    yield event
+        finally:
+            self.session.models.asked = None
+
+    async def _events(self) -> AsyncGenerator[StreamEvent, None]:
         self.session.stage(*self.starting)
         self._began = self.session.clock.monotonic()
         resumed = bool(self.state.output)
@@ -90,18 +102,20 @@ class Run:
             self._shown = True
         going_on = resumed
         while True:
-            turn, built = Turn(), None
+            turn = Turn()
             try:
-                built = await self._build(going_on)
-                async for piece in self._ask(built, turn):
-                    shown, self._half = halves(joined(self._half, piece))
-                    if shown:
-                        self._shown = True
-                        yield StreamEvent("token", shown)
+                async with aclosing(self._window(going_on, turn)) as pieces:
+                    async for piece in pieces:
+                        shown, self._half = halves(joined(self._half, piece))
+                        if shown:
+                            self._shown = True
+                            yield StreamEvent("token", shown)
             except Problem as problem:
-                if built is not None and turn.new:  # cut after it was shown: kept, and can be gone on with (C15)
-                    self._complete(built, turn, last=False)
+                if self._built is not None and turn.new:  # cut after it was shown: kept, and can be gone on with (C15)
+                    self._complete(self._built, turn, last=False)
                 raise await self._failed(problem) from problem.__cause__
+            built = self._built
+            assert built is not None, "a window that was answered was built"
             stop = self._stop(turn, built)
             calls = turn.calls if self.toolbox is not None and stop == "complete" else ()
             facts = len(self.session.warm.facts)
@@ -131,6 +145,56 @@ class Run:
                 )
 
     # One window
+
+    async def _window(self, going_on: bool, turn: Turn) -> AsyncGenerator[str, None]:
+        """The next window, of the first model in the order that answers (D4)."""
+        waiting = deque(self._order())
+        while True:
+            self._chosen = self.session.models.asked = waiting.popleft()
+            self._built = None
+            self._built = built = await self._build(going_on)
+            try:
+                async with aclosing(self._ask(built, turn)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+                return
+            except Problem as problem:
+                if turn.new or not self._fall_back(problem, waiting):
+                    raise
+
+    def _order(self) -> list[Model]:
+        """The models that may answer the next window: the caller's order, and once one has begun, that one alone."""
+        models = self.session.models
+        if not self.state.windows:
+            return models.ordered()
+        return [self._chosen or models.named(self.state.model)]
+
+    def _fall_back(self, problem: Problem, waiting: deque[Model]) -> bool:
+        """Put on record that the chosen model failed; whether another one of the order can take the task over."""
+        self._first = None
+        failed, key = self.session.model, problem.key
+        while waiting:
+            self.session.stage(
+                Draft(
+                    "crp.dispatch.fallback",
+                    {"dispatch_id": self.state.id, "model": failed.name, "problem": key, "next": waiting[0].name},
+                )
+            )
+            if self._takes(waiting[0]):
+                return True
+            failed, key = waiting.popleft(), "payload_too_large"
+        return False
+
+    def _takes(self, model: Model) -> bool:
+        """Whether the task fits the window of `model`."""
+        state, config = self.state, self.session.warm.config
+        try:
+            plan = window.plan(
+                model, config, state.system_prompt, state.task_input, state.max_output_tokens, self._tools
+            )
+        except Problem:  # more output was asked for than this model writes
+            return False
+        return plan.fits
 
     async def _build(self, going_on: bool) -> Built:
         """Share out the tokens, choose the facts, write down what will be asked (D2, W1)."""
@@ -173,6 +237,7 @@ class Run:
             max_tokens,
             min(1.0, packed.tokens / allowed) if allowed else 0.0,
             going_on,
+            state.served_by,
         )
         self._first = built if first is None or state.reground else first
         await session.record(
@@ -214,16 +279,15 @@ class Run:
                 break
         return form, tokens
 
-    def _ask(self, built: Built, turn: Turn) -> AsyncIterator[str]:
+    def _ask(self, built: Built, turn: Turn) -> AsyncGenerator[str, None]:
         session = self.session
         return ask(
-            session.models.ordered(),
+            session.model,
             built,
             turn,
             Seam(halves(self.state.output)[0] if built.going_on else ""),
             tools=self._tools,
             timeout=session.warm.config.provider_timeout,
-            counting=session.model,
         )
 
     def _stop(self, turn: Turn, built: Built) -> Stop | None:
@@ -232,7 +296,8 @@ class Run:
         if turn.finish == "content_filter":
             return "filtered"
         if not is_wall(turn.finish, turn.output_tokens(self.session.model), built.max_tokens):
-            return "complete"
+            # A limit cut the text, and the model was asked for the rest and said nothing: that is no natural end.
+            return "complete" if turn.text or turn.calls or not built.going_on else "no_new_text"
         if state.windows and not turn.new:
             return "no_new_text"
         if not self._flow.alive(turn.new):
@@ -247,7 +312,6 @@ class Run:
         """The window and its facts, in one append (D3)."""
         session, state, warm = self.session, self.state, self.session.warm
         self._structure.feed(turn.new)
-        self._model = turn.model
         output = joined(state.output, turn.new)
         cut = (
             len(output)
@@ -272,6 +336,7 @@ class Run:
                     "output_tokens": turn.output_tokens(self.session.model),
                     "counted_by": "provider" if usage is not None else "relay",
                     "model": turn.model,
+                    "served_by": turn.served_by,
                     "visible": bool(turn.new),
                     "extracted": cut,
                     "continuation": built.going_on,
@@ -397,7 +462,9 @@ class Run:
         state = self.state
         resumable = bool(state.output)
         details = {
+            **({"model": self._chosen.name} if self._chosen is not None else {}),
             **problem.details,
+            **({"fallbacks": state.fallbacks} if state.fallbacks else {}),
             "partial_output": state.output,
             "windows": state.windows,
             "resumable": resumable,

@@ -228,6 +228,10 @@ class Relay:
             self._sessions[session_id] = session
             return session
 
+    def loaded(self, session_id: str) -> Session | None:
+        """The session, where this process has it in memory."""
+        return self._sessions.get(session_id)
+
     def _known(self, session_id: str, secret: bytes | None) -> Session | None:
         """The session in memory, unless the secret that was given opens what it could not."""
         known = self._sessions.get(session_id)

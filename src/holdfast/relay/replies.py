@@ -14,6 +14,8 @@ from holdfast.kernel.ledger import Record
 from holdfast.kernel.problems import Problem
 from holdfast.relay.types import QualityReport, Reply, SessionConfig, StreamEvent, TaskIntent
 
+_SEVERE = frozenset({"crp.dispatch.error", "crp.dispatch.fallback", "crp.session.expire"})
+
 
 async def fold(events: AsyncGenerator[StreamEvent, None]) -> Reply:
     """A stream of events as one reply (C2)."""
@@ -48,7 +50,7 @@ def error_body(problem: Problem) -> dict[str, Any]:
 
 
 def audit_event(session_id: str, record: Record) -> dict[str, Any]:
-    severe = record.type.startswith("crp.security.") or record.type in ("crp.dispatch.error", "crp.session.expire")
+    severe = record.type.startswith("crp.security.") or record.type in _SEVERE
     return {
         "timestamp": iso(record.ts),
         "event_type": record.type,

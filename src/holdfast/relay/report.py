@@ -9,7 +9,7 @@ import msgspec
 from holdfast.kernel import canonical
 from holdfast.kernel.ledger import Draft
 from holdfast.relay import quality
-from holdfast.relay.types import QualityReport, SeamReport, SecurityFlags, Stop, Telemetry
+from holdfast.relay.types import Fallback, QualityReport, SeamReport, SecurityFlags, Stop, Telemetry
 from holdfast.relay.warm import WINDOW, Dispatch, pack_text
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ def report_of(
             tool_calls=state.tool_calls,
             resumed=resumed,
             regroundings=state.regroundings,
+            served_by=state.served_by,
+            fallbacks=tuple(msgspec.convert(state.fallbacks, list[Fallback])),
         ),
         groundedness=quality.groundedness(state.output, warm.index, warm.facts, state.envelope_facts),
         fact_ids=tuple(fact.id for fact in made),

@@ -20,6 +20,7 @@ import msgspec
 from holdfast.kernel.clock import Clock
 from holdfast.kernel.ledger import Append, Draft
 from holdfast.kernel.problems import Problem
+from holdfast.models.faults import shown
 from holdfast.models.protocol import Model, ToolSpec
 from holdfast.relay import guard, looking
 from holdfast.relay.choose import near
@@ -65,7 +66,7 @@ class Session(Journal):
         self.vectors = relay.vectors_of(session_id)
         self._lock = asyncio.Lock()
         self._compacted_at = 0
-        self.models = Providers(relay)
+        self.models = Providers(relay, lambda: self.warm.providers)
         self._dispatches = guard.Rate(warm.config.dispatches_per_minute, "dispatches")
         self._bytes = guard.Rate(warm.config.ingest_bytes_per_minute, "bytes of ingest")
 
@@ -128,7 +129,7 @@ class Session(Journal):
 
     @property
     def model(self) -> Model:
-        return self.models.ordered()[0]
+        return self.models.current
 
     async def register_provider(
         self,
@@ -139,17 +140,23 @@ class Session(Journal):
         base_url: str | None = None,
         priority: int = 10,
     ) -> dict[str, Any]:
-        """A provider of this session's own; the lowest priority is asked first. Its key is kept in memory only."""
+        """A provider of this session's own, in place of the relay's model; several are asked by priority, lowest first.
+
+        The next one is asked only when one fails before the first token of an answer. Keys are kept in memory only.
+        """
         await self.enter("register_provider")
         opened = open_provider(provider_type, model, api_key=api_key, base_url=base_url)
         self.models.add(opened, priority)
         await self.record(
-            Draft("crp.session.provider", {"provider": opened.name, "priority": priority, "base_url": base_url})
+            Draft(
+                "crp.session.provider",
+                {"provider": opened.name, "priority": priority, "base_url": shown(base_url) if base_url else None},
+            )
         )
         return {"provider": opened.name, "priority": priority, "registered": True}
 
     def use_model(self, model: Model, priority: int = 10) -> None:
-        """A model object of the caller's, for this session."""
+        """A model object of the caller's, as `register_provider` takes one, for this session and this process."""
         self.models.add(model, priority)
 
     # Dispatching

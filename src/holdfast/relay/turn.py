@@ -1,12 +1,12 @@
-"""One window asked of the providers: its answer is read past the seam, piece by piece, as it comes.
+"""One window asked of one model: its answer is read past the seam, piece by piece, as it comes.
 
-D4 of the window engine is kept here: a provider is asked again, or the next one is, only while nothing was shown.
+The first half of D4 is kept here: an answer that breaks off is asked for again only while nothing of it was shown.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 import msgspec
 
@@ -15,7 +15,7 @@ from holdfast.models.protocol import Message, Model, Params, ToolCall, ToolSpec,
 from holdfast.relay.continuation import Echo, Seam, is_wall
 from holdfast.relay.pack import Packed
 
-_CUT_RETRIES = 1
+_ATTEMPTS = 2
 
 
 class Built(msgspec.Struct, frozen=True):
@@ -28,6 +28,7 @@ class Built(msgspec.Struct, frozen=True):
     max_tokens: int
     saturation: float
     going_on: bool
+    served_by: str = ""  # what the provider said of the windows before
 
 
 class Turn(msgspec.Struct):
@@ -40,9 +41,11 @@ class Turn(msgspec.Struct):
     usage: Usage | None = None
     echo: Echo = Echo()
     model: str = ""
+    served_by: str = ""
 
     def begin(self, model: str) -> None:
         self.model, self.text, self.new, self.calls, self.finish, self.usage = model, "", "", (), None, None
+        self.served_by = ""
 
     def cut(self, seam: Seam) -> None:
         """It broke off after something was shown: what was shown is what it gave (C15)."""
@@ -58,58 +61,47 @@ class Turn(msgspec.Struct):
 
 
 async def ask(
-    models: Sequence[Model],
-    built: Built,
-    turn: Turn,
-    seam: Seam,
-    *,
-    tools: Sequence[ToolSpec],
-    timeout: float | None,
-    counting: Model,
-) -> AsyncIterator[str]:
-    """Ask `models`, best first, until one answers; yields what is new (D4). `counting` tells whether a wall was hit."""
-    waiting = deque((model, _CUT_RETRIES) for model in models)
-    params = Params(max_tokens=built.max_tokens, timeout=timeout)
-    while True:
-        model, retries = waiting.popleft()
-        attempt, failure = seam.fresh(), None
+    model: Model, built: Built, turn: Turn, seam: Seam, *, tools: Sequence[ToolSpec], timeout: float | None
+) -> AsyncGenerator[str, None]:
+    """Yields what is new in the answer of `model`; a failure is a Problem, and `turn` then holds what was shown."""
+    for left in reversed(range(_ATTEMPTS)):
+        attempt = seam.fresh()
         turn.begin(model.name)
         try:
-            async for piece in _read(model, built.messages, params, tools, turn, attempt):
-                turn.new += piece
-                yield piece
-        except Problem as problem:
-            failure = _of_provider(problem)
-        if failure is None:
-            if _ended(turn, built, counting):
+            async with aclosing(_read(model, built, tools, timeout, turn, attempt)) as pieces:
+                async for piece in pieces:
+                    turn.new += piece
+                    yield piece
+            if turn.finish is not None:
                 return
             failure = Problem("provider_error", "The model's answer broke off before its end.", model=model.name)
-            if retries:
-                waiting.appendleft((model, retries - 1))
+            broke_off = True
+        except Problem as problem:
+            failure = _of_provider(problem)
+            # A request that failed before its answer began was sent again by the model itself (M6).
+            broke_off = bool(turn.text) and failure.row.retryable
         if turn.new:
             turn.cut(attempt)
             raise failure
-        if not waiting:
+        if not broke_off or not left:
             raise failure
 
 
-def _ended(turn: Turn, built: Built, counting: Model) -> bool:
-    """Whether the answer is whole; one without a finish reason is when it filled the window (CRP §1.4)."""
-    if turn.finish is None and is_wall(None, turn.output_tokens(counting), built.max_tokens):
-        turn.finish = "length"
-    return turn.finish is not None
-
-
 async def _read(
-    model: Model, messages: Sequence[Message], params: Params, tools: Sequence[ToolSpec], turn: Turn, seam: Seam
-) -> AsyncIterator[str]:
+    model: Model, built: Built, tools: Sequence[ToolSpec], timeout: float | None, turn: Turn, seam: Seam
+) -> AsyncGenerator[str, None]:
+    """The pieces of one answer. When it breaks off, `turn.finish` is None and what the seam holds back is dropped."""
     texts: list[str] = []
-    stream = model.stream(messages, tools=tools, params=params)
+    params = Params(max_tokens=built.max_tokens, timeout=timeout)
+    stream = model.stream(built.messages, tools=tools, params=params)
     try:
         async for delta in stream:
             turn.calls += delta.tool_calls
             turn.finish = delta.finish_reason or turn.finish
             turn.usage = delta.usage or turn.usage
+            turn.served_by = turn.served_by or delta.served_by
+            if turn.served_by and built.served_by not in ("", turn.served_by):
+                raise _changed(model, built.served_by, turn.served_by)
             if delta.text:
                 texts.append(delta.text)
                 if piece := seam.feed(delta.text):
@@ -121,12 +113,26 @@ async def _read(
             await close()
     if turn.finish == "error":
         turn.finish = None
+    if turn.finish is None and is_wall(None, turn.output_tokens(model), built.max_tokens):
+        turn.finish = "length"  # it filled the window, and its server says no reason (CRP §1.4)
+    if turn.finish is None:
+        return
     if piece := seam.end():
         yield piece
     turn.echo = seam.echo or Echo()
     length = turn.echo.length
     if length and turn.text[length : 2 * length] == turn.text[:length]:
         turn.echo = msgspec.structs.replace(turn.echo, ambiguous=True)
+
+
+def _changed(model: Model, before: str, now: str) -> Problem:
+    """A router may answer with another model than before; its words do not go into this answer (C18)."""
+    return Problem(
+        "provider_error",
+        f"{model.name} answered with {before} so far, and now with {now}.",
+        fix="Resume to ask again, or name one model that the provider does not replace.",
+        served_by=now,
+    )
 
 
 def _of_provider(problem: Problem) -> Problem:

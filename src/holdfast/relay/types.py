@@ -79,6 +79,13 @@ class SeamReport(msgspec.Struct, frozen=True):
     other_length: Count = 0
 
 
+class Fallback(msgspec.Struct, frozen=True):
+    """A model of the caller's order that failed before the answer began, and the Problem it failed with (C18)."""
+
+    model: str
+    problem: str
+
+
 class Telemetry(msgspec.Struct, frozen=True):
     windows: Positive
     input_tokens: Count
@@ -94,6 +101,8 @@ class Telemetry(msgspec.Struct, frozen=True):
     tool_calls: Count = 0
     resumed: bool = False
     regroundings: Count = 0
+    fallbacks: tuple[Fallback, ...] = ()
+    served_by: str = ""
 
 
 class QualityReport(msgspec.Struct, frozen=True):

@@ -62,6 +62,9 @@ class Dispatch(msgspec.Struct):
     reground: bool = False
     regroundings: int = 0
     remember: bool = False  # whether what the model writes becomes facts
+    model: str = ""  # the one that began the answer, and so the one that goes on with it (C18)
+    served_by: str = ""  # what its provider calls it
+    fallbacks: list[dict[str, str]] = []  # who failed before it
 
 
 class Contradiction(msgspec.Struct, frozen=True):
@@ -84,6 +87,7 @@ class Warm:
         self.expired = False
         self.config = SessionConfig()
         self.binding: str | None = None  # of an imported session: what its key derives from, sealed
+        self.providers: list[str] = []  # the names of those that callers registered
         self.violations = 0
         self._forget()
 
@@ -150,6 +154,9 @@ class Warm:
 
     def _on_session_import(self, payload: dict[str, Any]) -> None:
         self.binding = payload["binding"]
+
+    def _on_session_provider(self, payload: dict[str, Any]) -> None:
+        self.providers.append(payload["provider"])
 
     # Facts
 
@@ -318,6 +325,8 @@ class Warm:
         if state is None:
             return
         state.windows += 1
+        state.model = state.model or payload["model"]
+        state.served_by = state.served_by or payload.get("served_by", "")
         state.continuations += 1 if payload["continuation"] else 0
         state.input_tokens += payload["input_tokens"]
         state.output_tokens += payload["output_tokens"]
@@ -335,6 +344,10 @@ class Warm:
                     "other_length": payload["other"],
                 }
             )
+
+    def _on_dispatch_fallback(self, payload: dict[str, Any]) -> None:
+        if self.dispatch is not None:
+            self.dispatch.fallbacks.append({"model": payload["model"], "problem": payload["problem"]})
 
     def _on_dispatch_continuation(self, payload: dict[str, Any]) -> None:
         state = self.dispatch

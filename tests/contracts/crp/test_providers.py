@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import json
 
-from tests.models.wire import Reply, Server, serving
+import pytest
+
+from tests.models.wire import Reply, Server
+from tests.models.wire import serving_beside as provider
 
 from .conftest import Sidecar
 
 ASK = {"system_prompt": "Be brief.", "task_input": "Say it."}
-
-
-@contextmanager
-def provider(*replies: Reply) -> Iterator[Server]:
-    """A provider on a loop of its own."""
-    ready, stop = threading.Event(), threading.Event()
-    found: list[Server] = []
-
-    async def main() -> None:
-        async with serving(*replies) as server:
-            found.append(server)
-            ready.set()
-            await asyncio.to_thread(stop.wait)
-
-    thread = threading.Thread(target=lambda: asyncio.run(main()))
-    thread.start()
-    try:
-        assert ready.wait(10)
-        yield found[0]
-    finally:
-        stop.set()
-        thread.join(20)
 
 
 def test_an_openai_provider_with_a_base_url_continues_over_windows(sidecar: Sidecar) -> None:
@@ -70,13 +48,70 @@ def test_an_anthropic_provider(sidecar: Sidecar) -> None:
         assert sidecar.client.post(f"/sessions/{session}/dispatch", json=ASK).json()["output"] == "Hello there."
 
 
-def test_a_provider_that_fails_gives_way_to_the_next(sidecar: Sidecar) -> None:
-    broken = Reply(status=400, error={"error": {"message": "no", "type": "invalid_request_error"}})
-    with provider(broken, broken, broken) as server:
+REFUSALS = {
+    "400": Reply(status=400, error={"error": {"message": "no", "type": "invalid_request_error"}}),
+    "401": Reply(status=401, error={"error": {"message": "no", "type": "authentication_error"}}),
+    "429": Reply(status=429, headers=(("retry-after", "900"),), error={"error": {"message": "slow down"}}),
+    "500": Reply(status=500, headers=(("x-should-retry", "false"),), error={"error": {"message": "broken"}}),
+}
+
+
+def _register(sidecar: Sidecar, session: str, server: Server, model: str = "gpt-x", priority: int = 10) -> None:
+    body = {
+        "provider_type": "openai",
+        "model": model,
+        "api_key": "k",
+        "base_url": server.openai,
+        "priority": priority,
+    }
+    assert sidecar.client.post(f"/sessions/{session}/providers", json=body).status_code == 200
+
+
+@pytest.mark.parametrize("window", [1, 2, 3])
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_c18_a_provider_that_refuses_a_window_is_1020_and_no_other_model_answers(
+    refusal: str, window: int, sidecar: Sidecar
+) -> None:
+    """The partial output is kept, and a resume ends in the exact text."""
+    pieces = ("The first window of a long text, ", "the second window that follows it, ", "and the end of it.")
+    replies = [Reply(texts=(text,), finish="stop" if text == pieces[-1] else "length") for text in pieces]
+    failing = [*replies[: window - 1], REFUSALS[refusal]]
+    with provider(*failing, *replies[window - 1 :]) as server:
         session = sidecar.open()
-        body = {"provider_type": "openai", "model": "gpt-x", "api_key": "k", "base_url": server.openai}
-        sidecar.client.post(f"/sessions/{session}/providers", json=body)
-        assert sidecar.client.post(f"/sessions/{session}/dispatch", json=ASK).json()["output"] == "An answer."
+        _register(sidecar, session, server)
+        answer = sidecar.client.post(f"/sessions/{session}/dispatch", json=ASK)
+        assert answer.status_code == 502
+        assert answer.json()["code"] == 1020
+        assert answer.json()["details"]["partial_output"] == "".join(pieces[: window - 1])
+        again = {**ASK, "resume": window > 1}
+        assert sidecar.client.post(f"/sessions/{session}/dispatch", json=again).json()["output"] == "".join(pieces)
+    assert sidecar.model.calls == []
+
+
+def test_c18_a_stream_that_fails_ends_with_an_error_event_and_never_with_another_voice(sidecar: Sidecar) -> None:
+    first = "The first window of a long text, "
+    with provider(Reply(texts=(first,), finish="length"), REFUSALS["400"]) as server:
+        session = sidecar.open()
+        _register(sidecar, session, server)
+        text = sidecar.client.post(f"/sessions/{session}/dispatch/stream", json=ASK).text
+    events = [json.loads(frame.split("\ndata: ")[1]) for frame in text.strip().split("\n\n")]
+    assert "".join(item["data"] for item in events if item["event_type"] == "token") == first
+    assert events[-1]["event_type"] == "error"
+    assert events[-1]["data"]["code"] == 1020
+    assert sidecar.model.calls == []
+
+
+def test_c18_a_fall_back_order_is_the_callers_and_the_answer_names_who_answered(sidecar: Sidecar) -> None:
+    with provider(REFUSALS["401"]) as broken, provider(Reply(texts=("Hello.",))) as good:
+        session = sidecar.open()
+        _register(sidecar, session, good, "second", priority=20)
+        _register(sidecar, session, broken, "first", priority=1)
+        answer = sidecar.client.post(f"/sessions/{session}/dispatch", json=ASK).json()
+        assert answer["output"] == "Hello."
+        telemetry = answer["quality_report"]["telemetry"]
+        assert telemetry["model"] == "openai:second"
+        assert telemetry["fallbacks"] == [{"model": "openai:first", "problem": "provider_unauthenticated"}]
+    assert sidecar.model.calls == []
 
 
 def test_the_key_of_a_provider_is_in_no_answer_and_no_record(sidecar: Sidecar) -> None:
