@@ -310,7 +310,8 @@ async def test_changes_at_the_same_moment_come_one_after_the_other(tmp_path: Pat
         assert len({item.secret for item in rotated}) == 4
         changes = [host.webhooks.rotate, host.webhooks.remove, host.webhooks.remove, host.webhooks.rotate]
         ended = await asyncio.gather(*(change(made.webhook_id, TENANT) for change in changes), return_exceptions=True)
-        assert [item.key if isinstance(item, Problem) else "" for item in ended] == ["", "", "not_found", "not_found"]
+        keys = [item.key if isinstance(item, Problem) else "" for item in ended]
+        assert keys == ["", "", "subscription_not_found", "subscription_not_found"]
 
 
 async def test_k4_a_subscription_whose_answer_was_lost_is_told_again(tmp_path: Path, clock: ManualClock) -> None:
@@ -336,7 +337,7 @@ async def test_a_removed_webhook_gets_nothing_more(tmp_path: Path, clock: Manual
         stays = await host.webhooks.register(TENANT, receiver.url, ["run.completed"])
         with pytest.raises(Problem) as caught:
             await host.webhooks.remove(made.webhook_id, "other")
-        assert caught.value.key == "not_found"
+        assert caught.value.key == "subscription_not_found"
         await host.webhooks.remove(made.webhook_id, TENANT)
         await finish(host)
         await settled(host, receiver, 1)

@@ -237,6 +237,8 @@ _RUNS = (
     _row("interrupt_expired", _CONFLICT, "The time to answer is over", "Ask for a new token, or start again.", retryable=False, action="stop", http=410, openwop="interrupt_expired"),
     _row("replay_out_of_range", _SCHEMA, "The sequence to fork from lies beyond the log", "Use a sequence of the source run.", http=422, grpc="OUT_OF_RANGE", openwop="replay_from_seq_out_of_range"),
     _row("replay_diverged", _CONFLICT, "The replay did not do what the log says", "Compare the two runs with `holdfast run diff`.", retryable=False, openwop="replay_diverged"),
+    _row("webhook_url_rejected", _SCHEMA, "The address is not one that this host calls", "Use an https:// address that leads to a public host.", openwop="webhook_url_rejected"),
+    _row("subscription_not_found", _MISSING, "There is no such subscription, or it is not yours to see", "List the subscriptions with GET /v1/webhooks.", openwop="subscription_not_found"),
     _row("expression_invalid", _SCHEMA, "An expression cannot be read or costs too much", "Correct the expression at `details.at`."),
     _row("workflow_invalid", _SCHEMA, "The workflow definition has mistakes", "Correct each of `details.errors`."),
 )
