@@ -157,6 +157,7 @@ _GENERAL = (
     _row("not_found", _MISSING, "There is no such thing, or it is not yours to see", "Check the id and the tenant."),
     _row("already_exists", _CONFLICT, "It exists already", "Use another name, or change the existing one.", retryable=False, action="retry_modified", grpc="ALREADY_EXISTS"),
     _row("conflict", _CONFLICT, "Somebody else changed it first", "Read the current version and try again."),
+    _row("precondition_failed", _CONFLICT, "It is not the version that the request asks for", "Read the current version, and ask for that one.", http=412, grpc="FAILED_PRECONDITION"),
     _row("state_conflict", _CONFLICT, "It is not in a state that allows this", "Read the current state; `details` names it.", retryable=False, grpc="FAILED_PRECONDITION"),
     _row("cancelled", _CONFLICT, "The operation was cancelled", "Start it again if it is still wanted.", retryable=False, action="stop", grpc="CANCELLED", pi="timeout"),
     _row("rate_limited", _RATE, "Too many requests", "Wait as long as the answer says, then go on more slowly."),
