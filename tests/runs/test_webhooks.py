@@ -21,7 +21,7 @@ from holdfast.kernel.problems import Problem
 from holdfast.runs.breaker import FAILURES, Breaker
 from holdfast.runs.types import CreateRun, ForkRequest
 from holdfast.runs.webhooks import ROTATION_GRACE_MS, RetryPolicy, fingerprint
-from tests.contracts.openwop.documents import DOCUMENTS
+from tests.contracts.openwop.documents import DOCUMENTS, from_variable, node, variable, workflow
 
 TENANT = "default"
 
@@ -407,3 +407,35 @@ async def test_b1_a_read_that_fails_for_a_moment_stops_no_delivery(
             await asyncio.sleep(5)
         await settled(host, receiver, 2)
         assert [name for name, _ in receiver.events()] == ["run.completed"] * 2
+
+
+async def test_w24_no_delivery_carries_a_sensitive_value(tmp_path: Path, clock: ManualClock) -> None:
+    wanted = ["run.started", "node.started", "node.completed", "node.suspended", "approval.requested", "run.completed"]
+    document = workflow(
+        "suite-hidden",
+        node("echo", "core.identity", inputs={"passed": from_variable("password")}),
+        node("gate", "core.approvalGate", {"title": "Go on?"}, inputs={"artifact": from_variable("password")}),
+        variables=[variable("password", "string", sensitive=True)],
+    )
+    async with receiving() as receiver, opened(tmp_path, clock, receiver) as host:
+        await host.runs.put_workflow(document, tenant=None)
+        await host.webhooks.register(TENANT, receiver.url, wanted)
+        request = CreateRun(workflow_id="suite-hidden", inputs={"password": "swordfish-canary"})
+        run_id = (await host.runs.create_run(request, TENANT)).run_id
+        await settled(host, receiver, 6)
+        await host.runs.resolve_by_node(run_id, "gate", TENANT, {"resumeValue": {"action": "accept"}})
+        await settled(host, receiver, 8)
+        bodies = [body.decode() for _, body in receiver.got]
+        assert any('"interrupts"' in body for body in bodies)
+        assert [body for body in bodies if "swordfish" in body] == []
+
+
+async def test_w22_a_branch_is_delivered_by_the_tags_that_it_lays_over(tmp_path: Path, clock: ManualClock) -> None:
+    async with receiving() as receiver, opened(tmp_path, clock, receiver) as host:
+        source = await finish(host, tags=["old"])
+        await host.webhooks.register(TENANT, receiver.url, ["run.completed"], ["new"])
+        await host.webhooks.register(TENANT, receiver.url, ["run.completed"], ["old"])
+        overlay = ForkRequest(mode="branch", from_seq=1, run_options_overlay={"tags": ["new"]})
+        fork = await host.runs.fork(source, TENANT, overlay)
+        await settled(host, receiver, 1)
+        assert [json.loads(body)["runId"] for _, body in receiver.got] == [fork.run_id]

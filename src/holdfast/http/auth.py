@@ -75,6 +75,10 @@ class Caller(msgspec.Struct, frozen=True):
                 fix="Use a key that has the scope.",
             )
 
+    def reads_runs_of(self, tenant: str) -> bool:
+        """Whether the caller may read the runs of `tenant`."""
+        return tenant == self.tenant and "runs:read" in self.scopes
+
     def require_operator(self) -> None:
         """What shows or changes the whole host is its operator's alone."""
         if self.tenant != OPERATOR:

@@ -47,7 +47,8 @@ def _listen(bound: socket.socket) -> None:
     try:
         bound.listen(_BACKLOG)
     except OSError as error:
-        raise _taken(*bound.getsockname()[:2], error) from error
+        host, port = bound.getsockname()[:2]
+        raise _taken(host, port, error) from error
 
 
 def _taken(host: str, port: int, error: Exception) -> Problem:

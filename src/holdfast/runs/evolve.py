@@ -128,7 +128,9 @@ def _forked(state: RunState, event: Event) -> None:
     if "inputs" in overlay:
         state.inputs = {**state.inputs, **overlay["inputs"]}
         state.variables.update(overlay["inputs"])
-    laid = {name: {**state.started.get(name, {}), **shown[name]} for name in ("inputs", "metadata") if name in shown}
+    laid: dict[str, Any] = {
+        name: {**state.started.get(name, {}), **shown[name]} for name in ("inputs", "metadata") if name in shown
+    }
     if "tags" in shown:
         laid["tags"] = shown["tags"]
     state.started = {**state.started, **laid}

@@ -47,7 +47,7 @@ class Condition(msgspec.Struct, frozen=True):
     exists: bool | None = None
 
     def check(self, latest: Stored | None) -> None:
-        told = {} if latest is None else {"revision": latest.ref.seq + 1, "etag": f'"{latest.digest}"'}
+        told: dict[str, Any] = {} if latest is None else {"revision": latest.ref.seq + 1, "etag": f'"{latest.digest}"'}
         if self.digests is not None and (latest is None or latest.digest not in self.digests):
             raise Problem("precondition_failed", "The workflow is not at the revision that If-Match names.", **told)
         if self.exists is not None and self.exists != (latest is not None):
