@@ -93,7 +93,8 @@ class Dispatch:
 
     def _match(self, request: Request) -> tuple[Operation, Mapping[str, str]]:
         try:
-            found = self._routes.match(request.method, request.scope["path"])
+            scope = request.scope
+            found = self._routes.match(request.method, scope["path"], slashes=scope.get("holdfast.slashes", False))
         except Problem:
             self._authenticate(request, "unmatched")
             raise

@@ -9,7 +9,8 @@ Invariants:
 - F5  A mount that does not count its bodies itself is never given one beyond the limit.
 - F6  A stream ends with its key: once the key is revoked or expired it is closed at once, and nothing more is sent on
       it. A long poll is answered with 401.
-- F7  An encoded slash separates nothing: what a proxy takes for one segment is one here too; no name holds one.
+- F7  An encoded slash separates nothing: what a proxy takes for one segment is one here too. A name that may hold
+      anything (a node's, a signal's) may hold it.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Front:
             await self._app(scope, receive, send)
             return
         scope["holdfast.clock"], scope["holdfast.ids"] = self._services.clock, self._services.ids
-        scope["path"] = _path(scope)
+        scope["path"], scope["holdfast.slashes"] = _path(scope)
         request = Request(scope)
         trace = read_traceparent(request.headers.get("traceparent"))
         exchange = open_exchange(scope, request_id(request), trace)
@@ -242,10 +243,12 @@ class _Passage:
         raise Refused from problem
 
 
-def _path(scope: Scope) -> str:
-    """The path with what no name may hold in place of each encoded slash (F7)."""
+def _path(scope: Scope) -> tuple[str, bool]:
+    """The path with NUL in place of each encoded slash, and whether every NUL in it is one (F7)."""
     raw: str = scope.get("raw_path", b"").decode("ascii")
-    return unquote(_ENCODED_SLASH.sub("%00", raw)) if _ENCODED_SLASH.search(raw) else scope["path"]
+    if not _ENCODED_SLASH.search(raw):
+        return scope["path"], False
+    return unquote(_ENCODED_SLASH.sub("%00", raw)), "%00" not in raw
 
 
 def _method(request: Request) -> str:
