@@ -38,9 +38,7 @@ class Routes:
         for path in paths:
             self._patterns.setdefault(path.count("/"), []).append((_compile(path), patterns[path]))
 
-    def match(
-        self, method: str, path: str, *, slashes: bool = False
-    ) -> tuple[Operation, Mapping[str, str]] | None:
+    def match(self, method: str, path: str, *, slashes: bool = False) -> tuple[Operation, Mapping[str, str]] | None:
         """The operation and its path parameters; None for an unknown path, a Problem for a method it lacks.
         With `slashes`, a NUL in the path is a slash that its caller encoded."""
         methods = self._exact.get(path)

@@ -236,6 +236,7 @@ _RUNS = (
     _row("interrupt_already_resolved", _CONFLICT, "Somebody has answered already", "Read the run's state.", retryable=False, action="stop", openwop="interrupt_already_resolved"),
     _row("interrupt_cancelled", _CONFLICT, "The run was cancelled before the answer came", "Start a new run.", retryable=False, action="stop", http=422, openwop="interrupt_cancelled"),
     _row("interrupt_expired", _CONFLICT, "The time to answer is over", "Ask for a new token, or start again.", retryable=False, action="stop", http=410, openwop="interrupt_expired"),
+    _row("correlation_mismatch", _SCHEMA, "The event is not the one that the interrupt waits for", "Send the event whose fields `details.expected` names; the run goes on waiting.", http=422, grpc="FAILED_PRECONDITION"),
     _row("replay_out_of_range", _SCHEMA, "The sequence to fork from lies beyond the log", "Use a sequence of the source run.", http=422, grpc="OUT_OF_RANGE", openwop="replay_from_seq_out_of_range"),
     _row("replay_diverged", _CONFLICT, "The replay did not do what the log says", "Compare the two runs with `holdfast run diff`.", retryable=False, openwop="replay_diverged"),
     _row("webhook_url_rejected", _SCHEMA, "The address is not one that this host calls", "Use an https:// address that leads to a public host.", openwop="webhook_url_rejected"),

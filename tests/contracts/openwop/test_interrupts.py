@@ -150,3 +150,17 @@ def test_a_signal_may_have_a_slash_in_its_name(api: Api) -> None:
     run_id = api.post("/v1/runs", {"workflowId": document["id"]}).json()["runId"]
     assert api.post(f"/v1/runs/{run_id}/signals/{quote('ship/left', safe='')}", {"payload": 1}).status_code == 202
     assert api.wait(run_id)["status"] == "completed"
+
+
+def test_an_event_of_something_else_is_422(api: Api) -> None:
+    waits = {"kind": "external-event", "data": {"eventType": "suite.order", "correlation": {"orderId": "7"}}}
+    document = workflow("suite-order", node("wait", "core.interrupt", waits))
+    assert api.http.put(f"/v1/workflows/{document['id']}", json=document).status_code in (200, 201)
+    run_id = api.post("/v1/runs", {"workflowId": document["id"]}).json()["runId"]
+    api.wait(run_id, "waiting-external")
+    (asked,) = api.get(f"/v1/runs/{run_id}/interrupts").json()["interrupts"]
+    path = f"/v1/interrupts/{asked['token']}"
+    details = refused(api.post(path, {"resumeValue": {"orderId": "8"}}), 422, "validation_error")
+    assert details["expected"] == ["orderId"] and api.run(run_id)["status"] == "waiting-external"
+    assert api.post(path, {"resumeValue": {"orderId": "7"}}).status_code == 200
+    assert api.wait(run_id)["status"] == "completed"
