@@ -64,6 +64,13 @@ BLOCKED = [
     "https://LOCALHOST./",
     "https://a.localhost/",
     "https://metadata.google.internal/",
+    "https://127.1/",
+    "https://0x7f.1/",
+    "https://2130706433/",
+    "https://0177.0.0.1/",
+    "https://0/",
+    "https://[64:ff9b::7f00:1]/",
+    "https://localhost.localdomain/",
 ]
 
 

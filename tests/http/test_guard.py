@@ -1,8 +1,10 @@
-"""The server's limits on real sockets: G1 to G7. Times are small by configuration; nothing here sleeps."""
+"""The server's limits on real sockets: G1 to G8. Times are small by configuration; nothing here sleeps."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import http.client
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -363,3 +365,52 @@ def test_g7_what_follows_a_request_for_another_protocol_is_answered_too(tmp_path
             assert (await hopeful.hear()).count(b"HTTP/1.1 200 ") == 2
 
     run(tmp_path, story)
+
+
+@pytest.mark.parametrize("connection", ["close", "keep-alive"])
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize(
+    ("path", "status"), [("/v1/workflows/big", 413), ("/v1/workflows/big/x", 401), ("/crp/facts", 401)]
+)
+def test_g8_a_client_that_is_still_sending_gets_its_answer(
+    tmp_path: Path, path: str, status: int, chunked: bool, connection: str
+) -> None:
+    """A client that sends all it has before it listens: an answer that came with a reset would be lost."""
+
+    def put(url: str, key: str) -> int:
+        parts = urlsplit(url)
+        client = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=PATIENCE)
+        block = b"x" * 65_536
+        headers = {"Authorization": f"Bearer {key}", "Connection": connection, "Content-Type": "application/json"}
+        if not chunked:
+            headers["Content-Length"] = str(len(block) * 260)
+        try:
+            client.request("PUT", path, body=iter([block] * 260), headers=headers, encode_chunked=chunked)
+            return client.getresponse().status
+        finally:
+            client.close()
+
+    async def story(serving: Serving) -> None:
+        _, key = await serving.services.keys.create("big")
+        answers = [await asyncio.to_thread(put, serving.url, key if status == 413 else "wrong") for _ in range(3)]
+        assert answers == [status] * 3
+        await until(lambda: serving.guard.lingering == 0 and serving.guard.open == 0)
+        await healthy(serving)
+
+    run(tmp_path, story)
+
+
+def test_g6_a_refused_client_that_never_ends_is_let_go(tmp_path: Path) -> None:
+    async def story(serving: Serving) -> None:
+        async with raw(serving) as endless:
+            endless.say(b"POST /v1/runs HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 90000000\r\n\r\n")
+            said = await endless.head()
+            assert said.startswith(b"HTTP/1.1 401 ")
+            with contextlib.suppress(ConnectionError):
+                while serving.guard.lingering:
+                    endless.say(b"x" * 1000)  # never silent for as long as silence takes
+                    await healthy(serving)
+        assert serving.guard.lingering == 0
+        await healthy(serving)
+
+    run(tmp_path, story, body_seconds=0.5)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -259,3 +261,49 @@ def test_a_second_host_on_the_same_folder_says_who_has_it(host: LocalHost) -> No
         assert host.process is not None
         assert (url if seen else f"process {host.process.pid}") in said["error"]["message"]
     assert host.stop() == 0
+
+
+def test_the_first_answer_of_a_new_host_knows_its_key_and_its_workflows(tmp_path: Path) -> None:
+    """Nobody can connect before the host can serve: a caller is refused by the machine, never by a host half ready."""
+    from tests.contracts.openwop.documents import DOCUMENTS
+
+    folder = tmp_path / "workflows"
+    folder.mkdir()
+    for index in range(20):
+        document = {**DOCUMENTS["noop"], "id": f"suite-noop-{index:02}"}
+        (folder / f"{index:02}.json").write_text(json.dumps(document))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    key = "a-key-from-the-environment"
+    process = up(tmp_path / "data", "--port", str(port), "--workflows", str(folder), HOLDFAST_API_KEY=key)
+    headers = {"Authorization": f"Bearer {key}"}
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, trust_env=False) as http:
+            while process.poll() is None:
+                try:
+                    answer = http.get("/v1/workflows/suite-noop-19")
+                    break
+                except httpx.ConnectError:
+                    continue
+            assert answer.status_code == 200, answer.text
+        first_line(process)
+    finally:
+        assert finish(process) == 0
+
+
+def test_a_port_that_two_hosts_bound_is_the_ones_that_listens_first(tmp_path: Path) -> None:
+    from holdfast.http.server import bind, serving, url_of
+    from holdfast.kernel.problems import Problem
+
+    async def main() -> None:
+        first = bind("127.0.0.1", 0)
+        second = bind("127.0.0.1", first.getsockname()[1])
+        with first, second:
+            first.listen()
+            with pytest.raises(Problem) as caught:
+                async with serving(None, second):
+                    pass
+            assert caught.value.key == "unavailable" and url_of(second).rsplit(":")[-1] in caught.value.message
+
+    asyncio.run(main())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import socket
 from urllib.parse import urlsplit
 
 import pytest
@@ -22,6 +23,10 @@ from holdfast.kernel.problems import Problem
         ("https://[2001:DB8::1]:65535/", ("2001:db8::1", 65535, "https")),
         ("https://[::ffff:127.0.0.1]", ("::ffff:127.0.0.1", 443, "https")),
         ("https://a_b.example?q=%20", ("a_b.example", 443, "https")),
+        ("https://0x7F.1:8443", ("127.0.0.1", 8443, "https")),
+        ("https://2130706433.", ("127.0.0.1", 443, "https")),
+        ("https://1.2.3.4.5", ("1.2.3.4.5", 443, "https")),
+        ("https://0a.example", ("0a.example", 443, "https")),
     ],
 )
 def test_where_an_address_leads(url: str, place: tuple[str, int, str]) -> None:
@@ -42,7 +47,8 @@ def test_what_the_schema_allows_leads_where_the_library_says(url: str) -> None:
         return
     parts = urlsplit(url)
     place = place_of(url)
-    assert place.host == (parts.hostname or "").rstrip(".")
+    named = (parts.hostname or "").rstrip(".")
+    assert place.host == named or place.host == socket.inet_ntoa(socket.inet_aton(named))
     assert parts.username is None and parts.password is None
     if ":" in place.host:
         ipaddress.ip_address(place.host)

@@ -205,7 +205,7 @@ async def test_an_external_event_must_correlate(host: Host) -> None:
         run_id = await start(runs, document)
         assert (await runs.get_run(run_id, "acme")).status == "waiting-external"
         token = (await runs.interrupts(run_id, "acme"))[0].token
-        assert (await refused(runs.resolve_by_token(token, {"resumeValue": {"order": 2}}))).row.http == 400
+        assert (await refused(runs.resolve_by_token(token, {"resumeValue": {"order": 2}}))).row.http == 422
         await runs.resolve_by_token(token, {"resumeValue": {"order": 1, "sum": 5}})
         assert (await finish(runs, run_id)).outputs == {"order": 1, "sum": 5}
 

@@ -73,7 +73,7 @@ async def test_runs_start_at_their_moments_and_say_so(tmp_path: Path, clock: Man
         run = await host.runs.get_run(found[0].run_id, TENANT)
         assert run.metadata == {"scheduleId": schedule.schedule_id, "scheduledFor": first}
         assert run.owner is not None and run.owner.principal == "me"
-        assert host.schedules.get(schedule.schedule_id, TENANT).last_run_id == found[-1].run_id
+        assert (await host.schedules.get(schedule.schedule_id, TENANT)).last_run_id == found[-1].run_id
 
 
 async def test_t1_the_moments_of_schedules_share_no_keys_with_callers(tmp_path: Path, clock: ManualClock) -> None:
@@ -107,7 +107,7 @@ async def test_t2_missed_moments_are_treated_as_asked(
     async with opened(tmp_path, clock) as host:
         await until(host, schedule, ["created", *["skipped"] * skipped, *["fired"] * fired])
         assert len(await runs_of(host, schedule)) == fired
-        view = host.schedules.get(schedule.schedule_id, TENANT)
+        view = await host.schedules.get(schedule.schedule_id, TENANT)
         assert view.next_at == iso((clock.now_ms() // 3_600_000 + 1) * 3_600_000)
 
 
@@ -137,14 +137,14 @@ async def test_t3_queue_keeps_one_and_starts_it_after(tmp_path: Path, clock: Man
     async with opened(tmp_path, clock) as host:
         schedule = await every_minute(host, "suite-approval", overlap="queue")
         await until(host, schedule, ["created", "fired", "queued", "skipped"])
-        queued = host.schedules.get(schedule.schedule_id, TENANT).queued_at
+        queued = (await host.schedules.get(schedule.schedule_id, TENANT)).queued_at
         (run,) = await runs_of(host, schedule)
         await host.runs.resolve_by_node(run.run_id, "gate", TENANT, {"resumeValue": {"action": "accept"}})
         await until(host, schedule, ["created", "fired", "queued", "skipped", "fired"])
         found = await runs_of(host, schedule)
         second = await host.runs.get_run(found[1].run_id, TENANT)
         assert second.metadata["scheduledFor"] == queued
-        assert host.schedules.get(schedule.schedule_id, TENANT).queued_at is None
+        assert (await host.schedules.get(schedule.schedule_id, TENANT)).queued_at is None
 
 
 async def test_t3_what_is_queued_survives_a_restart(tmp_path: Path, clock: ManualClock) -> None:
@@ -200,7 +200,7 @@ async def test_t5_a_schedule_whose_runs_could_not_start_is_refused(tmp_path: Pat
         with pytest.raises(Problem) as caught:
             await every_minute(host, "suite-identity")  # its required input is missing
         assert caught.value.details["at"].startswith("$.inputs.")
-        assert host.schedules.schedules(TENANT) == []
+        assert await host.schedules.schedules(TENANT) == []
 
 
 async def test_backfill_fills_each_moment_once(tmp_path: Path, clock: ManualClock) -> None:
@@ -239,7 +239,7 @@ async def test_k4_a_schedule_whose_answer_was_lost_is_told_again(tmp_path: Path,
     async with opened(tmp_path, clock) as host:
         spec = ScheduleSpec(workflow_id="suite-noop", cron="0 * * * *")
         made, again = [await host.schedules.create(spec, TENANT, schedule_id="sch_reserved") for _ in range(2)]
-        assert made == again and host.schedules.schedules(TENANT) == [made]
+        assert made == again and await host.schedules.schedules(TENANT) == [made]
 
 
 async def test_what_is_deleted_takes_no_change_that_waited(tmp_path: Path, clock: ManualClock) -> None:
@@ -262,7 +262,7 @@ async def test_what_is_deleted_takes_no_change_that_waited(tmp_path: Path, clock
 async def test_schedules_belong_to_a_tenant(tmp_path: Path, clock: ManualClock) -> None:
     async with opened(tmp_path, clock) as host:
         schedule = await every_minute(host)
-        assert host.schedules.schedules("other") == []
+        assert await host.schedules.schedules("other") == []
         for method in ("get", "pause", "resume", "delete"):
             with pytest.raises(Problem) as caught:
                 result = getattr(host.schedules, method)(schedule.schedule_id, "other")
@@ -279,4 +279,4 @@ async def test_an_update_moves_the_next_moment(tmp_path: Path, clock: ManualCloc
         with pytest.raises(Problem):
             await host.schedules.update(schedule.schedule_id, TENANT, ScheduleSpec(workflow_id="x", cron="no"))
     async with opened(tmp_path, clock) as host:
-        assert host.schedules.get(schedule.schedule_id, TENANT).spec == spec
+        assert (await host.schedules.get(schedule.schedule_id, TENANT)).spec == spec

@@ -112,7 +112,7 @@ async def test_bulk_cancel_answers_in_order(host: Host) -> None:
         held = await start(runs, workflow("g", [node("a", "core.approvalGate")]))
         results = await runs.bulk_cancel([held, "run_none", held], "acme")
         assert [(item.ok, item.status) for item in results] == [(True, "cancelled"), (False, None), (True, "cancelled")]
-        assert results[1].error is not None and results[1].error["error"] == "not_found"
+        assert results[1].error is not None and results[1].error["code"] == "not_found"
         for ids in ([], ["x"] * 101):
             with pytest.raises(Problem) as refused:
                 await runs.bulk_cancel(ids, "acme")

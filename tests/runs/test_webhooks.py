@@ -21,7 +21,7 @@ from holdfast.kernel.problems import Problem
 from holdfast.runs.breaker import FAILURES, Breaker
 from holdfast.runs.types import CreateRun, ForkRequest
 from holdfast.runs.webhooks import ROTATION_GRACE_MS, RetryPolicy, fingerprint
-from tests.contracts.openwop.documents import DOCUMENTS
+from tests.contracts.openwop.documents import DOCUMENTS, from_variable, node, variable, workflow
 
 TENANT = "default"
 
@@ -310,7 +310,8 @@ async def test_changes_at_the_same_moment_come_one_after_the_other(tmp_path: Pat
         assert len({item.secret for item in rotated}) == 4
         changes = [host.webhooks.rotate, host.webhooks.remove, host.webhooks.remove, host.webhooks.rotate]
         ended = await asyncio.gather(*(change(made.webhook_id, TENANT) for change in changes), return_exceptions=True)
-        assert [item.key if isinstance(item, Problem) else "" for item in ended] == ["", "", "not_found", "not_found"]
+        keys = [item.key if isinstance(item, Problem) else "" for item in ended]
+        assert keys == ["", "", "subscription_not_found", "subscription_not_found"]
 
 
 async def test_k4_a_subscription_whose_answer_was_lost_is_told_again(tmp_path: Path, clock: ManualClock) -> None:
@@ -336,7 +337,7 @@ async def test_a_removed_webhook_gets_nothing_more(tmp_path: Path, clock: Manual
         stays = await host.webhooks.register(TENANT, receiver.url, ["run.completed"])
         with pytest.raises(Problem) as caught:
             await host.webhooks.remove(made.webhook_id, "other")
-        assert caught.value.key == "not_found"
+        assert caught.value.key == "subscription_not_found"
         await host.webhooks.remove(made.webhook_id, TENANT)
         await finish(host)
         await settled(host, receiver, 1)
@@ -406,3 +407,35 @@ async def test_b1_a_read_that_fails_for_a_moment_stops_no_delivery(
             await asyncio.sleep(5)
         await settled(host, receiver, 2)
         assert [name for name, _ in receiver.events()] == ["run.completed"] * 2
+
+
+async def test_w24_no_delivery_carries_a_sensitive_value(tmp_path: Path, clock: ManualClock) -> None:
+    wanted = ["run.started", "node.started", "node.completed", "node.suspended", "approval.requested", "run.completed"]
+    document = workflow(
+        "suite-hidden",
+        node("echo", "core.identity", inputs={"passed": from_variable("password")}),
+        node("gate", "core.approvalGate", {"title": "Go on?"}, inputs={"artifact": from_variable("password")}),
+        variables=[variable("password", "string", sensitive=True)],
+    )
+    async with receiving() as receiver, opened(tmp_path, clock, receiver) as host:
+        await host.runs.put_workflow(document, tenant=None)
+        await host.webhooks.register(TENANT, receiver.url, wanted)
+        request = CreateRun(workflow_id="suite-hidden", inputs={"password": "swordfish-canary"})
+        run_id = (await host.runs.create_run(request, TENANT)).run_id
+        await settled(host, receiver, 6)
+        await host.runs.resolve_by_node(run_id, "gate", TENANT, {"resumeValue": {"action": "accept"}})
+        await settled(host, receiver, 8)
+        bodies = [body.decode() for _, body in receiver.got]
+        assert any('"interrupts"' in body for body in bodies)
+        assert [body for body in bodies if "swordfish" in body] == []
+
+
+async def test_w22_a_branch_is_delivered_by_the_tags_that_it_lays_over(tmp_path: Path, clock: ManualClock) -> None:
+    async with receiving() as receiver, opened(tmp_path, clock, receiver) as host:
+        source = await finish(host, tags=["old"])
+        await host.webhooks.register(TENANT, receiver.url, ["run.completed"], ["new"])
+        await host.webhooks.register(TENANT, receiver.url, ["run.completed"], ["old"])
+        overlay = ForkRequest(mode="branch", from_seq=1, run_options_overlay={"tags": ["new"]})
+        fork = await host.runs.fork(source, TENANT, overlay)
+        await settled(host, receiver, 1)
+        assert [json.loads(body)["runId"] for _, body in receiver.got] == [fork.run_id]

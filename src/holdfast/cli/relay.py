@@ -364,7 +364,7 @@ async def serve(
 ) -> None:
     """Serve the CRP sidecar until it is stopped; beyond this machine it needs a token in HOLDFAST_RELAY_TOKEN."""
     from holdfast.http.crp import crp_app
-    from holdfast.http.server import listen, serving, until_signalled, url_of
+    from holdfast.http.server import bind, serving, until_signalled, url_of
 
     token = os.environ.get(_TOKEN_VARIABLE) or None
     if token is None and host not in ("127.0.0.1", "::1", "localhost"):
@@ -374,7 +374,7 @@ async def serve(
             at="--host",
             fix=f"Set {_TOKEN_VARIABLE}.",
         )
-    bound = listen(host, port)
+    bound = bind(host, port)
 
     async def ready() -> None:
         note(f"The relay answers at {url_of(bound)}; its operations are in {url_of(bound)}/openapi.json.")

@@ -247,7 +247,7 @@ async def resume(run: RunId, url: Url = None, key: Key = None, data: Data = None
 async def fork(
     run: RunId,
     at: Annotated[int, typer.Option("--from", min=0, help="The first sequence that is done anew.")] = 0,
-    overlay: Annotated[str | None, typer.Option(help="Changed inputs, variables, configurable: JSON or @file.")] = None,
+    overlay: Annotated[str | None, typer.Option(help="Run options to lay over, as JSON or @file.")] = None,
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end.")] = False,
     url: Url = None,
     key: Key = None,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from holdfast.host import Host, Options
+    from holdfast.http.hosting import Serving
     from holdfast.http.services import Services
 
 
@@ -64,20 +65,25 @@ async def _serve(options: Options, address: str, port: int, workflows: Path | No
 
     if options.config.http.access_log:
         log_requests(sys.stderr)
-    async with serve(options, address=address, port=port, mounts=mounts) as serving:
+    result: dict[str, Any] = {}
+
+    async def prepare(serving: Serving) -> None:
+        """What the first caller may ask for is there before anybody can connect: the key, trust, the workflows."""
         if trust:
             await serving.host.extensions.trust.give(serving.host.root)
         loaded = [*serving.host.workflows]
         loaded += await load_workflows(serving.host.runs, workflows) if workflows else []
-        result = {
-            "url": serving.url,
-            "key": await _first_key(serving.services.keys),
-            "data": str(options.folder),
-            "model": serving.host.models.default.name,
-            "workflows": loaded,
-            "untrusted": await serving.host.extensions.untrusted(),
-            "untrustedOfUser": await serving.host.extensions.untrusted_of_user(),
-        }
+        result.update(
+            url=serving.url,
+            key=await _first_key(serving.services.keys),
+            data=str(options.folder),
+            model=serving.host.models.default.name,
+            workflows=loaded,
+            untrusted=await serving.host.extensions.untrusted(),
+            untrustedOfUser=await serving.host.extensions.untrusted_of_user(),
+        )
+
+    async with serve(options, address=address, port=port, mounts=mounts, prepare=prepare) as serving:
         note = announce(options.folder, serving.url)
 
         async def ready() -> None:

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.console.parts import Parts, number_of, operator_of
+from holdfast.host.ledger_view import LedgerView
 from holdfast.kernel.problems import Problem
 
 _PAGE = 100
@@ -23,10 +24,11 @@ async def verify(request: Request, parts: Parts) -> Response:
 
 
 async def stream(request: Request, parts: Parts) -> Response:
-    operator_of(request)
+    caller = operator_of(request)
     name = request.path_params["stream"]
     start = number_of(request, "start")
-    records = await parts.ledger.read(name, start, _PAGE)
+    view = LedgerView(parts.ledger, parts.runs, caller.reads_runs_of)
+    records = [shown.record for shown in await view.read(name, start, _PAGE)]
     head = await parts.ledger.head(name)
     if head.seq < 0:
         raise Problem("not_found", "There is no such stream.")

@@ -27,7 +27,8 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _FORBIDDEN_HEADERS = frozenset(
     {"host", "connection", "upgrade", "transfer-encoding", "content-length", "te", "trailer"}
 )
-_BLOCKED_NAMES = frozenset({"localhost", "metadata", "metadata.google.internal"})
+_BLOCKED_NAMES = frozenset({"localhost", "ip6-localhost", "ip6-loopback", "metadata", "metadata.google.internal"})
+_BLOCKED_ZONES = (".localhost", ".localdomain", ".internal", ".local")
 
 
 class Egress:
@@ -47,7 +48,7 @@ class Egress:
             return place
         if scheme == "http" and (https_only or not self._plain_http):
             raise Problem("address_blocked", "The address must begin with https://.", at=at, reason="plain_http")
-        if host in _BLOCKED_NAMES or host.endswith((".localhost", ".internal", ".local")):
+        if host in _BLOCKED_NAMES or host.endswith(_BLOCKED_ZONES):
             raise Problem("address_blocked", "This host is not reachable from here.", at=at, reason="ssrf")
         if _is_literal(host):  # a name is checked when it is resolved
             _check_address(ipaddress.ip_address(host), at)

@@ -6,16 +6,18 @@ Invariants:
       nothing; a key chosen by a person must be at least 16 characters.)
 - A2  A key is compared in constant time.
 - A3  Missing, malformed, unknown, expired and revoked keys are 401; a missing scope is 403.
-- A4  A revoked key is refused from the moment its revocation is on disk.
+- A4  A revoked key is refused from the moment its revocation is on disk, and who watches it is told then.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import re
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -51,6 +53,7 @@ SCOPES = CONTRACT_SCOPES + OWN_SCOPES
 _BEARER = re.compile(r"bearer +([!-~]{1,512}) *", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}")
 _LENT = "key_lent"
+_LONGEST_WAIT = 24 * 3600.0
 _CHOSEN_KEY = re.compile(r"[!-~]{16,256}")
 
 
@@ -74,6 +77,10 @@ class Caller(msgspec.Struct, frozen=True):
                 missingScopes=missing,
                 fix="Use a key that has the scope.",
             )
+
+    def reads_runs_of(self, tenant: str) -> bool:
+        """Whether the caller may read the runs of `tenant`."""
+        return tenant == self.tenant and "runs:read" in self.scopes
 
     def require_operator(self) -> None:
         """What shows or changes the whole host is its operator's alone."""
@@ -129,6 +136,32 @@ class KeyTable:
             tx.execute("UPDATE api_keys SET revoked_ms = ? WHERE key_id = ?", (record.ts, key_id))
 
 
+class KeyWatch:
+    """Somebody who wants to know when a key ends; told once."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self._tell: Callable[[], None] | None = tell
+        self._timer: asyncio.TimerHandle | None = None
+
+    def expire(self, seconds: float) -> None:
+        """The key ends in so many seconds, in steps that every loop can wait for."""
+        loop = asyncio.get_running_loop()
+        if seconds > _LONGEST_WAIT:
+            self._timer = loop.call_later(_LONGEST_WAIT, self.expire, seconds - _LONGEST_WAIT)
+        else:
+            self._timer = loop.call_later(max(0.0, seconds), self.end)
+
+    def end(self) -> None:
+        tell, self._tell = self._tell, None
+        if tell is not None:
+            tell()
+
+    def cancel(self) -> None:
+        self._tell = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+
 class Keys:
     """The keys of one host. They are few and asked for on every request, so they are held in memory."""
 
@@ -137,6 +170,7 @@ class Keys:
         self._clock = clock
         self._ids = ids
         self._by_hash: dict[str, ApiKey] = {}
+        self._watches: dict[str, list[KeyWatch]] = {}
 
     async def load(self) -> None:
         rows = await self._ledger.query("SELECT doc, revoked_ms FROM api_keys")
@@ -206,6 +240,8 @@ class Keys:
         records = await self._ledger.append(f"key/{key_id}", [Draft("key.revoked", {"reason": reason})], expect=0)
         revoked = msgspec.structs.replace(key, revoked_ms=records[0].ts)
         self._by_hash[key.hash] = revoked
+        for watch in self._watches.get(key_id, ())[:]:
+            watch.end()
         return revoked
 
     def authenticate(self, authorization: str | None) -> Caller:
@@ -231,6 +267,23 @@ class Keys:
         if key is None:
             raise Problem("unauthenticated", "This API key is not known.", fix="Use a key of this host.")
         return self._caller(key)
+
+    @contextmanager
+    def watched(self, key_id: str, tell: Callable[[], None]) -> Iterator[None]:
+        """Call `tell` when the key is revoked or expires while the block runs (A4)."""
+        key = next((item for item in self._by_hash.values() if item.key_id == key_id), None)
+        watch = KeyWatch(tell)
+        self._watches.setdefault(key_id, []).append(watch)
+        if key is not None and key.expires_ms is not None:
+            watch.expire((key.expires_ms - self._clock.now_ms()) / 1000)
+        try:
+            yield
+        finally:
+            watch.cancel()
+            watches = self._watches[key_id]
+            watches.remove(watch)
+            if not watches:
+                del self._watches[key_id]
 
     def _caller(self, key: ApiKey) -> Caller:
         if key.revoked_ms is not None:

@@ -25,7 +25,7 @@ from starlette.types import Receive, Scope, Send
 
 from holdfast.http.answers import as_problem, contract_of, parse_json, problem_answer, read_body, request_id, respond
 from holdfast.http.auth import Caller, Keys
-from holdfast.http.exchange import note_caller, note_route
+from holdfast.http.exchange import note_caller, note_route, note_waiting
 from holdfast.http.limits import Load, RateLimits
 from holdfast.http.operations import Call, Operation, Query
 from holdfast.http.routing import Routes
@@ -78,6 +78,8 @@ class Dispatch:
             contract = operation.contract
             caller = self._admit(operation, request)
             key = caller.key_id if caller is not None else ""
+            if operation.streams:
+                note_waiting(scope)
             with self._load.enter("streams" if operation.streams else "requests", key):
                 response = await self._run(operation, request, path, caller)
                 if operation.streams:  # a stream is open until its last byte
@@ -91,7 +93,8 @@ class Dispatch:
 
     def _match(self, request: Request) -> tuple[Operation, Mapping[str, str]]:
         try:
-            found = self._routes.match(request.method, request.scope["path"])
+            scope = request.scope
+            found = self._routes.match(request.method, scope["path"], slashes=scope.get("holdfast.slashes", False))
         except Problem:
             self._authenticate(request, "unmatched")
             raise

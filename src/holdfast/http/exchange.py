@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from holdfast.http.auth import Caller
@@ -17,7 +17,7 @@ class Refused(Exception):
 class Exchange:
     """One request on its way: filled by whoever learns something, read by logs, metrics and limits."""
 
-    __slots__ = ("caller", "request_id", "route", "status", "trace")
+    __slots__ = ("caller", "request_id", "route", "status", "trace", "waits")
 
     def __init__(self, request_id: str, trace: str | None = None) -> None:
         self.request_id = request_id
@@ -25,6 +25,7 @@ class Exchange:
         self.route = "unmatched"
         self.caller: Caller | None = None
         self.status = 0
+        self.waits: Callable[[], None] | None = None  # to be told that the request may stay open for long
 
 
 def open_exchange(scope: MutableMapping[str, Any], request_id: str, trace: str | None) -> Exchange:
@@ -43,6 +44,13 @@ def note_caller(scope: MutableMapping[str, Any], caller: Caller) -> None:
     exchange = exchange_of(scope)
     if exchange is not None:
         exchange.caller = caller
+
+
+def note_waiting(scope: MutableMapping[str, Any]) -> None:
+    """Say that the request may stay open for long, and so must end with its key."""
+    exchange = exchange_of(scope)
+    if exchange is not None and exchange.waits is not None:
+        exchange.waits()
 
 
 def note_route(scope: MutableMapping[str, Any], route: str) -> None:

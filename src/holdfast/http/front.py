@@ -7,12 +7,16 @@ Invariants:
 - F3  A mount's stream counts as a stream of its key: beyond the limits it is refused before its first byte.
 - F4  A mount's request has its place in the load of the host, and none while the host drains.
 - F5  A mount that does not count its bodies itself is never given one beyond the limit.
-- F6  A stream ends with its key: nothing is sent on it once the key is revoked or expired; nor to a long poll.
-- F7  An encoded slash separates nothing: what a proxy takes for one segment is one here too; no name holds one.
+- F6  A stream ends with its key: once the key is revoked or expired it is closed at once, and nothing more is sent on
+      it. A long poll is answered with 401.
+- F7  An encoded slash separates nothing: what a proxy takes for one segment is one here too. A name that may hold
+      anything (a node's, a signal's) may hold it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import logging
 import re
@@ -74,7 +78,7 @@ class Front:
             await self._app(scope, receive, send)
             return
         scope["holdfast.clock"], scope["holdfast.ids"] = self._services.clock, self._services.ids
-        scope["path"] = _path(scope)
+        scope["path"], scope["holdfast.slashes"] = _path(scope)
         request = Request(scope)
         trace = read_traceparent(request.headers.get("traceparent"))
         exchange = open_exchange(scope, request_id(request), trace)
@@ -96,19 +100,18 @@ class Front:
 
     async def _serve(self, request: Request, exchange: Exchange, receive: Receive, send: Send) -> None:
         mount = self._app.mount_of(request.scope["path"])
-        if mount is None:
+        with ExitStack() as held:
+            passage = _Passage(self, request, exchange, send, held)
             try:
-                await self._app(request.scope, receive, _Passage(self, request, exchange, send).send)
-            except Exception as error:
-                if not _was_refused(error):
+                if mount is None:
+                    await self._app(request.scope, receive, passage.send)
+                else:
+                    await passage.enter("requests")
+                    bodies = receive if mount in _UNBOUNDED else passage.bounded(receive, BODY_LIMIT)
+                    await self._app(request.scope, bodies, passage.send_mounted)
+            except asyncio.CancelledError:
+                if not await passage.close():
                     raise
-            return
-        with ExitStack() as places:
-            passage = _Passage(self, request, exchange, send, places)
-            try:
-                await passage.enter("requests")
-                bodies = receive if mount in _UNBOUNDED else passage.bounded(receive, BODY_LIMIT)
-                await self._app(request.scope, bodies, passage.send_mounted)
             except Exception as error:
                 if not _was_refused(error):
                     raise
@@ -135,22 +138,26 @@ class Front:
 class _Passage:
     """One request on its way through: what it may send and receive, and its place in the load (F1, F3 to F5)."""
 
-    def __init__(
-        self, front: Front, request: Request, exchange: Exchange, send: Send, places: ExitStack | None = None
-    ) -> None:
+    def __init__(self, front: Front, request: Request, exchange: Exchange, send: Send, held: ExitStack) -> None:
         self._front = front
         self._request = request
         self._exchange = exchange
-        self._places = places or ExitStack()
+        self._held = held
+        self._places = held.enter_context(ExitStack())
         self._send = send
         self._refused = False
         self._streams = False
+        self._task = asyncio.current_task()
+        self._watched = False
         self._cut = False
+        exchange.waits = self.watch
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._exchange.status = message["status"]
             self._streams = _is_stream(message)
+            if self._streams:
+                self.watch()
             message = _with_id(message, self._exchange.request_id)
         elif self._streams and not self._holds():
             if not self._cut:
@@ -158,6 +165,38 @@ class _Passage:
                 await self._send({"type": "http.response.body", "body": b"", "more_body": False})
             raise Refused
         await self._send(message)
+
+    def watch(self) -> None:
+        """From now on the request ends with its key (F6)."""
+        caller = self._exchange.caller
+        if caller is None or self._watched:
+            return
+        self._watched = True
+        self._held.enter_context(self._front.keys.watched(caller.key_id, self._key_ended))
+
+    def _key_ended(self) -> None:
+        if self._task is not None and not self._cut:
+            self._cut = True
+            self._task.cancel()
+
+    async def close(self) -> bool:
+        """End what was cut because its key ended; False when it is somebody else who cancels."""
+        if not self._cut or self._task is None or self._task.uncancel():
+            return False
+        if self._streams:
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        elif not self._exchange.status:
+            await self._tell_why()
+        return True
+
+    async def _tell_why(self) -> None:
+        caller = self._exchange.caller
+        try:
+            if caller is not None:
+                self._front.keys.caller(caller.key_id)
+        except Problem as problem:
+            with contextlib.suppress(Refused):
+                await self._refuse(problem)
 
     def _holds(self) -> bool:
         """Whether the key of the request is still one (F6)."""
@@ -204,10 +243,12 @@ class _Passage:
         raise Refused from problem
 
 
-def _path(scope: Scope) -> str:
-    """The path with what no name may hold in place of each encoded slash (F7)."""
+def _path(scope: Scope) -> tuple[str, bool]:
+    """The path with NUL in place of each encoded slash, and whether every NUL in it is one (F7)."""
     raw: str = scope.get("raw_path", b"").decode("ascii")
-    return unquote(_ENCODED_SLASH.sub("%00", raw)) if _ENCODED_SLASH.search(raw) else scope["path"]
+    if not _ENCODED_SLASH.search(raw):
+        return scope["path"], False
+    return unquote(_ENCODED_SLASH.sub("%00", raw)), "%00" not in raw
 
 
 def _method(request: Request) -> str:

@@ -7,9 +7,12 @@ Invariants:
 - G3  A head with too many lines or bytes is 431, a body with too many bytes 413; neither is held beyond its limit.
 - G4  Beyond the limit of connections, of all or of one client, a new one gets 503 and when to come back.
 - G5  A client that does not take its answer in time loses its connection.
-- G6  Refusing costs little: what a refused client still sends is thrown away, and only for a moment.
+- G6  Refusing costs little: what a refused client still sends is thrown away. It is listened to for as long as a body
+      may take, and silence ends that in a moment.
 - G7  A request means one thing to us and to whoever passes it on (RFC 9112): a version that we speak, one host, one
       length or chunks and nothing else. One that asks for another protocol is answered in this one, body and all.
+- G8  An answer reaches the client that is still sending its body: a connection that is to end is closed when the body
+      is there, because closing earlier resets it and takes the answer with it.
 """
 
 from __future__ import annotations
@@ -75,7 +78,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._limits = guard.limits
         self._name = ""
         self._refusal: Problem | None = None
-        self._refused = False
+        self._lingers = False  # what still comes is thrown away (G6, G8)
+        self._silence: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timed = ""
         self._writing: asyncio.TimerHandle | None = None
@@ -98,18 +102,21 @@ class GuardedProtocol(HttpToolsProtocol):
         self._stop_waiting()
         if self._writing is not None:
             self._writing.cancel()
+        if self._silence is not None:
+            self._silence.cancel()
         self._guard.leave(self._name)
-        if self._refused:
+        if self._lingers:
             self._guard.lingering -= 1
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._refused:
-            return  # G6
+        if self._lingers:
+            self._wait_for_silence()
+            return
         continued = self._phase == "head"
         self._unset_keepalive_if_required()
         self._parse(data)
-        if self._refused or self.transport.is_closing():
+        if self._lingers or self.transport.is_closing():
             return
         if continued and self._phase == "head":
             self._head_bytes += len(data)
@@ -163,6 +170,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._check_head()
         self._phase = "body"
         super().on_headers_complete()
+        self.cycle.transport = _Answering(self)  # type: ignore[assignment]
 
     def _check_head(self) -> None:
         """G3, G7."""
@@ -222,7 +230,9 @@ class GuardedProtocol(HttpToolsProtocol):
         self._timer = None
         if self.transport.is_closing():
             return
-        if self._timed == "idle":
+        if self._timed == "linger":
+            self.transport.close()
+        elif self._timed == "idle":
             self._guard.refused["idle"] += 1
             self.transport.close()
         else:
@@ -251,24 +261,66 @@ class GuardedProtocol(HttpToolsProtocol):
     def _refuse(self, problem: Problem) -> None:
         """Say why, unless an answer is on its way already, and end the connection (G6)."""
         self._guard.refused[str(problem.details.get("reason", problem.key))] += 1
-        self._stop_waiting()
         cycle = self.cycle
-        answering = cycle is not None and not cycle.response_complete
         if cycle is not None:
             cycle.disconnected = True
             cycle.message_event.set()
-        self._refused = True
-        self._guard.lingering += 1
-        if (answering and cycle.response_started) or self._guard.lingering > _MOST_LINGERING:
-            self.transport.abort()
-            return
-        self.transport.write(_answer(problem, self._guard.ids.new("req")))
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
-            self.flow.resume_reading()
-            self.loop.call_later(LINGER_SECONDS, self.transport.close)
+            if cycle.response_started and not cycle.response_complete:
+                self._stop_waiting()
+                self.transport.abort()
+                return
+        if cycle is None or not (cycle.response_complete and self._in_body):  # else it has its answer
+            self.transport.write(_answer(problem, self._guard.ids.new("req")))
+        self._linger()
+
+    @property
+    def _in_body(self) -> bool:
+        """Whether a request's head is there and its body is not."""
+        return self._phase == "body"
+
+    def end(self) -> None:
+        """Close after an answer; what the client is still sending is taken first (G8)."""
+        if self._in_body:
+            self._linger()
         else:
             self.transport.close()
+
+    def on_response_complete(self) -> None:
+        if self._lingers:
+            self.server_state.total_requests += 1
+        else:
+            super().on_response_complete()
+
+    def _linger(self) -> None:
+        """Say no more, and throw away what comes, until the client ends or falls silent (G6)."""
+        self._stop_waiting()
+        if self._lingers:
+            return
+        self._lingers = True
+        self._guard.lingering += 1
+        if self._guard.lingering > _MOST_LINGERING:
+            self.transport.abort()
+        elif not self.transport.can_write_eof():
+            self.transport.close()
+        else:
+            self.transport.write_eof()
+            self.flow.resume_reading()
+            self._wait_for("linger", self._limits.body_seconds)
+            self._wait_for_silence()
+
+    def _wait_for_silence(self) -> None:
+        if self._silence is not None:
+            self._silence.cancel()
+        self._silence = self.loop.call_later(LINGER_SECONDS, self.transport.close)
+
+
+class _Answering:
+    """The transport as the one who answers a request sees it: closing it is the protocol's business (G8)."""
+
+    def __init__(self, protocol: GuardedProtocol) -> None:
+        self.write = protocol.transport.write
+        self.is_closing = protocol.transport.is_closing
+        self.close = protocol.end
 
 
 class _Body:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -17,7 +17,7 @@ from holdfast.http.auth import Keys, KeyTable
 from holdfast.http.front import Front
 from holdfast.http.guard import Guard, within_files
 from holdfast.http.limits import Load, RateLimits, Rates
-from holdfast.http.server import listen, serving, url_of
+from holdfast.http.server import bind, serving, url_of
 from holdfast.http.services import Services
 
 DRAIN_SECONDS = 10.0
@@ -37,6 +37,9 @@ class Serving(msgspec.Struct, frozen=True):
     guard: Guard
 
 
+Prepare = Callable[[Serving], Awaitable[None]]
+
+
 @asynccontextmanager
 async def serve(
     options: Options,
@@ -45,9 +48,13 @@ async def serve(
     port: int = 0,
     rates: Rates | None = None,
     mounts: Mounts | None = None,
+    prepare: Prepare | None = None,
 ) -> AsyncIterator[Serving]:
-    """Open the data folder and serve it; leaving the block drains: no new work, streams end, nodes reach a record."""
-    bound = listen(address, port)
+    """Open the data folder and serve it; leaving the block drains: no new work, streams end, nodes reach a record.
+
+    `prepare` makes ready what callers will ask for, such as keys and workflows: nobody can connect before it is done.
+    """
+    bound = bind(address, port)
     try:
         opening = msgspec.structs.replace(options, projections=(*options.projections, KeyTable()))
         async with open_host(opening) as host:
@@ -58,9 +65,12 @@ async def serve(
             guard = Guard(within_files(options.config.http.limits), host.ids)
             measured = metrics.HttpMetrics(host.metrics.registry, services.load, guard)
             front = Front(app, services, measured, host.tracing)
+            made = Serving(url_of(bound), host, services, app, guard)
+            if prepare is not None:
+                await prepare(made)
             async with serving(front, bound, guard):
                 try:
-                    yield Serving(url_of(bound), host, services, app, guard)
+                    yield made
                 finally:
                     services.load.draining = True
                     services.closing.set()

@@ -14,6 +14,7 @@ PARAMETER = re.compile(r"\{([A-Za-z]+)\}")
 ID_PATTERN = r"[A-Za-z0-9._:@~-]{1,128}"
 _ID = re.compile(ID_PATTERN)
 _FREE = frozenset({"token", "nodeId", "artifactId", "name", "filePath", "capability"})
+_SLASHED = frozenset({"nodeId", "name"})  # names that their authors chose: an encoded slash is part of them
 _MAX_FREE = 1024
 _PATTERNS = {"workflowId": "[a-z][a-z0-9_-]{0,127}"}  # what one may be called, by its definition
 
@@ -37,8 +38,9 @@ class Routes:
         for path in paths:
             self._patterns.setdefault(path.count("/"), []).append((_compile(path), patterns[path]))
 
-    def match(self, method: str, path: str) -> tuple[Operation, Mapping[str, str]] | None:
-        """The operation and its path parameters; None for an unknown path, a Problem for a method it lacks."""
+    def match(self, method: str, path: str, *, slashes: bool = False) -> tuple[Operation, Mapping[str, str]] | None:
+        """The operation and its path parameters; None for an unknown path, a Problem for a method it lacks.
+        With `slashes`, a NUL in the path is a slash that its caller encoded."""
         methods = self._exact.get(path)
         found: re.Match[str] | None = None
         if methods is None:
@@ -52,7 +54,7 @@ class Routes:
         operation = methods.get(method) or (methods.get("GET") if method == "HEAD" else None)
         if operation is None or (method == "HEAD" and operation.streams):
             raise Problem("method_not_allowed", f"{method[:16]} is not allowed here.", allow=_allow(methods))
-        return operation, _checked(found.groupdict()) if found else {}
+        return operation, _checked(found.groupdict(), slashes) if found else {}
 
 
 def _compile(path: str) -> re.Pattern[str]:
@@ -69,8 +71,10 @@ def parameter_schema(name: str) -> dict[str, Any]:
     return {"type": "string", "pattern": f"^{_PATTERNS.get(name, ID_PATTERN)}$"}
 
 
-def _checked(parameters: dict[str, str]) -> dict[str, str]:
+def _checked(parameters: dict[str, str], slashes: bool) -> dict[str, str]:
     for name, value in parameters.items():
+        if slashes and name in _SLASHED:
+            parameters[name] = value = value.replace("\0", "/")
         plain = len(value) <= _MAX_FREE and "\0" not in value if name in _FREE else _ID.fullmatch(value)
         if not plain:
             raise Problem("not_found", f"There is no such {name.removesuffix('Id')}.")

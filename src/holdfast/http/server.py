@@ -1,4 +1,7 @@
-"""Serving: uvicorn on a socket that is bound before anything else, and a shutdown that drops nothing."""
+"""Serving: uvicorn on a socket that is bound before anything else, and a shutdown that drops nothing.
+
+Nobody can connect before there is something that answers: a bound socket refuses until `serving` listens on it.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,10 @@ from holdfast.kernel.config import HttpLimits
 from holdfast.kernel.problems import Problem
 
 T = TypeVar("T")
+_BACKLOG = 2048
 
 
-def listen(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int) -> socket.socket:
     """A bound socket; port 0 picks one. Binding first means that a taken port is known before work begins."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
@@ -29,16 +33,28 @@ def listen(host: str, port: int) -> socket.socket:
         made.bind((host, port))
     except (OSError, OverflowError) as error:
         made.close()
-        raise Problem(
-            "unavailable", f"Port {port} on {host} cannot be used.", reason=str(error), fix="Choose another --port."
-        ) from error
-    made.listen(2048)
+        raise _taken(host, port, error) from error
     return made
 
 
 def url_of(bound: socket.socket) -> str:
     host, port = bound.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _listen(bound: socket.socket) -> None:
+    """Let callers connect. Another process may have bound the same port and listened first."""
+    try:
+        bound.listen(_BACKLOG)
+    except OSError as error:
+        host, port = bound.getsockname()[:2]
+        raise _taken(host, port, error) from error
+
+
+def _taken(host: str, port: int, error: Exception) -> Problem:
+    return Problem(
+        "unavailable", f"Port {port} on {host} cannot be used.", reason=str(error), fix="Choose another --port."
+    )
 
 
 class _Server(uvicorn.Server):
@@ -63,7 +79,9 @@ async def serving(app: Any, bound: socket.socket, guard: Guard | None = None) ->
         proxy_headers=False,
         timeout_keep_alive=guard.limits.keep_alive_seconds,  # type: ignore[arg-type]
         timeout_graceful_shutdown=10,
+        backlog=_BACKLOG,
     )
+    _listen(bound)
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[bound]))
     try:

@@ -6,6 +6,7 @@ The one pattern is what the host takes and what its schemas say, so that a calle
 from __future__ import annotations
 
 import re
+import socket
 from typing import NamedTuple
 
 from holdfast.kernel.problems import Problem
@@ -25,8 +26,12 @@ URL_PATTERN = rf"^(https?)://(?:({_NAME})|\[({_V6})\])(?::({_PORT}))?(?:[/?#]{_R
 _URL = re.compile(URL_PATTERN)
 
 
+_NUMBERS = re.compile(r"(?:[0-9]+|0x[0-9a-f]*)(?:\.(?:[0-9]+|0x[0-9a-f]*)){0,3}")
+
+
 class Place(NamedTuple):
-    """Where a URL leads: `host` in lower case, without the brackets of an address and without a last dot."""
+    """Where a URL leads: `host` in lower case, without the brackets of an address and without a last dot. An IPv4
+    address is four decimal numbers, however the URL spells it."""
 
     host: str
     port: int
@@ -39,5 +44,17 @@ def place_of(url: str, at: str = "$.url") -> Place:
     if found is None:
         raise Problem("schema_mismatch", "The address must be an http(s) URL with a host and no credentials.", at=at)
     scheme, name, literal, port = found.groups()
-    host = (name or literal).rstrip(".").lower()
+    host = plain_host(name or literal)
     return Place(host, int(port) if port else 443 if scheme == "https" else 80, scheme)
+
+
+def plain_host(host: str) -> str:
+    """`host` in one spelling: lower case, no last dot, and an IPv4 address as a resolver reads it (`127.1`, `0x7f.1`,
+    `2130706433` and `0177.0.0.1` are 127.0.0.1)."""
+    host = host.lower().rstrip(".")
+    if not _NUMBERS.fullmatch(host):
+        return host
+    try:
+        return socket.inet_ntoa(socket.inet_aton(host))
+    except OSError:
+        return host

@@ -39,9 +39,13 @@ _KEY_SHAPES = (
     r"\bgh[pousr]_[A-Za-z0-9]{20,}",
     r"\bglpat-[A-Za-z0-9_-]{16,}",
     r"\bxox[abprs]-[A-Za-z0-9-]{10,}",
-    r"\bAKIA[0-9A-Z]{16}\b",
+    r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
     r"\bAIza[0-9A-Za-z_-]{30,}",
-    r"\b(?:hf|npm|hfk)_[A-Za-z0-9]{16,}",
+    r"\b(?:hf|npm|hfk|whsec|dop_v1)_[A-Za-z0-9]{16,}",
+    r"\b(?:cred|github_pat|dckr_pat|lin_api|shp(?:at|ca|pa|ss))_[A-Za-z0-9_-]{12,}",
+    r"\b(?:xapp|pypi|sq0atp|sq0csp|AGE-SECRET-KEY)-[A-Za-z0-9_-]{12,}",
+    r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}",
+    r"\b(?:ya29|hvs|hvb)\.[A-Za-z0-9_-]{16,}",
     r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)",
 )
@@ -61,7 +65,8 @@ _PHONE = re.compile(
 # Cheap test whether a text can match at all; most texts cannot.
 _SUSPECT = re.compile(
     r"[@+(]|bearer|basic|key|token|pass|secret|credential|://|\d{3}-\d{3}|[spr]k[-_]"
-    r"|gh[pousr]_|glpat|xox|AKIA|AIza|hfk?_|npm_|eyJ|-----",
+    r"|gh[pousr]_|glpat|xox|A[KS]IA|AIza|hfk?_|npm_|eyJ|-----|cred_|_pat_|whsec_|dop_v1_|lin_api_|shp[a-z]{2}_"
+    r"|xapp-|pypi-|sq0|AGE-S|SG\.|ya29\.|hv[sb]\.",
     re.IGNORECASE,
 )
 

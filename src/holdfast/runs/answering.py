@@ -11,6 +11,7 @@ from holdfast.runs import interrupts
 from holdfast.runs.engine import Engine
 from holdfast.runs.execution import Outcome
 from holdfast.runs.interrupts import Claims
+from holdfast.runs.secrets import cover
 from holdfast.runs.state import InterruptState, RunState
 from holdfast.runs.types import Interrupt, InterruptView, Resolved
 
@@ -36,7 +37,7 @@ class Answering:
             kind=asked.kind,  # type: ignore[arg-type]
             status=asked.status,  # type: ignore[arg-type]
             expires_at=iso(claims.expires_at),
-            data=asked.data,
+            data=cover(state, asked.data),
             resume_schema=asked.resume_schema,
         )
 
@@ -94,7 +95,7 @@ class Answering:
             kind=asked.kind,  # type: ignore[arg-type]
             token=interrupts.sign(claims, self._secret),
             expires_at=iso(expires),
-            data=asked.data,
+            data=cover(state, asked.data),
             key=asked.key,
             resume_schema=asked.resume_schema,
             votes=interrupts.votes_of(asked),

@@ -8,6 +8,7 @@ from holdfast.kernel.clock import iso
 from holdfast.kernel.ledger import Ledger
 from holdfast.kernel.problems import Problem
 from holdfast.runs.log import FORK, stream_of
+from holdfast.runs.secrets import cover
 from holdfast.runs.state import RunState
 from holdfast.runs.types import Artifact
 
@@ -28,7 +29,7 @@ async def fetch(ledger: Ledger, state: RunState, artifact_id: str) -> Artifact:
     while known and owner:
         records = await ledger.read(artifact_stream(owner, artifact_id), 0, 1)
         if records:
-            return _shown(state.run_id, known, records[0].payload)
+            return _shown(state.run_id, known, cover(state, records[0].payload))
         first = await ledger.read(stream_of(owner), 0, 1)
         owner = first[0].attrs.get(FORK, {}).get("source") if first else None
     raise Problem("not_found", "There is no such artifact.", artifactId=artifact_id[:128])

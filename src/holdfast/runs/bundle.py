@@ -24,7 +24,7 @@ def debug_bundle(run: RunSnapshot, events: list[RunEvent], now: int) -> dict[str
         "status": _STATUS.get(run.status, "running" if run.status == "cancelling" else run.status),
         "startedAt": run.started_at,
         "endedAt": run.completed_at,
-        "error": shown.get("error"),
+        "error": redact(shown.get("error")),
         "inputs": redact(run.inputs),
         "variables": redact(run.variables),
         "currentNodeId": run.current_node_id,

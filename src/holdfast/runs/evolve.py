@@ -122,11 +122,18 @@ def _resumed(state: RunState, event: Event) -> None:
 
 def _forked(state: RunState, event: Event) -> None:
     """A branch: the overlay is laid over, and children of the source are not ours (OpenWOP §1.11)."""
-    overlay = event.payload.get("overlay", {})
+    shown: dict[str, Any] = event.payload.get("overlay", {})
+    overlay = _private(event, "overlay", shown)
     state.variables.update(overlay.get("variables", {}))
     if "inputs" in overlay:
         state.inputs = {**state.inputs, **overlay["inputs"]}
         state.variables.update(overlay["inputs"])
+    laid: dict[str, Any] = {
+        name: {**state.started.get(name, {}), **shown[name]} for name in ("inputs", "metadata") if name in shown
+    }
+    if "tags" in shown:
+        laid["tags"] = shown["tags"]
+    state.started = {**state.started, **laid}
     if "configurable" in overlay:
         state.configurable = {**state.configurable, **overlay["configurable"]}
         _apply_limits(state)

@@ -18,9 +18,12 @@ from holdfast.runs.evolve import evolve, fold
 from holdfast.runs.log import FORK, PRIVATE, STANDING, standing_of, stream_of, to_draft, to_event
 from holdfast.runs.replay import Replay
 from holdfast.runs.requests import check_overlay
+from holdfast.runs.secrets import masked
 from holdfast.runs.state import Event, RunState
 from holdfast.runs.types import ForkRequest, RunForked
 from holdfast.runs.workflows import Ref
+
+_VALUES = ("inputs", "variables")  # of an overlay: what a workflow may call sensitive
 
 
 async def fork_run(
@@ -89,13 +92,19 @@ def _branch(
     if state.seq < 0:
         events.append(Event("run.started", first.payload, None, first.attrs.get(PRIVATE)))
     payload: dict[str, Any] = {"sourceRunId": fork["source"], "fromSeq": fork["fromSeq"], "mode": "branch"}
-    events.append(Event("holdfast.run.forked", {**payload, "overlay": overlay}))
+    shown = {name: _shown(state, value) if name in _VALUES else value for name, value in overlay.items()}
+    private = None if shown == overlay else {"overlay": overlay}
+    events.append(Event("holdfast.run.forked", {**payload, "overlay": shown}, None, private))
     for event in events:
         event.id, event.ts, event.seq = engine.ids.new(), engine.clock.now_ms(), state.seq + 1
         evolve(state, event)
         if event.seq == 0:
             fork_origin(state, fork)
     return events
+
+
+def _shown(state: RunState, values: dict[str, Any]) -> dict[str, Any]:
+    return masked(values, state.plan.sensitive)
 
 
 async def _write(

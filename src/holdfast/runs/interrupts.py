@@ -91,7 +91,7 @@ def answer(asked: InterruptState, body: dict[str, Any], principal: str | None, n
         return _clarification(asked, value, principal)
     if asked.kind == "external-event" and not correlates(asked.data.get("correlation", {}), value):
         raise Problem(
-            "invalid_request",
+            "correlation_mismatch",
             "The event does not carry what this interrupt waits for.",
             at="$.resumeValue",
             expected=sorted(asked.data.get("correlation", {})),

@@ -63,6 +63,12 @@ def to_wire(record: Record) -> RunEvent:
     )
 
 
+def overlaid_tags(record: Record) -> list[str] | None:
+    """The tags that a branch lays over its source's; None when the record is none that does."""
+    overlay = record.payload.get("overlay", {}) if record.type == "holdfast.run.forked" else {}
+    return overlay.get("tags")
+
+
 def standing_of(state: RunState, instance: str) -> dict[str, Any]:
     """What the `runs` table keeps of a run, told with the last event of each batch."""
     standing: dict[str, Any] = {"st": state.status, "i": instance}

@@ -13,7 +13,7 @@ import sqlite3
 from typing import Any
 
 from holdfast.kernel.ledger import Record
-from holdfast.runs.log import FORK
+from holdfast.runs.log import FORK, overlaid_tags
 from holdfast.runs.types import TERMINAL_EVENTS
 
 # What a run's `callbackUrl` is told: questions that somebody must answer, and the end.
@@ -79,6 +79,8 @@ def _run_event(tx: sqlite3.Cursor, run_id: str, record: Record) -> None:
                 (record.attrs.get(FORK) or {}).get("at", 0),
             ),
         )
+    if (tags := overlaid_tags(record)) is not None:
+        tx.execute("UPDATE webhook_runs SET tags = ? WHERE run_id = ?", (json.dumps(tags), run_id))
     wanted = tx.execute(
         "SELECT t.webhook_id, t.tags, r.tenant, r.tags FROM webhook_types t "
         "JOIN webhook_runs r ON r.run_id = ? AND r.tenant = t.tenant AND r.since <= ? WHERE t.type = ?",

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.kernel import canonical
 from holdfast.kernel.ledger import Record
-from holdfast.runs.log import FORK, PREFIX, STANDING
+from holdfast.runs.log import FORK, PREFIX, STANDING, overlaid_tags
 from holdfast.runs.types import TERMINAL
 
 ENGINES = "engine/"
@@ -36,6 +36,8 @@ class RunsProjection:
         run_id = record.stream[len(PREFIX) :]
         if record.seq == 0:
             self._insert(tx, run_id, record)
+        if (tags := overlaid_tags(record)) is not None:
+            tx.execute("UPDATE runs SET tags = ? WHERE run_id = ?", (canonical.encode(tags).decode(), run_id))
         standing = record.attrs.get(STANDING)
         if standing is None:
             return

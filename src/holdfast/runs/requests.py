@@ -16,7 +16,8 @@ from holdfast.runs.mock_models import check_mock
 from holdfast.runs.types import CreateRun, Limits
 
 MAX_NAME = 256  # of a tag or a scopeId: what a list can be asked for
-_OVERLAY = frozenset({"inputs", "variables", "configurable"})
+_LAID_OVER = ("inputs", "variables", "configurable", "metadata")  # each an object, laid over the source's
+_OVERLAY = frozenset({*_LAID_OVER, "tags"})
 _POSITIVE = {"type": "integer", "minimum": 1}
 # The keys of `configurable` that mean something here; a workflow's nodes may know others (OpenWOP §1.2).
 CONFIGURABLE: dict[str, Any] = {
@@ -45,11 +46,7 @@ def check_create(request: CreateRun, tenant: str, limits: Limits, *, trusted: bo
         raise Problem("schema_mismatch", "`workflowId` is missing.", at="$.workflowId")
     if request.tenant_id is not None and request.tenant_id != tenant:
         raise Problem("permission_denied", "The key belongs to another tenant.", at="$.tenantId")
-    if len(request.tags) > limits.max_tags:
-        raise Problem("out_of_range", f"At most {limits.max_tags} tags.", at="$.tags", limit=limits.max_tags)
-    for index, tag in enumerate(request.tags):
-        if not 1 <= len(tag) <= MAX_NAME:
-            raise Problem("out_of_range", f"A tag has 1 to {MAX_NAME} characters.", at=f"$.tags[{index}]")
+    _tags(request.tags, limits)
     if len(request.scope_id or "") > MAX_NAME:
         raise Problem("out_of_range", f"A scopeId has at most {MAX_NAME} characters.", at="$.scopeId")
     _sizes(limits, request.inputs, request.configurable)
@@ -86,16 +83,31 @@ def check_overlay(
     unknown = sorted(overlay.keys() - _OVERLAY)
     if unknown:
         raise Problem("schema_mismatch", f"An overlay has no {unknown[0]!r}.", at=root, allowed=sorted(_OVERLAY))
-    for name, value in overlay.items():
-        if not isinstance(value, dict):
+    for name in _LAID_OVER:
+        if not isinstance(overlay.get(name, {}), dict):
             raise Problem("schema_mismatch", f"`{name}` is an object.", at=f"{root}.{name}")
-    inputs, variables, wanted = (overlay.get(name, {}) for name in ("inputs", "variables", "configurable"))
+    inputs, variables, wanted, metadata = (overlay.get(name, {}) for name in _LAID_OVER)
+    _tags(overlay.get("tags", []), limits, root)
     _sizes(limits, inputs, wanted, root)
+    _small(metadata, limits.max_metadata_bytes, f"{root}.metadata")
     _small(variables, limits.max_inputs_bytes, f"{root}.variables")
     _fit(workflow, inputs, f"{root}.inputs")
     _fit(workflow, variables, f"{root}.variables")
     _configurable(wanted, root, trusted=trusted)
     _fit_configurable(workflow, {**configurable, **wanted}, root)
+
+
+def _tags(tags: Any, limits: Limits, root: str = "$") -> None:
+    at = f"{root}.tags"
+    if not isinstance(tags, list):
+        raise Problem("schema_mismatch", "`tags` is an array.", at=at)
+    if len(tags) > limits.max_tags:
+        raise Problem("out_of_range", f"At most {limits.max_tags} tags.", at=at, limit=limits.max_tags)
+    for index, tag in enumerate(tags):
+        if not isinstance(tag, str):
+            raise Problem("schema_mismatch", "A tag is a text.", at=f"{at}[{index}]")
+        if not 1 <= len(tag) <= MAX_NAME:
+            raise Problem("out_of_range", f"A tag has 1 to {MAX_NAME} characters.", at=f"{at}[{index}]")
 
 
 def _sizes(limits: Limits, inputs: dict[str, Any], configurable: dict[str, Any], root: str = "$") -> None:

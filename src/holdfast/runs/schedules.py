@@ -92,6 +92,8 @@ class RunStarter(Protocol):
 
     async def get_run(self, run_id: str, tenant: str) -> RunSnapshot: ...
 
+    async def shown_inputs(self, workflow_id: str, tenant: str, inputs: dict[str, Any]) -> dict[str, Any]: ...
+
     async def cancel(
         self, run_id: str, tenant: str, principal: str | None = None, reason: str | None = None
     ) -> RunStanding: ...
@@ -221,7 +223,7 @@ class Schedules:
         """A new schedule; a caller that must not make two gives the id, and is told of the one that is there."""
         await self._check(spec, tenant)
         if schedule_id in self._states:
-            return self.get(schedule_id, tenant)
+            return await self.get(schedule_id, tenant)
         if sum(state.tenant == tenant for state in self._states.values()) >= MAX_PER_TENANT:
             raise Problem("state_conflict", "The tenant has as many schedules as it may have.", limit=MAX_PER_TENANT)
         name = schedule_id or self._ids.new("sch")
@@ -229,20 +231,20 @@ class Schedules:
         (record,) = await self._ledger.append(f"schedule/{name}", [Draft("schedule.created", payload)], expect=-1)
         self._states[name] = _State.begin(record)
         self._wake.set()
-        return self._view(self._states[name])
+        return await self._view(self._states[name])
 
     async def update(self, schedule_id: str, tenant: str, spec: ScheduleSpec) -> Schedule:
         state = self._state(schedule_id, tenant)
         await self._check(spec, tenant)
         await self._record(state, "schedule.updated", {"spec": spec})
-        return self._view(state)
+        return await self._view(state)
 
-    def get(self, schedule_id: str, tenant: str) -> Schedule:
-        return self._view(self._state(schedule_id, tenant))
+    async def get(self, schedule_id: str, tenant: str) -> Schedule:
+        return await self._view(self._state(schedule_id, tenant))
 
-    def schedules(self, tenant: str) -> list[Schedule]:
+    async def schedules(self, tenant: str) -> list[Schedule]:
         found = [state for state in self._states.values() if state.tenant == tenant]
-        return [self._view(state) for state in sorted(found, key=lambda item: item.schedule_id)]
+        return [await self._view(state) for state in sorted(found, key=lambda item: item.schedule_id)]
 
     async def delete(self, schedule_id: str, tenant: str) -> None:
         state = self._state(schedule_id, tenant)
@@ -254,13 +256,13 @@ class Schedules:
         state = self._state(schedule_id, tenant)
         if not state.paused:
             await self._record(state, "schedule.paused", {})
-        return self._view(state)
+        return await self._view(state)
 
     async def resume(self, schedule_id: str, tenant: str) -> Schedule:
         state = self._state(schedule_id, tenant)
         if state.paused:
             await self._record(state, "schedule.resumed", {})
-        return self._view(state)
+        return await self._view(state)
 
     async def backfill(self, schedule_id: str, tenant: str, from_ms: int, to_ms: int) -> list[Firing]:
         """Start the runs of the past moments in [from, to]; a moment that has its run keeps it (T1)."""
@@ -284,12 +286,15 @@ class Schedules:
             raise Problem("not_found", "There is no such schedule.")
         return state
 
-    def _view(self, state: _State) -> Schedule:
+    async def _view(self, state: _State) -> Schedule:
+        """The schedule as it may be shown: sensitive inputs masked, as its runs mask them (W24)."""
+        spec = state.spec
+        inputs = await self._runs.shown_inputs(spec.workflow_id, state.tenant, spec.inputs)
         next_ms = None if state.paused else cron.next_ms(state.spec.cron, state.spec.timezone, state.done_ms)
         return Schedule(
             schedule_id=state.schedule_id,
             tenant=state.tenant,
-            spec=state.spec,
+            spec=msgspec.structs.replace(spec, inputs=inputs),
             created_at=iso(state.created_ms),
             state="paused" if state.paused else "active",
             principal=state.principal,

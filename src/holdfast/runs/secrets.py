@@ -7,11 +7,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import msgspec
 
+from holdfast.kernel.ledger import Record
+from holdfast.runs.log import PRIVATE
 from holdfast.runs.plan import Plan
 from holdfast.runs.state import MASK, RunState
 from holdfast.runs.types import RunError, RunEvent, RunSnapshot
@@ -73,6 +75,32 @@ def cover_event(state: RunState, event: RunEvent) -> RunEvent:
         return event
     payload = {name: item if name in _NAMES else cover(state, item) for name, item in event.payload.items()}
     return msgspec.structs.replace(event, payload=payload)
+
+
+def cover_record(state: RunState, record: Record) -> Record:
+    """A record about the run for somebody who may not read it: nothing hidden, and nothing of its private part."""
+    attrs = {name: MASK if name == PRIVATE else cover(state, item) for name, item in record.attrs.items()}
+    payload = record.payload
+    if isinstance(payload, dict):
+        payload = {name: item if name in _NAMES else cover(state, item) for name, item in payload.items()}
+    if (payload, attrs) == (record.payload, record.attrs):
+        return record
+    return msgspec.structs.replace(record, payload=payload, attrs=attrs)
+
+
+def masked(values: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """`values` without those of the sensitive `names`."""
+    return {name: MASK if name in names else value for name, value in values.items()}
+
+
+def masked_defaults(put: dict[str, Any]) -> dict[str, Any]:
+    """The payload of `workflow.put` without the defaults of sensitive variables."""
+    document = put["document"]
+    variables = [
+        {**item, "defaultValue": MASK} if item.get("sensitive") and "defaultValue" in item else item
+        for item in document["variables"]
+    ]
+    return {**put, "document": {**document, "variables": variables}}
 
 
 def cover_run(state: RunState, run: RunSnapshot) -> RunSnapshot:

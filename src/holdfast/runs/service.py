@@ -10,6 +10,8 @@ import hashlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Self
 
+import msgspec
+
 from holdfast.kernel.clock import Clock, iso
 from holdfast.kernel.ids import Ids, Randomness
 from holdfast.kernel.ledger import Append, Draft, Ledger, Projection
@@ -30,7 +32,7 @@ from holdfast.runs.nodes.registry import NodeRegistry
 from holdfast.runs.ports import HttpConnector, ModelCaller, ToolSource
 from holdfast.runs.projection import EnginesProjection, RunsProjection
 from holdfast.runs.requests import check_against, check_create, check_engine
-from holdfast.runs.secrets import TELLING, cover_event, may_have
+from holdfast.runs.secrets import TELLING, cover_event, masked, may_have
 from holdfast.runs.state import Event, RunState
 from holdfast.runs.types import (
     TERMINAL,
@@ -58,10 +60,11 @@ from holdfast.runs.types import (
     WorkflowVersion,
 )
 from holdfast.runs.views import scope_of, snapshot
-from holdfast.runs.workflows import Ref, Stored, Workflows
+from holdfast.runs.workflows import Condition, Ref, Stored, Workflows
 
 MAX_BULK = 100
 MAX_SIGNALS = 10_000
+_DEDUP_RETRY_MS = 1000  # nobody knows how long a run takes: come back soon, and look at it
 
 
 def projections() -> list[Projection]:
@@ -156,19 +159,30 @@ class Runs:
     # Workflows
 
     async def put_workflow(
-        self, document: dict[str, Any], *, tenant: str | None, principal: str | None = None, workflow_id: str = ""
+        self,
+        document: dict[str, Any],
+        *,
+        tenant: str | None,
+        principal: str | None = None,
+        workflow_id: str = "",
+        condition: Condition | None = None,
     ) -> WorkflowVersion:
         """Store a definition; `workflow_invalid` with located `errors` when it does not hold. The same document again
-        makes no new revision. `tenant` None stores it for every tenant. `workflow_id`, when given, must be its id."""
+        makes no new revision. `tenant` None stores it for every tenant. `workflow_id`, when given, must be its id.
+        A put whose `condition` does not hold is `precondition_failed`; one without comes after those before it."""
         if workflow_id and isinstance(document, dict) and document.get("id") != workflow_id:
             raise Problem("schema_mismatch", f"The document's id is not {workflow_id!r}.", at="$.id")
-        return await self._workflows.put(document, tenant, principal)
+        return await self._workflows.put(document, tenant, principal, condition)
 
     async def get_workflow(self, workflow_id: str, tenant: str, revision: int | None = None) -> dict[str, Any]:
         """The definition document, the latest unless `revision` says otherwise; `not_found`."""
+        return (await self.stored_workflow(workflow_id, tenant, revision)).document
+
+    async def stored_workflow(self, workflow_id: str, tenant: str, revision: int | None = None) -> Stored:
+        """The same with its digest."""
         if revision is None:
-            return (await self._workflows.latest(workflow_id, tenant)).document
-        return (await self._workflows.revision(workflow_id, tenant, revision)).document
+            return await self._workflows.latest(workflow_id, tenant)
+        return await self._workflows.revision(workflow_id, tenant, revision)
 
     async def list_workflows(self, tenant: str) -> list[WorkflowVersion]:
         """The latest revision of each workflow that the tenant can run, by id."""
@@ -229,13 +243,10 @@ class Runs:
             callbackUrl=request.callback_url,
         )
         event.cause = causation_id
-        extra = [await self._claim(tenant, stored.plan.workflow.id, request.scope_id, run_id)] if dedup else []
-        try:
-            state = await self._engine.create(run_id, stored, event, *extra)
-        except Problem as problem:
-            if problem.key == "ledger_conflict":
-                raise Problem("run_already_active", "This run exists already.", activeRunId=run_id) from problem
-            raise
+        if dedup:
+            state = await self._create_alone(run_id, stored, event, request.scope_id, tenant)
+        else:
+            state = await self._create(run_id, stored, event)
         return RunCreated(
             run_id=run_id,
             status=state.status,
@@ -331,7 +342,7 @@ class Runs:
                 standing = await self.cancel(run_id, tenant, principal, reason)
                 results.append(BulkResult(run_id=run_id, ok=True, status=standing.status))
             except Problem as problem:
-                results.append(BulkResult(run_id=run_id, ok=False, error=problem.as_openwop()))
+                results.append(BulkResult(run_id=run_id, ok=False, error=_entry(problem)))
         return results
 
     async def pause(
@@ -443,6 +454,20 @@ class Runs:
     async def artifact(self, run_id: str, artifact_id: str, tenant: str) -> Artifact:
         return await artifacts.fetch(self._ledger, await self._state(run_id, tenant), artifact_id)
 
+    # What the host needs to mask what others show of runs
+
+    async def find_state(self, run_id: str) -> RunState | None:
+        """The state of a run, whoever's it is; None when there is no such run."""
+        rows = self._ledger.look_up("SELECT 1 FROM runs WHERE run_id = ?", (run_id,))
+        return await self._known(run_id) if rows else None
+
+    async def shown_inputs(self, workflow_id: str, tenant: str, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Inputs for a workflow as they may be shown: without what its latest revision calls sensitive."""
+        try:
+            return masked(inputs, (await self._workflows.latest(workflow_id, tenant)).plan.sensitive)
+        except Problem:  # nobody can say what is sensitive
+            return masked(inputs, inputs)
+
     # Inside
 
     async def _own(self, run_id: str, tenant: str) -> str:
@@ -470,6 +495,26 @@ class Runs:
         rows = self._ledger.look_up("SELECT status FROM runs WHERE run_id = ?", (run_id,))
         return bool(rows) and rows[0][0] in TERMINAL
 
+    async def _create(self, run_id: str, stored: Stored, event: Event, *extra: Append) -> RunState:
+        try:
+            return await self._engine.create(run_id, stored, msgspec.structs.replace(event), *extra)
+        except Problem as problem:
+            if problem.key != "ledger_conflict" or (extra and (await self._ledger.head(stream_of(run_id))).seq < 0):
+                raise
+            raise Problem("run_already_active", "This run exists already.", activeRunId=run_id) from problem
+
+    async def _create_alone(
+        self, run_id: str, stored: Stored, event: Event, scope_id: str | None, tenant: str
+    ) -> RunState:
+        """A run that is the only active one of its workflow and scope; who comes second is told of the first (W9)."""
+        while True:
+            claim = await self._claim(tenant, stored.plan.workflow.id, scope_id, run_id)
+            try:
+                return await self._create(run_id, stored, event, claim)
+            except Problem as problem:
+                if problem.key != "ledger_conflict":  # else somebody took the place meanwhile: look again
+                    raise
+
     async def _claim(self, tenant: str, workflow_id: str, scope_id: str | None, run_id: str) -> Append:
         """The place that a deduplicated run takes: only one can have it while that run is active (W9)."""
         identity = hashlib.sha256("\0".join((tenant, workflow_id, scope_id or "")).encode()).hexdigest()[:40]
@@ -478,8 +523,19 @@ class Runs:
         if head:
             active = head[0].payload["runId"]
             if not await self._is_over(active):
-                raise Problem("run_already_active", "A run of this workflow and scope is active.", activeRunId=active)
+                raise Problem(
+                    "run_already_active",
+                    "A run of this workflow and scope is active.",
+                    retry_after_ms=_DEDUP_RETRY_MS,
+                    activeRunId=active,
+                )
         return Append(stream, [Draft("dedup.claimed", {"runId": run_id})], head[0].seq if head else -1)
+
+
+def _entry(problem: Problem) -> dict[str, Any]:
+    """A problem as one entry of an answer to many (W22)."""
+    said = problem.as_openwop()
+    return {"code": said.pop("error"), **said}
 
 
 def _wrong_status(state: RunState, verb: str) -> Problem:

@@ -52,6 +52,7 @@ _DUE = """
 """
 EVENT_TYPE = r"^[a-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)+$"
 _TYPE = re.compile(EVENT_TYPE)
+_GONE = frozenset({"not_found", "subscription_not_found"})
 _log = logging.getLogger("holdfast.webhooks")
 
 
@@ -177,7 +178,7 @@ class Webhooks:
         for type in types:
             if len(type) > 128 or not _TYPE.fullmatch(type):
                 raise Problem("schema_mismatch", f"{type[:80]!r} is not an event type.", at="$.events")
-        self._check_url(url, "$.url")
+        self._check(url, "$.url")
         webhook_id = webhook_id or self._ids.new("wh")
         doc = {
             "tenant": tenant,
@@ -262,7 +263,7 @@ class Webhooks:
             "SELECT doc FROM webhooks WHERE webhook_id = ? AND tenant = ?", (webhook_id, tenant)
         )
         if not rows:
-            raise Problem("not_found", "There is no such webhook.")
+            raise Problem("subscription_not_found", "There is no such webhook.")
         doc: dict[str, Any] = json.loads(rows[0][0])
         return doc
 
@@ -306,8 +307,16 @@ class Webhooks:
 
     def check_callback(self, url: str) -> None:
         """Refuse a `callbackUrl` that must not be called, and be ready for the others."""
-        self._check_url(url, "$.callbackUrl")
+        self._check(url, "$.callbackUrl")
         self.expect_callbacks()
+
+    def _check(self, url: str, at: str) -> None:
+        """Refuse an address that is never called; each delivery looks at it again, with what its name means then."""
+        try:
+            self._check_url(url, at)
+        except Problem as problem:
+            reason = problem.details.get("reason", "address")
+            raise Problem("webhook_url_rejected", problem.message, at=at, reason=reason) from problem
 
     def expect_callbacks(self) -> None:
         """A run with a `callbackUrl` exists: its questions and its end are worth waking up for."""
@@ -407,7 +416,7 @@ class Webhooks:
             body = await self._body(due)
             trace = await self._trace(due)
         except Problem as problem:
-            if problem.key == "not_found":  # the run or the subscription is gone: nothing is owed
+            if problem.key in _GONE:  # the run or the subscription is gone: nothing is owed
                 return None
             return problem.message
         stamp = str(self._clock.now_ms() // 1000)

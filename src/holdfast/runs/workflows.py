@@ -40,6 +40,21 @@ class Stored(msgspec.Struct, frozen=True):
     size: int
 
 
+class Condition(msgspec.Struct, frozen=True):
+    """What a put asks of the latest revision: to be one of `digests`, to be there at all, or not to be there."""
+
+    digests: frozenset[str] | None = None
+    exists: bool | None = None
+
+    def check(self, latest: Stored | None) -> None:
+        told: dict[str, Any] = {} if latest is None else {"revision": latest.ref.seq + 1, "etag": f'"{latest.digest}"'}
+        if self.digests is not None and (latest is None or latest.digest not in self.digests):
+            raise Problem("precondition_failed", "The workflow is not at the revision that If-Match names.", **told)
+        if self.exists is not None and self.exists != (latest is not None):
+            what = "There is no such workflow yet." if latest is None else "The workflow exists already."
+            raise Problem("precondition_failed", what, **told)
+
+
 class Workflows:
     """The definitions of one ledger, compiled once each."""
 
@@ -50,7 +65,13 @@ class Workflows:
         self._plans: OrderedDict[Ref, Stored] = OrderedDict()  # the longest unused first
         self._held = 0
 
-    async def put(self, document: dict[str, Any], tenant: str | None, principal: str | None) -> WorkflowVersion:
+    async def put(
+        self,
+        document: dict[str, Any],
+        tenant: str | None,
+        principal: str | None,
+        condition: Condition | None = None,
+    ) -> WorkflowVersion:
         workflow, checked = check_workflow(document, self._registry)
         if workflow is None or not checked.valid:
             first = checked.errors[0]
@@ -61,16 +82,24 @@ class Workflows:
                 errors=checked.errors,
             )
         stream = stream_of(tenant, workflow.id)
-        latest = await self._head(stream)
         digest = canonical.digest(document)
-        if latest is not None and latest.digest == digest:
-            return _version(latest, created=False, warnings=checked.warnings)
-        body = {"document": document, "digest": digest, "by": principal}
-        expect = -1 if latest is None else latest.ref.seq
-        records = await self._ledger.append(stream, [Draft("workflow.put", body)], expect)
-        stored = self._keep(Ref(stream, records[0].seq), document, digest)
-        self._latest[stream] = stored.ref
-        return _version(stored, created=True, warnings=checked.warnings)
+        draft = Draft("workflow.put", {"document": document, "digest": digest, "by": principal})
+        while True:
+            latest = await self._head(stream)
+            if condition is not None:
+                condition.check(latest)
+            if latest is not None and latest.digest == digest:
+                return _version(latest, created=False, warnings=checked.warnings)
+            try:
+                records = await self._ledger.append(stream, [draft], -1 if latest is None else latest.ref.seq)
+            except Problem as problem:
+                if problem.key != "ledger_conflict":
+                    raise
+                self._latest.pop(stream, None)  # another put came first: this one comes after it
+                continue
+            stored = self._keep(Ref(stream, records[0].seq), document, digest)
+            self._latest[stream] = stored.ref
+            return _version(stored, created=True, warnings=checked.warnings)
 
     async def latest(self, workflow_id: str, tenant: str) -> Stored:
         """The tenant's own definition, else the shared one; `not_found`."""

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from holdfast.http.crp import crp_app
-from holdfast.http.server import listen, serving, url_of
+from holdfast.http.server import bind, serving, url_of
 from holdfast.relay import Relay
 from tests.relay.conftest import Pieces
 
@@ -23,7 +23,7 @@ class Sidecar:
     def __init__(self, path: Path, *, token: str | None = None, prefix: str = "", model: Any = None) -> None:
         self.model = model or Pieces(["An answer."])
         self.prefix = prefix
-        self._socket = listen("127.0.0.1", 0)
+        self._socket = bind("127.0.0.1", 0)
         self.url = url_of(self._socket) + prefix
         self.client = httpx.Client(base_url=self.url, timeout=30)
         self._path = path

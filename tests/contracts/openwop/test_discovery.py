@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 from tests.contracts.openwop.conftest import Api, refused
+from tests.contracts.openwop.documents import node, variable, workflow
 
 REFERENCE = os.environ.get("HOLDFAST_REFERENCE") or Path(__file__).parents[4] / "shared" / "reference"
 SCHEMAS = Path(REFERENCE) / "openwop" / "schemas"
@@ -130,3 +131,48 @@ def test_w15_families_that_are_off_say_so(api: Api, capabilities: dict[str, Any]
         pytest.skip("this host has it")
     refused(api.get(path), 501, "capability_not_provided")
     refused(api.caller("").get(path), 401, "unauthenticated")
+
+
+def test_w23_what_agents_can_do_is_advertised_and_done(api: Api, capabilities: dict[str, Any]) -> None:
+    """A supervisor sends a worker, variables go in and come back, and it decides again."""
+    agents = capabilities.get("agents") or {}
+    if not any(agents.get(name) for name in ("orchestrator", "dispatch", "dispatchMapping")):
+        pytest.skip("this host has none of them")
+    plan = [{"kind": "next-worker", "nextWorkerIds": ["suite-worker"]}, {"kind": "terminate", "reason": "done"}]
+    worker = workflow(
+        "suite-worker",
+        node("made", "core.transform", {"outputs": {"word": "'berth ' + variables.ship"}}),
+        variables=[variable("ship", "string")],
+    )
+    parent = workflow(
+        "suite-supervised",
+        node("lead", "core.orchestrator.supervisor", {"mockDispatchPlan": plan}),
+        node("send", "core.dispatch", {"inputMapping": {"ship": "name"}, "outputMapping": {"found": "word"}}),
+        variables=[variable("name", "string", defaultValue="Aurora"), variable("found", "string")],
+        edges=[
+            {"id": "e1", "sourceNodeId": "lead", "targetNodeId": "send"},
+            {"id": "e2", "sourceNodeId": "send", "targetNodeId": "lead"},
+        ],
+    )
+    for document in (worker, parent):
+        assert api.http.put(f"/v1/workflows/{document['id']}", json=document).status_code in (200, 201)
+    run_id = api.post("/v1/runs", {"workflowId": parent["id"]}).json()["runId"]
+    run = api.wait(run_id)
+    assert (run["status"], run["variables"]["found"]) == ("completed", "berth Aurora")
+    events = api.events(run_id)
+    decided = [item["payload"]["decision"]["kind"] for item in events if item["type"] == "runOrchestrator.decided"]
+    assert decided == ["next-worker", "terminate"] and agents["orchestrator"] is True
+    (child,) = {item["payload"]["childRunId"] for item in events if item["type"] == "node.dispatched"}
+    assert api.run(child)["inputs"] == {"ship": "Aurora"}
+    assert agents["dispatch"] is agents["dispatchMapping"] is True
+
+
+def test_the_http_client_says_what_it_takes(api: Api, capabilities: dict[str, Any]) -> None:
+    client = capabilities.get("httpClient") or {}
+    if not client.get("supported"):
+        pytest.skip("this host calls nobody")
+    assert client["ssrfGuard"] is True and client["maxResponseBodyBytes"] > 0 and client["methods"]
+    for method in (*client["methods"], "TRACE"):
+        config = {"method": method, "url": "https://example.com/"}
+        checked = api.post("/v1/workflows:check", workflow("suite-calls", node("call", "core.http", config))).json()
+        assert checked["valid"] is (method in client["methods"]), (method, checked)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import http.client
 import json
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -73,3 +75,19 @@ def test_every_answer_has_a_request_id(api: Api) -> None:
     assert api.get("/v1/runs", headers={"X-Request-Id": "mine-123"}).headers["x-request-id"] == "mine-123"
     first, second = (api.get("/v1/nowhere").headers["x-request-id"] for _ in range(2))
     assert first != second
+
+
+@pytest.mark.parametrize("connection", ["close", "keep-alive"])
+@pytest.mark.parametrize("size", [5_000_000, 17_000_000])
+def test_a_body_that_is_too_large_is_413_each_time(api: Api, size: int, connection: str) -> None:
+    """Also for a client that sends all it has before it reads, on a connection that ends with the answer."""
+    place = urlsplit(api.url)
+    headers = {"Authorization": f"Bearer {api.keys['full']}", "Content-Type": "application/json"}
+    for _ in range(3):
+        client = http.client.HTTPConnection(str(place.hostname), place.port, timeout=60)
+        try:
+            client.request("PUT", "/v1/workflows/big", b"x" * size, {**headers, "Connection": connection})
+            answer = client.getresponse()
+            assert answer.status == 413 and json.loads(answer.read())["error"] == "validation_error"
+        finally:
+            client.close()

@@ -121,3 +121,46 @@ def test_a_fork_of_a_fork_shows_what_its_sources_made(api: Api) -> None:
         run_id = answer.json()["runId"]
         shown = api.get(f"/v1/runs/{run_id}/artifacts/{made['artifactId']}")
         assert (shown.status_code, shown.json().get("data")) == (200, {"pages": 3}), shown.text
+
+
+def test_w22_an_overlay_takes_every_run_option(api: Api) -> None:
+    run_id = api.start("identity", {"payload": {"a": 1}}, tags=["old"], metadata={"kept": 1, "changed": 1})
+    api.wait(run_id)
+    tag = f"new-{run_id}"
+    overlay = {
+        "inputs": {"payload": {"a": 2}},
+        "variables": {"more": True},
+        "configurable": {"recursionLimit": 7},
+        "metadata": {"changed": 2},
+        "tags": [tag],
+    }
+    answer = api.post(f"/v1/runs/{run_id}:fork", {"mode": "branch", "fromSeq": 0, "runOptionsOverlay": overlay})
+    assert answer.status_code == 201, answer.text
+    fork = api.wait(answer.json()["runId"])
+    assert fork["tags"] == [tag] and fork["metadata"] == {"kept": 1, "changed": 2}
+    assert fork["inputs"] == {"payload": {"a": 2}} and fork["outputs"] == {"payload": {"a": 2}}
+    assert fork["configurable"]["recursionLimit"] == 7 and fork["variables"]["more"] is True
+    listed = api.get("/v1/runs", params={"tag": tag}).json()["runs"]
+    assert [item["runId"] for item in listed] == [fork["runId"]] and listed[0]["tags"] == [tag]
+    source = api.run(run_id)
+    assert source["tags"] == ["old"] and source["metadata"] == {"kept": 1, "changed": 1}
+    again = api.post(f"/v1/runs/{fork['runId']}:fork", {"mode": "replay"}).json()["runId"]
+    assert api.wait(again)["tags"] == [tag], "a replay of a branch has what the branch has"
+
+
+@pytest.mark.parametrize(
+    ("overlay", "at"),
+    [
+        ({"tags": "one"}, "$.runOptionsOverlay.tags"),
+        ({"tags": [""]}, "$.runOptionsOverlay.tags[0]"),
+        ({"tags": ["ok", 5]}, "$.runOptionsOverlay.tags[1]"),
+        ({"tags": ["x"] * 101}, "$.runOptionsOverlay.tags"),
+        ({"metadata": []}, "$.runOptionsOverlay.metadata"),
+        ({"metadata": {"a": "x" * 60_000}}, "$.runOptionsOverlay.metadata"),
+        ({"colour": {}}, "$.runOptionsOverlay"),
+    ],
+)
+def test_a_bad_overlay_is_refused_with_its_place(api: Api, ended: str, overlay: Any, at: str) -> None:
+    answer = api.post(f"/v1/runs/{ended}:fork", {"mode": "branch", "fromSeq": 0, "runOptionsOverlay": overlay})
+    assert answer.status_code in (400, 413), answer.text
+    assert answer.json()["error"] == "validation_error" and answer.json()["details"]["at"] == at

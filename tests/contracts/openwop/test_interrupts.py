@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from tests.contracts.openwop.conftest import Api, refused
+from tests.contracts.openwop.documents import APPROVAL, node, workflow
 
 ACCEPT = {"resumeValue": {"action": "accept"}}
 
@@ -123,4 +126,41 @@ def test_clarifications_are_answered_by_question(api: Api) -> None:
     api.wait(run_id, "waiting-input")
     body = {"resumeValue": {"answers": {"q1": "green"}}}
     assert api.post(f"/v1/runs/{run_id}/interrupts/ask", body).status_code == 200
+    assert api.wait(run_id)["status"] == "completed"
+
+
+@pytest.mark.parametrize("name", ["a/b", "/", "a//b/", "..", "../gate", "a%2Fb", "ü/ \N{SNOWMAN}", "a?b#c/d"])
+def test_a_node_is_answered_by_its_id_whatever_it_is(api: Api, name: str) -> None:
+    document = workflow(f"suite-{uuid.uuid4().hex}", node(name, "core.approvalGate", APPROVAL))
+    assert api.http.put(f"/v1/workflows/{document['id']}", json=document).status_code == 201
+    run_id = api.post("/v1/runs", {"workflowId": document["id"]}).json()["runId"]
+    api.wait(run_id, "waiting-approval")
+    elsewhere = quote(f"{name}/x", safe="")
+    answer = {"resumeValue": {"action": "accept"}}
+    refused(api.post(f"/v1/runs/{run_id}/interrupts/{elsewhere}", answer), 404, "not_found")
+    place = quote(name, safe="").replace(".", "%2E")  # what a client may do to keep `..` from being taken for a step
+    answered = api.post(f"/v1/runs/{run_id}/interrupts/{place}", answer)
+    assert answered.status_code == 200 and answered.json()["nodeId"] == name, answered.text
+    assert api.wait(run_id)["status"] == "completed"
+
+
+def test_a_signal_may_have_a_slash_in_its_name(api: Api) -> None:
+    document = workflow(f"suite-{uuid.uuid4().hex}", node("wait", "core.waitForEvent", {"event": "ship/left"}))
+    assert api.http.put(f"/v1/workflows/{document['id']}", json=document).status_code == 201
+    run_id = api.post("/v1/runs", {"workflowId": document["id"]}).json()["runId"]
+    assert api.post(f"/v1/runs/{run_id}/signals/{quote('ship/left', safe='')}", {"payload": 1}).status_code == 202
+    assert api.wait(run_id)["status"] == "completed"
+
+
+def test_an_event_of_something_else_is_422(api: Api) -> None:
+    waits = {"kind": "external-event", "data": {"eventType": "suite.order", "correlation": {"orderId": "7"}}}
+    document = workflow("suite-order", node("wait", "core.interrupt", waits))
+    assert api.http.put(f"/v1/workflows/{document['id']}", json=document).status_code in (200, 201)
+    run_id = api.post("/v1/runs", {"workflowId": document["id"]}).json()["runId"]
+    api.wait(run_id, "waiting-external")
+    (asked,) = api.get(f"/v1/runs/{run_id}/interrupts").json()["interrupts"]
+    path = f"/v1/interrupts/{asked['token']}"
+    details = refused(api.post(path, {"resumeValue": {"orderId": "8"}}), 422, "validation_error")
+    assert details["expected"] == ["orderId"] and api.run(run_id)["status"] == "waiting-external"
+    assert api.post(path, {"resumeValue": {"orderId": "7"}}).status_code == 200
     assert api.wait(run_id)["status"] == "completed"

@@ -75,6 +75,11 @@ MORE_STATUSES = {
     "runs.fork": ("positive_data_acceptance", ["2xx", "401", "403", "404", "409", "422", "5xx"]),
     # An answer that comes when the run has ended is 422 by the contract.
     "interrupts.resolve-by-node": ("positive_data_acceptance", ["2xx", "401", "403", "404", "409", "422", "5xx"]),
+    # An address may have the right form and still be one that the host never calls: 400 by W24.
+    "webhooks.register": ("positive_data_acceptance", ["2xx", "400", "401", "403", "404", "409", "5xx"]),
+    "runs.create": ("positive_data_acceptance", ["2xx", "400", "401", "403", "404", "409", "5xx"]),
+    # A condition that does not hold is 412. One that is no condition is 400: documents here are our own, headers are not.
+    "workflows.put": ("positive_data_acceptance", ["2xx", "400", "401", "403", "404", "409", "412", "5xx"]),
     "runs.query": ("negative_data_rejection", ["400", "401", "403", "404", "405", "406", "415", "429", "431"]),
 }
 

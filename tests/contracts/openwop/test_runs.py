@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.contracts.openwop.conftest import Api, refused
@@ -89,6 +91,7 @@ def test_dedup_refuses_a_second_active_run(api: Api) -> None:
     second = api.post("/v1/runs", body, headers={"X-Dedup": "enforce"})
     details = refused(second, 409, "run_already_active")
     assert details["activeRunId"] == first.json()["runId"]
+    assert int(second.headers["retry-after"]) >= 1  # W22
     assert api.post("/v1/runs", body).status_code == 201  # without the header nobody asked
     other = {**body, "scopeId": uuid.uuid4().hex}
     assert api.post("/v1/runs", other, headers={"X-Dedup": "enforce"}).status_code == 201
@@ -165,6 +168,22 @@ def test_cancel_ends_a_run(api: Api) -> None:
     assert api.events(run_id)[-1]["type"] == "run.cancelled"
 
 
+def test_of_many_deduplicated_runs_one_starts_and_the_others_are_told_of_it(api: Api) -> None:
+    body = {"workflowId": api.workflow("approval"), "scopeId": uuid.uuid4().hex}
+
+    def ask(index: int) -> httpx.Response:
+        keyed = {"Idempotency-Key": uuid.uuid4().hex} if index % 2 else {}
+        return api.post("/v1/runs", body, headers={"X-Dedup": "enforce", **keyed})
+
+    with ThreadPoolExecutor(10) as pool:
+        answers = list(pool.map(ask, range(20)))
+    (made,) = [answer.json()["runId"] for answer in answers if answer.status_code == 201]
+    for answer in answers:
+        if answer.status_code != 201:
+            assert refused(answer, 409, "run_already_active")["activeRunId"] == made
+            assert int(answer.headers["retry-after"]) >= 1
+
+
 def test_bulk_cancel_answers_each_in_order(api: Api) -> None:
     running = [api.start("delay") for _ in range(2)]
     ids = [running[0], "run_not_there", running[1]]
@@ -173,7 +192,7 @@ def test_bulk_cancel_answers_each_in_order(api: Api) -> None:
     results = answer.json()["results"]
     assert [item["runId"] for item in results] == ids
     assert [item["ok"] for item in results] == [True, False, True]
-    assert results[1]["error"]
+    assert results[1]["error"]["code"] == "not_found" and results[1]["error"]["message"]  # W22
     for run_id in running:
         api.wait(run_id, "cancelled")
     assert api.post("/v1/runs:bulk-cancel", {"runIds": ["run_not_there"]}).status_code == 200

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
+import uuid
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.contracts.openwop.conftest import Api, refused
@@ -202,3 +204,23 @@ def test_many_readers_see_the_same(api: Api, ended: str) -> None:
     for reader in readers:
         reader.join()
     assert len(found) == 20 and all(item == found[0] for item in found)
+
+
+def test_an_idle_stream_is_closed_when_its_key_is_revoked(api: Api) -> None:
+    made = api.post("/host/v1/keys", {"name": f"suite-{uuid.uuid4().hex}", "scopes": ["runs:read"]})
+    if made.status_code != 201:
+        pytest.skip("this host makes no keys as we do")
+    result = made.json()["result"]
+    run_id = api.start("approval")
+    api.wait(run_id, "waiting-approval")
+    headers = {"Authorization": f"Bearer {result['apiKey']}"}
+    with (
+        httpx.Client(base_url=api.url, headers=headers, timeout=12, trust_env=False) as http,
+        http.stream("GET", f"/v1/runs/{run_id}/events") as stream,
+    ):
+        lines = stream.iter_lines()
+        assert next(lines)
+        assert api.http.delete(f"/host/v1/keys/{result['description']['keyId']}").status_code == 200
+        assert ":keepalive" not in list(lines), "it is closed before the next heartbeat"
+    assert api.run(run_id)["status"] == "waiting-approval"
+    api.post(f"/v1/runs/{run_id}/cancel")

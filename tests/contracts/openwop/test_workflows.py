@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.contracts.openwop.conftest import Api, refused
@@ -63,3 +65,49 @@ def test_w4_a_bad_definition_is_refused_with_its_place(api: Api, document: dict[
 
 def test_w4_the_id_of_path_and_document_agree(api: Api) -> None:
     refused(api.http.put("/v1/workflows/another-name", json=DOCUMENTS["noop"]), 400, "validation_error")
+
+
+def test_of_many_puts_at_the_same_moment_each_makes_its_revision(api: Api) -> None:
+    name = f"suite-{uuid.uuid4().hex}"
+
+    def put(index: int) -> httpx.Response:
+        document = workflow(name, node("start", "core.noop"), version=f"1.0.{index}")
+        return api.http.put(f"/v1/workflows/{name}", json=document)
+
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(put, range(20)))
+    assert [answer.status_code for answer in answers] == [201] * 20, [answer.text for answer in answers]
+    assert sorted(answer.json()["revision"] for answer in answers) == list(range(1, 21))
+    for answer in answers:  # and each revision is the document that was put
+        made = answer.json()
+        shown = api.get(f"/v1/workflows/{name}", params={"revision": made["revision"]}).json()
+        assert shown["version"] == made["version"]
+
+
+def test_a_put_may_ask_for_the_revision_that_it_changes(api: Api) -> None:
+    name = f"suite-{uuid.uuid4().hex}"
+    path = f"/v1/workflows/{name}"
+
+    def put(version: str, **headers: str) -> httpx.Response:
+        document = workflow(name, node("start", "core.noop"), version=version)
+        named = {key.replace("_", "-"): value for key, value in headers.items()}
+        return api.http.put(path, json=document, headers=named)
+
+    refused(put("1.0.0", if_match="*"), 412, "conflict")  # there is none yet
+    first = put("1.0.0", if_none_match="*")
+    assert first.status_code == 201
+    refused(put("1.0.1", if_none_match="*"), 412, "conflict")  # now there is one
+    tag = api.get(path).headers["etag"]
+    assert tag == first.headers["etag"]
+    assert put("1.0.1", if_match=tag).status_code == 201
+    details = refused(put("1.0.2", if_match=tag), 412, "conflict")  # somebody changed it meanwhile
+    assert details["revision"] == 2 and api.get(path).json()["version"] == "1.0.1"
+    latest = api.get(path).headers["etag"]
+    assert latest != tag and details["etag"] == latest
+    assert put("1.0.2", if_match=f'"other", {latest}').status_code == 201
+    refused(put("1.0.3", if_match="no-tag"), 400, "validation_error")
+    with ThreadPoolExecutor(10) as pool:
+        tag = api.get(path).headers["etag"]
+        answers = list(pool.map(lambda index: put(f"2.0.{index}", if_match=tag), range(10)))
+    assert sorted(answer.status_code for answer in answers) == [201] + [412] * 9
+    assert api.get(path, headers={"If-None-Match": api.get(path).headers["etag"]}).status_code == 304

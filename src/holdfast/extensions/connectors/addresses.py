@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import unicodedata
 from collections.abc import Callable
 
+from holdfast.kernel.http_url import plain_host
 from holdfast.kernel.problems import Problem
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -81,18 +83,13 @@ def embedded(address: Address) -> Address | None:
 
 
 def canonical_host(host: str) -> str:
-    """`host` as policy names it: lower case, and any way of writing an IPv4 address as dotted decimals."""
-    host = host.lower().rstrip(".").strip("[]")
+    """`host` as policy names it: lower case, and any way of writing an IPv4 address as dotted decimals. Letters and
+    digits of other widths are the plain ones, as they are to a resolver."""
+    host = plain_host(unicodedata.normalize("NFKC", host)).strip("[]")
     try:
         return _plain(ipaddress.ip_address(host.partition("%")[0]))
     except ValueError:
-        pass
-    if host and all(part.isdigit() or part.startswith("0x") for part in host.split(".")):
-        try:
-            return socket.inet_ntoa(socket.inet_aton(host))
-        except OSError:
-            return host
-    return host
+        return host
 
 
 def is_localhost(host: str) -> bool:

@@ -9,9 +9,9 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from holdfast.host import Host
+from holdfast.host.ledger_view import LedgerView, RecordShown
 from holdfast.http.operations import Body, Call, Operation, Query, Result
 from holdfast.kernel.clock import iso
-from holdfast.kernel.ledger import Record
 from holdfast.kernel.problems import Problem
 
 Text = Annotated[str, Meta(max_length=512)]
@@ -55,6 +55,7 @@ class RecordView(Result, frozen=True, omit_defaults=False):
     attrs: dict[str, Any]
     prev: str
     hash: str
+    masked: bool  # something is hidden from this caller: `hash` is of the record as it is stored
 
 
 class RecordList(Result, frozen=True, omit_defaults=False):
@@ -87,7 +88,8 @@ def operations(host: Host) -> list[Operation]:
         head = await ledger.head(query.stream)
         if head.seq < 0:
             raise Problem("not_found", "There is no such stream.")
-        found = await ledger.read(query.stream, query.start, query.limit)
+        view = LedgerView(ledger, host.runs, call.caller.reads_runs_of)
+        found = await view.read(query.stream, query.start, query.limit)
         return call.answer(RecordList(stream=query.stream, head=head.seq, records=[_record(item) for item in found]))
 
     async def verify(call: Call) -> Response:
@@ -114,7 +116,7 @@ def operations(host: Host) -> list[Operation]:
             method="GET",
             path="/host/v1/ledger/records",
             perform=records,
-            summary="Records of one stream, oldest first.",
+            summary="Records of one stream, oldest first; without `runs:read`, what a run hides is masked.",
             query=RecordsQuery,
             answers={200: RecordList},
             problems=("schema_mismatch", "out_of_range", "not_found"),
@@ -135,7 +137,8 @@ def operations(host: Host) -> list[Operation]:
     ]
 
 
-def _record(record: Record) -> RecordView:
+def _record(shown: RecordShown) -> RecordView:
+    record = shown.record
     return RecordView(
         seq=record.seq,
         id=record.id,
@@ -145,4 +148,5 @@ def _record(record: Record) -> RecordView:
         attrs=dict(record.attrs),
         prev=record.prev,
         hash=record.hash,
+        masked=shown.masked,
     )

@@ -45,7 +45,13 @@ NewFork = Annotated[
             "properties": {
                 "fromSeq": {"minimum": 0},
                 "runOptionsOverlay": {
-                    "properties": {"inputs": _OBJECT, "variables": _OBJECT, "configurable": CONFIGURABLE},
+                    "properties": {
+                        "inputs": _OBJECT,
+                        "variables": _OBJECT,
+                        "configurable": CONFIGURABLE,
+                        "metadata": _OBJECT,
+                        "tags": {**_TAGS, "type": "array"},
+                    },
                     "additionalProperties": False,
                 },
             },

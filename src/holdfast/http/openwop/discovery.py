@@ -6,10 +6,13 @@ from collections.abc import Set
 from typing import Any
 
 import holdfast
+from holdfast.http.openwop.fixtures import is_done
 from holdfast.http.openwop.sse import MODES
 from holdfast.http.services import Services
+from holdfast.runs.log import ENGINE_VERSION
 from holdfast.runs.mock_models import MOCK_PROVIDERS
 from holdfast.runs.nodes.ai import TRUNCATION_GROWTH
+from holdfast.runs.nodes.outside import HTTP_METHODS
 from holdfast.runs.ports import HttpRequest
 from holdfast.runs.webhooks import SIGNATURE_ALGORITHM
 
@@ -19,6 +22,14 @@ _INTERRUPTS = {
     "core.clarificationGate": "clarification.request",
     "core.conversationGate": "conversation.exchange",
 }
+# What of the family `agents` is wired, by the node type that does it.
+_AGENT_FAMILIES = {
+    "orchestrator": "core.orchestrator.supervisor",
+    "dispatch": "core.dispatch",
+    "dispatchMapping": "core.dispatch",
+}
+_MAJOR = int(ENGINE_VERSION.partition(".")[0])
+_ENGINES = {"min": _MAJOR, "max": _MAJOR}  # an engine plays the versions of its own major number
 
 
 async def capabilities(services: Services, operations: Set[str]) -> dict[str, Any]:
@@ -54,9 +65,9 @@ async def capabilities(services: Services, operations: Set[str]) -> dict[str, An
 
 
 async def _fixtures(services: Services) -> list[str]:
-    """The conformance workflows that are loaded for every tenant, and so can be run."""
+    """The conformance workflows that are loaded for every tenant and do what they say (W23)."""
     known = await services.runs.list_workflows("")
-    return sorted(item.workflow_id for item in known if item.workflow_id.startswith("conformance-"))
+    return sorted(item.workflow_id for item in known if is_done(item.workflow_id, seams=services.sample_seams))
 
 
 def _streams(operations: Set[str]) -> dict[str, Any]:
@@ -82,9 +93,10 @@ def _add_wired(found: dict[str, Any], operations: Set[str], nodes: Set[str]) -> 
             "ssrfGuard": True,
             "maxResponseBodyBytes": bounds.max_response_bytes,
             "requestTimeoutMs": bounds.timeout_ms,
+            "methods": list(HTTP_METHODS),
         }
     if "core.ai.callPrompt" in nodes:
-        found["testing"] = {"mockProviders": list(MOCK_PROVIDERS)}
+        found["testing"] = {"mockProviders": list(MOCK_PROVIDERS), "forceEngineVersionRange": _ENGINES}
     if "core.ai.structuredOutput" in nodes:
         completion = {"distinguishesTruncation": True, "truncationBudgetMultiplier": TRUNCATION_GROWTH}
         found["envelopes"] = {"reliability": {"supported": True, "completion": completion}}
@@ -94,3 +106,6 @@ def _add_wired(found: dict[str, Any], operations: Set[str], nodes: Set[str]) -> 
         found["conversationPrimitive"] = True
     if "core.subWorkflow" in nodes:
         found["subWorkflow"] = {"inputMapping": True}
+    agents = {name: True for name, node in _AGENT_FAMILIES.items() if node in nodes}
+    if agents:
+        found["agents"] = agents

@@ -16,6 +16,7 @@ _REFUSALS = (
     "interrupt_already_resolved",
     "interrupt_cancelled",
     "interrupt_expired",
+    "correlation_mismatch",
 )
 
 

@@ -22,6 +22,11 @@ _HEADERS = {
     "X-Dedup": ("`enforce`: refuse a second active run of the same workflow and scopeId.", None),
     "X-Force-Engine-Version": ("Test keys only.", None),
     "traceparent": ("W3C trace context; kept in the run's metadata and carried on by its webhooks.", None),
+    "If-Match": (
+        "The ETag of the revision that is to be changed, or `*`: otherwise 412.",
+        r'\*|"[!#-~]*"(?:, ?"[!#-~]*")*',
+    ),
+    "If-None-Match": ("`*`: only when there is none yet, otherwise 412.", r"\*"),
     "Last-Event-ID": ("The last `id:` that was seen.", "-1|[0-9]{1,15}"),
 }
 _ERROR = {

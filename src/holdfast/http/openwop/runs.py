@@ -207,7 +207,7 @@ def operations(services: Services) -> list[Operation]:
                 "force_engine_version_forbidden",
                 "version_out_of_range",
                 "mock_provider_forbidden",
-                "address_blocked",
+                "webhook_url_rejected",
             ),
         ),
         Operation(

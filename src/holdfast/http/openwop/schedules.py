@@ -48,10 +48,10 @@ def operations(services: Services) -> list[Operation]:
         return call.answer(await schedules.update(call.path["scheduleId"], call.caller.tenant, call.body))
 
     async def list_(call: Call) -> Response:
-        return call.answer(Schedules(schedules=schedules.schedules(call.caller.tenant)))
+        return call.answer(Schedules(schedules=await schedules.schedules(call.caller.tenant)))
 
     async def get(call: Call) -> Response:
-        return call.answer(schedules.get(call.path["scheduleId"], call.caller.tenant))
+        return call.answer(await schedules.get(call.path["scheduleId"], call.caller.tenant))
 
     async def delete(call: Call) -> Response:
         await schedules.delete(call.path["scheduleId"], call.caller.tenant)

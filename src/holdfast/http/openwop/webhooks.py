@@ -79,7 +79,7 @@ def operations(services: Services) -> list[Operation]:
             scopes=scopes,
             body=Register,
             answers={201: Registered},
-            problems=("schema_mismatch", "address_blocked", "state_conflict"),
+            problems=("schema_mismatch", "webhook_url_rejected", "state_conflict"),
             sensitive=True,
             tag="webhooks",
         ),
@@ -101,7 +101,7 @@ def operations(services: Services) -> list[Operation]:
             summary="One subscription, with its secret's fingerprint.",
             scopes=scopes,
             answers={200: Webhook},
-            problems=("not_found",),
+            problems=("subscription_not_found",),
             tag="webhooks",
         ),
         Operation(
@@ -113,7 +113,7 @@ def operations(services: Services) -> list[Operation]:
             scopes=scopes,
             query=TenantQuery,
             answers={204: None},
-            problems=("not_found", "schema_mismatch"),
+            problems=("subscription_not_found", "schema_mismatch"),
             tag="webhooks",
         ),
         Operation(
@@ -124,7 +124,7 @@ def operations(services: Services) -> list[Operation]:
             summary="A new secret, shown once; for a day deliveries carry both signatures.",
             scopes=scopes,
             answers={200: Registered},
-            problems=("not_found",),
+            problems=("subscription_not_found",),
             sensitive=True,
             tag="webhooks",
         ),
@@ -136,7 +136,7 @@ def operations(services: Services) -> list[Operation]:
             summary="What is not delivered: dead letters, then what is due.",
             scopes=scopes,
             answers={200: Deliveries},
-            problems=("not_found",),
+            problems=("subscription_not_found",),
             tag="webhooks",
         ),
         Operation(
@@ -147,7 +147,7 @@ def operations(services: Services) -> list[Operation]:
             summary="Take a dead letter up again.",
             scopes=scopes,
             answers={204: None},
-            problems=("not_found",),
+            problems=("subscription_not_found", "not_found"),
             tag="webhooks",
         ),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -9,9 +10,12 @@ from starlette.responses import Response
 
 from holdfast.http.operations import Call, Operation, Query, Result
 from holdfast.http.services import Services
+from holdfast.kernel.problems import Problem
 from holdfast.runs.types import WorkflowCheck, WorkflowVersion
+from holdfast.runs.workflows import Condition
 
 _DOCUMENT_LIMIT = 4 * 1024 * 1024
+_TAG = re.compile(r'"[!#-~]*"')
 
 
 class RevisionQuery(Query, frozen=True):
@@ -22,6 +26,22 @@ class Workflows(Result, frozen=True, omit_defaults=False):
     workflows: list[WorkflowVersion]
 
 
+def _condition(call: Call) -> Condition | None:
+    """What the request asks of the latest revision (RFC 9110 §13.1); None when it asks nothing."""
+    wanted, unwanted = call.request.headers.get("if-match"), call.request.headers.get("if-none-match")
+    if wanted is None and unwanted is None:
+        return None
+    if unwanted not in (None, "*"):
+        raise Problem("schema_mismatch", "A PUT knows `If-None-Match: *` only.", at="If-None-Match")
+    if wanted is None or wanted.strip() == "*":
+        return Condition(exists=wanted is not None)
+    tags = [item.strip() for item in wanted.split(",")]
+    if not all(map(_TAG.fullmatch, tags)):
+        fix = "Send the ETag that GET or PUT answered."
+        raise Problem("schema_mismatch", "If-Match is `*` or a list of quoted tags.", at="If-Match", fix=fix)
+    return Condition(digests=frozenset(item.strip('"') for item in tags))
+
+
 def operations(services: Services) -> list[Operation]:
     runs = services.runs
 
@@ -29,14 +49,21 @@ def operations(services: Services) -> list[Operation]:
         return call.answer(Workflows(workflows=await runs.list_workflows(call.caller.tenant)))
 
     async def get(call: Call) -> Response:
-        return call.answer(await runs.get_workflow(call.path["workflowId"], call.caller.tenant, call.query.revision))
+        found = await runs.stored_workflow(call.path["workflowId"], call.caller.tenant, call.query.revision)
+        tag = f'"{found.digest}"'
+        status = 304 if tag in call.request.headers.get("if-none-match", "") else 200
+        return call.answer(found.document, status, {"ETag": tag})
 
     async def put(call: Call) -> Response:
         caller = call.caller
         made = await runs.put_workflow(
-            call.body, tenant=caller.tenant, principal=caller.principal, workflow_id=call.path["workflowId"]
+            call.body,
+            tenant=caller.tenant,
+            principal=caller.principal,
+            workflow_id=call.path["workflowId"],
+            condition=_condition(call),
         )
-        return call.answer(made, 201 if made.created else 200)
+        return call.answer(made, 201 if made.created else 200, {"ETag": f'"{made.digest}"'})
 
     async def check(call: Call) -> Response:
         return call.answer(runs.check_workflow(call.body))
@@ -60,7 +87,7 @@ def operations(services: Services) -> list[Operation]:
             summary="A definition, the latest unless a revision is asked for.",
             scopes=("manifest:read",),
             query=RevisionQuery,
-            answers={200: dict[str, Any]},
+            answers={200: dict[str, Any], 304: None},
             problems=("schema_mismatch", "not_found"),
             tag="workflows",
         ),
@@ -73,8 +100,9 @@ def operations(services: Services) -> list[Operation]:
             scopes=("manifest:write",),
             body=dict[str, Any],
             body_limit=_DOCUMENT_LIMIT,
+            headers=("If-Match", "If-None-Match"),
             answers={200: WorkflowVersion, 201: WorkflowVersion},
-            problems=("workflow_invalid", "schema_mismatch", "channel_schema_breaking_change", "conflict"),
+            problems=("workflow_invalid", "schema_mismatch", "channel_schema_breaking_change", "precondition_failed"),
             tag="workflows",
         ),
         Operation(

@@ -84,7 +84,8 @@ def _judge(ctx: Execution, answer: dict[str, Any], schema: dict[str, Any]) -> _T
         raise _refused(ctx, answer)
     if answer["finishReason"] == "length":
         who = {"nodeId": ctx.node_id, "provider": answer["provider"], "model": answer["model"]}
-        ctx.emit("envelope.truncated", {**who, "stopReason": "max_tokens"})
+        is_partial = parse_lenient(answer["text"])[1] is not None
+        ctx.emit("envelope.truncated", {**who, "stopReason": "max_tokens", "partialPayloadAvailable": is_partial})
         return _Try("truncation", "The answer was cut off.")
     value, path = parse_lenient(answer["text"])
     if path is None:

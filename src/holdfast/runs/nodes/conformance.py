@@ -18,7 +18,7 @@ async def mock_agent(ctx: Execution) -> dict[str, Any]:
         ctx.emit("agent.toolCalled", {**about, "inputs": call.get("arguments")})
         ctx.emit("agent.toolReturned", {**about, "outcome": call.get("result"), "status": "ok"})
     if handoff := config.get("mockHandoff"):
-        passed = {"fromAgentId": agent, "toAgentId": handoff["toAgentId"]}
+        passed = {"agentId": agent, "fromAgentId": agent, "toAgentId": handoff["toAgentId"]}
         ctx.emit("agent.handoff", {**passed, "reason": handoff.get("reason", "")})
     decision = config.get("mockDecision")
     if not decision:

@@ -12,7 +12,7 @@ from holdfast.runs.nodes.checks import needs_text, positive, shaped
 from holdfast.runs.nodes.registry import NodeError, NodeType
 from holdfast.runs.ports import HttpRequest
 
-_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+HTTP_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
 async def http(ctx: Execution) -> dict[str, Any]:
@@ -95,8 +95,8 @@ async def call_tool(
 
 
 def _check_http(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    if str(config.get("method", "GET")).upper() not in _METHODS:
-        yield ".method", f"A method is one of {', '.join(_METHODS)}."
+    if str(config.get("method", "GET")).upper() not in HTTP_METHODS:
+        yield ".method", f"A method is one of {', '.join(HTTP_METHODS)}."
     yield from shaped(config, str, "url")
     yield from shaped(config, dict, "headers")
     yield from positive(config, "timeoutMs")
