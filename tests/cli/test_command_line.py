@@ -195,6 +195,11 @@ async def test_tail_follows_what_another_process_writes(tmp_path: Path) -> None:
     child.wait()
 
 
+def test_config_show_hides_the_password_in_an_address(tmp_path: Path) -> None:
+    ran = holdfast(tmp_path, "config", "show", HOLDFAST_MODELS_DEFAULT="openai:m@https://me:hunter22@models.test/v1")
+    assert "models.test" in ran.out and "hunter22" not in ran.out
+
+
 def test_config_show_tells_sources_and_a_typo_is_a_problem(tmp_path: Path) -> None:
     settings = holdfast(tmp_path, "config", "show", HOLDFAST_HTTP_PORT="99").envelope["result"]["settings"]
     assert {"name": "http.port", "value": 99, "source": "environment"} in settings
