@@ -49,3 +49,44 @@ def test_a_replay_that_goes_another_way_fails_and_shows_the_first_difference(she
     assert "another result" in details["replayed"]
     told = shell("run", "replay", run, "--human")
     assert told.code == 7 and '"word":"first"' in told.err
+
+
+BROKEN = """
+from holdfast.runs.nodes import NodeContext, node
+
+SECRET = "hunter2-is-no-part-of-a-trace"
+
+
+def look_up(table: dict) -> str:
+    return table["deep"]  # hunter2
+
+
+@node("mine.read")
+async def read(ctx: NodeContext) -> dict:
+    try:
+        return {"word": look_up({})}
+    except KeyError as error:
+        raise ValueError("no word") from error
+"""
+
+
+def test_a_node_that_fails_shows_file_and_line(shell: Shell) -> None:
+    (shell.folder / "nodes.py").write_text(BROKEN)
+    shell("workflow", "trust")
+    ran = shell("run", "start", "mine", "--wait")
+    trace = ["nodes.py:16 in read", "after KeyError: 'deep'", "nodes.py:14 in read", "nodes.py:8 in look_up"]
+    document = json.loads(ran.out)
+    run = document["result"]
+    assert run["error"]["message"] == "ValueError: no word"
+    assert run["error"]["details"] == {"traceback": trace} == run["nodeStates"]["read"]["error"]["details"]
+    assert document["error"]["details"]["traceback"] == trace
+    assert ran.err == ""  # piped, the answer is the envelope alone
+    shown = shell("run", "show", run["runId"], "--human").out
+    assert all(line in shown for line in trace)
+    told = shell("run", "watch", run["runId"], "--human")
+    assert all(line in told.err for line in trace)
+    assert "hunter2" not in ran.out + shown + told.out + told.err
+    events = shell("run", "events", run["runId"]).result["events"]
+    failed = [event for event in events if event["type"] in ("node.failed", "run.failed")]
+    assert [event["payload"]["error"]["details"]["traceback"] for event in failed] == [trace, trace]
+    assert shell("run", "replay", run["runId"]).code == 0

@@ -350,7 +350,9 @@ async def _waited(host: Connection, run: str) -> Answer:
     await _settled(host, run)
     standing = await host.get(f"/v1/runs/{run}")
     asked = await _asked(host, standing)
-    return Answer(standing, human=lambda console: show_run(console, standing, asked), problem=failure(standing))
+    problem = failure(standing)
+    traces = problem is None  # otherwise the problem shows them
+    return Answer(standing, human=lambda console: show_run(console, standing, asked, traces=traces), problem=problem)
 
 
 async def _say_who_goes_on(host: Connection, run: str) -> None:
