@@ -1,4 +1,4 @@
-"""Runs with node types of the project's own, from the command line: what a person sees when their code changes or fails."""
+"""Runs with node types of the project itself: what a person sees when their code changes or fails."""
 
 from __future__ import annotations
 

@@ -125,7 +125,11 @@ def test_cancelling_a_run_that_has_ended_is_told(shell: Shell) -> None:
     asking = shell("run", "start", "suite-approval", "--wait").result["runId"]
     both = shell("run", "cancel", asking, ended, "no-such-run")
     assert both.code == 7 and ended in both.error["message"] and asking not in both.error["message"]
-    assert [item.get("status") for item in json.loads(both.out)["result"]["results"]] == ["cancelled", "completed", None]
+    assert [item.get("status") for item in json.loads(both.out)["result"]["results"]] == [
+        "cancelled",
+        "completed",
+        None,
+    ]
     again = shell("run", "cancel", asking)
     assert again.code == 0 and "was cancelled before" in again.err
 

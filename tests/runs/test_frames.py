@@ -17,7 +17,7 @@ def caught(call: object) -> Exception:
     assert callable(call)
     try:
         call()
-    except Exception as error:  # noqa: BLE001 - whatever it is
+    except Exception as error:
         return error
     raise AssertionError("nothing was raised")
 

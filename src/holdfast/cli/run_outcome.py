@@ -47,7 +47,7 @@ def divergence(run_id: str, diff: dict[str, Any]) -> Problem | None:
     at = diff["divergedAtSeq"]
     if at is None:
         return None
-    first = next(iter(diff["eventDiffs"]), {})
+    first: dict[str, Any] = next(iter(diff["eventDiffs"]), {})
     replayed = first.get("bEvent")
     told = (replayed or {}).get("payload") or {}
     node = told.get("divergencePoint")

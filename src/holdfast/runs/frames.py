@@ -81,7 +81,7 @@ def _ends(places: list[Place]) -> list[Place]:
 
 
 def _shown(file: str) -> str:
-    """A path below the working folder as it is; of any other only the name: where a machine keeps it is nobody's business."""
+    """A path below the working folder as it is; of any other only the name."""
     path = Path(file)
     try:
         return path.relative_to(Path.cwd()).as_posix()

@@ -51,7 +51,9 @@ def operations(services: Services, all_of_them: Callable[[], Sequence[Operation]
 
     async def ready(call: Call) -> Response:
         draining = services.load.draining or services.runs.load().draining
-        left_out = tuple(NotStored(file=item.file, problem=item.problem, reason=item.reason) for item in services.left_out)
+        left_out = tuple(
+            NotStored(file=item.file, problem=item.problem, reason=item.reason) for item in services.left_out
+        )
         status = "draining" if draining else "ready"
         return call.answer(Readiness(status=status, left_out=left_out), 503 if draining else 200)
 
