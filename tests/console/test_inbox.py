@@ -65,6 +65,20 @@ def test_an_answer_that_always_holds_becomes_a_grant(console: Console) -> None:
     console.send("/extensions/ext.tally/revoke", capability="http")
 
 
+def test_a_yes_is_for_what_was_asked_and_everything_is_ticked_apart() -> None:
+    data = {"artifactType": "capability-prompt", "artifactData": {
+        "capability": "http",
+        "resource": "a.example",
+        "choices": {"scopes": [{"scope": ["a.example"]}], "everything": {"means": "every public host"}},
+    }}  # fmt: skip
+    asked = Question("run_x", "w", Interrupt("int_x", "n", "approval", "t", "2026-01-01T00:00:00Z", data))
+    said = {"action": "accept", "remember": "always"}
+    assert asked.everything == "every public host" and asked.scope == "a.example"
+    assert answer_of({**said, "scope": ""}, asked) == said  # the host takes it for what was asked
+    assert answer_of({**said, "scope": "a.example"}, asked) == {**said, "scope": ["a.example"]}
+    assert answer_of({**said, "scope": "a.example", "everything": "yes"}, asked) == {**said, "everything": True}
+
+
 def test_a_clarification_has_a_field_for_each_question(console: Console) -> None:
     run = console.running.start("clarify")
     console.running.until(run, "interrupt.requested")

@@ -160,7 +160,14 @@ async def approve(
     comment: Annotated[str | None, typer.Option(help="Why.")] = None,
     remember: Annotated[str | None, typer.Option(help="For a capability prompt: once, session or always.")] = None,
     scope: Annotated[
-        list[str] | None, typer.Option(help="For a capability prompt: only this path, host or name; repeatable.")
+        list[str] | None,
+        typer.Option(help="For a capability prompt: these paths, hosts, names; default: what it asks."),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--everything", help="For a capability prompt: the whole capability, not only what it asks.")
+    ] = False,
+    expires_in: Annotated[
+        int | None, typer.Option(min=1, help="For a capability prompt, with --remember always: seconds until it ends.")
     ] = None,
     value: Annotated[str | None, typer.Option(help="The whole answer as JSON, for questions of another kind.")] = None,
     url: Url = None,
@@ -175,7 +182,13 @@ async def approve(
             if asked["kind"] != "approval":
                 how = answering(run, asked["nodeId"], asked["kind"], shown(asked))
                 raise Problem("invalid_usage", f"{asked['nodeId']} waits for no approval.", kind=asked["kind"], fix=how)
-            said = {"comment": comment, "remember": remember, "scope": scope}
+            said = {
+                "comment": comment,
+                "remember": remember,
+                "scope": scope,
+                "everything": everything,
+                "expiresInSeconds": expires_in,
+            }
             answer = {
                 "action": "reject" if reject else action,
                 **{name: item for name, item in said.items() if item},

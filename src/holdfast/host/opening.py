@@ -49,8 +49,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     `root` is the project folder. `data`, when given, is used in place of `config.data.dir`. `allow_egress` names
     `host:port` pairs that calls out may reach though they are private. `consent` asks a person at the terminal.
     `trust_nodes` trusts the project's node files as they are now. `workflows` are folders beside those of the
-    configuration; `strict` refuses to open when one of their files cannot be stored. `models` are model objects by the name that the
-    configuration may use for them. `tracing`, when given, is used in place of what the configuration asks for.
+    configuration; `strict` refuses to open when one of their files cannot be stored. `models` are model objects by the
+    name that the configuration may use for them. `tracing`, when given, is used in place of what the configuration
+    asks for.
     """
 
     config: Config = Config()

@@ -1,7 +1,7 @@
 """Where a node's code failed: file, line and function of each frame that is not ours, bounded.
 
-A run's events are read by everybody who may read the run, so they name places and hold no line of source. The log of the
-process, which is the operator's, has the source too.
+A run's events are read by everybody who may read the run, so they name places and hold no line of source. The log of
+the process, which is the operator's, has the source too.
 """
 
 from __future__ import annotations
