@@ -91,6 +91,7 @@ async def _serve(options: Options, address: str, port: int, trust: bool, show_ke
             "model": serving.host.models.default.name,
             "workflows": list(serving.host.workflows),
             "leftOut": msgspec.to_builtins(serving.host.left_out),
+            "unloadable": await _unloadable(serving.host),
             "untrusted": await serving.host.extensions.untrusted(),
             "untrustedOfUser": await serving.host.extensions.untrusted_of_user(),
         }
@@ -103,6 +104,14 @@ async def _serve(options: Options, address: str, port: int, trust: bool, show_ke
             await until_signalled(ready=ready)
         finally:
             note.unlink(missing_ok=True)
+
+
+async def _unloadable(host: Host) -> dict[str, Any] | None:
+    """Trusted extensions that cannot be loaded because the JavaScript engine was not fetched."""
+    if (found := await host.extensions.unloadable()) is None:
+        return None
+    paths, problem = found
+    return {"paths": paths, "reason": problem.message, "fix": problem.details["fix"]}
 
 
 def mounts(host: Host, services: Services) -> Mapping[str, ASGIApp]:
@@ -148,6 +157,9 @@ def _show(console: Console, result: dict[str, Any]) -> None:
         console.print(f"  workflows  {_some(result['workflows'])}", markup=False)
     for item in result["leftOut"]:
         console.print(f"  left out   {item['file']}: {item['reason']}", markup=False)
+    if lacking := result["unloadable"]:
+        console.print(f"  not loaded {', '.join(lacking['paths'])}: {lacking['reason']}", markup=False)
+        console.print(f"             {lacking['fix']} Then start again.", markup=False)
     for path in result["untrusted"]:
         console.print(f"  not loaded {path}: nobody trusts it yet", markup=False)
     if result["untrusted"]:
