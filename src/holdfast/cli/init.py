@@ -40,7 +40,7 @@ TEMPLATE = """\
 # streams_per_key = 2000
 
 [telemetry]
-# traces = "off"                         # "otlp" sends spans to OTEL_EXPORTER_OTLP_ENDPOINT (needs the OpenTelemetry SDK)
+# traces = "off"                         # "otlp" sends spans to OTEL_EXPORTER_OTLP_ENDPOINT (needs opentelemetry-sdk)
 # service_name = "holdfast"
 
 [models]
