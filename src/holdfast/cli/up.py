@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -199,16 +200,27 @@ def _key_lines(result: dict[str, Any]) -> list[str]:
 
 
 def _to_try(result: dict[str, Any]) -> list[str]:
-    key = result["key"]
+    key, command = result["key"], called_as()
     with_key = f"HOLDFAST_API_KEY={key} " if key else ""
     lines = [
         f"open {result['url']}/ and sign in with the key",
-        f'{with_key}holdfast ask "List the files of this folder."',
+        f'{with_key}{command} ask "List the files of this folder."',
         f'curl -H "Authorization: Bearer {key or "$HOLDFAST_API_KEY"}" {result["url"]}/v1/runs',
     ]
     if result["workflows"]:
-        lines[1] = f"{with_key}holdfast run start {result['workflows'][0]} --wait"
+        lines[1] = f"{with_key}{command} run start {result['workflows'][0]} --wait"
     return lines
+
+
+def called_as() -> str:
+    """What to type for this command: `holdfast` where the shell finds it, else the way that it was called."""
+    called = Path(sys.argv[0])
+    if shutil.which("holdfast") is not None or called.name != "holdfast":
+        return "holdfast"
+    try:
+        return str(called.absolute().relative_to(Path.cwd()))
+    except ValueError:
+        return str(called)
 
 
 def _some(names: list[str]) -> str:
