@@ -189,7 +189,7 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise Problem("config_invalid", f"{path.name} cannot be read.", at=path.name, reason=error.strerror) from error
     except (tomllib.TOMLDecodeError, UnicodeError, RecursionError) as error:
         reason = str(error)[:200]
-        more = {"fix": _ONE_TABLE} if reason.startswith(("Cannot declare", "Cannot overwrite")) else {}
+        more: dict[str, Any] = {"fix": _ONE_TABLE} if reason.startswith(("Cannot declare", "Cannot overwrite")) else {}
         raise Problem(
             "config_invalid", f"{path.name} is not valid TOML.", at=path.name, reason=reason, **more
         ) from error
