@@ -195,6 +195,11 @@ async def test_tail_follows_what_another_process_writes(tmp_path: Path) -> None:
     child.wait()
 
 
+def test_config_show_hides_the_password_in_an_address(tmp_path: Path) -> None:
+    ran = holdfast(tmp_path, "config", "show", HOLDFAST_MODELS_DEFAULT="openai:m@https://me:hunter22@models.test/v1")
+    assert "models.test" in ran.out and "hunter22" not in ran.out
+
+
 def test_config_show_tells_sources_and_a_typo_is_a_problem(tmp_path: Path) -> None:
     settings = holdfast(tmp_path, "config", "show", HOLDFAST_HTTP_PORT="99").envelope["result"]["settings"]
     assert {"name": "http.port", "value": 99, "source": "environment"} in settings
@@ -293,10 +298,21 @@ def test_a_data_folder_that_cannot_be_says_why(tmp_path: Path, words: tuple[str,
     assert error["suggestedAction"]
 
 
-UP = {"url": "http://127.0.0.1:1", "data": ".holdfast", "model": "local", "untrusted": [], "untrustedOfUser": []}
+UP = {
+    "url": "http://127.0.0.1:1",
+    "data": ".holdfast",
+    "model": "local",
+    "key": None,
+    "keyFrom": "earlier",
+    "workflows": [],
+    "leftOut": [],
+    "unloadable": None,
+    "untrusted": [],
+    "untrustedOfUser": [],
+}
 
 
-def shown_by_up(key: str | None, workflows: list[str]) -> str:
+def shown_by_up(**result: Any) -> str:
     import io
 
     from rich.console import Console
@@ -304,18 +320,40 @@ def shown_by_up(key: str | None, workflows: list[str]) -> str:
     from holdfast.cli.up import _show
 
     console = Console(width=120, record=True, file=io.StringIO())
-    _show(console, {**UP, "key": key, "workflows": workflows})
+    _show(console, {**UP, **result})
     return console.export_text()
 
 
-def test_up_does_not_repeat_a_key_that_the_environment_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOLDFAST_API_KEY", "a-secret-of-mine")
-    shown = shown_by_up("a-secret-of-mine", [])
-    assert "a-secret-of-mine" not in shown and "the one in HOLDFAST_API_KEY" in shown and "shown once" not in shown
-    monkeypatch.delenv("HOLDFAST_API_KEY")
-    assert "hfk_new" in shown_by_up("hfk_new", [])
+def test_up_says_where_the_key_is() -> None:
+    shown = shown_by_up(keyFrom="environment")
+    assert "the one in HOLDFAST_API_KEY" in shown and "shown once" not in shown
+    assert "hfk_new" in shown_by_up(keyFrom="new", key="hfk_new")
+    assert "in .holdfast/first-key, which only you may read" in shown_by_up(
+        keyFrom="file", keyFile=".holdfast/first-key"
+    )
+    assert "Stop this host; `holdfast key create NAME`" in shown_by_up()
+
+
+def test_up_names_the_workflows_that_it_left_out_and_the_extensions_that_it_cannot_load() -> None:
+    left_out = [{"file": "strange.json", "problem": "workflow_invalid", "reason": "There is no type acme.absent."}]
+    lacking = {"paths": ["extensions/tally"], "reason": "No engine.", "fix": "Run `holdfast setup`."}
+    shown = shown_by_up(leftOut=left_out, unloadable=lacking)
+    assert "left out   strange.json: There is no type acme.absent." in shown
+    assert "not loaded extensions/tally: No engine." in shown and "Run `holdfast setup`. Then start again." in shown
+
+
+def test_up_prints_a_command_that_can_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = tmp_path / "clone" / ".venv" / "bin" / "holdfast"
+    command.parent.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "clone")
+    monkeypatch.setattr(sys, "argv", [str(command)])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "  .venv/bin/holdfast ask" in shown_by_up()
+    command.touch(0o755)
+    monkeypatch.setenv("PATH", str(command.parent))
+    assert "  holdfast ask" in shown_by_up()
 
 
 def test_up_names_the_workflows_and_how_to_start_one() -> None:
-    shown = shown_by_up(None, [f"w{number}" for number in range(9)])
+    shown = shown_by_up(workflows=[f"w{number}" for number in range(9)])
     assert "w0, w1, w2, w3, w4 and 4 more" in shown and "holdfast run start w0 --wait" in shown

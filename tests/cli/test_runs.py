@@ -117,6 +117,23 @@ def test_runs_are_cancelled_one_or_many(shell: Shell) -> None:
     assert [item["ok"] for item in results] == [True, True, False]
 
 
+def test_cancelling_a_run_that_has_ended_is_told(shell: Shell) -> None:
+    ended = shell("run", "start", "suite-noop", "--wait").result["runId"]
+    refused = shell("run", "cancel", ended)
+    assert (refused.code, refused.error["details"]["runStatus"]) == (7, {ended: "completed"})
+    assert "had ended already" in refused.error["message"]
+    asking = shell("run", "start", "suite-approval", "--wait").result["runId"]
+    both = shell("run", "cancel", asking, ended, "no-such-run")
+    assert both.code == 7 and ended in both.error["message"] and asking not in both.error["message"]
+    assert [item.get("status") for item in json.loads(both.out)["result"]["results"]] == [
+        "cancelled",
+        "completed",
+        None,
+    ]
+    again = shell("run", "cancel", asking)
+    assert again.code == 0 and "was cancelled before" in again.err
+
+
 def test_pause_and_resume(shell: Shell) -> None:
     run_id = shell("run", "start", "suite-approval", "--wait").result["runId"]
     assert shell("run", "pause", run_id).result["status"] == "paused"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx
 
@@ -127,13 +127,14 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, *words: str) -> Iterator[Served]:
+def served(folder: Path, *words: str, errors: IO[str] | None = None) -> Iterator[Served]:
     """`holdfast up` in `folder`; it must end well."""
     child = subprocess.Popen(
         [sys.executable, "-m", "holdfast.cli.main", "up", "--port", "0", "--json", *words],
         cwd=folder,
         env={**os.environ, "HOLDFAST_API_KEY": KEY},
         stdout=subprocess.PIPE,
+        stderr=errors,
         text=True,
     )
     assert child.stdout is not None

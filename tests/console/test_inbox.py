@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from holdfast.kernel.problems import Problem
 from holdfast.runs.types import Interrupt
 from tests.console.conftest import Console
 from tests.console.page import Node
-from tests.console.served import QUESTION
+from tests.console.served import QUESTION, served, workflow
 
 
 def card(page: Node, run: str) -> Node:
@@ -61,6 +63,20 @@ def test_an_answer_that_always_holds_becomes_a_grant(console: Console) -> None:
     decisions = console.page("/extensions/ext.tally").one("section#decisions")
     assert "http deny collector.example" in decisions.one("tbody").text
     console.send("/extensions/ext.tally/revoke", capability="http")
+
+
+def test_a_yes_is_for_what_was_asked_and_everything_is_ticked_apart() -> None:
+    data = {"artifactType": "capability-prompt", "artifactData": {
+        "capability": "http",
+        "resource": "a.example",
+        "choices": {"scopes": [{"scope": ["a.example"]}], "everything": {"means": "every public host"}},
+    }}  # fmt: skip
+    asked = Question("run_x", "w", Interrupt("int_x", "n", "approval", "t", "2026-01-01T00:00:00Z", data))
+    said = {"action": "accept", "remember": "always"}
+    assert asked.everything == "every public host" and asked.scope == "a.example"
+    assert answer_of({**said, "scope": ""}, asked) == said  # the host takes it for what was asked
+    assert answer_of({**said, "scope": "a.example"}, asked) == {**said, "scope": ["a.example"]}
+    assert answer_of({**said, "scope": "a.example", "everything": "yes"}, asked) == {**said, "everything": True}
 
 
 def test_a_clarification_has_a_field_for_each_question(console: Console) -> None:
@@ -116,7 +132,7 @@ def test_a_question_that_an_author_wrote_badly_is_still_shown(kind: str, data: A
 
     item = asked(kind, data)
     session = type("Session", (), {"csrf": "token", "is_operator": True})()
-    text = Templates().text("inbox.html", questions=[item], session=session, path="/inbox", waiting_runs=0)
+    text = Templates().text("inbox.html", questions=[item], more=0, session=session, path="/inbox", waiting_runs=0)
     assert "<b>" not in text
     assert item.text in text
 
@@ -130,3 +146,31 @@ def test_free_answers_are_text_or_json() -> None:
         answer_of({"value": " "}, free)
     with pytest.raises(Problem):
         answer_of({"action": "edit-accept", "edited": "[]"}, free)
+
+
+def test_tiles_count_every_run_and_a_question_shows_its_own_deadline_only(tmp_path: Path) -> None:
+    """Sixty questions are asked, then 205 newer runs end: the tiles and the inbox know both."""
+    (tmp_path / "workflows").mkdir()
+    gate = {"title": "Go on?"}
+    documents = [
+        workflow("patient", ("gate", "core.approvalGate", gate)),
+        workflow("urgent", ("gate", "core.approvalGate", {**gate, "timeoutMs": 3_600_000})),
+        workflow("done", ("step", "core.noop", {})),
+    ]
+    for document in documents:
+        (tmp_path / "workflows" / f"{document['id']}.json").write_text(json.dumps(document))
+    with served(tmp_path, "--workflows", "workflows") as running:
+        for _ in range(59):
+            running.start("patient")
+        running.until(running.start("urgent"), "interrupt.requested")
+        for _ in range(204):
+            running.start("done")
+        running.until(running.start("done"), "run.completed")
+        visitor = Console(running)
+        tiles = visitor.page("/").one(".tiles").text
+        assert "60 waiting" in tiles and "205 completed" in tiles and "0 running" in tiles
+        inbox = visitor.page("/inbox")
+        assert len(inbox.all("article.question")) == 60
+        assert len(inbox.all("time")) == 1 and "to answer by" in inbox.all("article.question")[-1].text
+        assert "open until" not in inbox.one("main").text
+        visitor.http.close()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import re
+from pathlib import Path
 
 import httpx
 import pytest
 
 from holdfast.console.app import PAGES
-from tests.console.served import KEY
+from tests.console.page import parse
+from tests.console.served import KEY, served
 
 
 @pytest.fixture
@@ -45,6 +48,80 @@ def test_the_cookie_is_locked_down_and_holds_no_key(client: httpx.Client) -> Non
         cookie = client.post("/login", data={"key": KEY}).headers["set-cookie"]
         assert "HttpOnly" in cookie and "SameSite=strict" in cookie
         assert KEY not in cookie
+
+
+BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+@pytest.mark.parametrize("path", ["/inbox", "/runs/run_x?cursor=a%2Fb&x=1", "/extensions/ext.tally"])
+def test_signing_in_leads_back_to_the_page_that_was_asked_for(client: httpx.Client, path: str) -> None:
+    with client:
+        door = client.get(path, headers=BROWSER).headers["location"]
+        assert door.startswith("/login?next=/")
+        page = parse(client.get(door).text)
+        wanted = next(field["value"] for field in page.all("input") if field.attributes.get("name") == "next")
+        assert wanted == path
+        refused = client.post("/login", data={"key": "wrong-key-wrong-key", "next": wanted})
+        assert f'value="{html.escape(path)}"' in refused.text  # a slip at the key does not lose it
+        assert client.post("/login", data={"key": KEY, "next": wanted}).headers["location"] == path
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        "https://evil.example/",
+        "//evil.example/",
+        "/\\evil.example/",
+        "\\\\evil.example",
+        "/runs/../..//evil.example\n",
+        "/v1/runs",
+        "/logout",
+        "/login",
+        "/nowhere",
+        "javascript:alert(1)",
+        "/%2Fevil.example",
+        "/runs\r\nSet-Cookie: a=b",
+        "/" + "x" * 5000,
+        "runs",
+        "",
+    ],
+)
+def test_signing_in_leads_to_no_other_place(client: httpx.Client, elsewhere: str) -> None:
+    with client:
+        assert client.post("/login", data={"key": KEY, "next": elsewhere}).headers["location"] == "/"
+        assert 'name="next"' not in client.get("/login", params={"next": elsewhere}).text
+
+
+def test_a_stream_that_needs_a_session_is_no_place_to_come_back_to(client: httpx.Client) -> None:
+    with client:
+        door = client.get("/runs/run_x/live", headers={"Accept": "text/event-stream"}).headers["location"]
+        assert door == "/login"
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/nowhere/else", "/favicon.ico"])
+def test_a_browser_gets_a_page_where_nothing_is(client: httpx.Client, path: str) -> None:
+    with client:
+        answer = client.get(path, headers=BROWSER)
+        assert (answer.status_code, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
+        assert "<h1>" in answer.text and "content-security-policy" in answer.headers
+        assert client.get(path).status_code == 401  # a program without a key learns nothing
+        assert client.post(path, headers=BROWSER).status_code == 401
+        assert client.get("/v1/nowhere", headers=BROWSER).headers["content-type"].startswith("application/json")
+
+
+def test_the_cookie_goes_over_tls_alone_where_the_public_address_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, client: httpx.Client
+) -> None:
+    with client:
+        forwarded = client.post("/login", data={"key": KEY}, headers={"X-Forwarded-Proto": "https"})
+        assert "Secure" not in forwarded.headers["set-cookie"]  # anybody can send that header
+    monkeypatch.setenv("HOLDFAST_HTTP_PUBLIC_URL", "https://host.example")
+    with served(tmp_path) as running, httpx.Client(base_url=running.url, trust_env=False) as other:
+        signed = other.post("/login", data={"key": KEY})
+        assert "; Secure" in signed.headers["set-cookie"]
+        token = signed.headers["set-cookie"].split(";")[0].partition("=")[2]
+        left = other.post("/logout", data={}, headers={"Cookie": f"holdfast={token}"})
+        assert left.headers["location"] == "/"  # without its token the form does nothing
 
 
 def test_a_forged_cookie_is_no_session(client: httpx.Client) -> None:

@@ -8,7 +8,8 @@
 - `text` is what the block before it printed: each line is found there, `…` stands for anything.
 - A block without a language is a drawing, unless it holds a command. `<!-- figure -->` before a block says so of any:
   it is drawn, not typed. `<!-- background -->`: a host, which runs until the page is
-  over; the next block begins when it is up. `<!-- help: why -->`: it cannot be typed here, so each command is asked for
+  over; the next block begins when it is up. `<!-- another terminal -->`: a new shell in the same folder, which knows
+  nothing of what was exported before. `<!-- help: why -->`: it cannot be typed here, so each command is asked for
   its help instead.
 - Whatever else stands in a block is a fault of the page.
 """
@@ -57,9 +58,12 @@ _ADDRESS = "127.0.0.1:8787"  # on a page; here every page has a port of its own
 
 
 class Player:
-    """Plays blocks in `folder`; `said` is what the last one printed."""
+    """Plays blocks in `folder`; `said` is what the last one printed.
 
-    def __init__(self, folder: Path) -> None:
+    With `clone` the page begins in a clone and sets it up: the command is where `make setup` puts it, and on no path.
+    """
+
+    def __init__(self, folder: Path, *, clone: bool = False) -> None:
         self.said: str | None = None
         self.played = 0
         self._python: list[str] = []
@@ -70,7 +74,9 @@ class Player:
         for made in ("bin", "home", "work"):
             (folder / made).mkdir()
         self._where.write_text(str(self._work))
-        _command(folder / "bin" / "holdfast", "-c", _HOLDFAST)
+        place = self._work / ".venv" / "bin" if clone else folder / "bin"
+        place.mkdir(parents=True, exist_ok=True)
+        _command(place / "holdfast", "-c", _HOLDFAST)
         _command(folder / "bin" / "python3")
         if shutil.which("curl") is None:
             _command(folder / "bin" / "curl", "-c", _CURL)
@@ -81,10 +87,11 @@ class Player:
         }
         self._env = kept | {
             "HOME": str(folder / "home"),
-            "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+            "PATH": os.pathsep.join([str(folder / "bin"), *_paths_without("holdfast")]),
             "PYTHONPATH": str(ROOT / "src"),
             "NO_COLOR": "1",
             "COLUMNS": "200",
+            "LINES": "50",
             "TERM": "dumb",
             "HOLDFAST_HTTP_PORT": str(self._port),
         }
@@ -99,7 +106,7 @@ class Player:
         elif block.title is not None:
             self._write(block)
         elif language in ("sh", "console"):
-            self._type(block, background=mark == "background")
+            self._type(block, background=mark == "background", anew=mark == "another terminal")
         elif language == "python":
             self._run(block)
         elif language == "toml":
@@ -124,8 +131,10 @@ class Player:
         file.write_text(block.text, "utf-8")
         self.said = None
 
-    def _type(self, block: Block, *, background: bool) -> None:
+    def _type(self, block: Block, *, background: bool, anew: bool = False) -> None:
         typed, printed = _session(block)
+        if anew:
+            self._state.unlink(missing_ok=True)
         lines = "\n".join(_line(line) for line in typed).replace(_ADDRESS, f"127.0.0.1:{self._port}")
         script = (
             f'set -euo pipefail; cd "$(cat {self._where})"; set -a; [ ! -f {self._state} ] || . {self._state}\n'
@@ -225,6 +234,11 @@ def _command(path: Path, *python: str) -> None:
     """A command that is this Python with these arguments."""
     path.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, *python])} "$@"\n')
     path.chmod(0o755)
+
+
+def _paths_without(command: str) -> list[str]:
+    """The machine's paths, but for those that hold the command itself: what a page finds is what the page put there."""
+    return [path for path in os.environ["PATH"].split(os.pathsep) if not (Path(path) / command).exists()]
 
 
 def _free_port() -> int:

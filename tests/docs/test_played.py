@@ -16,9 +16,10 @@ WITH_BLOCKS = [page for page in PAGES if blocks(page)]
 
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=name)
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
-    player = Player(tmp_path)
+    found = blocks(page)
+    player = Player(tmp_path, clone=any("make setup" in item.text for item in found))
     try:
-        for block in blocks(page):
+        for block in found:
             player.play(block)
     finally:
         player.close()
@@ -81,6 +82,17 @@ def test_a_drawing_is_not_typed(tmp_path: Path) -> None:
     player.play(block("", "task ──► window ──► output\n"))
     player.play(block("ts", "let shown = 1;\n", mark="figure"))
     assert player.played == 0
+
+
+def test_another_terminal_knows_the_folder_and_nothing_that_was_exported(tmp_path: Path) -> None:
+    player = Player(tmp_path, clone=True)
+    player.play(
+        block("sh", 'mkdir deep && cd deep\nexport WORD=tide PATH="$PWD/../.venv/bin:$PATH"\nholdfast version\n')
+    )
+    player.play(block("sh", "echo ${WORD-nothing} $(basename $PWD)\n", mark="another terminal"))
+    assert player.said == "nothing deep\n"
+    player.play(block("sh", "command -v holdfast  # exit 1\n"))
+    player.close()
 
 
 def test_blocks_follow_each_other(tmp_path: Path) -> None:

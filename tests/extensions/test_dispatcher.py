@@ -332,6 +332,105 @@ def test_d6_a_person_is_asked_once_and_the_answer_holds(tmp_path: Path) -> None:
     world.close()
 
 
+@pytest.mark.parametrize("remember", ["once", "session", "always"])
+def test_q4_a_yes_about_one_file_opens_no_other(tmp_path: Path, remember: Any) -> None:
+    person = Person(Answer(True, remember), Answer(False, "once"), Answer(False, "once"))
+    world = World(tmp_path, mode="prompt", consent=person)
+    for name in ("a", "b"):
+        (world.project / name).write_text(name)
+
+    async def main() -> list[bool]:
+        # Both ask at once: the second waits for the first answer, which is not about it.
+        both = await asyncio.gather(*(world.stream("fs", op="read", path=name) for name in ("a", "b")))
+        later = await world.stream("fs", op="read", path="b")
+        return [result[0].is_error for result in (*both, later)]
+
+    assert asyncio.run(main()) == [False, True, True]
+    assert [question.resource for question in person.asked] == ["a", "b", "b"]
+    if remember != "once":
+        world.ok("fs", op="read", path="a")  # not asked again: nobody has an answer left
+    world.close()
+
+
+def test_q4_everything_is_a_choice_of_its_own(tmp_path: Path) -> None:
+    person = Person(Answer(True, "session", everything=True))
+    world = World(tmp_path, mode="prompt", consent=person)
+    for name in ("a", "b"):
+        (world.project / name).write_text(name)
+
+    async def main() -> list[bool]:
+        both = await asyncio.gather(*(world.stream("fs", op="read", path=name) for name in ("a", "b")))
+        return [result[0].is_error for result in both]
+
+    assert asyncio.run(main()) == [False, False] and len(person.asked) == 1
+    world.close()
+
+
+def test_q4_a_folder_that_is_searched_is_granted_with_what_lies_below(tmp_path: Path) -> None:
+    person = Person(Answer(True, "session"), Answer(False, "once"))
+    world = World(tmp_path, mode="prompt", consent=person)
+    (world.project / "src").mkdir()
+    (world.project / "src" / "a").write_text("needle")
+    (world.project / "b").write_text("needle")
+
+    async def main() -> list[bool]:
+        asked = {"name": "grep", "input": {"pattern": "needle", "path": "src"}}
+        found = [(await world.stream("tool", **asked))[0] for _ in range(2)]
+        assert all("needle" in json.dumps(result.output) for result in found)
+        below = await world.stream("fs", op="read", path="src/a")
+        beside = await world.stream("fs", op="read", path="b")
+        return [below[0].is_error, beside[0].is_error]
+
+    assert asyncio.run(main()) == [False, True]
+    assert [question.scope for question in person.asked] == [("src/**",), ("b",)]
+    world.close()
+
+
+def test_q4_what_no_pattern_can_name_is_allowed_for_one_call(tmp_path: Path) -> None:
+    person = Person(Answer(True, "always"), Answer(False, "once"))
+    world = World(tmp_path, mode="prompt", consent=person)
+    for name in ("a*", "ab"):
+        (world.project / name).write_text(name)
+
+    async def main() -> list[bool]:
+        calls = [await world.stream("fs", op="read", path=name) for name in ("a*", "ab")]
+        return [result[0].is_error for result in calls]
+
+    assert asyncio.run(main()) == [False, True] and len(person.asked) == 2
+    world.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "resource", "scope"),
+    [
+        ("fs", {"op": "read"}, "notes/a.md", ("notes/a.md",)),
+        ("fs", {"op": "read"}, "/etc/hosts", ("/etc/hosts",)),
+        ("fs", {"op": "list"}, "notes", ("notes/**",)),
+        ("fs", {"op": "list"}, ".", ("**",)),
+        ("fs", {"op": "read"}, "odd,name", None),
+        ("fs", {"op": "read"}, None, None),
+        ("http", {}, "api.example.com", ("api.example.com",)),
+        ("env", {}, "HOME", ("HOME",)),
+        ("tool", {"name": "tally"}, "tally", ("tally",)),
+        ("exec", {}, "make", None),
+    ],
+)
+def test_q4_what_was_asked_is_a_scope(
+    method: str, params: dict[str, Any], resource: str | None, scope: tuple[str, ...] | None
+) -> None:
+    assert capabilities.asked_scope(derive(method, params), method, params, resource) == scope
+
+
+def test_a_tool_of_another_extension_is_a_resource_and_may_be_granted_by_name() -> None:
+    grant = checked("tool:tally,count_*")
+    for name, covered in (("tally", True), ("count_words", True), ("other", False)):
+        request = Request("ext.a", "tool", "tool", name)
+        assert grant.covers(request, 0) is covered
+    for bad in ("tool:a*b", "tool:*x"):
+        with pytest.raises(Problem):
+            checked(bad)
+
+
 def test_without_a_person_the_answer_is_no(tmp_path: Path) -> None:
     world = World(tmp_path, mode="prompt")
     error = world.refused("exec", command="true")

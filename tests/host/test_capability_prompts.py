@@ -10,6 +10,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from holdfast.extensions.grants import Grants
 from holdfast.kernel.policy import Grant, Mode
 from tests.host.prompting import ID, Person, options, person, project
@@ -100,7 +102,7 @@ def test_always_is_on_the_ledger_with_its_scope_and_expiry(tmp_path: Path) -> No
         run_id = await me.start()
         await me.settled(run_id)
         scopes = (await me.question(run_id))["data"]["artifactData"]["choices"]["scopes"]
-        assert [item["scope"] for item in scopes] == [[], ["note.md"]]
+        assert [item["scope"] for item in scopes] == [["note.md"]]
         value = {"action": "accept", "remember": "always", "scope": ["note.md"], "expiresInSeconds": 3600}
         assert await me.answer(run_id, **value) == "completed"
         assert me.returned() == ["berth 7"]
@@ -112,6 +114,66 @@ def test_always_is_on_the_ledger_with_its_scope_and_expiry(tmp_path: Path) -> No
         assert standing[0].grant.expires_ms is not None
 
     play(project(tmp_path), story, "peek")
+
+
+READERS = """
+import { readFileSync } from "node:fs";
+export default function (pi) {
+  for (const [name, file] of [["peek", "note.md"], ["pry", "other.md"]]) {
+    pi.registerTool({ name, label: name, description: `Does ${name}`, parameters: { type: "object", properties: {} },
+      async execute() {
+        try { return { content: [{ type: "text", text: readFileSync(file, "utf8") }] }; }
+        catch (error) { return { content: [{ type: "text", text: error.code }] }; }
+      } });
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("remember", ["session", "always"])
+def test_a_yes_about_one_file_opens_no_other(tmp_path: Path, remember: str) -> None:
+    async def story(me: Person) -> None:
+        run_id = await me.start()
+        await me.settled(run_id)
+        about = (await me.question(run_id))["data"]["artifactData"]
+        assert "every file and folder" in about["choices"]["everything"]["means"] and "note.md only" in about["allows"]
+        assert [item["seconds"] for item in about["choices"]["expiries"]] == [3600, 86_400, 604_800]
+        assert await me.answer(run_id, action="accept", remember=remember) == "waiting-approval"
+        assert (await me.question(run_id))["data"]["artifactData"]["resource"] == "other.md"
+        assert await me.answer(run_id, action="reject", remember="once") == "completed"
+        assert me.returned() == ["berth 7", "EACCES"]
+        host = me.serving.host
+        standing = await Grants(host.ledger, host.clock).standing(ID)
+        kept = [("read", ("note.md",))] if remember == "always" else []
+        assert [(item.grant.capability, item.grant.scope.patterns) for item in standing] == kept
+
+    (project(tmp_path, READERS) / "other.md").write_text("berth 8")
+    play(tmp_path, story, "peek", "pry")
+
+
+def test_everything_is_a_choice_of_its_own(tmp_path: Path) -> None:
+    async def story(me: Person) -> None:
+        run_id = await me.start()
+        await me.settled(run_id)
+        value = {"action": "accept", "remember": "always", "everything": True, "expiresInSeconds": 60}
+        assert await me.answer(run_id, **value) == "completed"
+        assert me.returned() == ["berth 7", "berth 8"]
+        host = me.serving.host
+        held = (await Grants(host.ledger, host.clock).standing(ID))[0].grant
+        assert (held.capability, held.scope.patterns) == ("read", ()) and held.expires_ms is not None
+
+    (project(tmp_path, READERS) / "other.md").write_text("berth 8")
+    play(tmp_path, story, "peek", "pry")
+
+
+def test_everything_and_a_scope_together_are_a_no(tmp_path: Path) -> None:
+    async def story(me: Person) -> None:
+        run_id = await me.start()
+        await me.settled(run_id)
+        assert await me.answer(run_id, action="accept", everything=True, scope=["note.md"]) == "completed"
+        assert me.returned() == ["EACCES"]
+
+    play(project(tmp_path, READERS), story, "peek")
 
 
 def test_a_scope_that_does_not_cover_the_call_or_makes_no_sense_is_a_no(tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ async def test_a_capability_prompt_of_a_run_is_asked_with_its_reasons(
         ("o", {"action": "accept", "remember": "once"}),
         ("y", {"action": "accept", "remember": "session"}),
         ("a", {"action": "accept", "remember": "always"}),
+        ("e", {"action": "reject", "remember": "session"}),  # not offered: exec cannot be narrower
         ("v", {"action": "reject", "remember": "always"}),
         ("", {"action": "reject", "remember": "session"}),
     ):
@@ -112,3 +113,41 @@ async def test_a_capability_prompt_of_a_run_is_asked_with_its_reasons(
     assert (
         "May ext.a run programs?" in told and "Commands run here." in told and "expected loss: granting costs" in told
     )
+
+
+@pytest.mark.parametrize(
+    ("replies", "answer"),
+    [
+        (["a", ""], {"action": "accept", "remember": "always"}),
+        (["a", "d"], {"action": "accept", "remember": "always", "expiresInSeconds": 86_400}),
+        (["e", "y"], {"action": "accept", "remember": "session", "everything": True}),
+        (["e", "a", "h"], {"action": "accept", "remember": "always", "everything": True, "expiresInSeconds": 3600}),
+        (["e", ""], {"action": "reject", "remember": "once"}),
+        (["y"], {"action": "accept", "remember": "session"}),
+        (["n"], {"action": "reject", "remember": "session"}),
+    ],
+)
+async def test_p16_always_asks_for_its_end_and_everything_is_said_apart(
+    replies: list[str], answer: dict[str, object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from holdfast.cli import terminal
+    from holdfast.extensions.consent import Question
+    from holdfast.host.prompt_form import shown
+
+    question = Question("ext.a", "read", "read files and folders", "note.md", scope=("note.md",))
+    given, prompts = iter(replies), []
+
+    async def said(text: str) -> str:
+        prompts.append(text)
+        return next(given)
+
+    monkeypatch.setattr(terminal, "asked", said)
+    assert await terminal.permission(shown(question, "key", {})) == answer
+    assert next(given, None) is None and len(prompts) == len(replies)
+    told = capsys.readouterr().err
+    assert "note.md only" in told
+    assert ("every file and folder of the project" in told) is (replies[0] == "e")
+    given = iter(replies)
+    direct = await terminal.TerminalConsent().ask(question)
+    assert (direct.allow, direct.everything) == (answer["action"] == "accept", "everything" in answer)
+    assert (direct.expires_ms is not None) is ("expiresInSeconds" in answer)

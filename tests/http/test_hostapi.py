@@ -203,7 +203,7 @@ def test_what_is_the_operators_is_nobody_elses(tmp_path: Path) -> None:
         ):
             error = await result(http, method, path, 403, json=body, headers=other)
             assert error.code == "E_PERMISSION_DENIED", path
-        assert (await result(http, "GET", "/host/v1/prompts", headers=other)) == {"prompts": []}
+        assert (await result(http, "GET", "/host/v1/prompts", headers=other)) == {"prompts": [], "more": 0}
         assert (await result(http, "GET", "/host/v1/grants")) == {"grants": []}
 
     run(tmp_path, story)

@@ -53,26 +53,58 @@ def finish(process: subprocess.Popen[bytes]) -> int:
     return process.returncode
 
 
-def test_a_new_host_shows_its_first_key_once(tmp_path: Path) -> None:
+def answered(url: str, key: str) -> int:
+    return httpx.get(f"{url}/v1/runs", headers={"Authorization": f"Bearer {key}"}, trust_env=False).status_code
+
+
+def everything_said(process: subprocess.Popen[bytes], line: dict[str, Any]) -> str:
+    """What a host printed from its first line to its end."""
+    process.terminate()
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    return json.dumps(line) + out.decode() + err.decode()
+
+
+def test_without_a_terminal_the_first_key_is_kept_in_a_file_of_its_owner(tmp_path: Path) -> None:
     process = up(tmp_path)
-    try:
-        said = first_line(process)["result"]
-        key = said["key"]
-        answer = httpx.get(f"{said['url']}/v1/runs", headers={"Authorization": f"Bearer {key}"}, trust_env=False)
-        assert answer.status_code == 200
-    finally:
-        assert finish(process) == 0
+    line = first_line(process)
+    said = line["result"]
+    file = Path(said["keyFile"])
+    key = file.read_text().strip()
+    assert (said["key"], said["keyFrom"], file.stat().st_mode & 0o777) == (None, "file", 0o600)
+    assert answered(said["url"], key) == 200
+    assert key not in everything_said(process, line)
     process = up(tmp_path)
+    line = first_line(process)
+    assert line["result"]["keyFile"] == str(file) and answered(line["result"]["url"], key) == 200
+    assert key not in everything_said(process, line)
+    file.unlink()
+    process = up(tmp_path, "--show-key")
+    line = first_line(process)
+    assert (line["result"]["key"], line["result"]["keyFrom"]) == (None, "earlier")
+    everything_said(process, line)
+
+
+def test_show_key_prints_the_key_that_was_made_and_keeps_none(tmp_path: Path) -> None:
+    process = up(tmp_path, "--show-key")
+    said = first_line(process)["result"]
     try:
-        said = first_line(process)["result"]
-        assert said["key"] is None
-        answer = httpx.get(f"{said['url']}/v1/runs", headers={"Authorization": f"Bearer {key}"}, trust_env=False)
-        assert answer.status_code == 200
+        assert answered(said["url"], said["key"]) == 200
+        assert not (tmp_path / "first-key").exists()
     finally:
         assert finish(process) == 0
 
 
-def test_the_environment_sets_the_first_key_and_a_folder_its_workflows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [(), ("--show-key",)])
+def test_a_key_that_was_given_is_never_printed(tmp_path: Path, options: tuple[str, ...]) -> None:
+    given = "a-key-from-the-environment"
+    process = up(tmp_path, *options, HOLDFAST_API_KEY=given, HOLDFAST_HTTP_ACCESS_LOG="true")
+    line = first_line(process)
+    assert line["result"]["keyFrom"] == "environment" and answered(line["result"]["url"], given) == 200
+    assert given not in everything_said(process, line)
+
+
+def test_a_folder_brings_its_workflows(tmp_path: Path) -> None:
     from tests.contracts.openwop.documents import DOCUMENTS
 
     folder = tmp_path / "workflows"
@@ -81,8 +113,8 @@ def test_the_environment_sets_the_first_key_and_a_folder_its_workflows(tmp_path:
     process = up(tmp_path / "data", "--workflows", str(folder), HOLDFAST_API_KEY="a-key-from-the-environment")
     try:
         said = first_line(process)["result"]
-        assert said["key"] == "a-key-from-the-environment" and said["workflows"] == ["suite-noop"]
-        api = Api(said["url"], {"full": said["key"]})
+        assert said["workflows"] == ["suite-noop"]
+        api = Api(said["url"], {"full": "a-key-from-the-environment"})
         answer = api.post("/v1/runs", {"workflowId": "suite-noop"})
         assert answer.status_code == 201
         assert api.get("/v1/host/sample/test/runs/__probe__/events").status_code == 404  # no seams without the flag
@@ -109,12 +141,42 @@ def test_a_host_that_cannot_start_says_why(
     assert document["success"] is False and words in said.decode()
 
 
-def test_a_workflow_that_does_not_hold_is_named(tmp_path: Path) -> None:
-    (tmp_path / "broken.json").write_text('{"id": "x"}')
-    process = up(tmp_path / "data", "--workflows", str(tmp_path))
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """A folder with a workflow that holds, one that needs an absent node type, and one that is no JSON."""
+    folder = tmp_path / "workflows"
+    folder.mkdir()
+    (folder / "good.json").write_text(json.dumps(workflow("good", [node("a")])))
+    (folder / "strange.json").write_text(json.dumps(workflow("strange", [node("a", "acme.absent")])))
+    (folder / "torn.json").write_text('{"id": ')
+    return folder
+
+
+@pytest.mark.parametrize("by", ["flag", "settings"])
+def test_a_host_starts_without_the_workflows_that_do_not_hold_and_names_them(
+    tmp_path: Path, mixed: Path, by: str
+) -> None:
+    settings = {} if by == "flag" else {"HOLDFAST_WORKFLOWS_PATHS": str(mixed)}
+    process = up(tmp_path / "data", *(["--workflows", str(mixed)] if by == "flag" else []), **settings)
+    try:
+        said = first_line(process)["result"]
+        assert said["workflows"] == ["good"]
+        assert [(item["file"], item["problem"]) for item in said["leftOut"]] == [
+            ("strange.json", "workflow_invalid"),
+            ("torn.json", "invalid_json"),
+        ]
+        assert "acme.absent" in said["leftOut"][0]["reason"]
+        ready = httpx.get(f"{said['url']}/readyz", trust_env=False)
+        assert (ready.status_code, ready.json()) == (200, {"status": "ready", "leftOut": said["leftOut"]})
+    finally:
+        assert finish(process) == 0
+
+
+def test_strict_refuses_a_folder_with_a_workflow_that_does_not_hold(tmp_path: Path, mixed: Path) -> None:
+    process = up(tmp_path / "data", "--workflows", str(mixed), "--strict")
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert "broken.json" in json.loads(said)["error"]["message"]
+    assert "strange.json" in json.loads(said)["error"]["message"]
 
 
 def test_sigterm_drains_streams_end_and_work_goes_on_after_the_restart(host: LocalHost) -> None:

@@ -67,4 +67,4 @@ def test_asking_for_spans_without_the_extra_says_what_to_install(monkeypatch: py
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with pytest.raises(Problem) as refused:
         open_tracing(Telemetry(traces="otlp"))
-    assert refused.value.key == "config_invalid" and "holdfast[otel]" in refused.value.details["fix"]
+    assert refused.value.key == "config_invalid" and "opentelemetry-sdk" in refused.value.details["fix"]

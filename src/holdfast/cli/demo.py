@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast import assets
 from holdfast.cli.output import Answer, answers, choice, console
 from holdfast.kernel.problems import Problem
 
@@ -30,6 +31,8 @@ async def demo(
     ] = None,
 ) -> Answer:
     """Play the story: notes, a quote, a tool, a refusal, an approval, a SIGKILL, a resumption, a verification."""
+    if (problem := assets.missing()) is not None:
+        raise problem  # the story is about an extension
     folder = keep or Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
     story = Story(live=choice().format == "human")
     try:

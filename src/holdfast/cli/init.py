@@ -21,7 +21,7 @@ TEMPLATE = """\
 [http]
 # host = "127.0.0.1"                     # another address needs a TLS proxy in front
 # port = 8787
-# public_url = ""                        # the address that others see, when a proxy stands in front
+# public_url = ""                        # the address that others see, when a proxy stands in front; https: TLS cookies
 # access_log = false                     # true: one JSON line for each request, on standard error
 
 [http.limits]                            # what one client, one key and all of them may take; times are seconds
@@ -40,7 +40,7 @@ TEMPLATE = """\
 # streams_per_key = 2000
 
 [telemetry]
-# traces = "off"                         # "otlp" sends spans to OTEL_EXPORTER_OTLP_ENDPOINT (needs holdfast[otel])
+# traces = "off"                         # "otlp" sends spans to OTEL_EXPORTER_OTLP_ENDPOINT (needs opentelemetry-sdk)
 # service_name = "holdfast"
 
 [models]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -29,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 def run(arguments: list[str]) -> int:
     try:
         rest = output.take_flags(arguments)
-        program = build(rest)
+        program = build(_completed_words() or rest)
         result = program(args=rest, prog_name="holdfast", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except typer.Exit as leave:
@@ -46,6 +48,17 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+
+
+def _completed_words() -> list[str]:
+    """The words that a shell wants completed: bash gives them in COMP_WORDS, the others in _TYPER_COMPLETE_ARGS."""
+    if "_HOLDFAST_COMPLETE" not in os.environ:
+        return []
+    typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
+    try:
+        return shlex.split(typed)[1:]
+    except ValueError:  # a quote is still open
+        return typed.split()[1:]
 
 
 def build(arguments: Sequence[str]) -> typer.Typer:

@@ -254,7 +254,11 @@ def _print_problem(problem: Problem) -> None:
     error = problem.as_lafs()
     details = {key: value for key, value in error["details"].items() if key not in ("problem", "fix")}
     lines = [f"Problem: {printable(error['message'])}"]
-    lines.extend(f"  {key}: {_scalar(value)}" for key, value in details.items() if value is not None)
+    for key, value in details.items():
+        if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+            lines.extend([f"  {key}:", *(f"    {printable(item)}" for item in value)])
+        elif value is not None:
+            lines.append(f"  {key}: {_scalar(value)}")
     lines.append(f"  What to do: {printable(error['suggestedAction'])}")
     lines.append(f"  ({problem.key}; `holdfast problems {problem.key}` explains)")
     sys.stderr.write("\n".join(lines) + "\n")

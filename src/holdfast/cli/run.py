@@ -9,7 +9,7 @@ import typer
 from holdfast.cli.connection import Connection, Data, Key, Url, connected, json_argument, names_file
 from holdfast.cli.output import Answer, answers, choice, note
 from holdfast.cli.run_compare import differences
-from holdfast.cli.run_outcome import answering, failure
+from holdfast.cli.run_outcome import answering, divergence, failure, not_cancelled
 from holdfast.cli.run_text import coloured, show_diff, show_events, show_list, show_results, show_run, shown, text
 from holdfast.kernel.problems import Problem
 from holdfast.runs.types import TERMINAL, RunStatus
@@ -160,7 +160,14 @@ async def approve(
     comment: Annotated[str | None, typer.Option(help="Why.")] = None,
     remember: Annotated[str | None, typer.Option(help="For a capability prompt: once, session or always.")] = None,
     scope: Annotated[
-        list[str] | None, typer.Option(help="For a capability prompt: only this path, host or name; repeatable.")
+        list[str] | None,
+        typer.Option(help="For a capability prompt: these paths, hosts, names; default: what it asks."),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--everything", help="For a capability prompt: the whole capability, not only what it asks.")
+    ] = False,
+    expires_in: Annotated[
+        int | None, typer.Option(min=1, help="For a capability prompt, with --remember always: seconds until it ends.")
     ] = None,
     value: Annotated[str | None, typer.Option(help="The whole answer as JSON, for questions of another kind.")] = None,
     url: Url = None,
@@ -175,7 +182,13 @@ async def approve(
             if asked["kind"] != "approval":
                 how = answering(run, asked["nodeId"], asked["kind"], shown(asked))
                 raise Problem("invalid_usage", f"{asked['nodeId']} waits for no approval.", kind=asked["kind"], fix=how)
-            said = {"comment": comment, "remember": remember, "scope": scope}
+            said = {
+                "comment": comment,
+                "remember": remember,
+                "scope": scope,
+                "everything": everything,
+                "expiresInSeconds": expires_in,
+            }
             answer = {
                 "action": "reject" if reject else action,
                 **{name: item for name, item in said.items() if item},
@@ -211,17 +224,22 @@ async def cancel(
     key: Key = None,
     data: Data = None,
 ) -> Answer:
-    """Cancel runs and their children."""
+    """Cancel runs and their children; a run that had completed or failed before is a problem."""
     body: dict[str, Any] = {"reason": reason} if reason else {}
     async with connected(url, key, data) as host:
+        before = {run: await _status(host, run) for run in dict.fromkeys(runs)}
         if len(runs) == 1:
             results = [await host.post(f"/v1/runs/{runs[0]}/cancel", body)]
         else:
             results = (await host.post("/v1/runs:bulk-cancel", {"runIds": runs, **body}))["results"]
         if host.local:
-            for run in runs:
+            for run in (run for run, status in before.items() if status is not None):
                 await _settled(host, run)
-    return Answer({"results": results}, human=lambda console: show_results(console, results))
+    for run in (run for run, status in before.items() if status == "cancelled"):
+        note(f"{run} was cancelled before.")
+    return Answer(
+        {"results": results}, human=lambda console: show_results(console, results), problem=not_cancelled(before)
+    )
 
 
 @app.command("pause")
@@ -282,7 +300,9 @@ async def replay(
         diff = await host.get(f"/v1/runs/{run}:diff", against=made["runId"])
         both = [await _events(host, one) for one in (run, made["runId"])]
     result = {"runId": made["runId"], "sourceRunId": run, "same": diff["divergedAtSeq"] is None, "diff": diff}
-    return Answer(result, human=lambda console: show_diff(console, diff, differences(*both)))
+    return Answer(
+        result, human=lambda console: show_diff(console, diff, differences(*both)), problem=divergence(run, diff)
+    )
 
 
 @app.command("diff")
@@ -306,6 +326,16 @@ async def diff(
 async def _events(host: Connection, run: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = (await host.get(f"/v1/runs/{run}/events"))["events"]
     return found
+
+
+async def _status(host: Connection, run: str) -> str | None:
+    """A run's status; None when there is no such run, which the command itself is told."""
+    try:
+        return str((await host.get(f"/v1/runs/{run}"))["status"])
+    except Problem as problem:
+        if problem.key != "not_found":
+            raise
+        return None
 
 
 async def _question(host: Connection, run: str, node: str | None) -> dict[str, Any]:
@@ -333,7 +363,9 @@ async def _waited(host: Connection, run: str) -> Answer:
     await _settled(host, run)
     standing = await host.get(f"/v1/runs/{run}")
     asked = await _asked(host, standing)
-    return Answer(standing, human=lambda console: show_run(console, standing, asked), problem=failure(standing))
+    problem = failure(standing)
+    traces = problem is None  # otherwise the problem shows them
+    return Answer(standing, human=lambda console: show_run(console, standing, asked, traces=traces), problem=problem)
 
 
 async def _say_who_goes_on(host: Connection, run: str) -> None:

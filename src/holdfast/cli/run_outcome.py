@@ -11,6 +11,13 @@ from holdfast.kernel.problem_table import TABLE
 from holdfast.kernel.problems import Problem
 
 _RESERVED = ("key", "message", "retry_after_ms")
+_MAX_LINE = 300
+_DIVERGED = {
+    "output": "the code gives another result than the record",
+    "type-mismatch": "the code ends in another way than the record",
+    "missing": "the code asks for an effect that is not on record",
+    "extra": "the record holds an event that does not follow now",
+}
 
 
 def failure(run: dict[str, Any]) -> Problem | None:
@@ -24,6 +31,44 @@ def failure(run: dict[str, Any]) -> Problem | None:
     details = {name: value for name, value in told.items() if name not in _RESERVED}
     message = str(error.get("message", "The run failed."))
     return Problem(code if code in TABLE else "node_failed", message, **{**details, "runId": run["runId"]})
+
+
+def not_cancelled(before: dict[str, str | None]) -> Problem | None:
+    """What to say of runs that had ended on their own before they were cancelled."""
+    ended = {run: status for run, status in before.items() if status in ("completed", "failed")}
+    if not ended:
+        return None
+    told = ", ".join(f"{run} ({status})" for run, status in ended.items())
+    return Problem("state_conflict", f"Nothing was cancelled: {told} had ended already.", runStatus=ended)
+
+
+def divergence(run_id: str, diff: dict[str, Any]) -> Problem | None:
+    """Where a replay first left the run that it repeats; None when it did not."""
+    at = diff["divergedAtSeq"]
+    if at is None:
+        return None
+    first: dict[str, Any] = next(iter(diff["eventDiffs"]), {})
+    replayed = first.get("bEvent")
+    told = (replayed or {}).get("payload") or {}
+    node = told.get("divergencePoint")
+    what = _DIVERGED.get(told.get("divergenceKind", ""), "something else follows")
+    return Problem(
+        "replay_diverged",
+        f"The replay of {run_id} goes another way at event {at}{f', node {node}' if node else ''}: {what}.",
+        divergedAtSeq=at,
+        recorded=_event_line(first.get("aEvent")),
+        replayed=what if told.get("divergenceKind") else _event_line(replayed),
+        fix=f"Compare the two with `holdfast run diff {diff['a']} {diff['b']}`.",
+    )
+
+
+def _event_line(event: dict[str, Any] | None) -> str:
+    """An event in one line: its type, its node and what it holds."""
+    if event is None:
+        return "no event"
+    payload = msgspec.json.encode(event.get("payload")).decode()
+    line = " ".join(filter(None, [event["type"], event.get("nodeId"), payload]))
+    return line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 1] + "…"
 
 
 def answering(run_id: str, node: str, kind: str, asked: dict[str, Any]) -> str:

@@ -27,12 +27,17 @@ def text(said: Any) -> str:
     return escape(str(said))
 
 
-def show_run(console: Console, run: dict[str, Any], asked: dict[str, dict[str, Any]] | None = None) -> None:
+def show_run(
+    console: Console, run: dict[str, Any], asked: dict[str, dict[str, Any]] | None = None, *, traces: bool = True
+) -> None:
+    """A run, node by node; without `traces` where a problem that is told beside it has them."""
     from rich.markup import escape
 
     console.print(f"[bold]{run['runId']}[/bold]  {escape(run['workflowId'])}  {coloured(run['status'])}")
     for name, node in (run.get("nodeStates") or {}).items():
         console.print(f"  {escape(name):<28} {coloured(node['status'])}{escape(_remarks(node))}")
+        for line in _trace(node) if traces else ():
+            console.print(f"      {line}", markup=False)
         if question := (asked or {}).get(name):
             how = answering(run["runId"], name, question["kind"], shown(question))
             console.print(f"  [yellow]asks: {escape(how)}[/yellow]")
@@ -56,6 +61,12 @@ def _remarks(node: dict[str, Any]) -> str:
     if node.get("error"):
         parts.append(f"{node['error'].get('code')}: {node['error'].get('message')}")
     return "".join(f"  {part}" for part in parts)
+
+
+def _trace(node: dict[str, Any]) -> list[str]:
+    """Where a node's code failed, a line each."""
+    found = ((node.get("error") or {}).get("details") or {}).get("traceback")
+    return [str(line) for line in found] if isinstance(found, list) else []
 
 
 def show_list(console: Console, found: dict[str, Any]) -> None:

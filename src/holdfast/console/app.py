@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from importlib import resources
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -65,6 +67,8 @@ PAGES: tuple[tuple[str, str, Page], ...] = (
 # "/" stands for itself alone: everything else at the root belongs to the contracts.
 _OWN = ("runs", "inbox", "extensions", "trust", "relay", "ledger", "api", "login", "logout", "static")
 PREFIXES = ("/", *(f"/{name}" for name in _OWN))
+_PLACES = frozenset(_OWN) - {"login", "logout", "static"}
+_PLAIN = re.compile(r"/(?!/)[!-\[\]-~]{0,2047}")  # visible ASCII without a backslash, which some take for a slash
 
 
 def mounts(host: Host, services: Services) -> dict[str, ASGIApp]:
@@ -92,11 +96,12 @@ def _facts(host: Host) -> dict[str, str]:
 def console(parts: Parts, secret: bytes) -> ASGIApp:
     """The console over a host's parts; `secret` signs its cookies."""
     sessions = Sessions(parts.keys, secret, parts.clock)
+    secure = parts.host.config.http.public_url.lower().startswith("https://")
     templates = parts.templates
     routes = [
         Route("/login", _login_page(templates), methods=["GET"]),
-        Route("/login", _login(templates, sessions), methods=["POST"]),
-        Route("/logout", _logout(sessions), methods=["POST"]),
+        Route("/login", _login(templates, sessions, secure), methods=["POST"]),
+        Route("/logout", _logout(sessions, secure), methods=["POST"]),
         Route("/static/{name}", _static, methods=["GET"]),
         *(Route(path, _guarded(page, parts, sessions), methods=[method]) for method, path, page in PAGES),
     ]
@@ -108,7 +113,7 @@ def _guarded(page: Page, parts: Parts, sessions: Sessions) -> Callable[[Request]
         note_route(request.scope, f"console.{page.__module__.rpartition('.')[2]}.{page.__qualname__}")
         session = sessions.read(request.cookies)
         if session is None:
-            return go("/login")
+            return go(_door(request))
         request.scope["holdfast.session"] = session
         note_caller(request.scope, session.caller)
         try:
@@ -125,6 +130,22 @@ def _guarded(page: Page, parts: Parts, sessions: Sessions) -> Callable[[Request]
             return _failure(request, parts.templates, Problem.unexpected(error))
 
     return endpoint
+
+
+def _door(request: Request) -> str:
+    """Where somebody signs in, with the way back to the page that a browser asked for."""
+    if request.method != "GET" or "text/html" not in request.headers.get("accept", ""):
+        return "/login"
+    asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return "/login" if asked == "/" else f"/login?next={quote(asked, safe='/')}"
+
+
+def own_path(text: str) -> str:
+    """`text` when it is the address of a page of ours, else the first page: nobody is sent to another site."""
+    path = text.partition("?")[0]
+    first = path.split("/")[1] if path.startswith("/") else None
+    known = (first == "" and path == "/") or first in _PLACES
+    return text if known and _PLAIN.fullmatch(text) else "/"
 
 
 async def check_form(request: Request, session: Session) -> None:
@@ -152,7 +173,7 @@ def _lost(templates: Templates) -> Callable[[Request, Exception], Awaitable[Resp
 
 def _login_page(templates: Templates) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        return templates.page(request, "login.html", message=None)
+        return templates.page(request, "login.html", message=None, next=own_path(request.query_params.get("next", "")))
 
     return endpoint
 
@@ -166,18 +187,18 @@ def is_from_elsewhere(request: Request) -> bool:
     return origin not in (None, "null") and origin.rpartition("://")[2] != request.headers.get("host")
 
 
-def _login(templates: Templates, sessions: Sessions) -> Callable[[Request], Awaitable[Response]]:
+def _login(templates: Templates, sessions: Sessions, secure: bool) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         form = await request.form(max_files=0, max_fields=5)
-        key = form.get("key")
+        key, wanted = form.get("key"), form.get("next")
+        after = own_path(wanted if isinstance(wanted, str) else "")
         try:
             if is_from_elsewhere(request):
                 raise Problem("permission_denied", "The form is from another site.", fix="Sign in on this page.")
             cookie = sessions.sign_in(key if isinstance(key, str) else "")
         except Problem as problem:
-            return templates.page(request, "login.html", problem.row.http, message=problem.message)
-        response = go("/")
-        secure = request.url.scheme == "https"
+            return templates.page(request, "login.html", problem.row.http, message=problem.message, next=after)
+        response = go(after)
         response.set_cookie(
             COOKIE, cookie, max_age=LIFETIME_MS // 1000, httponly=True, samesite="strict", secure=secure, path="/"
         )
@@ -186,7 +207,7 @@ def _login(templates: Templates, sessions: Sessions) -> Callable[[Request], Awai
     return endpoint
 
 
-def _logout(sessions: Sessions) -> Callable[[Request], Awaitable[Response]]:
+def _logout(sessions: Sessions, secure: bool) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         session = sessions.read(request.cookies)
         if session is not None:
@@ -197,7 +218,7 @@ def _logout(sessions: Sessions) -> Callable[[Request], Awaitable[Response]]:
             except Problem:
                 return go("/")
         response = go("/login")
-        response.delete_cookie(COOKIE, path="/")
+        response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict", secure=secure)
         return response
 
     return endpoint

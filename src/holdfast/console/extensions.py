@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.console.parts import Parts, form_of, number_of, operator_of
-from holdfast.console.questions import EXPIRIES
 from holdfast.console.render import go
+from holdfast.extensions.consent import EXPIRIES
 from holdfast.kernel.problems import Problem
 
 _CALLS = 50

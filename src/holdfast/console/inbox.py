@@ -10,23 +10,23 @@ from holdfast.console.questions import Question, answer_of
 from holdfast.console.render import go
 from holdfast.host.questions import pending
 from holdfast.http.auth import Caller
-from holdfast.runs.types import RunFilter
 
 
-async def open_questions(parts: Parts, caller: Caller) -> list[Question]:
-    """The open questions of the caller's tenant, oldest first; none for a caller who may not answer."""
+async def open_questions(parts: Parts, caller: Caller) -> tuple[list[Question], int]:
+    """The open questions of the caller's tenant, oldest first, and how many runs more wait; none for a caller who may
+    not answer."""
     if "approvals:respond" not in caller.scopes:
-        return []
+        return [], 0
     found = await pending(parts.host, caller.tenant)
-    return [Question(item.run_id, item.workflow_id, item.interrupt) for item in found]
+    return [Question(item.run_id, item.workflow_id, item.interrupt) for item in found.prompts], found.more
 
 
 async def waiting(parts: Parts, caller: Caller) -> int:
     """How many runs wait for a person, for the number beside the inbox; no run is read for it."""
     if not {"approvals:respond", "runs:read"} <= caller.scopes:
         return 0
-    page = await parts.runs.list_runs(RunFilter(status=["waiting-approval", "waiting-input"]), caller.tenant, limit=100)
-    return len(page.runs)
+    counts = await parts.runs.count_runs(caller.tenant)
+    return sum(counts.get(status, 0) for status in ("waiting-approval", "waiting-input"))
 
 
 async def questions_of(parts: Parts, caller: Caller, run_id: str, workflow_id: str = "") -> list[Question]:
@@ -37,7 +37,8 @@ async def questions_of(parts: Parts, caller: Caller, run_id: str, workflow_id: s
 
 async def show(request: Request, parts: Parts) -> Response:
     caller = caller_of(request, "approvals:respond")
-    return parts.templates.page(request, "inbox.html", questions=await open_questions(parts, caller))
+    questions, more = await open_questions(parts, caller)
+    return parts.templates.page(request, "inbox.html", questions=questions, more=more)
 
 
 async def answer(request: Request, parts: Parts) -> Response:

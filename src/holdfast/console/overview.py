@@ -19,22 +19,23 @@ _GROUPS = {
     "waiting": ["paused", "waiting-approval", "waiting-input", "waiting-external"],
     "completed": ["completed"],
     "failed": ["failed"],
+    "cancelled": ["cancelled"],
 }
 
 
 async def show(request: Request, parts: Parts) -> Response:
     caller = caller_of(request, "runs:read")
-    recent = await parts.runs.list_runs(RunFilter(), caller.tenant, limit=200)
-    counts = {name: sum(run.status in states for run in recent.runs) for name, states in _GROUPS.items()}
-    questions = await open_questions(parts, caller)
+    recent = await parts.runs.list_runs(RunFilter(), caller.tenant, limit=8)
+    by_status = await parts.runs.count_runs(caller.tenant)
+    counts = {name: sum(by_status.get(state, 0) for state in states) for name, states in _GROUPS.items()}
+    questions, unseen = await open_questions(parts, caller)
     return parts.templates.page(
         request,
         "overview.html",
         counts=counts,
-        more=recent.next_cursor is not None,
-        runs=recent.runs[:8],
+        runs=recent.runs,
         questions=questions[:5],
-        waiting=len(questions),
+        waiting=len(questions) + unseen,
         workflows=await _startable(parts, caller),
         agents=list(parts.host.agents) if "runs:create" in caller.scopes else [],
         ask=ASK["id"],

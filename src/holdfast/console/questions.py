@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from holdfast.extensions.consent import EXPIRIES
 from holdfast.host.questions import Prompt
 from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
@@ -18,7 +19,6 @@ from holdfast.kernel.scopes import SCOPED, Scope
 
 T = TypeVar("T")
 PROMPT = "capability-prompt"
-EXPIRIES = {"hour": 3600, "day": 86_400, "week": 7 * 86_400}
 _ACTIONS = {"accept": "Approve", "reject": "Reject", "refine": "Ask for changes"}
 _PROMPT_LINES = {
     "capability": "capability",
@@ -59,7 +59,7 @@ class Ruled(msgspec.Struct, frozen=True):
 class Remember(msgspec.Struct, frozen=True):
     """How long an answer may hold."""
 
-    value: str
+    value: str = ""
     means: str = ""
 
 
@@ -148,6 +148,11 @@ class Question(Prompt, frozen=True):
         return ", ".join(narrowest)
 
     @property
+    def everything(self) -> str:
+        """What a yes to the whole capability opens; empty where a yes cannot be narrower."""
+        return (_read(_choices(self.about).get("everything"), Remember) or Remember()).means
+
+    @property
     def asked(self) -> list[Asked]:
         found = self.data.get("questions")
         return [_asked(item) for item in found if isinstance(item, dict)] if isinstance(found, list) else []
@@ -182,7 +187,9 @@ def _prompt(form: Mapping[str, str], question: Question) -> dict[str, Any]:
             raise Problem("schema_mismatch", "The answer holds for an hour, a day, a week or until it is taken back.")
         answer["expiresInSeconds"] = EXPIRIES[expiry]
     scope = tuple(part.strip() for part in form.get("scope", "").split(",") if part.strip())
-    if scope and remember != "once":
+    if form.get("everything") == "yes":
+        answer["everything"] = True
+    elif scope and remember != "once":
         Scope.of(str(question.about.get("capability", "")), scope)  # a Problem when it is none
         answer["scope"] = list(scope)
     return answer

@@ -18,7 +18,7 @@ from holdfast.extensions.connectors.addresses import canonical_host
 from holdfast.extensions.connectors.paths import Roots
 from holdfast.kernel.policy import Mode
 from holdfast.kernel.problems import Problem
-from holdfast.kernel.scopes import Scope
+from holdfast.kernel.scopes import Scope, exactly
 
 CAPABILITIES: dict[str, str] = {
     "read": "read files and folders",
@@ -50,6 +50,7 @@ _TOOLS = {
     "edit": "write",
     "bash": "exec",
 }
+_FOLDERS = frozenset({"grep", "find", "ls"})
 
 
 def derive(method: str, params: Mapping[str, Any]) -> str:
@@ -84,7 +85,26 @@ def resource(method: str, params: Mapping[str, Any], roots: Roots) -> str | None
         return _host(params.get("url"))
     if method == "env" and isinstance(params.get("name"), str):
         return str(params["name"])
+    if method == "tool" and isinstance(params.get("name"), str) and params["name"] not in _TOOLS:
+        return str(params["name"])
     return None
+
+
+def asked_scope(
+    capability: str, method: str, params: Mapping[str, Any], resource: str | None
+) -> tuple[str, ...] | None:
+    """The patterns that cover what a call asks about and nothing else (P16); None when no pattern can say that."""
+    if resource is None:
+        return None
+    patterns = exactly(capability, resource)
+    if patterns is None or not _looks_below(method, params):
+        return patterns
+    return ("**",) if resource == "." else (f"{resource.rstrip('/')}/**",)
+
+
+def _looks_below(method: str, params: Mapping[str, Any]) -> bool:
+    """Whether a call reads a whole folder: everything below it is what it asks about."""
+    return params.get("op") == "list" if method == "fs" else method == "tool" and params.get("name") in _FOLDERS
 
 
 def _host(url: Any) -> str | None:

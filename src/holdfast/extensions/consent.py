@@ -1,15 +1,18 @@
 """Asking a person about a capability: once, with the consequences said, and remembered as they wish (D6).
 
-Q1  While a question is open, whoever needs the same capability of the same extension waits for the same answer.
+Q1  While a question is open, whoever needs the same capability of the same extension for the same resource waits for
+    the same answer. A call about another resource waits too, and is asked about when the answer does not cover it.
 Q2  An answer is learnt before the call that asked goes on: for this call, for the session, or on the ledger.
 Q3  While a person is asked, the extension's own time does not run: a deadline is never somebody else's patience.
+Q4  A yes is for what was asked about: this path, this host, this tool (P16). A wider one is `everything`, said apart.
+    Where no pattern can name the resource, a yes is for the one call.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -18,7 +21,7 @@ from holdfast.extensions.grants import Grants
 from holdfast.kernel.loss import Weighed
 from holdfast.kernel.policy import Decision, Grant, Policy, Request
 from holdfast.kernel.problems import Problem
-from holdfast.kernel.scopes import Scope
+from holdfast.kernel.scopes import SCOPED, Scope
 
 Remember = Literal["once", "session", "always"]
 REMEMBER: dict[Remember, str] = {
@@ -26,6 +29,7 @@ REMEMBER: dict[Remember, str] = {
     "session": "until this session ends: another one begins, or the host stops",
     "always": "until somebody revokes it, or it expires",
 }
+EXPIRIES = {"hour": 3600, "day": 86_400, "week": 7 * 86_400}  # what is offered as an end of "always", in seconds
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -42,16 +46,28 @@ class Question(msgspec.Struct, frozen=True):
     weighed: Weighed | None = None
     note: str = ""
     """What the person should know besides: for `exec`, how commands are confined here."""
+    scope: tuple[str, ...] | None = None
+    """Patterns that cover what was asked about and nothing else; None where there are none."""
+
+    @property
+    def limitable(self) -> bool:
+        """Whether a yes can be narrower than the whole capability."""
+        return self.resource is not None and self.capability in SCOPED
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the person said, how long it holds and for which resources; no patterns means all of them."""
+    """What the person said, how long it holds and for which resources.
+
+    Without `scope` a yes is for what was asked about (Q4), and a no for the whole capability; `everything` is a yes to
+    the whole capability.
+    """
 
     allow: bool
     remember: Remember = "session"
     scope: tuple[str, ...] = ()
     expires_ms: int | None = None
     comment: str = ""
+    everything: bool = False
 
 
 class Consent(Protocol):
@@ -84,27 +100,47 @@ class Questions:
         self._grants = grants
         self._weigh = weigh
         self._hold = hold
-        self._open: dict[tuple[str, str], asyncio.Future[Answer | None]] = {}
+        self._open: dict[tuple[str, str], _Open] = {}
 
-    async def settle(self, holder: Holder, request: Request, decision: Decision, now_ms: int, told: Told) -> Decision:
-        """`decision`, or, when it says to ask, what the person answered. `holder` learns the answer (Q2)."""
+    async def settle(
+        self,
+        holder: Holder,
+        request: Request,
+        decision: Decision,
+        now_ms: int,
+        told: Told,
+        scope: tuple[str, ...] | None = None,
+    ) -> Decision:
+        """`decision`, or, when it says to ask, what the person answered. `holder` learns the answer (Q2).
+
+        `scope` covers what the request asks about and nothing else.
+        """
         if decision.effect != "prompt" or self._consent is None:
             return decision
-        answer = await self._answer(holder, request, decision, told)
+        while (asked := self._open.get((request.subject, request.capability))) is not None:  # Q1
+            if asked.resource == request.resource:
+                answer = await asyncio.shield(asked.answer)
+                return _settled(answer, request, decision, now_ms) if answer is not None else decision
+            await asyncio.wait([asked.answer])
+            standing = holder.policy.decide(request)
+            if standing.effect != "prompt":
+                return standing
+        answer = await self._answer(holder, request, decision, told, scope)
         if answer is None:
             return decision
         return _settled(answer, request, decision, now_ms)
 
-    async def _answer(self, holder: Holder, request: Request, decision: Decision, told: Told) -> Answer | None:
+    async def _answer(
+        self, holder: Holder, request: Request, decision: Decision, told: Told, scope: tuple[str, ...] | None
+    ) -> Answer | None:
         key = (request.subject, request.capability)
-        future = self._open.get(key)
-        if future is not None:
-            return await asyncio.shield(future)  # Q1
-        future = self._open[key] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+        self._open[key] = _Open(request.resource, future)
         self._hold(request.subject, True)
         try:
-            answer = await self._asked(request, decision, told)
+            answer = await self._asked(request, decision, told, scope)
             if answer is not None:
+                answer = _within(answer, request, scope)
                 await self._learn(holder, request, answer)
             future.set_result(answer)
             return answer
@@ -117,7 +153,9 @@ class Questions:
             del self._open[key]
             self._hold(request.subject, False)
 
-    async def _asked(self, request: Request, decision: Decision, told: Told) -> Answer | None:
+    async def _asked(
+        self, request: Request, decision: Decision, told: Told, scope: tuple[str, ...] | None
+    ) -> Answer | None:
         assert self._consent is not None
         question = Question(
             request.subject,
@@ -130,11 +168,12 @@ class Questions:
             decision.evidence,
             self._weigh(request.subject, request.capability),
             _note(request.capability),
+            scope,
         )
         told("consent.asked", _asked_data(question))
         answer = await self._consent.ask(question)
         if answer is not None:
-            told("consent.answered", {**_about(question), **_answered_data(answer)})
+            told("consent.answered", {**_about(question), **_answered_data(_within(answer, request, scope))})
         return answer
 
     async def _learn(self, holder: Holder, request: Request, answer: Answer) -> None:
@@ -146,6 +185,23 @@ class Questions:
             await record(request.subject, grant, by="person")
         effect: Literal["allow", "deny"] = "allow" if answer.allow else "deny"
         holder.learn(request.subject, effect, grant, session=answer.remember == "session")
+
+
+class _Open(NamedTuple):
+    """A question that waits for its answer."""
+
+    resource: str | None
+    answer: asyncio.Future[Answer | None]
+
+
+def _within(answer: Answer, request: Request, scope: tuple[str, ...] | None) -> Answer:
+    """The answer as it is learnt: a yes that names no resources is for what was asked about (Q4)."""
+    limitable = request.resource is not None and request.capability in SCOPED
+    if not answer.allow or answer.everything or answer.scope or not limitable or answer.remember == "once":
+        return answer
+    if scope is None:
+        return msgspec.structs.replace(answer, remember="once")
+    return msgspec.structs.replace(answer, scope=scope)
 
 
 def _grant(request: Request, answer: Answer) -> Grant:
@@ -185,6 +241,8 @@ def _answered_data(answer: Answer) -> dict[str, Any]:
         data["scope"] = list(answer.scope)
     if answer.expires_ms is not None:
         data["expires_ms"] = answer.expires_ms
+    if answer.everything:
+        data["everything"] = True
     if answer.comment:
         data["comment"] = answer.comment
     return data

@@ -265,7 +265,10 @@ class Dispatcher:
                 self._record(flight, self._decision(flight, decision))
             self._record(flight, Event(name, _redacted(data), flight.ids))
 
-        settled = await self._questions.settle(self, request, decision, self._clock.now_ms(), told)
+        scope = capabilities.asked_scope(
+            flight.capability, flight.request.method, flight.request.params, request.resource
+        )
+        settled = await self._questions.settle(self, request, decision, self._clock.now_ms(), told, scope)
         flight.asked_for = self._clock.monotonic() - before
         if settled.rule == "person-allow" and settled.allowed:
             limits = tuple(settled.evidence.get("scope", ()))

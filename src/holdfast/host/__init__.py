@@ -1,5 +1,5 @@
 """The composition root: `async with Host.open(config) as host` builds everything once and closes it."""
 
-from holdfast.host.opening import Host, Options, load_workflows, open_host
+from holdfast.host.opening import Host, Options, open_host
 
-__all__ = ["Host", "Options", "load_workflows", "open_host"]
+__all__ = ["Host", "Options", "open_host"]

@@ -12,6 +12,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast import assets
 from holdfast.extensions.grants import STREAM as GRANTS
 from holdfast.extensions.trust import USER, Standing, Trust
 from holdfast.kernel.clock import Clock
@@ -79,6 +80,15 @@ class ProjectExtensions:
 
     async def untrusted_of_user(self) -> list[str]:
         return [f"~/{path}" for path in _waiting(await self.users())]
+
+    async def unloadable(self) -> tuple[list[str], Problem] | None:
+        """What is trusted and cannot be loaded because the engine was not fetched, and what to do; None if it can."""
+        if (problem := assets.missing()) is None:
+            return None
+        project, own = await self.standing(), await self.users()
+        named = [item.path for item in project.brings if project.state == "trusted"]
+        named += [f"~/{item.path}" for item in own.brings if own.state == "trusted"]
+        return (named, problem) if named else None
 
     async def give_trust(self, digest: str, by: str) -> Standing:
         """Trust what the folder brings, if it still is what was looked at (N1).

@@ -63,6 +63,8 @@ async def _extensions(host: Host) -> Finding:
     standing = await host.extensions.standing()
     suite = host.extensions.opened
     failed = len(suite.failures) if suite is not None else 0
+    if (found := await host.extensions.unloadable()) is not None:
+        return Finding("extensions", "degraded", f"{len(found[0])} not loaded: {found[1].message}")
     detail = f"{len(standing.brings)} in the project ({standing.state}), {len(suite.members) if suite else 0} loaded"
     return Finding("extensions", "degraded" if failed else "healthy", detail + (f", {failed} failed" if failed else ""))
 

@@ -21,13 +21,12 @@ from holdfast.host.node_tools import NodeTools
 from holdfast.host.prompts import Prompts
 from holdfast.host.sole import sole_host
 from holdfast.host.tracing import Tracing, open_tracing
-from holdfast.kernel import canonical
+from holdfast.host.workflow_files import Found, LeftOut, load_workflows
 from holdfast.kernel.clock import Clock, SystemClock
 from holdfast.kernel.config import Config
 from holdfast.kernel.folders import kept_in, make_folder
 from holdfast.kernel.ids import Ids, Randomness, SystemRandomness
 from holdfast.kernel.ledger import Ledger, Projection
-from holdfast.kernel.problems import Problem
 from holdfast.kernel.secret import HOST_SECRET, derive, kept_secret
 from holdfast.models import OpenModel, embed
 from holdfast.relay import Relay
@@ -49,8 +48,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     `root` is the project folder. `data`, when given, is used in place of `config.data.dir`. `allow_egress` names
     `host:port` pairs that calls out may reach though they are private. `consent` asks a person at the terminal.
-    `trust_nodes` trusts the project's node files as they are now. `models` are model objects by the name that the
-    configuration may use for them. `tracing`, when given, is used in place of what the configuration asks for.
+    `trust_nodes` trusts the project's node files as they are now. `workflows` are folders beside those of the
+    configuration; `strict` refuses to open when one of their files cannot be stored. `models` are model objects by the
+    name that the configuration may use for them. `tracing`, when given, is used in place of what the configuration
+    asks for.
     """
 
     config: Config = Config()
@@ -59,6 +60,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     allow_egress: tuple[str, ...] = ()
     sample_seams: bool = False
     trust_nodes: bool = False
+    workflows: tuple[Path, ...] = ()
+    strict: bool = False
     retry: RetryPolicy = RetryPolicy()
     limits: Limits | None = None
     clock: Clock | None = None
@@ -81,7 +84,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     data: Path
     ledger: Ledger
     runs: Runs
-    workflows: tuple[str, ...]  # those of the project, which were stored on opening
+    workflows: tuple[str, ...]  # those of the project's folders, which were stored on opening
+    left_out: tuple[LeftOut, ...]  # files of these folders that hold no workflow that can run here
     extensions: ProjectExtensions
     relay: Relay
     models: HostModels
@@ -218,7 +222,9 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         schedules = Schedules(ledger, runs, clock=clock, ids=ids)
         await stack.enter_async_context(runs)
         await runs.put_workflow(ASK, tenant=None)
-        workflows = [name for text in config.workflows.paths for name in await load_workflows(runs, root / text)]
+        found = Found()
+        for folder in (*(root / text for text in config.workflows.paths), *options.workflows):
+            found += await load_workflows(runs, folder, strict=options.strict)
         await webhooks.start()
         stack.push_async_callback(webhooks.close)
         await schedules.start()
@@ -230,7 +236,8 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             data=data,
             ledger=ledger,
             runs=runs,
-            workflows=tuple(workflows),
+            workflows=found.stored,
+            left_out=found.left_out,
             extensions=extensions,
             relay=relay,
             models=models,
@@ -245,21 +252,3 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             metrics=metrics,
             tracing=tracing,
         )
-
-
-async def load_workflows(runs: Runs, folder: Path) -> list[str]:
-    """Store every `*.json` of a folder for all tenants; the first that does not hold is told with its file."""
-    stored: list[str] = []
-    for name, data in _documents(folder):
-        try:
-            document: dict[str, Any] = canonical.decode(data, dict)
-            stored.append((await runs.put_workflow(document, tenant=None)).workflow_id)
-        except Problem as problem:
-            raise Problem(problem.key, f"{name}: {problem.message}", **problem.details) from problem
-    return stored
-
-
-def _documents(folder: Path) -> list[tuple[str, bytes]]:
-    if not folder.is_dir():
-        raise Problem("not_found", f"There is no folder {folder.name}.", at="workflows")
-    return [(path.name, path.read_bytes()) for path in sorted(folder.glob("*.json"))]

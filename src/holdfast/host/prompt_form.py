@@ -8,14 +8,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.extensions.consent import REMEMBER, Answer, Question
+from holdfast.extensions.consent import EXPIRIES, REMEMBER, Answer, Question
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.redact import redact, redact_text
-from holdfast.kernel.scopes import SCOPED, Scope
+from holdfast.kernel.scopes import Scope
 
 TYPE = "capability-prompt"
 DEFAULT = "session"
 MAX_SECONDS = 10 * 365 * 86_400
+_HELD = ", in every run, as long as the grant holds"
+_OPENS = {
+    "read": "every file and folder of the project",
+    "write": "every file and folder of the project",
+    "http": "every public host",
+    "env": "every variable that does not look like a secret",
+    "tool": "every tool of every extension",
+}
 
 ANSWER: dict[str, Any] = {
     "type": "object",
@@ -23,6 +31,7 @@ ANSWER: dict[str, Any] = {
         "action": {"enum": ["accept", "reject"]},
         "remember": {"enum": list(REMEMBER)},
         "scope": {"type": "array", "items": {"type": "string", "maxLength": 1024}, "maxItems": 32},
+        "everything": {"type": "boolean"},
         "expiresInSeconds": {"type": "integer", "minimum": 1, "maximum": MAX_SECONDS},
         "comment": {"type": "string", "maxLength": 2000},
     },
@@ -52,7 +61,9 @@ def shown(question: Question, key: str, about: dict[str, Any]) -> dict[str, Any]
             "remember": [{"value": name, "means": means} for name, means in REMEMBER.items()],
             "default": DEFAULT,
             "scopes": _scopes(question),
+            "everything": everything(question),
             "expiry": "always",
+            "expiries": [{"seconds": seconds, "means": f"a {name}"} for name, seconds in EXPIRIES.items()],
         },
     }
     return {
@@ -73,12 +84,15 @@ def answer_of(value: Any, question: Question, now_ms: int) -> Answer:
     seconds = value.get("expiresInSeconds")
     expires = now_ms + seconds * 1000 if isinstance(seconds, int) and not isinstance(seconds, bool) else None
     scope = tuple(item for item in value.get("scope") or () if isinstance(item, str) and item)
+    wide = value.get("everything") is True
     if value.get("action") != "accept":
         return Answer(False, remember, scope if _valid(question, scope) else (), expires, comment)  # type: ignore[arg-type]
     if not _valid(question, scope):
         told = f"{', '.join(scope)[:200]} is no scope of {question.capability}. {comment}".strip()
         return Answer(False, "once", comment=told)
-    return Answer(True, remember, scope, expires, comment)  # type: ignore[arg-type]
+    if wide and scope:
+        return Answer(False, "once", comment=f"`everything` and `scope` were both given. {comment}".strip())
+    return Answer(True, remember, scope, expires, comment, wide)  # type: ignore[arg-type]
 
 
 def _valid(question: Question, scope: tuple[str, ...]) -> bool:
@@ -93,17 +107,27 @@ def _valid(question: Question, scope: tuple[str, ...]) -> bool:
 
 def _allows(question: Question) -> str:
     where = " in the sandbox described below" if question.note else ""
-    return f"{question.extension} could {question.meaning}{where}, in every run, as long as the grant holds."
+    what = f" ({', '.join(question.scope)} only)" if question.limitable and question.scope else ""
+    held = ", for this call only" if question.limitable and not question.scope else _HELD
+    return f"{question.extension} could {question.meaning}{what}{where}{held}."
+
+
+def everything(question: Question) -> dict[str, str] | None:
+    """The wider yes, where a yes is otherwise for what was asked about: what it opens (P16)."""
+    if not question.limitable:
+        return None
+    opens = _OPENS.get(question.capability, f"{question.capability}, without a limit")
+    return {"means": f"{question.extension} could {question.meaning}: {opens}{_HELD}."}
 
 
 def _scopes(question: Question) -> list[dict[str, Any]]:
-    """The whole capability, or only what was asked about, where the capability can be limited."""
-    choices: list[dict[str, Any]] = [{"scope": [], "means": f"{question.capability}, without a limit"}]
-    asked = question.resource
-    limitable = question.capability in SCOPED
-    if asked and limitable and asked == redact_text(asked) and _valid(question, (asked,)):
-        choices.append({"scope": [asked], "means": f"{question.capability} of {asked} only"})
-    return choices
+    """What a yes is for when nothing else is said: what was asked about, as patterns. None: the whole capability."""
+    if not question.limitable:
+        return [{"scope": [], "means": f"{question.capability}, without a limit: it cannot be narrower"}]
+    scope = question.scope
+    if not scope or list(scope) != [redact_text(item) for item in scope]:
+        return []
+    return [{"scope": list(scope), "means": f"{question.capability} of {', '.join(scope)} only"}]
 
 
 def _loss(question: Question) -> dict[str, Any] | None:

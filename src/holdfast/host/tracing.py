@@ -126,7 +126,8 @@ def open_tracing(settings: Telemetry) -> Tracing:
             "config_invalid",
             "Traces are asked for, and OpenTelemetry is not installed.",
             at="telemetry.traces",
-            fix="Install holdfast[otel], or set telemetry.traces to off.",
+            fix="Run `pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http`, "
+            "or set telemetry.traces to off.",
         ) from error
     provider = TracerProvider(resource=Resource.create({"service.name": settings.service_name}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))

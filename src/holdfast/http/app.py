@@ -23,6 +23,7 @@ class App:
         self._dispatch = dispatch
         self._mounts = dict(mounts)
         self._inside = [(prefix, prefix + "/") for prefix in mounts]
+        self._roots = {operation.path.split("/")[1] for operation in operations}
 
     def mount_of(self, path: str) -> str | None:
         """The prefix of the mount that answers at `path`; None where the operations do."""
@@ -39,7 +40,17 @@ class App:
             note_route(scope, prefix)
             await self._mounts[prefix]({**scope, "root_path": prefix}, receive, send)
             return
+        if self._is_lost_reader(scope):
+            await self._mounts["/"](scope, receive, send)
+            return
         await self._dispatch(scope, receive, send)
+
+    def _is_lost_reader(self, scope: Scope) -> bool:
+        """Whether a browser asks for a page at an address where no contract begins: the root's mount has one for it."""
+        if "/" not in self._mounts or scope["method"] not in ("GET", "HEAD"):
+            return False
+        accepts = b",".join(value for name, value in scope["headers"] if name == b"accept")
+        return b"text/html" in accepts and scope["path"].split("/")[1] not in self._roots
 
 
 def build_app(

@@ -102,4 +102,5 @@ async def _services(host: Host, options: Options, rates: Rates | None) -> Servic
         closing=asyncio.Event(),
         sample_seams=options.sample_seams,
         capabilities=host.capabilities,
+        left_out=host.left_out,
     )

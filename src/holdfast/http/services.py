@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.host.workflow_files import LeftOut
 from holdfast.http.auth import Keys
 from holdfast.http.limits import Load, RateLimits
 from holdfast.kernel.clock import Clock
@@ -21,7 +22,8 @@ from holdfast.runs.webhooks import Webhooks
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a running host that requests reach. `closing` is set when the host begins to shut down;
-    `capabilities` are what other parts of the host add to the discovery document."""
+    `capabilities` are what other parts of the host add to the discovery document; `left_out` are workflow files that
+    could not be stored."""
 
     ledger: Ledger
     runs: Runs
@@ -36,3 +38,4 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     closing: asyncio.Event
     capabilities: Callable[[], Mapping[str, Any]] = dict
     sample_seams: bool = False
+    left_out: tuple[LeftOut, ...] = ()

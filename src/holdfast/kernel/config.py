@@ -23,6 +23,7 @@ PROJECT_FILE = "holdfast.toml"
 # The tenant of the host's own operator: the project, its extensions, the whole ledger are this tenant's alone.
 OPERATOR = "default"
 _MAX_BYTES = 1024 * 1024
+_ONE_TABLE = "A [table] or a setting stands twice. Put what belongs to it under the first one, and delete the second."
 
 
 class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -205,8 +206,10 @@ def _read_file(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise Problem("config_invalid", f"{path.name} cannot be read.", at=path.name, reason=error.strerror) from error
     except (tomllib.TOMLDecodeError, UnicodeError, RecursionError) as error:
+        reason = str(error)[:200]
+        more: dict[str, Any] = {"fix": _ONE_TABLE} if reason.startswith(("Cannot declare", "Cannot overwrite")) else {}
         raise Problem(
-            "config_invalid", f"{path.name} is not valid TOML.", at=path.name, reason=str(error)[:200]
+            "config_invalid", f"{path.name} is not valid TOML.", at=path.name, reason=reason, **more
         ) from error
 
 

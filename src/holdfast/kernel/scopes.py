@@ -1,4 +1,4 @@
-"""What a grant covers: path globs, host names, environment names.
+"""What a grant covers: path globs, host names, environment names, tool names.
 
 Patterns are compiled once and matched in time proportional to pattern times text: no pattern can explode.
 `locate` is the only function here that looks at the disk: it resolves `..` and links before anything is compared.
@@ -18,7 +18,7 @@ from holdfast.kernel.problems import Problem
 MAX_PATTERN = 1024
 MAX_PATH = 4096
 _MAX_WILDCARDS = 32
-SCOPED = ("read", "write", "http", "env")  # the capabilities that `Scope.of` knows limits for
+SCOPED = ("read", "write", "http", "env", "tool")  # the capabilities that `Scope.of` knows limits for
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -27,6 +27,7 @@ class Scope(msgspec.Struct, frozen=True):
     paths: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
 
     def covers(self, resource: str | None) -> bool:
         """Whether `resource` lies inside; without limits everything does, an unknown resource only then."""
@@ -39,7 +40,7 @@ class Scope(msgspec.Struct, frozen=True):
             return any(match_path(pattern, resource) for pattern in self.paths)
         if self.hosts:
             return any(match_host(pattern, resource) for pattern in self.hosts)
-        return any(match_env(pattern, resource) for pattern in self.env)
+        return any(match_env(pattern, resource) for pattern in self.env or self.tools)
 
     def names(self, resource: str | None) -> bool:
         """Whether a pattern is this very resource, without any wildcard."""
@@ -50,7 +51,7 @@ class Scope(msgspec.Struct, frozen=True):
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        return self.paths or self.hosts or self.env
+        return self.paths or self.hosts or self.env or self.tools
 
     @classmethod
     def of(cls, capability: str, patterns: tuple[str, ...]) -> Scope:
@@ -61,6 +62,8 @@ class Scope(msgspec.Struct, frozen=True):
             return cls(hosts=tuple(check_host_pattern(pattern) for pattern in patterns))
         if capability == "env":
             return cls(env=tuple(check_env_pattern(pattern) for pattern in patterns))
+        if capability == "tool":
+            return cls(tools=tuple(check_tool_pattern(pattern) for pattern in patterns))
         raise Problem(
             "pattern_invalid",
             f"The capability {capability} takes no scope.",
@@ -118,6 +121,23 @@ def check_env_pattern(pattern: str) -> str:
     if not pattern or len(pattern) > 255 or "*" in body or "=" in pattern or "\0" in pattern:
         raise Problem("pattern_invalid", "An environment name may end in `*`, nothing else.", at=pattern[:80])
     return pattern
+
+
+def check_tool_pattern(pattern: str) -> str:
+    body = pattern.removesuffix("*")
+    if not pattern or len(pattern) > 255 or any(character in body for character in "*?,\0\t\n "):
+        raise Problem("pattern_invalid", "A tool is a name, which may end in `*`.", at=pattern[:80])
+    return pattern
+
+
+def exactly(capability: str, resource: str) -> tuple[str, ...] | None:
+    """The patterns that mean this resource and nothing else; None where none can say it."""
+    if capability not in SCOPED or "*" in resource or "?" in resource or "," in resource:
+        return None
+    try:
+        return Scope.of(capability, (resource,)).patterns
+    except Problem:
+        return None
 
 
 def match_path(pattern: str, path: str) -> bool:

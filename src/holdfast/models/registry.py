@@ -275,5 +275,5 @@ def _package(name: str) -> Any:
             "package_missing",
             f"The package `{name}` is not installed.",
             extra=name,
-            fix=f"Run `pip install 'holdfast[{name}]'`.",
+            fix=f"Run `pip install {name}` where holdfast is installed.",
         ) from error

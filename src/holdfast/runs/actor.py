@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from holdfast.runs import decider
 from holdfast.runs.effects import plain
 from holdfast.runs.evolve import evolve
 from holdfast.runs.execution import Execution, Outcome, Parked
+from holdfast.runs.frames import frames_of, logged
 from holdfast.runs.log import standing_of, stream_of, to_draft
 from holdfast.runs.nodes.registry import NodeError, NodeType
 from holdfast.runs.state import ENDED, Event, RunState, shown_outputs
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.runs.engine import Engine, Ports
 
 _BATCH = 256
+NODES = logging.getLogger("holdfast.nodes")  # nodes whose code failed without meaning to
 Make = Callable[[RunState], Outcome]
 
 
@@ -372,6 +375,7 @@ class RunActor:
             else:
                 return
         except Exception as error:  # noqa: BLE001 - node code is anybody's; its failure is the run's to handle
+            _tell(execution, error)
             make = self._failed(execution, error_of(error))
         self._ended.pop(name, None)
         self.tasks.pop(name, None)
@@ -406,6 +410,7 @@ def _step(execution: Execution, kind: NodeType, actor: RunActor) -> Make:
     except Parked as parked:
         return parked.outcome
     except Exception as error:  # noqa: BLE001 - as in `_work`
+        _tell(execution, error)
         return actor._failed(execution, error_of(error))
     coroutine.close()
     return actor._failed(execution, {"code": "internal_error", "message": f"{kind.type_id} is not instant."})
@@ -428,6 +433,12 @@ def completed(execution: Execution, outputs: Any) -> Make:
     return make
 
 
+def _tell(execution: Execution, error: Exception) -> None:
+    """Code that fails without meaning to is the operator's to see, in the log."""
+    if not isinstance(error, NodeError | Problem):
+        NODES.error("run %s, node %s failed: %s", execution.run_id, execution.node_id, logged(error))
+
+
 def error_of(error: Exception) -> dict[str, Any]:
     """What a node's failure looks like in the log."""
     if isinstance(error, NodeError):
@@ -441,9 +452,19 @@ def error_of(error: Exception) -> dict[str, Any]:
         shown = error.as_openwop()
         code = shown["error"] if shown["error"] not in ("validation_error", "internal_error") else error.key
         found = {"code": code, "message": shown["message"], "retryable": error.row.retryable}
-        return {**found, "details": shown["details"]} if shown.get("details") else found
+        return _with_details(found, {**shown.get("details", {}), **_traced(error)})
     text = redact_text(str(error))[:500]
-    return {"code": "node_failed", "message": f"{type(error).__name__}: {text}" if text else type(error).__name__}
+    message = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return _with_details({"code": "node_failed", "message": message}, _traced(error))
+
+
+def _traced(error: Exception) -> dict[str, Any]:
+    frames = frames_of(error)
+    return {"traceback": frames} if frames else {}
+
+
+def _with_details(found: dict[str, Any], details: dict[str, Any]) -> dict[str, Any]:
+    return {**found, "details": details} if details else found
 
 
 def _gone(run_id: str) -> Problem:

@@ -86,8 +86,9 @@ class Answering:
 
     def _shown(self, state: RunState, asked: InterruptState) -> Interrupt:
         expires = self._engine.clock.now_ms() + self._engine.limits.interrupt_token_ms
-        if asked.timeout_ms is not None:
-            expires = min(expires, asked.asked_ms + asked.timeout_ms)
+        due = asked.asked_ms + asked.timeout_ms if asked.timeout_ms is not None else None
+        if due is not None:
+            expires = min(expires, due)
         claims = Claims(state.run_id, asked.node, asked.id, expires)
         return Interrupt(
             interrupt_id=asked.id,
@@ -99,4 +100,5 @@ class Answering:
             key=asked.key,
             resume_schema=asked.resume_schema,
             votes=interrupts.votes_of(asked),
+            due_at=iso(due) if due is not None else None,
         )

@@ -12,7 +12,8 @@ MAX_DIFFS = 500
 # What differs between any two runs and says nothing about them.
 VOLATILE = frozenset(
     {"durationMs", "interruptId", "childRunId", "runId", "writtenAt", "dueAt", "expiresAt", "leaseId", "key",
-     "invocationId", "callId", "artifactId", "decidedAt", "conversationId", "messageId", "observed", "parent", "ts"}
+     "invocationId", "callId", "artifactId", "decidedAt", "conversationId", "messageId", "observed", "parent", "ts",
+     "traceback"}
 )  # fmt: skip
 
 

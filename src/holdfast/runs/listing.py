@@ -39,6 +39,12 @@ async def list_runs(ledger: Ledger, filters: RunFilter, tenant: str, cursor: str
     return RunPage(runs=[summary(row) for row in shown], next_cursor=following)
 
 
+async def count_runs(ledger: Ledger, tenant: str) -> dict[str, int]:
+    """How many runs the tenant has, by status; a status that no run has is not there."""
+    rows = await ledger.query("SELECT status, COUNT(*) FROM runs WHERE tenant = ? GROUP BY status", [tenant])
+    return {str(status): int(count) for status, count in rows}
+
+
 def _where(filters: RunFilter) -> tuple[list[str], list[Any]]:
     where: list[str] = []
     values: list[Any] = []

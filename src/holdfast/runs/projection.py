@@ -17,7 +17,7 @@ class RunsProjection:
     """One row a run. `busy` and `wake` are what a sweep needs to find work after a restart."""
 
     name = "runs"
-    version = 1
+    version = 2
     prefix = PREFIX
     schema = """
         CREATE TABLE IF NOT EXISTS runs (
@@ -26,6 +26,7 @@ class RunsProjection:
             updated INTEGER NOT NULL, ended INTEGER, error TEXT, wake INTEGER, busy INTEGER NOT NULL, instance TEXT
         ) WITHOUT ROWID;
         CREATE INDEX IF NOT EXISTS runs_tenant ON runs (tenant, run_id);
+        CREATE INDEX IF NOT EXISTS runs_status ON runs (tenant, status);
         CREATE INDEX IF NOT EXISTS runs_wake ON runs (wake) WHERE wake IS NOT NULL;
         CREATE INDEX IF NOT EXISTS runs_busy ON runs (run_id) WHERE busy = 1;
         CREATE INDEX IF NOT EXISTS runs_parent ON runs (parent) WHERE parent IS NOT NULL

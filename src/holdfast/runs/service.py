@@ -261,6 +261,10 @@ class Runs:
         """Newest first. A cursor that is none of ours is `validation_error`; `limit` is 1..200."""
         return await listing.list_runs(self._ledger, filters, tenant, cursor, limit)
 
+    async def count_runs(self, tenant: str) -> dict[str, int]:
+        """How many runs the tenant has, by status."""
+        return await listing.count_runs(self._ledger, tenant)
+
     async def events(
         self, run_id: str, tenant: str, from_sequence: int = 0, limit: int | None = None
     ) -> list[RunEvent]:

@@ -196,7 +196,10 @@ class RunForked(Wire, frozen=True):
 
 
 class Interrupt(Wire, frozen=True):
-    """An open question of a run, with the token that answers it (W7)."""
+    """An open question of a run, with the token that answers it (W7).
+
+    `expires_at` is the token's; `due_at` is the question's own deadline, where it has one.
+    """
 
     interrupt_id: str
     node_id: str
@@ -207,6 +210,7 @@ class Interrupt(Wire, frozen=True):
     key: str | None = None
     resume_schema: dict[str, Any] | None = None
     votes: dict[str, Any] | None = None
+    due_at: str | None = None
 
 
 class InterruptView(Wire, frozen=True):

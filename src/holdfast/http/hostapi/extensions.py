@@ -96,10 +96,14 @@ class PromptView(Result, frozen=True, omit_defaults=False):
     data: Any
     expires_at: str
     answer_at: str
+    due_at: str | None = None
 
 
 class PromptList(Result, frozen=True, omit_defaults=False):
+    """Open questions, oldest first; `more` runs wait that are not among them."""
+
     prompts: list[PromptView]
+    more: int = 0
 
 
 def card(found: extension_view.Card) -> CardView:
@@ -157,7 +161,7 @@ def operations(host: Host) -> list[Operation]:
 
     async def waiting(call: Call) -> Response:
         found = await questions.pending(host, call.caller.tenant)
-        return call.answer(PromptList(prompts=[_prompt(item) for item in found]))
+        return call.answer(PromptList(prompts=[_prompt(item) for item in found.prompts], more=found.more))
 
     common: dict[str, Any] = {"method": "GET", "contract": "lafs", "tag": "extensions"}
     return [
@@ -219,4 +223,5 @@ def _prompt(found: questions.Prompt) -> PromptView:
         data=asked.data,
         expires_at=asked.expires_at,
         answer_at=f"/v1/runs/{found.run_id}/interrupts/{asked.node_id}",
+        due_at=asked.due_at,
     )

@@ -21,6 +21,19 @@ class Health(Result, frozen=True, omit_defaults=False):
     status: str
 
 
+class NotStored(Result, frozen=True):
+    file: str
+    problem: str
+    reason: str
+
+
+class Readiness(Result, frozen=True):
+    """`left_out` names the workflow files that the host was given and cannot run."""
+
+    status: str
+    left_out: tuple[NotStored, ...] = ()
+
+
 def operations(services: Services, all_of_them: Callable[[], Sequence[Operation]]) -> list[Operation]:
     described: dict[str, Any] = {}
 
@@ -38,7 +51,11 @@ def operations(services: Services, all_of_them: Callable[[], Sequence[Operation]
 
     async def ready(call: Call) -> Response:
         draining = services.load.draining or services.runs.load().draining
-        return call.answer(Health(status="draining" if draining else "ready"), 503 if draining else 200)
+        left_out = tuple(
+            NotStored(file=item.file, problem=item.problem, reason=item.reason) for item in services.left_out
+        )
+        status = "draining" if draining else "ready"
+        return call.answer(Readiness(status=status, left_out=left_out), 503 if draining else 200)
 
     return [
         Operation(
@@ -76,9 +93,9 @@ def operations(services: Services, all_of_them: Callable[[], Sequence[Operation]
             method="GET",
             path="/readyz",
             perform=ready,
-            summary="Whether it takes work.",
+            summary="Whether it takes work, and which workflow files it was given in vain.",
             auth="none",
-            answers={200: Health},
+            answers={200: Readiness},
             tag="meta",
         ),
     ]

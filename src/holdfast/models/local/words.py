@@ -7,11 +7,12 @@ import re
 from holdfast.models.words import STOP, words
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_ASKING = STOP | frozenset(words("please tell use using"))
+_POSSESSIVE = re.compile(r"['’]s\b")
+_ASKING = STOP | frozenset(words("please tell use using must might shall"))
 
 
 def content_words(text: str) -> frozenset[str]:
-    return frozenset(words(text)) - _ASKING
+    return frozenset(words(_POSSESSIVE.sub("", text))) - _ASKING
 
 
 def name_words(name: str) -> frozenset[str]:
