@@ -47,6 +47,7 @@ from holdfast.extensions.hooks import Hooks
 from holdfast.extensions.isolate import Artifact as Loadable
 from holdfast.extensions.outcomes import Surroundings, ToolOutcome
 from holdfast.extensions.packs import Resource, adopt, expanded
+from holdfast.extensions.protected import protected
 from holdfast.extensions.registry import Tool, command_names, tool_owners
 from holdfast.extensions.risk import weighed
 from holdfast.extensions.runtime import Extension
@@ -124,8 +125,9 @@ class Suite:
         self._subjects: dict[str, tuple[Path | None, Subject]] = {}
         self.root = root.resolve()
         # What is the host's own is nobody's to read or change, whatever was granted.
-        own = data is not None and data.resolve() != self.root
-        self._kept = Kept.of(data, self.root / configuration.PROJECT_FILE) if own and data is not None else None
+        lifted = self._config.unprotected
+        cache = default_cache().folder
+        self._kept = Kept.of(protected(self.root, data, cache=cache, lifted=lifted), lifted)
         self._words = read_wording(self.root / self._config.tool_words) if self._config.tool_words else {}
         self.ui = ui or NoUi()
         self.members: list[Member] = []
@@ -145,7 +147,7 @@ class Suite:
         self._pool = Pool()
         environment = Environment(environ)
         files = FsConnector(randomness)
-        programs = ExecConnector(environment=environment)
+        programs = ExecConnector(environment=environment, unconfined=self._config.policy.unconfined_programs)
         self.dispatcher = Dispatcher(
             Policy(clock=self._clock),
             [

@@ -91,7 +91,7 @@ class Host:
         roots = Roots.of(place.project, extension=root, temp=place.temp, extra=granted_folders(policy, name))
         environment = Environment(place.environment())
         files = FsConnector()
-        programs = ExecConnector(environment=environment, temp=str(place.temp), sandbox=sandbox)
+        programs = ExecConnector(environment=environment, temp=str(place.temp), sandbox=sandbox, unconfined=True)
         self.dispatcher = Dispatcher(
             policy,
             [
