@@ -111,8 +111,8 @@ def test_f4_a_command_that_may_write_everything_does_not_write_what_is_the_hosts
     (world.project / "notes.txt").write_text("old")
     script = (
         "echo x > .holdfast/secret.key; echo x > .holdfast/ledger.db; rm -rf .holdfast/*; mv .holdfast gone;"
-        "umount .holdfast; umount -l .holdfast; umount -l holdfast.toml; echo mode >> holdfast.toml; echo new > notes.txt;"
-        "cat .holdfast/*key .holdfast/skills/sail/*"
+        "umount .holdfast; umount -l .holdfast; umount -l holdfast.toml;"
+        "echo mode >> holdfast.toml; echo new > notes.txt; cat .holdfast/*key .holdfast/skills/sail/*"
     )
     said = sh(world, script)
     assert SECRET not in str(said) and "how to sail" in str(said["stdout"]), said

@@ -14,10 +14,11 @@ import msgspec
 import pytest
 
 from holdfast import assets
+from holdfast.cli.main import run
 from holdfast.extensions.connectors.paths import Kept, Roots
 from holdfast.extensions.dispatcher import Subject
 from holdfast.extensions.layout import Confinement, mounts
-from holdfast.extensions.protected import Protected, protected, unknown
+from holdfast.extensions.protected import protected
 from holdfast.extensions.sandbox import Sandbox
 from holdfast.extensions.stand_ins import standing_in
 from tests.extensions.dispatcher_world import World
@@ -447,7 +448,27 @@ def test_a_person_lifts_one_by_name_or_by_path_and_never_the_settings(world: Wor
     sh(world, "printf more > .git/hooks/pre-commit; printf evil >> .git/config")
     assert (world.project / ".git" / "hooks" / "pre-commit").read_text() == "more"
     assert "evil" not in (world.project / ".git" / "config").read_text()
-    assert unknown(["git", "gti", "~/nowhere"], [Protected("git", "/x")]) == ["gti", "~/nowhere"]
+
+
+def test_doctor_lists_what_is_protected_and_what_is_lifted(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "holdfast.toml").write_text("[extensions]\nunprotected = ['shell', 'setings', 'settings']\n")
+    run(["doctor"])
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])["result"]
+    listed = {item["path"]: item for item in result["protected"]}
+    for path in (tmp_path / "holdfast.toml", tmp_path / ".holdfast", tmp_path / ".git", Path(sys.prefix)):
+        assert not listed[str(path)]["lifted"] and listed[str(path)]["why"], path
+    assert listed[str(home / ".bashrc")]["lifted"]
+    finding = next(item for item in result["findings"] if item["name"] == "protected")
+    assert "setings, settings" in finding["fix"]
+    # The project on the import path: everything in it is protected, and the person is told.
+    monkeypatch.syspath_prepend(str(tmp_path))
+    run(["doctor"])
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])["result"]
+    finding = next(item for item in result["findings"] if item["name"] == "protected")
+    assert finding["state"] == "optional" and "whole project" in finding["detail"]
 
 
 def test_what_stands_in_is_gone_when_the_last_program_ends(world: World, home: Path) -> None:

@@ -104,12 +104,6 @@ def settings_files(project: Path, environ: Mapping[str, str]) -> list[Path]:
     return [project / config.PROJECT_FILE, Path(config.PROJECT_FILE).absolute(), config.users_file(environ)]
 
 
-def unknown(lifted: Sequence[str], places: Iterable[Protected]) -> list[str]:
-    """What the settings lift that nothing here is called."""
-    names = {item.name for item in places} | {item.path for item in places} | _WHY.keys()
-    return [text for text in lifted if text not in names and _placed(text) not in names]
-
-
 def _kept(found: Iterable[Protected], root: str, lifted: Sequence[str]) -> tuple[Protected, ...]:
     """Each once, less what a person lifted by its name or its path."""
     free = {posixpath.normpath(posixpath.join(root, os.path.expanduser(text))) for text in lifted}  # noqa: PTH111
