@@ -128,7 +128,7 @@ class Guarded(msgspec.Struct, frozen=True):
 
 def _guarded() -> list[Guarded]:
     """What is protected for a host in this folder, and what of it a person lifted."""
-    from holdfast.extensions.compiler.cache import default_cache
+    from holdfast.extensions.compiler.cache import cache_folder
     from holdfast.extensions.protected import of_git, protected
 
     try:
@@ -138,7 +138,7 @@ def _guarded() -> list[Guarded]:
     data, lifted, here = Path(settings.data.dir), settings.extensions.unprotected, Path()
 
     def places(free: list[str]) -> list[Protected]:
-        found = protected(here, data, cache=default_cache().folder, lifted=free)
+        found = protected(here, data, cache=cache_folder(), lifted=free)
         return [*found, *of_git(str(here.resolve()), free)]
 
     held = set(places(lifted))

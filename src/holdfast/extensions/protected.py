@@ -28,7 +28,7 @@ LASTING = ("settings", "data")
 """Names that cannot be lifted: who writes these writes every grant."""
 BROUGHT = ("extensions", "skills", "prompts", "themes", "packages.json")
 """What a project may bring in the folder that the host also keeps its data in."""
-DATA_FILES = ("ledger.db", "ledger.db-wal", "ledger.db-shm", HOST_SECRET, "host.lock", "vectors")
+DATA_FILES = ("ledger.db", "ledger.db-wal", "ledger.db-shm", HOST_SECRET, "host.lock", "host.json", "vectors")
 """What the host keeps in its data folder, where that folder cannot be told from the project."""
 _SHELLS = (
     ".profile", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".zshenv", ".zprofile",

@@ -8,6 +8,7 @@ U3  The same tool name twice: the first extension's is the one that is called (r
 from __future__ import annotations
 
 import asyncio
+import functools
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +19,7 @@ import msgspec
 
 from holdfast.extensions.capabilities import Requirement, resolve
 from holdfast.extensions.compiler import Artifact, build
-from holdfast.extensions.compiler.cache import default_cache
+from holdfast.extensions.compiler.cache import Cache, cache_folder, default_cache
 from holdfast.extensions.compiler.source import is_own_folder, sources
 from holdfast.extensions.connectors.compute import ComputeConnector
 from holdfast.extensions.connectors.environment import EnvConnector, Environment
@@ -39,6 +40,7 @@ from holdfast.extensions.connectors.ui import NoUi, Ui
 from holdfast.extensions.consent import Consent
 from holdfast.extensions.control import Control
 from holdfast.extensions.dispatcher import Dispatcher, Subject
+from holdfast.extensions.engine.bytecode import KeptBytecode
 from holdfast.extensions.engine.limits import Limits
 from holdfast.extensions.engine.pool import Pool
 from holdfast.extensions.evidence import Correlation, Event, Evidence, LogFile
@@ -126,8 +128,8 @@ class Suite:
         self.root = root.resolve()
         # What is the host's own is nobody's to read or change, whatever was granted.
         lifted = self._config.unprotected
-        cache = default_cache().folder
-        self._kept = Kept.of(protected(self.root, data, cache=cache, lifted=lifted), lifted)
+        self._kept = Kept.of(protected(self.root, data, cache=cache_folder(), lifted=lifted), lifted)
+        self._data = data
         self._words = read_wording(self.root / self._config.tool_words) if self._config.tool_words else {}
         self.ui = ui or NoUi()
         self.members: list[Member] = []
@@ -227,13 +229,17 @@ class Suite:
         return loaded
 
     async def _load(self, entry: Path, path: Path) -> Member:
-        artifact = build(entry, cache=default_cache())
+        refused: list[tuple[str, str]] = []
+        cache = default_cache(self._data, lambda what, name: refused.append((what, name)))
+        artifact = build(entry, cache=cache)
         name = artifact.meta.extension_id
         if any(member.extension.name == name for member in self.members):
             raise Problem("already_exists", f"An extension {name} is loaded already.", at=path.name)
         for text in self._flags:
             self.dispatcher.learn(name, "allow", checked(text))
         correlation = Correlation(name, self._scenario, self.session.id, artifact_id=artifact.meta.hash)
+        for what, file in refused:
+            self._cache_refused(correlation, what, file)
         methods = self._resolve(artifact, correlation)
         home = Path(artifact.root or entry.parent)
         own = home if is_own_folder(home, entry) else None
@@ -249,7 +255,7 @@ class Suite:
             randomness=self._randomness,
             pool=self._pool,
             record=self._record,
-            bytecode_cache=default_cache().folder / "bytecode",
+            bytecode_cache=self._bytecode(cache, correlation),
             report=lambda event, data: self._evidence.write(
                 correlation, Event(f"extension.{event}", data, level="warn")
             ),
@@ -266,6 +272,16 @@ class Suite:
         self.hooks.set([item.extension for item in self.members])
         self._evidence.write(correlation, Event("extension.ready", {"tools": sorted(extension.registrations.tools)}))
         return member
+
+    def _bytecode(self, cache: Cache | None, correlation: Correlation) -> KeptBytecode | None:
+        if cache is None:
+            return None
+        refused = functools.partial(self._cache_refused, correlation)
+        return KeptBytecode(cache.folder / "bytecode", cache.seal, refused)
+
+    def _cache_refused(self, correlation: Correlation, what: str, file: str) -> None:
+        """Something in the cache is not as this host left it; it was not used, and is made again."""
+        self._evidence.write(correlation, Event("cache.refused", {"what": what, "file": file}, level="warn"))
 
     def _surroundings(self, name: str, home: Path) -> Surroundings:
         active = self.themes.active

@@ -23,6 +23,7 @@ from holdfast.extensions.connectors.small import (
 )
 from holdfast.extensions.connectors.tool import ToolConnector
 from holdfast.extensions.dispatcher import Dispatcher, Subject
+from holdfast.extensions.engine.bytecode import KeptBytecode
 from holdfast.extensions.engine.pool import Pool
 from holdfast.extensions.evidence import Correlation, Evidence
 from holdfast.extensions.grants import granted_folders, policy_of
@@ -75,7 +76,7 @@ class Host:
         pool: Pool | None = None,
         grants: Iterable[str] = (),
         words: Mapping[str, ToolWords] | None = None,
-        bytecode_cache: Path | None = None,
+        bytecode_cache: KeptBytecode | None = None,
         emitted: Callable[[str, str, Any], None] | None = None,
         report: Callable[[str, dict[str, Any]], None] | None = None,
     ) -> None:
