@@ -124,7 +124,7 @@ class Suite:
         self.decided = -1  # the last of people's decisions that was taken in
         self._artifacts: dict[str, Artifact] = {}
         self._running: dict[str, Extension] = {}
-        self._subjects: dict[str, tuple[Path | None, Subject]] = {}
+        self._homes: dict[str, Path | None] = {}
         self.root = root.resolve()
         # What is the host's own is nobody's to read or change, whatever was granted.
         lifted = self._config.unprotected
@@ -170,6 +170,7 @@ class Suite:
             grants=self._granted,
             weigh=self._weighed,
             hold=self._held,
+            reach=self.roots,
             clock=self._clock,
         )
 
@@ -193,10 +194,6 @@ class Suite:
         news = {about(record) for record in records if record.seq > self.decided}
         self.decided = records[-1].seq if records else self.decided
         self.dispatcher.renew(with_standing(policy, fold(records)), news)
-        for name, (home, subject) in self._subjects.items():
-            known = msgspec.structs.replace(subject, roots=self.roots(name, home))
-            self._subjects[name] = home, known
-            self.dispatcher.admit(known)
 
     async def __aexit__(self, *_: object) -> None:
         for member in self.members:
@@ -243,8 +240,8 @@ class Suite:
         methods = self._resolve(artifact, correlation)
         home = Path(artifact.root or entry.parent)
         own = home if is_own_folder(home, entry) else None
-        subject = Subject(name, self.roots(name, own), correlation=correlation, methods=methods)
-        self.dispatcher.admit(subject)
+        self._homes[name] = own
+        self.dispatcher.admit(Subject(name, self.roots(name), correlation=correlation, methods=methods))
         extension = Extension(
             loadable(artifact),
             self._surroundings(name, home),
@@ -260,12 +257,12 @@ class Suite:
                 correlation, Event(f"extension.{event}", data, level="warn")
             ),
         )
-        self._artifacts[name], self._running[name], self._subjects[name] = artifact, extension, (own, subject)
+        self._artifacts[name], self._running[name] = artifact, extension
         try:
             await extension.load()
         except BaseException:
             self.dispatcher.dismiss(name)
-            del self._artifacts[name], self._running[name], self._subjects[name]
+            del self._artifacts[name], self._running[name], self._homes[name]
             raise
         member = Member(str(path), artifact, extension)
         self.members.append(member)
@@ -301,12 +298,13 @@ class Suite:
         for name, running in self._running.items():
             running.use_theme(theme, tell=name != extension)
 
-    def roots(self, name: str, home: Path | None = None) -> Roots:
+    def roots(self, name: str, policy: Policy | None = None) -> Roots:
         """The folders of one subject: the project, its own, a temporary one that no other has, and granted ones."""
         if name not in self._temps:
             self._temps[name] = Path(tempfile.mkdtemp(dir=self._temp))
-        folders = granted_folders(self.dispatcher.policy, name)
-        return Roots.of(self.root, extension=home, temp=self._temps[name], extra=folders, kept=self._kept)
+        folders = granted_folders(policy or self.dispatcher.policy, name)
+        home, temp = self._homes.get(name), self._temps[name]
+        return Roots.of(self.root, extension=home, temp=temp, extra=folders, kept=self._kept)
 
     def _weighed(self, name: str, capability: str) -> Weighed | None:
         artifact = self._artifacts.get(name)
@@ -448,7 +446,7 @@ class Suite:
         """Take in skills, prompts and themes, and those that extensions name (`resources_discover`)."""
         event = {"type": "resources_discover", "cwd": str(self.root), "reason": reason}
         named = await self.hooks.emit(event) if self.hooks.listening("resources_discover") else {}
-        homes = {name: home or self.root for name, (home, _) in self._subjects.items()}
+        homes = {name: home or self.root for name, home in self._homes.items()}
         self.take_resources(adopt(found, named, self.root, homes))
 
     def take_resources(self, found: Iterable[Resource]) -> None:

@@ -62,8 +62,11 @@ class Kept(msgspec.Struct, frozen=True):
         identity = (found.st_dev, found.st_ino) if found is not None else _NOTHING
         return cls(tuple(places), table, secrets, folder, identity, tuple(lifted))
 
-    def holds(self, path: str) -> Protected | None:
-        """The place that a change of `path` would touch: one that it is, lies in, or has in it."""
+    def holds(self, path: str, inner: str) -> Protected | None:
+        """The place that a change of `path` would touch: one that it is, lies in, or has in it.
+
+        `inner` is the path within its root: a repository may lie anywhere in there.
+        """
         folded = _folded(path)
         for known, item in self.table:
             if _beneath(known, folded) is not None:
@@ -71,7 +74,7 @@ class Kept(msgspec.Struct, frozen=True):
             rest = _beneath(folded, known)
             if rest is not None and rest.partition("/")[0] not in item.shown:
                 return item
-        return None
+        return Protected("git", path) if is_git_place(inner) and "git" not in self.lifted else None
 
     def is_linked(self, found: os.stat_result) -> Protected | None:
         """The protected file that this is another name of (a hard link)."""
@@ -131,29 +134,36 @@ class Roots(msgspec.Struct, frozen=True):
         """The extension's private temporary folder."""
         return next((root.real for root in self.items if root.private and root.writable), None)
 
-    def locate(self, path: str) -> tuple[Root, str]:
-        """The root that `path` lies in and the rest of the path, by its letters alone."""
+    def locate(self, path: str, *, follow: bool = True) -> tuple[Root, str]:
+        """The root that `path` lies in and the rest of the path: by its letters, else by where links lead."""
         if len(path) > _MAX_PATH:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         if path == "":
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
         whole = posixpath.normpath(posixpath.join(self.cwd, path))
+        found = self._located(whole) or self._located(_led(whole, follow))
+        if found is None or _kernel_tree(whole):
+            raise outside(path)
+        return found
+
+    def _located(self, whole: str) -> tuple[Root, str] | None:
         best: tuple[Root, str] | None = None
         for name, prefix, root in self.spelled:
             rest = "" if whole == name else whole[len(prefix) :] if whole.startswith(prefix) else None
             if rest is not None and (best is None or len(rest) < len(best[1])):
                 best = root, rest
-        if best is None or _kernel_tree(whole):
-            raise outside(path)
         return best
 
-    def resource(self, path: str) -> str | None:
-        """How policy names `path`: relative to the project, absolute elsewhere, None in the extension's own folders."""
-        whole = posixpath.normpath(posixpath.join(self.cwd, path))
+    def resource(self, path: str, *, follow: bool = True) -> str | None:
+        """How policy names `path`: relative to the project, absolute elsewhere, None in the extension's own folders.
+
+        Elsewhere it is where links lead: a person who is asked about it decides about that.
+        """
         try:
-            root, rest = self.locate(path)
+            root, rest = self.locate(path, follow=follow)
         except (Problem, OSError):
-            return whole
+            whole = posixpath.normpath(posixpath.join(self.cwd, path))
+            return _led(whole, follow) if len(whole) <= _MAX_PATH else whole
         return self._named(root, posixpath.join(root.real, rest) if rest else root.real)
 
     def named(self, place: Place) -> str | None:
@@ -164,10 +174,8 @@ class Roots(msgspec.Struct, frozen=True):
         """Refuse to change what is protected, or a folder that has it (F4)."""
         if self.kept is None:
             return
-        held = self.kept.holds(place.real)
-        inner = _beneath(place.real, place.root.real) or ""
-        if held is None and not place.root.private and is_git_place(inner) and "git" not in self.kept.lifted:
-            held = Protected("git", place.real)
+        inner = "" if place.root.private else _beneath(place.real, place.root.real) or ""
+        held = self.kept.holds(place.real, inner)
         if held is None and place.folder != NO_FOLDER:
             with contextlib.suppress(FileNotFoundError):
                 held = self.kept.is_linked(place.stat())
@@ -175,6 +183,12 @@ class Roots(msgspec.Struct, frozen=True):
             raise protected_problem(place.name or ".", held)
         if self.keeps(place.folder, place.name or "."):
             raise outside(place.name)
+
+    def guarded(self, capability: str, resource: str | None) -> Protected | None:
+        """The protected place that a call would change, by the letters of what policy decides about."""
+        if self.kept is None or capability != "write" or resource is None:
+            return None
+        return self.kept.holds(posixpath.join(self.items[0].real, resource), resource)
 
     def keeps(self, folder: int, name: str = ".") -> bool:
         """Whether `name` in an open folder is the host's data folder."""
@@ -247,7 +261,7 @@ def glance(roots: Roots, path: str) -> Place | None:
 @contextmanager
 def resolve(roots: Roots, path: str, *, follow: bool = True) -> Iterator[Place]:
     """Walk to `path` (F1, F2). With `follow`, a link at the end is followed as well; a missing end is fine."""
-    root, rest = roots.locate(path)
+    root, rest = roots.locate(path, follow=follow)
     walk = _Walk(roots, root, path)
     try:
         yield walk.to(rest, follow=follow)
@@ -398,6 +412,13 @@ def _pinned(root: Root, items: Sequence[Root], kept: Kept | None) -> Root:
 
 def _prefix(folder: str) -> str:
     return folder if folder.endswith("/") else folder + "/"
+
+
+def _led(path: str, follow: bool) -> str:
+    """Where links lead on the way to a path, and at its end when that is followed: letters for a walk to use (F1)."""
+    if follow:
+        return os.path.realpath(path)
+    return posixpath.join(os.path.realpath(posixpath.dirname(path)), posixpath.basename(path))
 
 
 def _folded(path: str) -> str:
