@@ -17,6 +17,7 @@ from holdfast import assets
 from holdfast.cli.main import run
 from holdfast.extensions.connectors.paths import Kept, Roots
 from holdfast.extensions.dispatcher import Subject
+from holdfast.extensions.grants import checked
 from holdfast.extensions.layout import Confinement, mounts
 from holdfast.extensions.protected import protected
 from holdfast.extensions.sandbox import Sandbox
@@ -56,7 +57,14 @@ def guard(world: World, *, lifted: tuple[str, ...] = (), extra: Any = ()) -> Non
     data = world.project.parent / "data"
     data.mkdir(exist_ok=True)
     kept = Kept.of(protected(world.project, data, lifted=lifted), lifted)
+    open_to(world, *(folder for folder, _ in extra))
     world.dispatcher.admit(Subject("ext.test", Roots.of(world.project, temp=world.temp, kept=kept, extra=extra)))
+
+
+def open_to(world: World, *folders: Path) -> None:
+    for folder in folders:
+        for capability in ("read", "write"):
+            world.dispatcher.learn("ext.test", "allow", checked(f"{capability}:{folder}/**"))
 
 
 def may_make_beside(world: World) -> bool:
@@ -174,10 +182,13 @@ def test_a_data_folder_that_is_the_project_or_around_it_still_keeps_its_secrets(
     (data / "sub").mkdir()
     root = data / place
     kept = Kept.of(protected(root, data))
+    open_to(world, data)
     world.dispatcher.admit(Subject("ext.test", Roots.of(root, temp=world.temp, kept=kept, extra=[(data, True)])))
+    (data / "sub" / "made").touch()
     before = tree(data)
-    said = sh(world, f"cd {data}; cat *; echo x > secret.key; rm -f ledger.db; mv vectors v; echo x > vectors/y")
-    assert "SECRET" not in str(said) and tree(data) == before
+    attack = "cat *; echo x > secret.key; rm -f ledger.db; mv vectors v; echo x > vectors/y; echo fine > sub/made"
+    said = sh(world, f"cd {data}; {attack}")
+    assert "SECRET" not in str(said) and tree(data) == {**before, "sub/made": "fine\n"}
     for path in ("secret.key", "SECRET.KEY", "vectors/x"):
         full = str(data / path)
         assert world.refused("fs", op="write", path=full, text="x").code == "denied"
@@ -378,7 +389,9 @@ def test_hooks_elsewhere_worktrees_and_submodules_are_protected(world: World, ho
     subprocess.run([*git, "submodule", "--quiet", "add", str(other), "libs/other"], cwd=world.project, check=True)
     subprocess.run(["git", "config", "core.hooksPath", ".husky/_"], cwd=world.project, check=True)
     (world.project / ".husky" / "_").mkdir(parents=True)
+    (main / "src").mkdir()
     guard(world, extra=[(main, True)])
+    assert sh(world, f"echo fine > {main}/src/made")["code"] == 0, "it is open, but for what follows"
     kept = (world.project / ".git", world.project / "libs" / "other" / ".git")
     before = [path.read_text() for path in kept], tree(main / ".git"), tree(world.project / ".husky")
     module = next((main / ".git").rglob("modules/libs/other"))
