@@ -310,6 +310,26 @@ def test_a_folder_of_the_import_path_or_the_search_path_is_protected(
     assert world.refused("fs", op="write", path="src/json.py", text="x").details["protected"] == "import-path"
 
 
+@pytest.mark.parametrize("around", ["..", ".", "src"])
+def test_secrets_stay_hidden_in_what_is_protected_itself(
+    world: World, home: Path, monkeypatch: pytest.MonkeyPatch, around: str
+) -> None:
+    """What lies on the import path cannot be written, and what is secret in it is not read either."""
+    (world.project / "src").mkdir()
+    imports = (world.project / around).resolve()
+    monkeypatch.setattr(sys, "path", [*sys.path, str(imports)])
+    data = (imports if around == "src" else world.project) / ".holdfast"
+    data.mkdir()
+    (data / "secret.key").write_text("SECRET")
+    (world.project / "src" / "plain").write_text("plain")
+    world.dispatcher.admit(
+        Subject("ext.test", Roots.of(world.project, temp=world.temp, kept=Kept.of(protected(world.project, data))))
+    )
+    said = sh(world, f"cd src; cat plain; cat {data}/secret.key; echo x > made; echo x > plain")
+    assert said["stdout"] == "plain" and "SECRET" not in str(said)
+    assert not (world.project / "src" / "made").exists() and (world.project / "src" / "plain").read_text() == "plain"
+
+
 def test_a_write_grant_for_the_place_itself_does_not_open_it(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,7 +61,7 @@ def mounts(limits: Confinement) -> Layout:
 
 class _Plan:
     def __init__(self, limits: Confinement) -> None:
-        self.read = limits.read
+        self.read = (*limits.read, *limits.write)  # what is protected around may still be read
         self.write = _writable(limits)
         self.found: dict[str, Mount] = {}
         self.frozen: set[str] = set()
@@ -69,11 +69,10 @@ class _Plan:
 
     def add(self, place: Protected) -> None:
         path = place.path
-        if self._covered(path):
-            return
         around = [folder for folder in self.write if _inside(path, folder)]
-        if not around:
-            if place.secret and any(_inside(path, folder) for folder in self.read) and os.path.lexists(path):
+        if not around or self._covered(path):
+            readable = any(_inside(path, folder) for folder in self.read) and not self._covered(path, "hidden")
+            if place.secret and readable and os.path.lexists(path) and not posixpath.islink(path):
                 self.found[path] = Mount("hidden", path, place.shown)
             return
         self._hold(path, around)
@@ -87,10 +86,10 @@ class _Plan:
             if place.stand_in is not None and not place.secret and _is_empty(path):
                 self.stand_ins[path] = place.stand_in  # perhaps another program's, who would take it away
 
-    def _covered(self, path: str) -> bool:
-        return any(
-            mount.mode in ("fixed", "standing", "hidden") and _inside(path, mount.path) for mount in self.found.values()
-        )
+    def _covered(self, path: str, *modes: Mode) -> bool:
+        """Whether it lies in what is out of reach already, or in one of these modes."""
+        wanted = modes or ("fixed", "standing", "hidden")
+        return any(mount.mode in wanted and _inside(path, mount.path) for mount in self.found.values())
 
     def _hold(self, path: str, around: Iterable[str]) -> None:
         """L2: every folder between what may be written and the place."""
