@@ -290,6 +290,20 @@ def test_files_do_not_write_the_hosts_code(files: World, home: Path, monkeypatch
     assert error.details["protected"] == "interpreter" and "interpreter" in str(error.details["fix"])
 
 
+def test_a_folder_that_is_there_is_made_again_without_a_change(
+    files: World, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`mkdirSync(folder, { recursive: true })` on the way to a protected place is no change of it."""
+    venv(files.project / "tools" / ".venv", monkeypatch)
+    guard(files)
+    before = tree(files.project)
+    for path in ("tools", ".", str(files.project), "tools/.venv/bin"):
+        assert files.ok("fs", op="mkdir", path=path, recursive=True) == {"first": None}, path
+    assert files.refused("fs", op="mkdir", path="tools/.venv/new", recursive=True).code == "denied"
+    assert files.refused("fs", op="mkdir", path="holdfast.toml", recursive=True).code == "denied"
+    assert tree(files.project) == before
+
+
 def test_a_file_with_another_name_in_the_project_is_still_the_settings(files: World, home: Path) -> None:
     (files.project / "holdfast.toml").write_text("# mine\n")
     os.link(files.project / "holdfast.toml", files.project / "twin")

@@ -188,7 +188,10 @@ class Roots(msgspec.Struct, frozen=True):
         """The protected place that a call would change, by the letters of what policy decides about."""
         if self.kept is None or capability != "write" or resource is None:
             return None
-        return self.kept.holds(posixpath.join(self.items[0].real, resource), resource)
+        path = posixpath.join(self.items[0].real, resource)
+        held = self.kept.holds(path, resource)
+        # A folder that has it is for the walk to judge: to make one that is there changes nothing.
+        return None if held is None or _beneath(_folded(held.path), _folded(path)) else held
 
     def keeps(self, folder: int, name: str = ".") -> bool:
         """Whether `name` in an open folder is the host's data folder."""
