@@ -12,6 +12,7 @@ from holdfast.extensions.compiler.cache import Cache
 from holdfast.extensions.conform.corpus import Corpus
 from holdfast.extensions.conform.run import packages_of
 from holdfast.kernel.problems import Problem
+from holdfast.kernel.seal import Seal
 
 Row = tuple[str, str, str]
 _MOST = 60
@@ -36,7 +37,7 @@ def run() -> list[Row]:
 def _times(entries: list[Path]) -> tuple[list[float], list[float], list[int]]:
     cold, cached, sizes = [], [], []
     with tempfile.TemporaryDirectory() as folder:
-        cache = Cache(Path(folder))
+        cache = Cache(Path(folder), Seal(b"benchmark"))
         for entry in entries:
             try:
                 started = time.perf_counter()

@@ -56,6 +56,7 @@ class World:
         model: Any = None,
         session: Any = None,
         sandbox: Any = None,
+        unconfined: bool = False,
         consent: Any = None,
         config: Extensions | None = None,
         clock: Any = None,
@@ -77,7 +78,7 @@ class World:
         roots = Roots.of(self.project, extension=self.own, temp=self.temp, extra=granted_folders(policy, "ext.test"))
         environment = Environment(ENVIRON if environ is None else environ)
         fs = FsConnector()
-        self.exec = ExecConnector(environment=environment, temp=str(self.temp), sandbox=sandbox)
+        self.exec = ExecConnector(environment=environment, temp=str(self.temp), sandbox=sandbox, unconfined=unconfined)
         self.logged: list[Any] = []
         self.emitted: list[Any] = []
         connectors = [

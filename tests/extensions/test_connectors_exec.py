@@ -13,7 +13,8 @@ import pytest
 from tests.extensions.dispatcher_world import World
 
 from holdfast.extensions.connectors.process import descendants
-from holdfast.extensions.sandbox import Confinement, Sandbox, _bubblewrap
+from holdfast.extensions.layout import Confinement, Layout
+from holdfast.extensions.sandbox import Sandbox, _bubblewrap
 from holdfast.kernel.config import ExtensionOverride, Extensions
 
 confined = pytest.mark.skipif(Sandbox.detect().kind == "none", reason="this system offers no sandbox")
@@ -219,11 +220,12 @@ def test_no_network_without_http(world: World) -> None:
 
 
 def test_bubblewrap_binds_only_what_is_granted() -> None:
-    options = _bubblewrap("/p", Confinement(("/p",), ("/t",)), [], {"A": "1"})
+    options = _bubblewrap("/p", Confinement(("/p",), ("/t",)), Layout(("/t",), (), ()), [], {"A": "1"})
     assert options[-2:] == ["--chdir", "/p"] and "--unshare-all" in options and "--share-net" not in options
-    assert options[options.index("/t") - 1] == "--bind-try" and "/home" not in options
+    binds = [options[at - 1] for at, option in enumerate(options) if option == "/t" and options[at + 1] == "/t"]
+    assert binds == ["--ro-bind-try", "--bind-try"] and "/home" not in options
     assert options.index("--clearenv") < options.index("--setenv")
-    assert "--share-net" in _bubblewrap("/", Confinement(network=True), [], {})
+    assert "--share-net" in _bubblewrap("/", Confinement(network=True), Layout((), (), ()), [], {})
 
 
 def test_variables_of_the_extension_do_not_reach_the_sandbox_builder(writer: World) -> None:
@@ -247,8 +249,12 @@ def test_a_process_cannot_read_what_was_denied(tmp_path: Path) -> None:
     world.close()
 
 
-def test_unconfined_is_said(tmp_path: Path) -> None:
+def test_unconfined_needs_a_persons_word_and_is_said(tmp_path: Path) -> None:
     world = World(tmp_path, grants=["exec"], sandbox=Sandbox("none"))
+    refused = world.refused("exec", command="touch", args=[str(world.project / "made")])
+    assert refused.code == "denied" and not (world.project / "made").exists()
+    world.close()
+    world = World(tmp_path, grants=["exec"], sandbox=Sandbox("none"), unconfined=True)
     assert sh(world, "echo hi")["sandbox"] == "none"
     assert world.records()[-1].payload["sandbox"] == "none"
     assert "UNCONFINED" in Sandbox("none").describes

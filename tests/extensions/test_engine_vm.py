@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from tests.extensions.runtime_world import StillWorld
 
 from holdfast.extensions.engine import bytecode, mapping, snapshot
-from holdfast.extensions.engine.bytecode import compile_module
+from holdfast.extensions.engine.bytecode import KeptBytecode, compile_module
 from holdfast.extensions.engine.image import base_image
 from holdfast.extensions.engine.limits import EngineTrap, GuestError, Limits
 from holdfast.extensions.engine.native import native
 from holdfast.extensions.engine.snapshot import Snapshot
 from holdfast.extensions.engine.vm import Vm
 from holdfast.kernel.problems import Problem
+from holdfast.kernel.seal import Seal
 
 
 @pytest.fixture
@@ -212,9 +213,10 @@ def test_a_snapshot_of_another_engine_is_refused() -> None:
 
 def test_bytecode_runs_as_its_source_does(vm: Vm, tmp_path) -> None:  # type: ignore[no-untyped-def]
     source = "globalThis.ran = [1, 2].concat(3); export default 1"
-    data = compile_module(source, "index.js", tmp_path)
-    assert compile_module(source, "index.js", tmp_path) == data
-    assert len(list(tmp_path.iterdir())) == 1
+    kept = KeptBytecode(tmp_path, Seal(b"key"))
+    data = compile_module(source, "index.js", kept)
+    assert compile_module(source, "index.js", kept) == data
+    assert len(list(kept.folder.iterdir())) == 1
     with vm.running():
         vm.free(vm.evaluate_bytecode(data))
         vm.run_jobs()
@@ -228,18 +230,19 @@ def test_a_syntax_error_is_found_at_compile_time() -> None:
 
 def test_bytecode_is_kept_in_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bytecode, "MAX_KEPT", 3)
+    kept = KeptBytecode(tmp_path, Seal(b"key"))
     for number in range(5):
-        compile_module(f"export default {number}", "index.js", tmp_path)
-        for at, path in enumerate(sorted(tmp_path.glob("*.qbc"), key=lambda path: path.stat().st_mtime_ns)):
+        compile_module(f"export default {number}", "index.js", kept)
+        for at, path in enumerate(sorted(kept.folder.glob("*.qbc"), key=lambda path: path.stat().st_mtime_ns)):
             os.utime(path, ns=(at, at))  # older than whatever comes next, however fast that is
-    assert len(list(tmp_path.glob("*.qbc"))) == 3
-    assert (tmp_path / f"{bytecode.bytecode_key('export default 4', 'index.js')}.qbc").exists()
+    assert len(list(kept.folder.glob("*.qbc"))) == 3
+    assert (kept.folder / f"{bytecode.bytecode_key('export default 4', 'index.js')}.qbc").exists()
 
 
 def test_bytecode_that_cannot_be_kept_is_made_again(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
-    data = compile_module("export default 1", "index.js", tmp_path)
-    assert compile_module("export default 1", "index.js", tmp_path / "file") == data
+    data = compile_module("export default 1", "index.js")
+    assert compile_module("export default 1", "index.js", KeptBytecode(tmp_path / "file", Seal(b"key"))) == data
 
 
 def test_memory_outside_the_vm_is_out_of_reach(vm: Vm) -> None:

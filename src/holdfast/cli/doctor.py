@@ -20,6 +20,8 @@ from holdfast.kernel.problems import Problem
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from holdfast.extensions.protected import Protected
+
 State = Literal["ok", "optional", "broken"]
 
 
@@ -41,7 +43,13 @@ def doctor() -> Answer:
     if broken:
         names = ", ".join(finding.name for finding in broken)
         problem = Problem("asset_missing", f"Not everything works here: {names}.", fix=broken[0].fix)
-    return Answer({"findings": findings}, human=lambda console: _show(console, findings), problem=problem)
+    guarded = _guarded()
+
+    def show(console: Console) -> None:
+        _show(console, findings)
+        _show_guarded(console, guarded)
+
+    return Answer({"findings": findings, "protected": guarded}, human=show, problem=problem)
 
 
 def _python() -> Finding:
@@ -107,6 +115,56 @@ def _process_sandbox() -> Finding:
     return Finding("process sandbox", "optional", found.describes, fix)
 
 
+class Guarded(msgspec.Struct, frozen=True):
+    """A place that no extension may change; `name` or `path`, in `extensions.unprotected`, lifts it."""
+
+    name: str
+    path: str
+    why: str
+    lifted: bool
+
+
+def _guarded() -> list[Guarded]:
+    """What is protected for a host in this folder, and what of it a person lifted."""
+    from holdfast.extensions.compiler.cache import cache_folder
+    from holdfast.extensions.protected import of_git, protected
+
+    try:
+        settings = config.load().config
+    except Problem:
+        settings = config.Config()
+    data, lifted, here = Path(settings.data.dir), settings.extensions.unprotected, Path()
+
+    def places(free: list[str]) -> list[Protected]:
+        found = protected(here, data, cache=cache_folder(), lifted=free)
+        return [*found, *of_git(str(here.resolve()), free)]
+
+    held = set(places(lifted))
+    return [Guarded(item.name, item.path, item.why, item not in held) for item in places([])]
+
+
+def _protected() -> Finding:
+    from holdfast.extensions.protected import LASTING
+
+    try:
+        lifted = config.load().config.extensions.unprotected
+    except Problem:
+        lifted = []
+    guarded = _guarded()
+    named = {item.name for item in guarded if item.lifted} | {item.path for item in guarded if item.lifted}
+    idle = [text for text in lifted if text not in named and str(Path(text).expanduser().absolute()) not in named]
+    detail = f"{sum(not item.lifted for item in guarded)} places that no extension may change"
+    detail += f", {sum(item.lifted for item in guarded)} lifted" if named else ""
+    around = next((item for item in guarded if not item.lifted and Path().resolve().is_relative_to(item.path)), None)
+    if around is not None:
+        fix = f"Lift it in the settings: unprotected = [{around.path!r}]. Or keep the project out of it."
+        return Finding("protected", "optional", f"the whole project is ({around.name}: {around.why})", fix)
+    if idle:
+        fix = f"Nothing is lifted by {', '.join(idle)}. Names that are listed lift, but for {' and '.join(LASTING)}."
+        return Finding("protected", "optional", detail, fix)
+    return Finding("protected", "ok", detail)
+
+
 def _browser() -> Finding:
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if found:
@@ -121,6 +179,7 @@ CHECKS: tuple[Callable[[], Finding], ...] = (
     _data_folder,
     _engine,
     _process_sandbox,
+    _protected,
     _browser,
 )
 
@@ -131,3 +190,12 @@ def _show(console: Console, findings: list[Finding]) -> None:
         console.print(f"{marks[finding.state]}  {finding.name}: {finding.detail}")
         if finding.fix:
             console.print(f"          {finding.fix}", markup=False)
+
+
+def _show_guarded(console: Console, guarded: list[Guarded]) -> None:
+    """By name, each with why it is there and its paths."""
+    for name in dict.fromkeys(item.name for item in guarded):
+        own = [item for item in guarded if item.name == name]
+        console.print(f"          {name}: {own[0].why}", markup=False)
+        for item in own:
+            console.print(f"            {item.path}{' (lifted)' if item.lifted else ''}", markup=False)

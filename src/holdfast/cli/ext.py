@@ -223,7 +223,8 @@ def _traced(recorded: list[bytes]) -> Artifact:
     from holdfast.extensions.trace import header
 
     named = header(recorded)
-    found = default_cache().made(named.artifact)
+    cache = default_cache(Path(config.load().config.data.dir))
+    found = cache.made(named.artifact) if cache is not None else None
     if found is None:
         message = f"The compiled {named.extension} of this trace is not here."
         raise Problem("not_found", message, artifact=named.artifact, fix="Name the extension: ext replay TRACE PATH.")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.files import read_bytes
-from holdfast.cli.output import Answer, answers
+from holdfast.cli.output import Answer, answers, note
+from holdfast.kernel import config
 from holdfast.kernel.clock import SystemClock, iso
 from holdfast.kernel.problems import Problem
 
@@ -70,11 +71,12 @@ def build(
     from holdfast.extensions.compiler import build as compile_extension
     from holdfast.extensions.compiler.cache import default_cache
 
-    artifact = compile_extension(path, strict=strict, cache=None if no_cache else default_cache())
+    cache = None if no_cache else default_cache(Path(config.load().config.data.dir), _cache_refused)
+    artifact = compile_extension(path, strict=strict, cache=cache)
     if bytecode:
         from holdfast.extensions.engine.bytecode import compile_module
 
-        made = compile_module(artifact.code.decode(), artifact.meta.entry_module, default_cache().folder / "bytecode")
+        made = compile_module(artifact.code.decode(), artifact.meta.entry_module)
         artifact = msgspec.structs.replace(artifact, bytecode=made)
     if out is not None:
         artifact.write(out, inline_map=inline_map)
@@ -94,6 +96,10 @@ def build(
         console.print(meta.hash)
 
     return Answer(result, human=show)
+
+
+def _cache_refused(what: str, file: str) -> None:
+    note(f"cache: {what} {file[:16]} is not as this host left it; it was not used")
 
 
 @app.command("install")

@@ -73,11 +73,13 @@ TEMPLATE = """\
 [extensions]
 # paths = []                             # extensions, or folders of them; each is loaded when a person trusts it
 # tool_words = ""                        # a JSON file with the wording of the built-in tools; empty: our own
+# unprotected = []                       # what `holdfast doctor` lists as protected, lifted: by its name or path
 
 [extensions.policy]
 # mode = "prompt"                        # what nobody decided: strict denies, prompt asks, permissive allows
 # max_memory_mb = 256
 # max_model_tokens = 1000000             # of one extension, from the host's start to its stop
+# unconfined_programs = false            # true: start programs also where neither bubblewrap nor Landlock works
 # default_caps = []                      # what every extension may do: "read:docs/**"
 # deny_caps = []                         # what none may do, whatever it was granted: "exec"
 

@@ -24,11 +24,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from holdfast.host import Host, Options
-<<<<<<< HEAD
-    from holdfast.http.hosting import Serving
-=======
     from holdfast.http.auth import Keys
->>>>>>> mend-people
+    from holdfast.http.hosting import Serving
     from holdfast.http.services import Services
 
 FIRST_KEY = "first-key"  # in the data folder: the key that a new host made while no terminal was there
@@ -92,33 +89,19 @@ async def _serve(options: Options, address: str, port: int, trust: bool, show_ke
         """What the first caller may ask for is there before anybody can connect: the key, trust, the workflows."""
         if trust:
             await serving.host.extensions.trust.give(serving.host.root)
-<<<<<<< HEAD
-        loaded = [*serving.host.workflows]
-        loaded += await load_workflows(serving.host.runs, workflows) if workflows else []
         result.update(
             url=serving.url,
-            key=await _first_key(serving.services.keys),
+            **await _first_key(serving.services.keys, options.folder, shown=show_key or sys.stdout.isatty()),
             data=str(options.folder),
             model=serving.host.models.default.name,
-            workflows=loaded,
+            workflows=list(serving.host.workflows),
+            leftOut=msgspec.to_builtins(serving.host.left_out),
+            unloadable=await _unloadable(serving.host),
             untrusted=await serving.host.extensions.untrusted(),
             untrustedOfUser=await serving.host.extensions.untrusted_of_user(),
         )
 
     async with serve(options, address=address, port=port, mounts=mounts, prepare=prepare) as serving:
-=======
-        result = {
-            "url": serving.url,
-            **await _first_key(serving.services.keys, options.folder, shown=show_key or sys.stdout.isatty()),
-            "data": str(options.folder),
-            "model": serving.host.models.default.name,
-            "workflows": list(serving.host.workflows),
-            "leftOut": msgspec.to_builtins(serving.host.left_out),
-            "unloadable": await _unloadable(serving.host),
-            "untrusted": await serving.host.extensions.untrusted(),
-            "untrustedOfUser": await serving.host.extensions.untrusted_of_user(),
-        }
->>>>>>> mend-people
         note = announce(options.folder, serving.url)
 
         async def ready() -> None:

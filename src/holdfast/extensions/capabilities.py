@@ -41,6 +41,8 @@ READS = frozenset({"read", "list", "stat", "realpath", "access", "exists", "read
 WRITES = frozenset(
     {"write", "append", "mkdir", "delete", "rename", "copy", "chmod", "utimes", "symlink", "mkdtemp", "truncate"}
 )
+LINK_ITSELF = frozenset({"delete", "rename", "readlink", "symlink"})
+"""Operations that mean a link at the end of their path, not where it leads."""
 _TOOLS = {
     "read": "read",
     "grep": "read",
@@ -65,8 +67,8 @@ def derive(method: str, params: Mapping[str, Any]) -> str:
         if operation in WRITES:
             return "write"
         raise Problem("invalid_request", f"There is no file operation {operation!r}.", at="$.params.op")
-    if method == "crypto":
-        return NONE
+    if method == "crypto" or (method == "env" and params.get("op") == "temp"):
+        return NONE  # the extension's own temporary folder says nothing of the machine
     if method in METHODS:
         return method
     raise Problem("invalid_request", f"There is no method {method[:40]!r}.", at="$.method", methods=list(METHODS))
@@ -75,8 +77,10 @@ def derive(method: str, params: Mapping[str, Any]) -> str:
 def resource(method: str, params: Mapping[str, Any], roots: Roots) -> str | None:
     """What policy decides about beforehand: a path, a host, a variable; None when unknown or the extension's own."""
     if method == "fs":
-        path = params.get("prefix") if params.get("op") == "mkdtemp" else params.get("path")
-        return roots.resource(path) if isinstance(path, str) else None
+        operation = params.get("op")
+        path = params.get("prefix") if operation == "mkdtemp" else params.get("path")
+        follow = operation not in LINK_ITSELF and params.get("follow") is not False
+        return roots.resource(path, follow=follow) if isinstance(path, str) else None
     if method == "tool" and params.get("name") in _TOOLS and params["name"] != "bash":
         given = params.get("input")
         path = given.get("path", ".") if isinstance(given, Mapping) else None

@@ -10,6 +10,8 @@ Invariants:
 - D6  A person is asked at most once per extension and capability, unless they said "once"; without a person the
       answer is no. What was asked and answered stands in the records between the first decision and the second.
 - D7  What a person decided for a session ends with that session.
+- D8  A yes for a path outside the project makes that path, and no other, reachable at once: for the call that asked,
+      and for as long as the yes holds.
 """
 
 from __future__ import annotations
@@ -21,8 +23,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Any, Literal
 
+import msgspec
+
 from holdfast.extensions import capabilities
 from holdfast.extensions.connectors.contract import Call, Connector, Output, Waiting
+from holdfast.extensions.connectors.paths import Roots, protected_problem
 from holdfast.extensions.consent import Consent, Question, Questions
 from holdfast.extensions.evidence import Correlation, Event, Evidence, params_hash
 from holdfast.extensions.flight import Flight, Learned, Subject
@@ -38,7 +43,6 @@ from holdfast.kernel.scopes import Scope
 
 MAX_PARALLEL = 64
 SYNC_LIMIT_MS = 600_000
-_GRANTED_RULES = ("subject-allow", "default")
 
 
 class Dispatcher:
@@ -54,6 +58,7 @@ class Dispatcher:
         grants: Grants | None = None,
         weigh: Callable[[str, str], Weighed | None] = lambda _extension, _capability: None,
         hold: Callable[[str, bool], None] = lambda _extension, _held: None,
+        reach: Callable[[str, Policy], Roots] | None = None,
         clock: Clock | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
@@ -64,6 +69,7 @@ class Dispatcher:
         self._evidence = evidence
         self._clock = clock or SystemClock()
         self._questions = Questions(consent, grants, weigh=weigh, hold=hold)
+        self._reach = reach  # the folders that a policy opens to a subject
         self._subjects: dict[str, Subject] = {}
         self._running: dict[str, Flight] = {}
         self._lock = threading.Lock()
@@ -83,6 +89,7 @@ class Dispatcher:
         """A decision that holds as long as this dispatcher, or as this session, whatever the ledger says later."""
         self._learned.append(Learned(subject, effect, grant, session))
         self.policy = _with(self.policy, subject, effect, grant)
+        self._open_folders(subject)
 
     def end_session(self) -> None:
         """Another session begins: what was decided for the one before it is forgotten (D7)."""
@@ -101,6 +108,14 @@ class Dispatcher:
         for item in self._learned:
             base = _with(base, item.subject, item.effect, item.grant)
         self.policy = base
+        self._open_folders(*self._subjects)
+
+    def _open_folders(self, *subjects: str) -> None:
+        """What policy allows is within reach from the next call on (D8)."""
+        for name in subjects if self._reach is not None else ():
+            known = self._subjects.get(name)
+            if known is not None and self._reach is not None:
+                self._subjects[name] = msgspec.structs.replace(known, roots=self._reach(name, self.policy))
 
     def admit(self, subject: Subject) -> None:
         """Make an extension known; calls of unknown ones are refused."""
@@ -245,7 +260,7 @@ class Dispatcher:
             return Decision(
                 "deny", "manifest-methods", reason, {"capability": flight.capability, "method": call.method}
             )
-        resource = capabilities.resource(call.method, call.params, subject.roots)
+        resource = capabilities.resource(call.method, call.params, flight.roots)
         flight.decided.add((flight.capability, resource))
         by_name = call.method == "env" and resource is not None and _looks_secret(resource)
         decision = self.policy.decide(Request(subject.id, flight.capability, call.method, resource, by_name))
@@ -259,9 +274,14 @@ class Dispatcher:
         about = decision.evidence
         request = Request(flight.subject.id, flight.capability, flight.request.method, about.get("resource"))
         before = self._clock.monotonic()
+        held = flight.roots.guarded(flight.capability, request.resource)
+        if held is not None:
+            raise protected_problem(str(request.resource), held)  # no yes would open it
+        asked: list[str | None] = []
 
         def told(name: str, data: dict[str, Any]) -> None:
             if name == "consent.asked":
+                asked.append(request.resource)
                 self._record(flight, self._decision(flight, decision))
             self._record(flight, Event(name, _redacted(data), flight.ids))
 
@@ -273,7 +293,28 @@ class Dispatcher:
         if settled.rule == "person-allow" and settled.allowed:
             limits = tuple(settled.evidence.get("scope", ()))
             flight.by_person[flight.capability] = Scope.of(flight.capability, limits) if limits else Scope()
+            flight.roots = self._subjects.get(flight.subject.id, flight.subject).roots
+            if asked and flight.capability in ("read", "write") and _is_outside(request.resource):
+                self._open_asked(flight, request)
         return settled
+
+    def _open_asked(self, flight: Flight, request: Request) -> None:
+        """The path outside the project that a person was asked about and allowed, within reach of this call (D8)."""
+        path, who = str(request.resource), flight.subject.id
+        flight.opened.add((request.capability, path))
+        grant = Grant(request.capability, Scope(paths=(path,)), source="person")
+        if self._reach is not None:
+            flight.roots = self._reach(who, self.policy.allowing(who, grant))
+        holds = self.policy.decide(request).allowed  # for longer than this call
+        if holds and not self._names(who, request.capability, path) and "*" not in path and "?" not in path:
+            self.learn(who, "allow", grant, session=True)
+
+    def _names(self, subject: str, capability: str, path: str) -> bool:
+        """Whether a grant covers a path outside the project by its name: one without a scope ends at the project."""
+        rules, now = self.policy.subjects.get(subject, SubjectRules()), self._clock.now_ms()
+        request = Request(subject, capability, resource=path)
+        grants = [grant for grant in (*rules.allow, *self.policy.defaults) if grant.scope.paths]
+        return any(msgspec.structs.replace(grant, methods=()).covers(request, now) for grant in grants)
 
     def _has_scoped(self, subject: str, capability: str) -> bool:
         rules = self.policy.subjects.get(subject)
@@ -289,7 +330,7 @@ class Dispatcher:
         call = Call(
             extension=flight.subject.id,
             call_id=flight.request.call_id,
-            roots=flight.subject.roots,
+            roots=flight.roots,
             permit=lambda capability, resource: self._permit(flight, capability, resource),
             granted=lambda capability, resource: self._granted(flight, capability, resource),
             refused=lambda capability, resource: self._refused(flight, capability, resource),
@@ -306,14 +347,22 @@ class Dispatcher:
 
     def _permit(self, flight: Flight, capability: str, resource: str | None) -> None:
         """Policy again, for what a connector found on its way: where a link led, where a redirect points."""
-        outside = resource is not None and resource.startswith("/")
+        outside = _is_outside(resource)
         if (capability, resource) in flight.decided and not outside:
             return
         method = flight.request.method
         decision = self.policy.decide(Request(flight.subject.id, capability, method, resource))
         if decision.effect == "prompt" and not outside and flight.allows(capability, resource):
             decision = Decision("allow", "person-allow", f"A person allowed {capability} here.", decision.evidence)
-        if outside and decision.rule not in _GRANTED_RULES:
+        asked = (capability, resource) in flight.opened
+        if outside and decision.effect == "prompt" and asked:
+            decision = Decision("allow", "person-allow", f"A person allowed {capability} here.", decision.evidence)
+        elif (
+            outside
+            and not asked
+            and decision.effect != "deny"
+            and not self._names(flight.subject.id, capability, str(resource))
+        ):
             reason = f"{resource} lies outside the project and no grant names it."
             decision = Decision("deny", "outside-project", reason, decision.evidence)
         if (capability, resource) not in flight.decided or not decision.allowed:
@@ -324,9 +373,11 @@ class Dispatcher:
     def _granted(self, flight: Flight, capability: str, resource: str) -> bool:
         """Whether policy allows it without asking; `capability!` only when a grant names the resource."""
         plain = capability.rstrip("!")
-        if plain == capability and flight.allows(plain, resource or None):
+        if plain == capability and not _is_outside(resource) and flight.allows(plain, resource or None):
             return True
         request = Request(flight.subject.id, plain, flight.request.method, resource or None, plain != capability)
+        if plain in ("read", "write") and _is_outside(resource) and not self._names(flight.subject.id, plain, resource):
+            return False
         return self.policy.decide(request).allowed
 
     def _scopes(self, subject: str, capability: str) -> list[str]:
@@ -442,6 +493,10 @@ class Dispatcher:
         if problem is not None:
             data["error"] = {"code": problem.row.pi, "problem": problem.key}
         return Event("host_call.end", data, flight.ids, "info" if problem is None else "warn")
+
+
+def _is_outside(resource: str | None) -> bool:
+    return resource is not None and resource.startswith("/")
 
 
 def _with(policy: Policy, subject: str, effect: Literal["allow", "deny"], grant: Grant) -> Policy:

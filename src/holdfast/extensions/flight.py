@@ -41,12 +41,14 @@ class Flight:
 
     def __init__(self, subject: Subject, request: HostCall, capability: str, started: float) -> None:
         self.subject = subject
+        self.roots = subject.roots
         self.request = request
         self.capability = capability
         self.started = started
         self.ids = {"host_call_id": request.call_id[:128]}
         self.decided: set[tuple[str, str | None]] = set()
         self.by_person: dict[str, Scope] = {}  # what somebody allowed for this very call
+        self.opened: set[tuple[str, str]] = set()  # outside the project: what somebody was asked about and allowed
         self.asked_for = 0.0  # seconds that a person took to answer
         self.call: Call | None = None
         self.asking: Future[Decision] | None = None  # of a synchronous call, whose thread waits for a person

@@ -14,6 +14,7 @@ import json
 import os
 import resource
 import signal
+import stat
 import struct
 import sys
 from typing import Any
@@ -21,7 +22,8 @@ from typing import Any
 _libc = ctypes.CDLL(None, use_errno=True)
 _NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 _MS_REC_PRIVATE = 0x4000 | 0x40000
-_MS_READ_ONLY, _MS_REMOUNT, _MS_BIND, _MS_NO_SUID_DEV_EXEC = 1, 32, 4096, 2 | 4 | 8
+_MS_BIND_REC, _MS_NO_SUID_DEV_EXEC = 0x1000 | 0x4000, 2 | 4 | 8
+_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _READ_ONLY = 442, -100, 0x8000, 1
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_CHILD_SUBREAPER = 1, 38, 36
 _PR_CAPBSET_READ, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _CAP_VERSION = 23, 24, 47, 0x20080522
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
@@ -43,6 +45,8 @@ def main(arguments: list[str]) -> int:
     command = arguments[arguments.index("--") + 1 :]
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if not spec.get("namespaces") or not _new_namespaces(network=not spec["network"]):
+        if spec["mounts"]:
+            _refuse("what is protected could not be kept from the command")
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         _become(spec, command)
     return _stand_by(spec, command)
@@ -106,8 +110,8 @@ def _init(spec: dict[str, Any], command: list[str], writer: int) -> None:
     """Process 1: its end is the end of everything that the command started."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     spec["proc"] = _libc.mount(b"proc", b"/proc", b"proc", 2 | 4 | 8, None) == 0
-    if spec.get("hidden"):
-        _hide(spec["hidden"], spec["shown"], spec["fixed"])
+    if not _arrange(spec["mounts"]):
+        _refuse("what is protected could not be kept from the command")
     main_child = os.fork()
     if main_child == 0:
         os.close(writer)
@@ -119,40 +123,67 @@ def _init(spec: dict[str, Any], command: list[str], writer: int) -> None:
             os._exit(0)
 
 
-def _hide(folder: str, shown: list[str], fixed: list[str]) -> None:
-    """Put an empty folder over `folder`, with what is `shown` of it in place, and make files that are `fixed` so."""
+def _arrange(mounts: list[tuple[str, str, list[str]]]) -> bool:
+    """The mounts of the layout: read only, out of sight, or a mount of its own that cannot be moved.
+
+    What stays writable is opened first: found later, beneath a folder that is read only by then, it would be so too.
+    """
+    opened = {}
+    for mode, path, _ in mounts:
+        if mode in ("held", "open"):
+            with contextlib.suppress(OSError):
+                opened[path] = os.open(path, os.O_PATH | os.O_NOFOLLOW)
+    done = all(_mounted(mode, path, shown, opened.get(path)) for mode, path, shown in mounts)
+    for descriptor in opened.values():
+        os.close(descriptor)
+    return done
+
+
+def _mounted(mode: str, path: str, shown: list[str], descriptor: int | None) -> bool:
+    if mode == "hidden":
+        return _hidden(path, shown)
+    if mode in ("held", "open"):
+        gone = mode == "open" and descriptor is None
+        return gone or (descriptor is not None and _bound(f"/proc/self/fd/{descriptor}", path, read_only=False))
+    if mode == "standing" and not os.path.lexists(path):
+        return True  # the host may not make it, so the command may not either
+    return _bound(path, path, read_only=True)
+
+
+def _hidden(path: str, shown: list[str]) -> bool:
+    """Nothing in the place of a file; an empty folder in that of a folder, with what is `shown` of it."""
+    if not os.path.isdir(path):  # noqa: PTH112 - pathlib would double this program's start-up
+        return _bound("/dev/null", path, read_only=True)
     kept = {}
     for name in shown:
         with contextlib.suppress(OSError):
-            kept[name] = os.open(f"{folder}/{name}", os.O_PATH | os.O_NOFOLLOW)
-    done = _libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", _MS_NO_SUID_DEV_EXEC, b"mode=755") == 0
+            kept[name] = os.open(f"{path}/{name}", os.O_PATH | os.O_NOFOLLOW)
+    done = _libc.mount(b"tmpfs", os.fsencode(path), b"tmpfs", _MS_NO_SUID_DEV_EXEC, b"mode=755") == 0
     for name, descriptor in kept.items():
-        place = f"{folder}/{name}"
+        place = f"{path}/{name}"
         if os.path.isdir(f"/proc/self/fd/{descriptor}"):  # noqa: PTH112 - as above
             os.mkdir(place)  # noqa: PTH102
         else:
             os.close(os.open(place, os.O_CREAT | os.O_WRONLY))
-        done = done and _bound(f"/proc/self/fd/{descriptor}", place)
+        done = done and _bound(f"/proc/self/fd/{descriptor}", place, read_only=True)
         os.close(descriptor)
-    for path in fixed:
-        done = done and _bound(path, path)
-    if not done:
-        os.write(2, b"holdfast: the host's own files could not be put out of reach; the command was not run\n")
-        os._exit(126)
+    return bool(done)
 
 
-def _bound(source: str, place: str) -> bool:
-    """`source` at `place`, to be read only."""
-    there, flags = os.fsencode(place), _MS_BIND | _MS_REMOUNT | _MS_READ_ONLY
-    if _libc.mount(os.fsencode(source), there, None, _MS_BIND, None) != 0:
+def _bound(source: str, place: str, *, read_only: bool) -> bool:
+    """`source` at `place`, with what is mounted in it."""
+    there = os.fsencode(place)
+    if _libc.mount(os.fsencode(source), there, None, _MS_BIND_REC, None) != 0:
         return False
-    return bool(_libc.mount(None, there, None, flags | _locked(place), None) == 0)
+    wanted = struct.pack("QQQQ", _READ_ONLY, 0, 0, 0)
+    if not read_only:
+        return True
+    return bool(_libc.syscall(_MOUNT_SETATTR, _AT_FDCWD, there, _AT_RECURSIVE, wanted, len(wanted)) == 0)
 
 
-def _locked(place: str) -> int:
-    """Flags of the file system that a new user namespace may not take away."""
-    found = os.statvfs(place).f_flag
-    return sum(flag for flag in (2, 4, 8) if found & flag) | (found & 0x400) | (found & 0x800)
+def _refuse(why: str) -> None:
+    os.write(2, f"holdfast: {why}; it was not run\n".encode())
+    os._exit(126)
 
 
 def _become(spec: dict[str, Any], command: list[str]) -> None:
@@ -184,8 +215,7 @@ def _give_up_powers() -> None:
     _libc.prctl(_PR_CAP_AMBIENT, 4, 0, 0, 0)  # clear all
     done = _libc.capset(struct.pack("Ii", _CAP_VERSION, 0), struct.pack("6I", 0, 0, 0, 0, 0, 0)) == 0
     if not done or (os.getuid() == 0 and any(_libc.prctl(_PR_CAPBSET_READ, n, 0, 0, 0) == 1 for n in range(64))):
-        os.write(2, b"holdfast: the command could not be made powerless; it was not run\n")
-        os._exit(126)
+        _refuse("the command could not be made powerless")
 
 
 def landlock_version() -> int:
@@ -205,23 +235,22 @@ def confine(read: list[str], write: list[str], *, network: bool) -> None:
     fields = struct.pack("QQQ", everything, tcp, scoped)[: 24 if version >= 6 else 16 if version >= 4 else 8]
     ruleset = _libc.syscall(_LANDLOCK_CREATE, fields, len(fields), 0)
     if ruleset < 0:
-        os.write(2, b"holdfast: Landlock refused its rules; the command was not run\n")
-        os._exit(126)
+        _refuse("Landlock refused its rules for the command")
     for paths, rights in ((read, reading), (write, everything)):
         for path in paths:
-            _allow(ruleset, path, rights)
+            _allow(ruleset, path, rights, follow=paths is read)
     if _libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0) != 0:
-        os.write(2, b"holdfast: Landlock could not be applied; the command was not run\n")
-        os._exit(126)
+        _refuse("Landlock could not be applied to the command")
     os.close(ruleset)
 
 
-def _allow(ruleset: int, path: str, rights: int) -> None:
+def _allow(ruleset: int, path: str, rights: int, *, follow: bool) -> None:
+    """A rule for what is at `path`; where writing is allowed, never for where a link leads."""
     try:
-        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
     except OSError:
         return  # what is not there needs no rule
-    if not os.path.isdir(path):  # noqa: PTH112 - pathlib would double this program's start-up
+    if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
         rights &= _FILE_RIGHTS
     _libc.syscall(_LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", rights, descriptor), 0)
     os.close(descriptor)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,7 +16,7 @@ import msgspec
 from holdfast.extensions import effects as said
 from holdfast.extensions.arguments import checker, prepare
 from holdfast.extensions.driver import Driver
-from holdfast.extensions.engine.bytecode import compile_module
+from holdfast.extensions.engine.bytecode import KeptBytecode, compile_module
 from holdfast.extensions.engine.image import base_image, image_digest
 from holdfast.extensions.engine.limits import EngineTrap, GuestError, Limits
 from holdfast.extensions.engine.pool import Key, Loaded, Pool
@@ -54,7 +53,7 @@ class Extension:
         pool: Pool | None = None,
         record: Callable[[bytes], None] | None = None,
         report: Report | None = None,
-        bytecode_cache: Path | None = None,
+        bytecode_cache: KeptBytecode | None = None,
     ) -> None:
         self.name = surroundings.extension
         self.artifact = artifact

@@ -20,7 +20,8 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.extensions.connectors.paths import BROUGHT
+from holdfast.extensions.layout import Confinement, Layout, beside, mounts
+from holdfast.extensions.protected import Kind as StandIn
 
 Kind = Literal["bubblewrap", "landlock", "none"]
 
@@ -39,21 +40,9 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 _LIMITS = {"CORE": 0, "NPROC": 512, "NOFILE": 4096, "FSIZE": 4 << 30}
 _SIGNS = (
     "permission denied", "eacces", "read-only file system", "erofs", "operation not permitted",
-    "network is unreachable", "could not resolve host", "temporary failure in name resolution", "enetunreach",
-    "name or service not known", "eai_again",
+    "device or resource busy", "ebusy", "network is unreachable", "could not resolve host",
+    "temporary failure in name resolution", "enetunreach", "name or service not known", "eai_again",
 )  # fmt: skip
-
-
-class Confinement(msgspec.Struct, frozen=True):
-    """What one command may touch."""
-
-    read: tuple[str, ...] = ()
-    write: tuple[str, ...] = ()
-    network: bool = False
-    hidden: str | None = None
-    """The host's data folder, when it lies in what may be used: gone for the command, but for what projects bring."""
-    fixed: tuple[str, ...] = ()
-    """What may be read there and not written."""
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -61,6 +50,17 @@ class Launch(msgspec.Struct, frozen=True):
 
     argv: list[str]
     descriptor: int
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A command's limits as this sandbox holds it to them; `stand_ins` must be there while it runs."""
+
+    limits: Confinement
+    layout: Layout | None
+
+    @property
+    def stand_ins(self) -> tuple[tuple[str, StandIn], ...]:
+        return self.layout.stand_ins if self.layout is not None else ()
 
 
 CLEAN = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
@@ -92,36 +92,42 @@ class Sandbox(msgspec.Struct, frozen=True):
         if self.kind == "landlock":
             parts = "own processes and network" if self.namespaces else "shared process table; TCP only is blocked"
             return f"Commands run under Landlock version {self.landlock}: granted folders only, {parts}."
-        return "Commands run UNCONFINED: this system offers neither bubblewrap nor Landlock."
+        return (
+            "Nothing confines commands here: this system offers neither bubblewrap nor Landlock. They run, UNCONFINED, "
+            "only where the settings say `unconfined_programs`."
+        )
+
+    def prepare(self, limits: Confinement) -> Prepared:
+        """Protected places are mounted over; where nothing can be mounted, what lies beside them is named."""
+        if self.kind == "none":
+            return Prepared(limits, None)
+        return Prepared(limits, mounts(limits)) if self.namespaces else Prepared(beside(limits), None)
 
     def wrap(
-        self, command: Sequence[str], cwd: str, limits: Confinement, environ: Mapping[str, str], *, search: str
+        self, command: Sequence[str], cwd: str, prepared: Prepared, environ: Mapping[str, str], *, search: str
     ) -> Launch:
         """How to run `command` confined; programs are those of the host's own `search` path.
 
         What the extension chose (its variables, its paths) travels in a file of its own and takes effect inside:
         the program that builds the sandbox runs with a clean environment, so that no LD_PRELOAD reaches it.
         """
-        programs = _programs(search)
+        programs, limits, layout = _programs(search), prepared.limits, prepared.layout
         if self.kind == "bubblewrap":
-            options = _bubblewrap(cwd, limits, programs, environ)
+            assert layout is not None
+            options = _bubblewrap(cwd, limits, layout, programs, environ)
             descriptor = _sealed(b"".join(os.fsencode(option) + b"\0" for option in options))
             return Launch(["bwrap", "--args", str(descriptor), "--", *command], descriptor)
-        hidden = limits.hidden if self.kind == "landlock" else None
-        if hidden is not None and not self.namespaces:
-            limits = _beside(limits, hidden)  # nothing can be put over the folder, so its neighbours are named
+        write = layout.write if layout is not None else limits.write
         spec = {
             "cwd": cwd,
             "environ": dict(environ),
             "landlock": self.kind == "landlock",
             "namespaces": self.namespaces,
             "network": limits.network,
-            "read": [*_SYSTEM, *_ETC, *programs, *limits.read],
-            "write": [*_DEVICES, *limits.write],
+            "read": [*_SYSTEM, *_ETC, *programs, *limits.read, *limits.write],
+            "write": [*_DEVICES, *write],
             "limits": _LIMITS,
-            "hidden": hidden if self.namespaces else None,
-            "shown": BROUGHT,
-            "fixed": [path for path in limits.fixed if self.namespaces and Path(path).is_file()],
+            "mounts": [(item.mode, item.path, item.shown) for item in layout.mounts] if layout is not None else [],
         }
         descriptor = _sealed(json.dumps(spec).encode())
         return Launch([sys.executable, "-I", "-S", _LAUNCH, str(descriptor), "--", *command], descriptor)
@@ -133,11 +139,15 @@ class Sandbox(msgspec.Struct, frozen=True):
         low = errors.lower()
         if not any(sign in low for sign in _SIGNS):
             return None
-        wants_network = any(sign in low for sign in _SIGNS[5:])
+        wants_network = any(sign in low for sign in _SIGNS[7:])
         if wants_network and limits.network:
             return None
         grant = "--grant http" if wants_network else "--grant write (or write:FOLDER/**)"
-        return f"The {self.kind} sandbox may have refused this. To allow it: {grant}."
+        protected = "" if wants_network else " What `holdfast doctor` lists as protected stays so."
+        return f"The {self.kind} sandbox may have refused this. To allow it: {grant}.{protected}"
+
+
+_NO_LIMITS = Confinement(), Layout((), (), ())
 
 
 @functools.cache
@@ -145,7 +155,7 @@ def _offered() -> tuple[Sandbox, ...]:
     if sys.platform != "linux":
         return (Sandbox("none"),)
     found: list[Sandbox] = []
-    if shutil.which("bwrap") and _succeeds(["bwrap", *_bubblewrap("/", Confinement(), [], {}), "--", "true"]):
+    if shutil.which("bwrap") and _succeeds(["bwrap", *_bubblewrap("/", *_NO_LIMITS, [], {}), "--", "true"]):
         found.append(Sandbox("bubblewrap", namespaces=True))
     try:
         run = subprocess.run([sys.executable, "-I", "-S", _LAUNCH, "--probe"], capture_output=True, timeout=10)
@@ -164,39 +174,37 @@ def _succeeds(command: list[str]) -> bool:
         return False
 
 
-def _bubblewrap(cwd: str, limits: Confinement, programs: list[str], environ: Mapping[str, str]) -> list[str]:
-    options = ["--unshare-all", "--die-with-parent", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]  # noqa: S108
+_MOUNTS = {
+    "fixed": "--ro-bind", "standing": "--ro-bind-try", "held": "--bind", "open": "--bind-try",
+}  # fmt: skip
+
+
+def _bubblewrap(
+    cwd: str, limits: Confinement, layout: Layout, programs: list[str], environ: Mapping[str, str]
+) -> list[str]:
+    # Without its capabilities: a program that a root host started could undo every mount that follows.
+    options = ["--unshare-all", "--die-with-parent", "--cap-drop", "ALL"]
+    options += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]  # noqa: S108
     if limits.network:
         options.append("--share-net")
-    for path in (*_SYSTEM, *_ETC, *programs, *limits.read):
+    for path in (*_SYSTEM, *_ETC, *programs, *limits.read, *limits.write):
         options += ["--ro-bind-try", path, path]
-    for path in limits.write:
+    for path in layout.write:
         options += ["--bind-try", path, path]
-    if limits.hidden is not None:
-        options += ["--tmpfs", limits.hidden]
-        for name in BROUGHT:
-            path = posixpath.join(limits.hidden, name)
-            options += ["--ro-bind-try", path, path]
-        for path in limits.fixed:
-            options += ["--ro-bind", path, path] if Path(path).is_file() else []
+    for item in layout.mounts:
+        if item.mode != "hidden":
+            options += [_MOUNTS[item.mode], item.path, item.path]
+        elif posixpath.isdir(item.path):
+            options += ["--tmpfs", item.path]
+            for name in item.shown:
+                path = posixpath.join(item.path, name)
+                options += ["--ro-bind-try", path, path]
+        else:
+            options += ["--ro-bind", os.devnull, item.path]
     options.append("--clearenv")
     for name, value in environ.items():
         options += ["--setenv", name, value]
     return [*options, "--chdir", cwd]
-
-
-def _beside(limits: Confinement, hidden: str) -> Confinement:
-    """The same without the hidden folder, as far as naming what lies beside it can say so."""
-
-    def parts(path: str) -> list[str]:
-        if path == hidden or not hidden.startswith(path.rstrip("/") + "/"):
-            return [] if path == hidden else [path]
-        return [part for name in sorted(os.listdir(path)) for part in parts(posixpath.join(path, name))]  # noqa: PTH208
-
-    read = [part for path in limits.read for part in parts(path)]
-    read += [posixpath.join(hidden, name) for name in BROUGHT]
-    write = [part for path in limits.write for part in parts(path) if part not in limits.fixed]
-    return msgspec.structs.replace(limits, read=(*read, *limits.fixed), write=tuple(write))
 
 
 def _sealed(data: bytes) -> int:

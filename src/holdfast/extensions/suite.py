@@ -8,6 +8,7 @@ U3  The same tool name twice: the first extension's is the one that is called (r
 from __future__ import annotations
 
 import asyncio
+import functools
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +19,7 @@ import msgspec
 
 from holdfast.extensions.capabilities import Requirement, resolve
 from holdfast.extensions.compiler import Artifact, build
-from holdfast.extensions.compiler.cache import default_cache
+from holdfast.extensions.compiler.cache import Cache, cache_folder, default_cache
 from holdfast.extensions.compiler.source import is_own_folder, sources
 from holdfast.extensions.connectors.compute import ComputeConnector
 from holdfast.extensions.connectors.environment import EnvConnector, Environment
@@ -39,6 +40,7 @@ from holdfast.extensions.connectors.ui import NoUi, Ui
 from holdfast.extensions.consent import Consent
 from holdfast.extensions.control import Control
 from holdfast.extensions.dispatcher import Dispatcher, Subject
+from holdfast.extensions.engine.bytecode import KeptBytecode
 from holdfast.extensions.engine.limits import Limits
 from holdfast.extensions.engine.pool import Pool
 from holdfast.extensions.evidence import Correlation, Event, Evidence, LogFile
@@ -47,6 +49,7 @@ from holdfast.extensions.hooks import Hooks
 from holdfast.extensions.isolate import Artifact as Loadable
 from holdfast.extensions.outcomes import Surroundings, ToolOutcome
 from holdfast.extensions.packs import Resource, adopt, expanded
+from holdfast.extensions.protected import protected
 from holdfast.extensions.registry import Tool, command_names, tool_owners
 from holdfast.extensions.risk import weighed
 from holdfast.extensions.runtime import Extension
@@ -121,11 +124,12 @@ class Suite:
         self.decided = -1  # the last of people's decisions that was taken in
         self._artifacts: dict[str, Artifact] = {}
         self._running: dict[str, Extension] = {}
-        self._subjects: dict[str, tuple[Path | None, Subject]] = {}
+        self._homes: dict[str, Path | None] = {}
         self.root = root.resolve()
         # What is the host's own is nobody's to read or change, whatever was granted.
-        own = data is not None and data.resolve() != self.root
-        self._kept = Kept.of(data, self.root / configuration.PROJECT_FILE) if own and data is not None else None
+        lifted = self._config.unprotected
+        self._kept = Kept.of(protected(self.root, data, cache=cache_folder(), lifted=lifted), lifted)
+        self._data = data
         self._words = read_wording(self.root / self._config.tool_words) if self._config.tool_words else {}
         self.ui = ui or NoUi()
         self.members: list[Member] = []
@@ -145,7 +149,7 @@ class Suite:
         self._pool = Pool()
         environment = Environment(environ)
         files = FsConnector(randomness)
-        programs = ExecConnector(environment=environment)
+        programs = ExecConnector(environment=environment, unconfined=self._config.policy.unconfined_programs)
         self.dispatcher = Dispatcher(
             Policy(clock=self._clock),
             [
@@ -166,6 +170,7 @@ class Suite:
             grants=self._granted,
             weigh=self._weighed,
             hold=self._held,
+            reach=self.roots,
             clock=self._clock,
         )
 
@@ -189,10 +194,6 @@ class Suite:
         news = {about(record) for record in records if record.seq > self.decided}
         self.decided = records[-1].seq if records else self.decided
         self.dispatcher.renew(with_standing(policy, fold(records)), news)
-        for name, (home, subject) in self._subjects.items():
-            known = msgspec.structs.replace(subject, roots=self.roots(name, home))
-            self._subjects[name] = home, known
-            self.dispatcher.admit(known)
 
     async def __aexit__(self, *_: object) -> None:
         for member in self.members:
@@ -225,18 +226,22 @@ class Suite:
         return loaded
 
     async def _load(self, entry: Path, path: Path) -> Member:
-        artifact = build(entry, cache=default_cache())
+        refused: list[tuple[str, str]] = []
+        cache = default_cache(self._data, lambda what, name: refused.append((what, name)))
+        artifact = build(entry, cache=cache)
         name = artifact.meta.extension_id
         if any(member.extension.name == name for member in self.members):
             raise Problem("already_exists", f"An extension {name} is loaded already.", at=path.name)
         for text in self._flags:
             self.dispatcher.learn(name, "allow", checked(text))
         correlation = Correlation(name, self._scenario, self.session.id, artifact_id=artifact.meta.hash)
+        for what, file in refused:
+            self._cache_refused(correlation, what, file)
         methods = self._resolve(artifact, correlation)
         home = Path(artifact.root or entry.parent)
         own = home if is_own_folder(home, entry) else None
-        subject = Subject(name, self.roots(name, own), correlation=correlation, methods=methods)
-        self.dispatcher.admit(subject)
+        self._homes[name] = own
+        self.dispatcher.admit(Subject(name, self.roots(name), correlation=correlation, methods=methods))
         extension = Extension(
             loadable(artifact),
             self._surroundings(name, home),
@@ -247,23 +252,33 @@ class Suite:
             randomness=self._randomness,
             pool=self._pool,
             record=self._record,
-            bytecode_cache=default_cache().folder / "bytecode",
+            bytecode_cache=self._bytecode(cache, correlation),
             report=lambda event, data: self._evidence.write(
                 correlation, Event(f"extension.{event}", data, level="warn")
             ),
         )
-        self._artifacts[name], self._running[name], self._subjects[name] = artifact, extension, (own, subject)
+        self._artifacts[name], self._running[name] = artifact, extension
         try:
             await extension.load()
         except BaseException:
             self.dispatcher.dismiss(name)
-            del self._artifacts[name], self._running[name], self._subjects[name]
+            del self._artifacts[name], self._running[name], self._homes[name]
             raise
         member = Member(str(path), artifact, extension)
         self.members.append(member)
         self.hooks.set([item.extension for item in self.members])
         self._evidence.write(correlation, Event("extension.ready", {"tools": sorted(extension.registrations.tools)}))
         return member
+
+    def _bytecode(self, cache: Cache | None, correlation: Correlation) -> KeptBytecode | None:
+        if cache is None:
+            return None
+        refused = functools.partial(self._cache_refused, correlation)
+        return KeptBytecode(cache.folder / "bytecode", cache.seal, refused)
+
+    def _cache_refused(self, correlation: Correlation, what: str, file: str) -> None:
+        """Something in the cache is not as this host left it; it was not used, and is made again."""
+        self._evidence.write(correlation, Event("cache.refused", {"what": what, "file": file}, level="warn"))
 
     def _surroundings(self, name: str, home: Path) -> Surroundings:
         active = self.themes.active
@@ -283,12 +298,13 @@ class Suite:
         for name, running in self._running.items():
             running.use_theme(theme, tell=name != extension)
 
-    def roots(self, name: str, home: Path | None = None) -> Roots:
+    def roots(self, name: str, policy: Policy | None = None) -> Roots:
         """The folders of one subject: the project, its own, a temporary one that no other has, and granted ones."""
         if name not in self._temps:
             self._temps[name] = Path(tempfile.mkdtemp(dir=self._temp))
-        folders = granted_folders(self.dispatcher.policy, name)
-        return Roots.of(self.root, extension=home, temp=self._temps[name], extra=folders, kept=self._kept)
+        folders = granted_folders(policy or self.dispatcher.policy, name)
+        home, temp = self._homes.get(name), self._temps[name]
+        return Roots.of(self.root, extension=home, temp=temp, extra=folders, kept=self._kept)
 
     def _weighed(self, name: str, capability: str) -> Weighed | None:
         artifact = self._artifacts.get(name)
@@ -430,7 +446,7 @@ class Suite:
         """Take in skills, prompts and themes, and those that extensions name (`resources_discover`)."""
         event = {"type": "resources_discover", "cwd": str(self.root), "reason": reason}
         named = await self.hooks.emit(event) if self.hooks.listening("resources_discover") else {}
-        homes = {name: home or self.root for name, (home, _) in self._subjects.items()}
+        homes = {name: home or self.root for name, home in self._homes.items()}
         self.take_resources(adopt(found, named, self.root, homes))
 
     def take_resources(self, found: Iterable[Resource]) -> None:

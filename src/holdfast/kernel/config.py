@@ -77,6 +77,7 @@ class ExtensionPolicy(_Section, frozen=True):
     mode: Mode = "prompt"
     max_memory_mb: int = 256
     max_model_tokens: int = 1_000_000
+    unconfined_programs: bool = False
     default_caps: list[str] = []
     deny_caps: list[str] = []
 
@@ -90,12 +91,16 @@ class ExtensionOverride(_Section, frozen=True):
 
 
 class Extensions(_Section, frozen=True):
-    """`tool_words` is a file with the wording of the built-in tools; without one they have our own."""
+    """`tool_words` is a file with the wording of the built-in tools; without one they have our own.
+
+    `unprotected` lifts what `doctor` lists as protected, by its name or its path.
+    """
 
     policy: ExtensionPolicy = ExtensionPolicy()
     overrides: dict[str, ExtensionOverride] = {}
     paths: list[str] = []
     tool_words: str = ""
+    unprotected: list[str] = []
 
 
 class ModelEntry(_Section, frozen=True):
@@ -179,7 +184,7 @@ def load(
     merged: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for source, path in (
-        ("user file", user_file or _user_file(environ)),
+        ("user file", user_file or users_file(environ)),
         ("project file", (project or Path()) / PROJECT_FILE),
     ):
         values = _read_file(path)
@@ -191,7 +196,8 @@ def load(
     return Loaded(_convert(merged, "the flags", None), sources)
 
 
-def _user_file(environ: Mapping[str, str]) -> Path:
+def users_file(environ: Mapping[str, str]) -> Path:
+    """The file of the user's own settings, whether it is there or not."""
     base = environ.get("XDG_CONFIG_HOME") or str(Path(environ.get("HOME", "~")).expanduser() / ".config")
     return Path(base) / "holdfast" / "config.toml"
 

@@ -1,8 +1,10 @@
-"""The folder that data is kept in: made for its owner alone, and what it means when it cannot be used."""
+"""The folder that data is kept in: made for its owner alone, and what it means when it cannot be used; whole files."""
 
 from __future__ import annotations
 
 import errno
+import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,3 +36,11 @@ def kept_in(folder: Path) -> Iterator[None]:
 def make_folder(folder: Path) -> None:
     with kept_in(folder):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+def write_file(path: Path, data: bytes | bytearray) -> None:
+    """A file that appears whole, or stays as it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    work = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
+    work.write_bytes(data)
+    work.replace(path)

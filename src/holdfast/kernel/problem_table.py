@@ -181,6 +181,8 @@ _ACCESS = (
     _row("capability_mismatch", _SCHEMA, "The claimed capability is not the one the call needs", "Claim the capability that the host derives."),
     _row("consent_required", _DENIED, "Policy wants a person to decide, and nobody was there to ask", "Run it where somebody can answer, or grant the capability first."),
     _row("path_outside_root", _DENIED, "The path leaves the folder that may be used", "Use a path inside the root, without links that leave it."),
+    _row("path_protected", _DENIED, "The path belongs to what no extension may change", "Use another path; `holdfast doctor` lists what is protected and the name that lifts it."),
+    _row("program_unconfined", _DENIED, "This system offers nothing that could confine a program", "Install bubblewrap, or set `unconfined_programs = true` under [extensions.policy]."),
     _row("pattern_invalid", _SCHEMA, "A scope pattern is malformed or too costly", "Use a short glob: `*` inside a segment, `**` across segments."),
     _row("address_blocked", _DENIED, "The address is private, local or otherwise not allowed", "Use a public address, or grant this host by name."),
 )

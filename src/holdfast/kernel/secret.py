@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+import threading
 from pathlib import Path
 
 from holdfast.kernel.ids import Randomness, SystemRandomness
@@ -15,22 +16,31 @@ _SIZE = 32
 
 
 def kept_secret(file: Path, randomness: Randomness | None = None) -> bytes:
-    """The secret in `file`; made, and on disk, when it is not there."""
-    try:
-        descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    except FileExistsError:
-        secret = file.read_bytes()
-        if len(secret) < _SIZE // 2:
-            raise Problem(
-                "state_corrupted", f"The file {file.name} does not hold a secret.", fix="Restore it from a backup."
-            ) from None
-        return secret
+    """The secret in `file`; made, and on disk, when it is not there. Whoever is first makes it; it appears whole."""
+    if not file.exists():
+        beside = file.with_name(f"{file.name}.{os.getpid()}.{threading.get_ident()}")
+        beside.unlink(missing_ok=True)
+        _write(beside, (randomness or SystemRandomness()).bytes(_SIZE))
+        try:
+            os.link(beside, file)
+        except FileExistsError:
+            pass  # somebody was faster: theirs is the secret
+        finally:
+            beside.unlink()
+    secret = file.read_bytes()
+    if len(secret) < _SIZE // 2:
+        raise Problem(
+            "state_corrupted", f"The file {file.name} does not hold a secret.", fix="Restore it from a backup."
+        )
+    return secret
+
+
+def _write(file: Path, secret: bytes) -> None:
+    descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with os.fdopen(descriptor, "wb") as out:
-        secret = (randomness or SystemRandomness()).bytes(_SIZE)
         out.write(secret)
         out.flush()
         os.fsync(out.fileno())
-    return secret
 
 
 def derive(secret: bytes, purpose: str) -> bytes:

@@ -17,6 +17,7 @@ from holdfast.extensions.compiler.install import install
 from holdfast.extensions.engine.bytecode import compile_module
 from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
+from holdfast.kernel.seal import Seal
 
 FILES = {
     "package.json": '{"name": "same", "version": "1.2.3", "pi": {"extensions": ["./src/index.ts"]}}',
@@ -41,7 +42,7 @@ def test_twice_and_in_two_folders_gives_identical_bytes(extension, tmp_path):
 
 
 def test_the_same_bytes_with_and_without_what_an_earlier_build_left(extension, tmp_path):
-    root, cache = extension(FILES), Cache(tmp_path / "cache")
+    root, cache = extension(FILES), Cache(tmp_path / "cache", Seal(b"key"))
     cold, kept, warm = build(root), build(root, cache=cache), build(root, cache=cache)
     assert _bytes(cold) == _bytes(kept) == _bytes(warm)
 
@@ -88,7 +89,7 @@ def test_polyfills_come_first_in_one_order_and_only_those_that_are_needed(extens
 
 
 def test_a_cached_build_is_found_until_something_it_looked_at_changes(extension, tmp_path, monkeypatch):
-    root, cache = extension(FILES), Cache(tmp_path / "cache")
+    root, cache = extension(FILES), Cache(tmp_path / "cache", Seal(b"key"))
     build(root, cache=cache)
     module = importlib.import_module("holdfast.extensions.compiler.build")
     calls = []

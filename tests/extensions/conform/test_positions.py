@@ -13,7 +13,9 @@ from holdfast.extensions.compiler import build
 from holdfast.extensions.compiler.artifact import read_artifact
 from holdfast.extensions.compiler.cache import Cache
 from holdfast.extensions.conform.host import Host, Place
+from holdfast.extensions.engine.bytecode import KeptBytecode
 from holdfast.extensions.engine.pool import Pool
+from holdfast.kernel.seal import Seal
 
 FILES = {
     "package.json": '{"name": "nested", "version": "1.0.0", "pi": {"extensions": ["./src/index.ts"]}}',
@@ -87,7 +89,8 @@ def test_the_place_is_the_same_cold_and_from_a_snapshot(tmp_path):
 
 
 def test_the_place_is_the_same_through_the_cache_of_artifacts_and_the_cache_of_bytecode(tmp_path):
-    root, cache, kept = _extension(tmp_path), Cache(tmp_path / "cache"), tmp_path / "bytecode"
+    root, cache = _extension(tmp_path), Cache(tmp_path / "cache", Seal(b"key"))
+    kept = KeptBytecode(tmp_path / "bytecode", cache.seal)
     build(root, cache=cache)
     artifact = cache.find(root)
     assert artifact is not None and artifact.bytecode is None
@@ -100,7 +103,7 @@ def test_the_place_is_the_same_through_the_cache_of_artifacts_and_the_cache_of_b
     first, second = asyncio.run(run())
     _check(first)
     _check(second)
-    (file,) = kept.iterdir()
+    (file,) = kept.folder.iterdir()
     whole = file.read_bytes()
     file.write_bytes(whole[:-3])  # cut short: it is made again
     _check(asyncio.run(_thrown(Place(tmp_path / "third"), artifact, "go", bytecode_cache=kept)))

@@ -12,6 +12,7 @@ How an artifact is run:
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -112,30 +113,46 @@ class Artifact(msgspec.Struct, frozen=True):
     def write(self, folder: Path, *, inline_map: bool = False) -> None:
         """Put the artifact's files into `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / CODE_FILE).write_bytes(self.code_with_inline_map() if inline_map else self.code)
-        if not inline_map:
-            (folder / MAP_FILE).write_bytes(self.source_map)
+        files = self.files()
+        if inline_map:
+            del files[MAP_FILE]
+            files[CODE_FILE] = self.code_with_inline_map()
         if self.bytecode is not None:
-            (folder / BYTECODE_FILE).write_bytes(self.bytecode)
-        (folder / META_FILE).write_bytes(canonical.encode(self.meta) + b"\n")
+            files[BYTECODE_FILE] = self.bytecode
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+
+    def files(self) -> dict[str, bytes]:
+        """What is written, bytecode aside."""
+        return {
+            CODE_FILE: self.code,
+            MAP_FILE: self.source_map,
+            META_FILE: canonical.encode(self.meta) + b"\n",
+        }
 
 
-def read_artifact(folder: Path, root: str = "", *, is_trusted: bool = False) -> Artifact:
-    """The artifact that `write` put into `folder`; unless its files are trusted, the hash must match.
+def read_artifact(folder: Path, root: str = "", *, digests: Mapping[str, str] | None = None) -> Artifact:
+    """The artifact that `write` put into `folder`. Its files must have these digests, or match the hash they name.
 
     Bytecode is not read: the engine trusts it blindly, so the runtime makes its own from the code.
     """
     try:
-        meta = canonical.decode((folder / META_FILE).read_bytes(), ArtifactMeta)
-        code = (folder / CODE_FILE).read_bytes()
-        source_map = (folder / MAP_FILE).read_bytes()
+        files = {name: (folder / name).read_bytes() for name in (CODE_FILE, MAP_FILE, META_FILE)}
     except OSError as error:
         raise Problem(
             "extension_invalid", "The artifact is incomplete.", file=Path(error.filename or "").name
         ) from error
-    if not is_trusted and artifact_hash(meta.manifest, code, source_map) != meta.hash:
+    if digests is not None and digests_of(files) != digests:
+        raise Problem("extension_invalid", "The artifact's bytes are not those that were built.", fix="Build it again.")
+    meta = canonical.decode(files[META_FILE], ArtifactMeta)
+    code, source_map = files[CODE_FILE], files[MAP_FILE]
+    if digests is None and artifact_hash(meta.manifest, code, source_map) != meta.hash:
         raise Problem("extension_invalid", "The artifact's bytes do not match its hash.", fix="Build it again.")
     return Artifact(code, source_map, None, meta, root)
+
+
+def digests_of(files: Mapping[str, bytes]) -> dict[str, str]:
+    return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
 
 
 def artifact_hash(manifest: Manifest, code: bytes, source_map: bytes) -> str:

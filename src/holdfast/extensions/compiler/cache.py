@@ -4,6 +4,8 @@
 2. A remembered build names every file and folder that it looked at, with size, time and inode. It counts only when
    none of them has changed; anything else compiles again.
 3. Files appear whole: written beside, then renamed.
+4. What is found counts only under the seal of this host's data folder, which covers the build's path and every byte:
+   who can write here cannot have code run that nobody compiled. A broken seal is told, and the build is made again.
 """
 
 from __future__ import annotations
@@ -12,22 +14,27 @@ import hashlib
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from holdfast.extensions.compiler.artifact import (
-    CODE_FILE,
     COMPILER_VERSION,
     ENGINE_VERSION,
-    MAP_FILE,
-    META_FILE,
     SHIM_VERSION,
     Artifact,
+    digests_of,
     read_artifact,
 )
 from holdfast.kernel import canonical
+from holdfast.kernel.folders import write_file
 from holdfast.kernel.problems import Problem
+from holdfast.kernel.seal import Seal
+from holdfast.kernel.secret import HOST_SECRET, derive, kept_secret
+
+Refused = Callable[[str, str], None]
+"""Hears of what was not as this host left it: what it is (index, artifact, bytecode), and its name."""
 
 
 class Remembered(msgspec.Struct, frozen=True):
@@ -36,73 +43,104 @@ class Remembered(msgspec.Struct, frozen=True):
     hash: str
     root: str
     stamps: dict[str, tuple[int, ...] | None]
-    files: dict[str, tuple[int, ...] | None]
 
 
 class Cache:
     """A folder of artifacts."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, seal: Seal, refused: Refused = lambda _what, _name: None) -> None:
         self.folder = folder
+        self.seal = seal
+        self._refused = refused
 
     def find(self, path: Path) -> Artifact | None:
         """The artifact of the extension at `path`, when nothing that it was made of has changed."""
-        try:
-            remembered = canonical.decode(self._index(path).read_bytes(), Remembered)
-        except (OSError, Problem):
+        data = self._opened("index", self._index(path))
+        if data is None:
             return None
+        try:
+            remembered = canonical.decode(data, Remembered)
+        except Problem:
+            return None  # of a version that remembered other things
         if any(stamp(name) != then for name, then in remembered.stamps.items()):
             return None
-        place = self._place(remembered.hash)
-        try:
-            # Files that nobody touched since they were written need no second hashing.
-            return read_artifact(place, remembered.root, is_trusted=_stamps(place) == remembered.files)
-        except Problem:
-            return None
+        return self.made(remembered.hash, remembered.root)
 
-    def made(self, digest: str) -> Artifact | None:
+    def made(self, digest: str, root: str = "") -> Artifact | None:
         """The artifact with this hash, when it was made here before."""
+        place = self._place(digest)
+        sealed = self._opened("artifact", self._sealed(place))
+        if sealed is None:
+            return None
         try:
-            return read_artifact(self._place(digest), "")
+            return read_artifact(place, root, digests=canonical.decode(sealed, dict[str, str]))
         except Problem:
+            self._refused("artifact", place.name)
             return None
 
     def keep(self, path: Path, artifact: Artifact, looked_at: list[str]) -> None:
         """Remember a build; `looked_at` are the files and folders that could change its outcome."""
-        place = self._place(artifact.meta.hash)
-        if not (place / META_FILE).exists():
+        place, digests = self._place(artifact.meta.hash), digests_of(artifact.files())
+        if not self._has(place, digests):
             beside = place.with_name(f"{place.name}.{os.getpid()}")
             shutil.rmtree(beside, ignore_errors=True)
             artifact.write(beside)
+            shutil.rmtree(place, ignore_errors=True)  # something else lies there
             try:
                 beside.rename(place)
             except OSError:  # another process was faster
                 shutil.rmtree(beside, ignore_errors=True)
         stamps = {name: stamp(name) for name in sorted(set(looked_at))}
-        index = self._index(path)
-        index.parent.mkdir(parents=True, exist_ok=True)
-        beside_index = index.with_name(f"{index.name}.{os.getpid()}")
-        beside_index.write_bytes(
-            canonical.encode(Remembered(artifact.meta.hash, artifact.root, stamps, _stamps(place)))
-        )
-        beside_index.replace(index)
+        self._close("artifact", self._sealed(place), canonical.encode(digests))
+        self._close("index", self._index(path), canonical.encode(Remembered(artifact.meta.hash, artifact.root, stamps)))
+
+    def _has(self, place: Path, digests: dict[str, str]) -> bool:
+        try:
+            read_artifact(place, digests=digests)
+        except Problem:
+            return False
+        return True
+
+    def _opened(self, what: str, file: Path) -> bytes | None:
+        """What a file holds under our seal. That there is none is nothing to tell; that its seal is broken is."""
+        try:
+            whole = file.read_bytes()
+        except OSError:
+            return None
+        data = self.seal.open(f"{what} {file.name}", whole)
+        if data is None:
+            self._refused(what, file.name)
+        return data
+
+    def _close(self, what: str, file: Path, data: bytes) -> None:
+        write_file(file, self.seal.close(f"{what} {file.name}", data))
 
     def _place(self, digest: str) -> Path:
         return self.folder / "artifacts" / digest.removeprefix("sha256:")
 
+    def _sealed(self, place: Path) -> Path:
+        return self.folder / "sealed" / self.seal.id / place.name
+
     def _index(self, path: Path) -> Path:
         key = f"{path.resolve()}\n{ENGINE_VERSION}\n{SHIM_VERSION}\n{COMPILER_VERSION}"
-        return self.folder / "index" / hashlib.sha256(key.encode()).hexdigest()
+        return self.folder / "index" / self.seal.id / hashlib.sha256(key.encode()).hexdigest()
 
 
-def default_cache() -> Cache:
+def cache_folder() -> Path:
     """The cache of this user: HOLDFAST_CACHE, or beside the packages of this environment."""
     named = os.environ.get("HOLDFAST_CACHE")
-    return Cache(Path(named) if named else Path(sys.prefix) / "share" / "holdfast" / "cache")
+    return Path(named) if named else Path(sys.prefix) / "share" / "holdfast" / "cache"
 
 
-def _stamps(place: Path) -> dict[str, tuple[int, ...] | None]:
-    return {name: stamp(str(place / name)) for name in (CODE_FILE, MAP_FILE, META_FILE)}
+def default_cache(data: Path | None, refused: Refused = lambda _what, _name: None) -> Cache | None:
+    """The cache under the seal of a data folder; none without one, for there is no secret to seal with."""
+    if data is None or not data.is_dir():
+        return None
+    try:
+        secret = kept_secret(data / HOST_SECRET)
+    except OSError:
+        return None  # a folder that cannot be written, and has no secret yet
+    return Cache(cache_folder(), Seal(derive(secret, "cache")), refused)
 
 
 def stamp(name: str) -> tuple[int, ...] | None:

@@ -23,6 +23,7 @@ from holdfast.extensions.connectors.small import (
 )
 from holdfast.extensions.connectors.tool import ToolConnector
 from holdfast.extensions.dispatcher import Dispatcher, Subject
+from holdfast.extensions.engine.bytecode import KeptBytecode
 from holdfast.extensions.engine.pool import Pool
 from holdfast.extensions.evidence import Correlation, Evidence
 from holdfast.extensions.grants import granted_folders, policy_of
@@ -75,7 +76,7 @@ class Host:
         pool: Pool | None = None,
         grants: Iterable[str] = (),
         words: Mapping[str, ToolWords] | None = None,
-        bytecode_cache: Path | None = None,
+        bytecode_cache: KeptBytecode | None = None,
         emitted: Callable[[str, str, Any], None] | None = None,
         report: Callable[[str, dict[str, Any]], None] | None = None,
     ) -> None:
@@ -91,7 +92,7 @@ class Host:
         roots = Roots.of(place.project, extension=root, temp=place.temp, extra=granted_folders(policy, name))
         environment = Environment(place.environment())
         files = FsConnector()
-        programs = ExecConnector(environment=environment, temp=str(place.temp), sandbox=sandbox)
+        programs = ExecConnector(environment=environment, temp=str(place.temp), sandbox=sandbox, unconfined=True)
         self.dispatcher = Dispatcher(
             policy,
             [

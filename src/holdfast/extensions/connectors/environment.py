@@ -74,7 +74,7 @@ class Environment:
 
 
 class EnvConnector:
-    """Operations: `get` {name}, `all`, `system` (platform, home and so on)."""
+    """Operations: `get` {name}, `all`, `system` (platform, home and so on), `temp` (its own folder, for everybody)."""
 
     method = "env"
 
@@ -88,9 +88,14 @@ class EnvConnector:
             return {"value": self._environment.get(call, text(params, "name"))}
         if operation == "all":
             return {"variables": self._environment.visible(call)}
+        if operation == "temp":
+            return {"tmpdir": self._tmpdir(call)}
         if operation == "system":
             return self._system(call)
         raise Problem("invalid_request", f"There is no env operation {operation!r}.", at="$.params.op")
+
+    def _tmpdir(self, call: Call) -> str:
+        return call.roots.temp or self._temp or "/tmp"  # noqa: S108 - a name to show, not a file to make
 
     def _system(self, call: Call) -> Output:
         machine = platform.machine()
@@ -103,7 +108,7 @@ class EnvConnector:
             "version": platform.version(),
             "hostname": socket.gethostname(),
             "homedir": self._environment.get(call, "HOME") or str(Path.home()),
-            "tmpdir": call.roots.temp or self._temp or "/tmp",  # noqa: S108 - a name to show, not a file to make
+            "tmpdir": self._tmpdir(call),
             "cpus": os.cpu_count() or 1,
             "user": self._environment.get(call, "USER") or self._environment.get(call, "LOGNAME") or "user",
             "shell": self._environment.get(call, "SHELL"),

@@ -18,9 +18,12 @@ from typing import Any
 
 from holdfast.extensions.connectors.contract import Call, Output, io_problem, number, text
 from holdfast.extensions.connectors.environment import Environment
-from holdfast.extensions.connectors.paths import resolve
+from holdfast.extensions.connectors.paths import Roots, resolve
 from holdfast.extensions.connectors.process import MAX_OUTPUT, Process
-from holdfast.extensions.sandbox import Confinement, Sandbox
+from holdfast.extensions.layout import Confinement
+from holdfast.extensions.protected import Protected, of_git
+from holdfast.extensions.sandbox import Prepared, Sandbox
+from holdfast.extensions.stand_ins import standing_in
 from holdfast.kernel.problems import Problem
 
 MAX_RUNNING = 32
@@ -31,11 +34,17 @@ class ExecConnector:
     method = "exec"
 
     def __init__(
-        self, *, environment: Environment | None = None, sandbox: Sandbox | None = None, temp: str | None = None
+        self,
+        *,
+        environment: Environment | None = None,
+        sandbox: Sandbox | None = None,
+        temp: str | None = None,
+        unconfined: bool = False,
     ) -> None:
         self._environment = environment or Environment()
         self._sandbox = sandbox
         self._temp = temp
+        self._unconfined = unconfined
         self._running: dict[tuple[str, str], Process | None] = {}  # None while it is being started
         self._lock = threading.Lock()
 
@@ -56,6 +65,7 @@ class ExecConnector:
 
     def _start(self, call: Call, params: Mapping[str, Any]) -> Output:
         params = {**params, **_options(params)}
+        self._check_confined()
         cwd = self._folder(call, params)
         temp = call.roots.temp or self._temp
         environ = self._environment.for_process(call, params.get("env"), temp=temp)
@@ -65,19 +75,31 @@ class ExecConnector:
         given = _input(params)
         key = (call.extension, str(params.get("process", call.call_id)))
         self._reserve(key)
+        prepared = self.sandbox.prepare(limits)
         try:
-            process = self._launched(call, command, cwd, limits, environ, given)
-            self._running[key] = process
-            call.on_cancel(lambda: process.kill("cancelled"))
-            limit = number(params, "max_output_bytes", MAX_OUTPUT, most=MAX_OUTPUT)
-            timeout = number(params, "timeout", 0) or number(params, "timeout_ms", 0)
-            outcome = process.run(call, timeout=timeout / 1000 or None, limit=limit)
+            with standing_in(prepared.stand_ins):
+                process = self._launched(call, command, cwd, prepared, environ, given)
+                self._running[key] = process
+                call.on_cancel(lambda: process.kill("cancelled"))
+                limit = number(params, "max_output_bytes", MAX_OUTPUT, most=MAX_OUTPUT)
+                timeout = number(params, "timeout", 0) or number(params, "timeout_ms", 0)
+                outcome = process.run(call, timeout=timeout / 1000 or None, limit=limit)
         finally:
             with self._lock:
                 self._running.pop(key, None)
         if outcome["timed_out"] and call.remaining(1.0) <= 0:
             raise Problem("timeout", "The command was stopped at the call's deadline.", killed=True)
         return self._report(call, params, limits, outcome)
+
+    def _check_confined(self) -> None:
+        """Unconfined, a program could change the settings: then a person has said that it may."""
+        if self.sandbox.kind == "none" and not self._unconfined:
+            raise Problem(
+                "program_unconfined",
+                "The program was not started: neither bubblewrap nor Landlock works here.",
+                errno="EACCES",
+                fix="Install bubblewrap, or set `unconfined_programs = true` under [extensions.policy].",
+            )
 
     def _reserve(self, key: tuple[str, str]) -> None:
         """Take the place of one program before it is started: a name holds one, an extension `MAX_RUNNING`."""
@@ -89,10 +111,10 @@ class ExecConnector:
             self._running[key] = None
 
     def _launched(
-        self, call: Call, command: Sequence[str], cwd: str, limits: Confinement, environ: Mapping[str, str],
+        self, call: Call, command: Sequence[str], cwd: str, prepared: Prepared, environ: Mapping[str, str],
         given: bytes | None,
     ) -> Process:  # fmt: skip
-        launch = self.sandbox.wrap(command, cwd, limits, environ, search=self._environment.search)
+        launch = self.sandbox.wrap(command, cwd, prepared, environ, search=self._environment.search)
         try:
             return Process(launch, stdin=given, live=call.streaming)
         finally:
@@ -154,14 +176,18 @@ def confinement(call: Call, cwd: str, temp: str | None) -> Confinement:
         elif call.granted("read", resource) or (resource == "." and not call.refused("read", resource)):
             read.append(root.real)
             write += _parts(call, root.real) if resource == "." else ()
-    kept = call.roots.kept
-    own = kept is not None and any(posixpath.commonpath((path, kept.folder)) == path for path in (*read, *write))
     return Confinement(
-        tuple(read),
-        tuple(write),
-        network=call.granted("http", ""),
-        hidden=kept.folder if kept is not None and own else None,
-        fixed=kept.settings if kept is not None and own else (),
+        tuple(read), tuple(write), network=call.granted("http", ""), places=_places(call.roots, (*read, *write))
+    )
+
+
+def _places(roots: Roots, used: Sequence[str]) -> tuple[Protected, ...]:
+    """What is protected in, or around, the folders that a command uses; git's places as they are now."""
+    if roots.kept is None:
+        return ()
+    every = (*roots.kept.places, *of_git(roots.items[0].real, roots.kept.lifted))
+    return tuple(
+        item for item in every if any(posixpath.commonpath((item.path, path)) in (item.path, path) for path in used)
     )
 
 

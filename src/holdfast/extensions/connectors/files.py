@@ -67,10 +67,15 @@ def write(files: FsConnector, call: Call, params: Mapping[str, Any]) -> Output:
     path, content = text(params, "path"), params.get("content")
     if not isinstance(content, str):
         raise Problem("schema_mismatch", "`content` must be a string.", at="$.params.content")
-    parent = posixpath.dirname(path)
-    if parent:
+    written = {"op": "write", "path": path, "text": content}
+    try:
+        files.run(call, written)
+    except Problem as problem:
+        parent = posixpath.dirname(path)
+        if problem.details.get("errno") != "ENOENT" or not parent:
+            raise
         files.run(call, {"op": "mkdir", "path": parent, "recursive": True})
-    files.run(call, {"op": "write", "path": path, "text": content})
+        files.run(call, written)
     return result(f"Successfully wrote {len(content)} bytes to {path}")
 
 

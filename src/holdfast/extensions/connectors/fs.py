@@ -141,8 +141,9 @@ class FsConnector:
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
                 os.mkdir(place.name, mode, dir_fd=place.folder)
                 return {"first": path}
-        except FileExistsError:
-            if recursive and self.stat(call, {"path": path})["kind"] == "directory":
+        except (FileExistsError, Problem) as error:
+            refused = isinstance(error, Problem) and error.key != "path_protected"
+            if recursive and not refused and self._is_folder(call, path):
                 return {"first": None}
             raise
         except FileNotFoundError:
@@ -152,6 +153,10 @@ class FsConnector:
         first = self.mkdir(call, {**params, "path": parent})["first"]
         self.mkdir(call, {**params, "recursive": False})
         return {"first": first or path}
+
+    def _is_folder(self, call: Call, path: str) -> bool:
+        there = self.exists(call, {"path": path})["exists"]
+        return bool(there and self.stat(call, {"path": path})["kind"] == "directory")
 
     def mkdtemp(self, call: Call, params: Mapping[str, Any]) -> Output:
         prefix = text(params, "prefix")

@@ -6,22 +6,27 @@ Invariants:
       following links, so that what is checked is what is used, whatever is renamed meanwhile.
 - F2  A link is followed only to a place beneath one of the roots; `..` never climbs above its root.
 - F3  The kernel's own file systems (/proc, /sys, /dev) are never reachable, not even beneath a granted root.
-- F4  Of the host's data folder (its ledger, its secret) only what a project brings in it is reachable, and the
-      host's configuration cannot be written, whatever was granted: else a grant could make itself larger.
+- F4  Of the host's data folder (its ledger, its secret) only what a project brings in it is reachable, and what is
+      protected (settings, the host's own code, git's hooks …) cannot be changed, made, moved or replaced, whatever
+      was granted: else a grant could make itself larger.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import posixpath
 import stat
+import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
+from holdfast.extensions.git_places import is_git_place
+from holdfast.extensions.protected import BROUGHT, LASTING, Protected
 from holdfast.kernel.problems import Problem
 
 _MAX_LINKS = 40
@@ -33,24 +38,53 @@ _NOTHING = (0, 0)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-BROUGHT = ("extensions", "skills", "prompts", "themes", "packages.json")
-"""What a project may bring in the folder that the host also keeps its data in."""
-
-
 class Kept(msgspec.Struct, frozen=True):
-    """What is the host's own (F4): its data folder, by identity as letters may differ in case, and its settings."""
+    """What is the host's own (F4). Letters are compared without their case, as some file systems do."""
 
-    folder: str
-    identity: tuple[int, int]
-    names: tuple[str, ...]
-    """The folder as it is spelled and where it is; `settings` alike."""
-    settings: tuple[str, ...]
+    places: tuple[Protected, ...]
+    table: tuple[tuple[str, Protected], ...]
+    secrets: frozenset[str]
+    folder: str = ""
+    identity: tuple[int, int] = _NOTHING
+    """Of the data folder, when it is one of its own."""
+    lifted: tuple[str, ...] = ()
+    """What a person lifted, by name or path."""
 
     @classmethod
-    def of(cls, folder: Path | str, settings: Path | str) -> Kept:
-        found = os.stat(folder)  # noqa: PTH116 - as everywhere here, paths are text
-        real = os.path.realpath(folder)
-        return cls(real, (found.st_dev, found.st_ino), _spellings(folder), _spellings(settings))
+    def of(cls, places: Sequence[Protected], lifted: Sequence[str] = ()) -> Kept:
+        table = tuple((_folded(item.path), item) for item in places)
+        secrets = frozenset(path for path, item in table if item.secret and not item.shown)
+        folder = next((os.path.realpath(item.path) for item in places if item.shown), "")
+        try:
+            found = os.stat(folder) if folder else None  # noqa: PTH116 - as everywhere here, paths are text
+        except FileNotFoundError:
+            found = None
+        identity = (found.st_dev, found.st_ino) if found is not None else _NOTHING
+        return cls(tuple(places), table, secrets, folder, identity, tuple(lifted))
+
+    def holds(self, path: str, inner: str) -> Protected | None:
+        """The place that a change of `path` would touch: one that it is, lies in, or has in it.
+
+        `inner` is the path within its root: a repository may lie anywhere in there.
+        """
+        folded = _folded(path)
+        for known, item in self.table:
+            if _beneath(known, folded) is not None:
+                return item
+            rest = _beneath(folded, known)
+            if rest is not None and rest.partition("/")[0] not in item.shown:
+                return item
+        return Protected("git", path) if is_git_place(inner) and "git" not in self.lifted else None
+
+    def is_linked(self, found: os.stat_result) -> Protected | None:
+        """The protected file that this is another name of (a hard link)."""
+        for item in self.places if found.st_nlink > 1 and stat.S_ISREG(found.st_mode) else ():
+            try:
+                if os.path.samestat(os.stat(item.path), found):  # noqa: PTH116
+                    return item
+            except OSError:
+                continue
+        return None
 
 
 class Root(msgspec.Struct, frozen=True):
@@ -100,29 +134,36 @@ class Roots(msgspec.Struct, frozen=True):
         """The extension's private temporary folder."""
         return next((root.real for root in self.items if root.private and root.writable), None)
 
-    def locate(self, path: str) -> tuple[Root, str]:
-        """The root that `path` lies in and the rest of the path, by its letters alone."""
+    def locate(self, path: str, *, follow: bool = True) -> tuple[Root, str]:
+        """The root that `path` lies in and the rest of the path: by its letters, else by where links lead."""
         if len(path) > _MAX_PATH:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         if path == "":
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
         whole = posixpath.normpath(posixpath.join(self.cwd, path))
+        found = self._located(whole) or self._located(_led(whole, follow))
+        if found is None or _kernel_tree(whole):
+            raise outside(path)
+        return found
+
+    def _located(self, whole: str) -> tuple[Root, str] | None:
         best: tuple[Root, str] | None = None
         for name, prefix, root in self.spelled:
             rest = "" if whole == name else whole[len(prefix) :] if whole.startswith(prefix) else None
             if rest is not None and (best is None or len(rest) < len(best[1])):
                 best = root, rest
-        if best is None or _kernel_tree(whole):
-            raise outside(path)
         return best
 
-    def resource(self, path: str) -> str | None:
-        """How policy names `path`: relative to the project, absolute elsewhere, None in the extension's own folders."""
-        whole = posixpath.normpath(posixpath.join(self.cwd, path))
+    def resource(self, path: str, *, follow: bool = True) -> str | None:
+        """How policy names `path`: relative to the project, absolute elsewhere, None in the extension's own folders.
+
+        Elsewhere it is where links lead: a person who is asked about it decides about that.
+        """
         try:
-            root, rest = self.locate(path)
+            root, rest = self.locate(path, follow=follow)
         except (Problem, OSError):
-            return whole
+            whole = posixpath.normpath(posixpath.join(self.cwd, path))
+            return _led(whole, follow) if len(whole) <= _MAX_PATH else whole
         return self._named(root, posixpath.join(root.real, rest) if rest else root.real)
 
     def named(self, place: Place) -> str | None:
@@ -130,10 +171,27 @@ class Roots(msgspec.Struct, frozen=True):
         return self._named(place.root, place.real)
 
     def spare(self, place: Place) -> None:
-        """Refuse to change what is the host's own, or a folder that it lies in (F4)."""
-        own = (*self.kept.names, *self.kept.settings) if self.kept is not None else ()
-        if any(_beneath(path, place.real) is not None for path in own) or self.keeps(place.folder, place.name or "."):
+        """Refuse to change what is protected, or a folder that has it (F4)."""
+        if self.kept is None:
+            return
+        inner = "" if place.root.private else _beneath(place.real, place.root.real) or ""
+        held = self.kept.holds(place.real, inner)
+        if held is None and place.folder != NO_FOLDER:
+            with contextlib.suppress(FileNotFoundError):
+                held = self.kept.is_linked(place.stat())
+        if held is not None:
+            raise protected_problem(place.name or ".", held)
+        if self.keeps(place.folder, place.name or "."):
             raise outside(place.name)
+
+    def guarded(self, capability: str, resource: str | None) -> Protected | None:
+        """The protected place that a call would change, by the letters of what policy decides about."""
+        if self.kept is None or capability != "write" or resource is None:
+            return None
+        path = posixpath.join(self.items[0].real, resource)
+        held = self.kept.holds(path, resource)
+        # A folder that has it is for the walk to judge: to make one that is there changes nothing.
+        return None if held is None or _beneath(_folded(held.path), _folded(path)) else held
 
     def keeps(self, folder: int, name: str = ".") -> bool:
         """Whether `name` in an open folder is the host's data folder."""
@@ -144,6 +202,12 @@ class Roots(msgspec.Struct, frozen=True):
         except OSError:
             return False
         return (found.st_dev, found.st_ino) == self.kept.identity
+
+    def hides(self, real: str) -> bool:
+        """Whether a place is one of the host's secrets, or lies in one."""
+        secrets = self.kept.secrets if self.kept is not None else ()
+        folded = _folded(real) if secrets else ""
+        return any(_beneath(folded, path) is not None for path in secrets)
 
     def _named(self, root: Root, real: str) -> str | None:
         if root.private:
@@ -182,7 +246,7 @@ def direct(roots: Roots, path: str) -> Place | None:
     if not rest or "/" in rest or root.identity is not None:
         return None
     real = _prefix(root.real) + rest
-    return None if _kernel_tree(real) else Place(NO_FOLDER, rest, real, root)
+    return None if _kernel_tree(real) or roots.hides(real) else Place(NO_FOLDER, rest, real, root)
 
 
 def glance(roots: Roots, path: str) -> Place | None:
@@ -200,7 +264,7 @@ def glance(roots: Roots, path: str) -> Place | None:
 @contextmanager
 def resolve(roots: Roots, path: str, *, follow: bool = True) -> Iterator[Place]:
     """Walk to `path` (F1, F2). With `follow`, a link at the end is followed as well; a missing end is fine."""
-    root, rest = roots.locate(path)
+    root, rest = roots.locate(path, follow=follow)
     walk = _Walk(roots, root, path)
     try:
         yield walk.to(rest, follow=follow)
@@ -271,7 +335,7 @@ class _Walk:
 
     def _place(self, folder: int, name: str, here: str, found: os.stat_result | None = None) -> Place:
         real = posixpath.join(here, name) if name else here
-        if _kernel_tree(real):
+        if _kernel_tree(real) or self._roots.hides(real):
             raise outside(self._path)
         return Place(folder, name, real, self._root, found)
 
@@ -314,6 +378,20 @@ def outside(path: str) -> Problem:
     )
 
 
+def protected_problem(path: str, held: Protected) -> Problem:
+    lift = "No grant and no setting opens it."
+    if held.name not in LASTING:
+        lift = f'If you need it: `unprotected = ["{held.name}"]` under [extensions] in the settings.'
+    return Problem(
+        "path_protected",
+        f"{path!r} is protected ({held.name}: {held.why}).",
+        errno="EACCES",
+        path=path,
+        protected=held.name,
+        fix=lift,
+    )
+
+
 def _root(path: Path | str, *, writable: bool = True, private: bool = False) -> Root:
     name = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - letters only: links stay as spelled
     return Root(name, os.path.realpath(name), writable, private)
@@ -339,9 +417,15 @@ def _prefix(folder: str) -> str:
     return folder if folder.endswith("/") else folder + "/"
 
 
-def _spellings(path: Path | str) -> tuple[str, ...]:
-    spelled = os.path.abspath(path)  # noqa: PTH100 - letters only
-    return tuple(dict.fromkeys((spelled, os.path.realpath(spelled))))
+def _led(path: str, follow: bool) -> str:
+    """Where links lead on the way to a path, and at its end when that is followed: letters for a walk to use (F1)."""
+    if follow:
+        return os.path.realpath(path)
+    return posixpath.join(os.path.realpath(posixpath.dirname(path)), posixpath.basename(path))
+
+
+def _folded(path: str) -> str:
+    return unicodedata.normalize("NFC", path).casefold()
 
 
 def _beneath(path: str, folder: str) -> str | None:

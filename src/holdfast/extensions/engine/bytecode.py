@@ -1,31 +1,63 @@
 """Bytecode of artifacts, kept by the hash of their text and of the engine: it loads several times faster than text.
 
 Bytecode is trusted by the engine, so it is only ever made here, from text, and never taken from an artifact. What is
-kept carries its own hash in front: a file that was cut short or changed is made again.
+kept is under the seal of the host's data folder, for this text and no other: anything else is told, and made again.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from holdfast.extensions.engine.limits import GuestError, Limits
-from holdfast.extensions.engine.native import native, write_file
+from holdfast.extensions.engine.native import native
 from holdfast.extensions.engine.snapshot import Nobody
 from holdfast.extensions.engine.vm import Vm
+from holdfast.kernel.folders import write_file
+from holdfast.kernel.seal import Seal
 
 MAX_KEPT = 256
+
+
+class KeptBytecode:
+    """A folder of bytecode under one seal."""
+
+    def __init__(
+        self, folder: Path, seal: Seal, refused: Callable[[str, str], None] = lambda _what, _name: None
+    ) -> None:
+        self.folder = folder / seal.id
+        self._seal = seal
+        self._refused = refused
+
+    def find(self, key: str) -> bytes | None:
+        try:
+            whole = self._file(key).read_bytes()
+        except OSError:
+            return None
+        data = self._seal.open(f"bytecode {key}", whole)
+        if data is None:
+            self._refused("bytecode", key)
+        return data
+
+    def keep(self, key: str, data: bytes) -> None:
+        with suppress(OSError):  # where nothing can be kept, it is made again
+            write_file(self._file(key), self._seal.close(f"bytecode {key}", data))
+            _forget_oldest(self.folder)
+
+    def _file(self, key: str) -> Path:
+        return self.folder / f"{key}.qbc"
 
 
 def bytecode_key(text: str, name: str) -> str:
     return hashlib.sha256(f"{native().digest}\0{name}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def compile_module(text: str, name: str, cache: Path | None = None) -> bytes:
+def compile_module(text: str, name: str, cache: KeptBytecode | None = None) -> bytes:
     """Bytecode of an ES module; a syntax error is a GuestError."""
-    path = cache / f"{bytecode_key(text, name)}.qbc" if cache is not None else None
-    kept = _kept(path) if path is not None else None
+    key = bytecode_key(text, name)
+    kept = cache.find(key) if cache is not None else None
     if kept is not None:
         return kept
     vm = Vm(Nobody(), Limits(slice_ms=60_000))
@@ -35,19 +67,9 @@ def compile_module(text: str, name: str, cache: Path | None = None) -> bytes:
             data = vm.compile(text, name)
     finally:
         vm.close()
-    if path is not None:
-        with suppress(OSError):  # where nothing can be kept, it is made again
-            write_file(path, hashlib.sha256(data).digest() + data)
-            _forget_oldest(path.parent)
+    if cache is not None:
+        cache.keep(key, data)
     return data
-
-
-def _kept(path: Path) -> bytes | None:
-    try:
-        whole = path.read_bytes()
-    except OSError:
-        return None
-    return whole[32:] if hashlib.sha256(whole[32:]).digest() == whole[:32] else None
 
 
 def _forget_oldest(folder: Path) -> None:
@@ -62,4 +84,4 @@ def _forget_oldest(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-__all__ = ["GuestError", "bytecode_key", "compile_module"]
+__all__ = ["GuestError", "KeptBytecode", "bytecode_key", "compile_module"]

@@ -7,10 +7,11 @@ from functools import lru_cache
 
 from holdfast import assets
 from holdfast.extensions.engine.limits import GuestError, Limits
-from holdfast.extensions.engine.native import native, write_file
+from holdfast.extensions.engine.native import native
 from holdfast.extensions.engine.snapshot import Nobody, Snapshot, take
 from holdfast.extensions.engine.vm import Vm
 from holdfast.extensions.guest.build import Prelude, prelude
+from holdfast.kernel.folders import write_file
 from holdfast.kernel.problems import Problem
 
 ENTRY = ("deliver", "collect", "describe", "begin")

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import os
-import threading
 from functools import lru_cache
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import wasmtime
@@ -22,6 +19,7 @@ from wasmtime import _ffi as ffi
 from holdfast import assets
 from holdfast.extensions.engine.imports import IMPORTS
 from holdfast.extensions.engine.pulse import Pulse
+from holdfast.kernel.folders import write_file
 from holdfast.kernel.problems import Problem
 
 WASM = "quickjs-wasi/quickjs.wasm"
@@ -80,13 +78,6 @@ def _compiled(engine: wasmtime.Engine, wasm: bytes, digest: str) -> wasmtime.Mod
     module = wasmtime.Module(engine, wasm)
     write_file(path, module.serialize())
     return module
-
-
-def write_file(path: Path, data: bytes | bytearray) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    work = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
-    work.write_bytes(data)
-    work.replace(path)
 
 
 def _define(linker: wasmtime.Linker, module: str, name: str, kind: Any) -> None:

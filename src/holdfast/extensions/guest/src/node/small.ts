@@ -153,14 +153,14 @@ defineNode("timers", { setTimeout: loop.setTimeout, clearTimeout: loop.clearTime
 
 // -- os ---------------------------------------------------------------------------------------------------------------
 
-let facts: any;
+let facts: any, temporary: string | undefined;
 // What the host says about the machine; refused, it is a plain Linux box without a name.
 export function system(): any {
   if (facts === undefined) {
     try {
       facts = hostCallSync("env", { op: "system" });
     } catch {
-      return { platform: "linux", arch: "x64", machine: "x86_64", type: "Linux", release: "", version: "", hostname: "localhost", homedir: environment.cwd, tmpdir: "/tmp", cpus: 1, user: "user", shell: null, uid: -1, gid: -1 };
+      return { platform: "linux", arch: "x64", machine: "x86_64", type: "Linux", release: "", version: "", hostname: "localhost", homedir: environment.cwd, cpus: 1, user: "user", shell: null, uid: -1, gid: -1 };
     }
   }
   return facts;
@@ -169,7 +169,7 @@ const SIGNALS: any = { SIGHUP: 1, SIGINT: 2, SIGQUIT: 3, SIGILL: 4, SIGTRAP: 5, 
 export const os = defineNode("os", {
   EOL: "\n", devNull: "/dev/null",
   platform: () => system().platform, type: () => system().type, release: () => system().release, version: () => system().version, arch: () => system().arch, machine: () => system().machine,
-  hostname: () => system().hostname, homedir: () => system().homedir, tmpdir: () => system().tmpdir, endianness: () => "LE", uptime: () => 0, loadavg: () => [0, 0, 0],
+  hostname: () => system().hostname, homedir: () => system().homedir, tmpdir: () => (temporary ??= hostCallSync("env", { op: "temp" }).tmpdir), endianness: () => "LE", uptime: () => 0, loadavg: () => [0, 0, 0],
   totalmem: () => 0, freemem: () => 0, availableParallelism: () => system().cpus, cpus: () => Array.from({ length: system().cpus }, () => ({ model: "", speed: 0, times: { user: 0, nice: 0, sys: 0, idle: 0, irq: 0 } })),
   networkInterfaces: () => ({}), userInfo: () => ({ username: system().user, uid: system().uid, gid: system().gid, shell: system().shell, homedir: system().homedir }),
   getPriority: () => 0, setPriority: () => undefined, constants: { signals: SIGNALS, errno: {}, priority: {} },
