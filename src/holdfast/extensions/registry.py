@@ -28,6 +28,7 @@ class Tool(msgspec.Struct, frozen=True, rename="camel"):
     prompt_guidelines: list[str] | None = None
     execution_mode: str | None = None
     prepares: bool = False
+    typebox: bool = False
     renders_call: bool = False
     renders_result: bool = False
 

@@ -343,6 +343,9 @@ class Suite:
     async def call_tool(self, name: str, arguments: Any, **options: Any) -> ToolOutcome:
         return await self.owner(name).extension.call_tool(name, arguments, **options)
 
+    async def prepare_arguments(self, name: str, arguments: Any) -> Any:
+        return await self.owner(name).extension.prepare_arguments(name, arguments)
+
     async def run_command(self, invocation: str, arguments: str = "") -> Any:
         names = command_names(member.extension.registrations for member in self.members)
         text = expanded(self.resources, invocation, arguments) if invocation not in names else None

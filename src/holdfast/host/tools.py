@@ -41,6 +41,9 @@ class NoTools:
     async def tools(self) -> Sequence[Tool]:
         return ()
 
+    async def prepare(self, tool: Tool, arguments: dict[str, Any]) -> Any:
+        return arguments
+
     async def call(
         self, tool: Tool, arguments: dict[str, Any], *, call_id: str, idempotency_key: str | None, update: Update
     ) -> ToolOutcome:
@@ -76,6 +79,17 @@ class AgentTools:
         offered = [tool for tool in (*BUILTIN, *self._of_extensions()) if active is None or tool.name in active]
         return [*offered, *await self._of_workflows()]
 
+    async def prepare(self, tool: Tool, arguments: dict[str, Any]) -> Any:
+        """The tool's own preparation; a host call on its way may ask a person, as one of the tool itself may."""
+        return await self._prompts.during(
+            self._ctx,
+            lambda: self._suite.prepare_arguments(tool.name, arguments),
+            extension=self._suite.owner(tool.name).extension.name,
+            name=f"prepare:{tool.name}:",
+            about={"tool": tool.name},
+            repeats=True,
+        )
+
     async def call(
         self, tool: Tool, arguments: dict[str, Any], *, call_id: str, idempotency_key: str | None, update: Update
     ) -> ToolOutcome:
@@ -105,7 +119,17 @@ class AgentTools:
         for item in self._suite.tools():
             owner = self._suite.owner(item.name)
             name = f"ext:{owner.extension.name}/{item.name}"
-            found.append(Tool(item.name, item.description, item.parameters, self._effect(owner), name))
+            found.append(
+                Tool(
+                    item.name,
+                    item.description,
+                    item.parameters,
+                    self._effect(owner),
+                    name,
+                    prepares=item.prepares,
+                    typebox=item.typebox,
+                )
+            )
         return found
 
     def _effect(self, member: Member) -> EffectClass:
@@ -119,7 +143,7 @@ class AgentTools:
 
     async def _extension(self, tool: Tool, arguments: dict[str, Any], call_id: str, update: Update) -> ToolOutcome:
         def work() -> Coroutine[Any, Any, Performed]:
-            return self._suite.call_tool(tool.name, arguments, call_id=call_id)
+            return self._suite.call_tool(tool.name, arguments, call_id=call_id, prepared=True)
 
         owner = self._suite.owner(tool.name)
         guarded = tool.effect != "read"  # then whoever calls asks about what was begun and not recorded

@@ -41,7 +41,7 @@ export const pi: any = {
     register("tool", {
       name: tool.name, label: tool.label ?? tool.name, description: tool.description, parameters: tool.parameters,
       promptSnippet: tool.promptSnippet, promptGuidelines: tool.promptGuidelines, executionMode: tool.executionMode,
-      prepares: typeof tool.prepareArguments === "function", rendersCall: typeof tool.renderCall === "function",
+      prepares: typeof tool.prepareArguments === "function", typebox: "~kind" in tool.parameters, rendersCall: typeof tool.renderCall === "function",
       rendersResult: typeof tool.renderResult === "function",
     });
   },
