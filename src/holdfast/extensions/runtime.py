@@ -413,6 +413,11 @@ class Extension:
         """Seconds that it waited for persons so far."""
         return self._driver.waited if self._driver is not None else 0.0
 
+    @property
+    def flag_values(self) -> dict[str, bool | str]:
+        """What the extension's flags stand at."""
+        return {**self.registrations.flag_values, **self._flags}
+
     def set_flag(self, name: str, value: bool | str) -> None:
         """What `pi.getFlag` answers from now on."""
         flag = self.registrations.flags.get(name)

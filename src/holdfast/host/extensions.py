@@ -115,7 +115,6 @@ class ProjectExtensions:
 
     async def _open(self) -> Suite:
         from holdfast.extensions.suite import Suite
-        from holdfast.host.builtin import BUILTIN
 
         suite = Suite(
             self._ledger,
@@ -129,9 +128,6 @@ class ProjectExtensions:
             log_file=True,
             data=self._data,
         )
-        suite.builtin = [
-            {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in BUILTIN
-        ]
         await suite.__aenter__()
         self.prompts.recorded = suite.recorded
         try:

@@ -17,6 +17,7 @@ from typing import Any
 from holdfast.agents import EffectClass, Tool, ToolOutcome
 from holdfast.agents.pi import text_of
 from holdfast.agents.ports import Update
+from holdfast.extensions.builtin import prepared
 from holdfast.extensions.dispatcher import Subject
 from holdfast.extensions.outcomes import ToolOutcome as Performed
 from holdfast.extensions.protocol import HostCall
@@ -76,11 +77,13 @@ class AgentTools:
 
     async def tools(self) -> Sequence[Tool]:
         active = self._suite.session.active  # what an extension chose (`pi.setActiveTools`); workflows are not its own
-        offered = [tool for tool in (*BUILTIN, *self._of_extensions()) if active is None or tool.name in active]
+        offered = [tool for tool in (*BUILTIN, *self._of_extensions()) if tool.name in active]
         return [*offered, *await self._of_workflows()]
 
     async def prepare(self, tool: Tool, arguments: dict[str, Any]) -> Any:
         """The tool's own preparation; a host call on its way may ask a person, as one of the tool itself may."""
+        if tool.id.startswith("holdfast:"):
+            return prepared(tool.name, arguments)
         return await self._prompts.during(
             self._ctx,
             lambda: self._suite.prepare_arguments(tool.name, arguments),

@@ -7,6 +7,7 @@ import { EVENTS, OLDER_EVENTS, bus } from "./events";
 import { PrimordialError, PrimordialTypeError, append, hasOwn, resolved, table, then } from "./primordials";
 import * as check from "./register";
 import { theme } from "./theme";
+import { providers as apis } from "./virtual/ai";
 import { completes, lines, suggestions, typed, ui } from "./ui";
 
 const handlers = table<string, any[]>();
@@ -56,12 +57,12 @@ export const pi: any = {
   registerFlag(name: string, options: any): void {
     check.checkFlag(name, options);
     flags.set(name, options);
+    // The first default of a name is the flag's value; a later registration changes only what is said about it.
+    if (options.default !== undefined && !hasOwn(environment.flags, name)) environment.flags = { ...environment.flags, [name]: options.default };
     register("flag", { name, type: options.type, default: options.default, description: options.description });
   },
   getFlag(name: string): boolean | string | undefined {
-    const flag = flags.get(name);
-    if (flag === undefined) return undefined;
-    return hasOwn(environment.flags, name) ? environment.flags[name] : flag.default;
+    return flags.has(name) && hasOwn(environment.flags, name) ? environment.flags[name] : undefined;
   },
   registerMessageRenderer(customType: string, renderer: any): void {
     check.checkRenderer(customType, renderer);
@@ -75,11 +76,15 @@ export const pi: any = {
   },
   registerProvider(name: string, config: any): void {
     check.checkProvider(name, config);
-    providers.set(name, config);
-    const { apiKey, streamSimple, oauth, headers, ...plain } = config;
+    const merged = { ...providers.get(name), ...given(config) };
+    providers.set(name, merged);
+    const { apiKey, streamSimple, oauth, headers, ...plain } = merged;
+    if (typeof streamSimple === "function" && typeof merged.api === "string") apis.set(merged.api, { api: merged.api, stream: streamSimple, streamSimple });
     register("provider", { ...plain, provider: name, streams: typeof streamSimple === "function", oauth: oauth !== undefined });
   },
   unregisterProvider(name: string): void {
+    const { api, streamSimple } = providers.get(name) ?? {};
+    if (streamSimple !== undefined && apis.get(api)?.streamSimple === streamSimple) apis.delete(api);
     if (providers.delete(name)) register("unregister_provider", { provider: "" + name });
   },
   sendMessage(message: any, options?: any): void {
@@ -172,7 +177,10 @@ export const pi: any = {
   },
 };
 
-shareProviders(pi.registerProvider, pi.unregisterProvider);
+// A second registration adds to the first; what it leaves out stays.
+const given = (config: any): any => Object.fromEntries(Object.entries(config).filter(([, value]) => value !== undefined));
+
+shareProviders(pi.registerProvider, pi.unregisterProvider, providers);
 
 function fileSystem(): any {
   const call = (op: string) => (path: string, ...rest: any[]) => {
