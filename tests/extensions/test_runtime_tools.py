@@ -187,7 +187,7 @@ EXEC = "const r = await pi.exec('x', ['a', 1], { timeout: 5 }); return JSON.stri
         ({"stdout": "o", "stderr": "e", "code": 3}, '{"stdout":"o","stderr":"e","code":3,"exitCode":3,"killed":false}'),
         (
             HostResult.failed("x", "io", "ENOENT: not found"),
-            '{"stdout":"","stderr":"ENOENT: not found","code":1,"exitCode":1,"killed":false}',
+            '{"stdout":"","stderr":"","code":1,"exitCode":1,"killed":false}',
         ),
         (
             {"stdout": "part", "stderr": "", "code": 143, "killed": True},
@@ -195,7 +195,7 @@ EXEC = "const r = await pi.exec('x', ['a', 1], { timeout: 5 }); return JSON.stri
         ),
         (
             HostResult.failed("x", "timeout", "too long"),
-            '{"stdout":"","stderr":"","code":1,"exitCode":1,"killed":true}',
+            '{"stdout":"","stderr":"","code":0,"exitCode":0,"killed":true}',
         ),
     ],
 )

@@ -14,7 +14,7 @@ from holdfast.extensions.guest.build import Prelude, prelude
 from holdfast.kernel.problems import Problem
 
 ENTRY = ("deliver", "collect", "describe", "begin")
-HOST_FUNCTIONS = ("__host_sync__", "__host_random__")
+HOST_FUNCTIONS = ("__host_sync__", "__host_random__", "__host_memory__")
 
 
 def base_image() -> Snapshot:

@@ -4,6 +4,7 @@ import { HostError, afterReply, answer, hostCall, onInbound, progress, register,
 import { commandContext, context, makeController, promptContext, session, sessionAction, sessionAsync, setAgent, shareProviders } from "./context";
 import { environment } from "./environment";
 import { EVENTS, OLDER_EVENTS, bus } from "./events";
+import { base64Decode, joined, utf8Decode } from "./globals/encoding";
 import { PrimordialError, PrimordialTypeError, append, hasOwn, resolved, table, then } from "./primordials";
 import * as check from "./register";
 import { theme } from "./theme";
@@ -198,7 +199,8 @@ function calling(options: any): any {
   return { signal: options?.signal, timeoutMs: options?.timeout ?? options?.timeoutMs, onChunk: options?.onChunk };
 }
 
-// pi's contract: always an answer. A program that is missing or may not run is code 1; only a refusal is an error.
+// pi's contract: always an answer. A program that is missing or may not run is code 1 and has said nothing; one that was
+// aborted is code 0, with what it had said until then. Only a refusal is an error.
 async function exec(command: string, args: string[], options: any): Promise<any> {
   if (typeof command !== "string" || command === "") throw new PrimordialTypeError("pi.exec needs a command");
   const params: any = { op: "run", command, args: args.map((value) => "" + value) };
@@ -206,15 +208,18 @@ async function exec(command: string, args: string[], options: any): Promise<any>
   if (options?.env !== undefined) params.env = options.env;
   // The connector's own limit kills the program and keeps what it had written; the call's limit would lose that.
   if (options?.timeout > 0) params.timeout = options.timeout;
+  const said: any = { stdout: [], stderr: [] };
+  const answer = (stdout: string, stderr: string, code: number, killed: boolean) => ({ stdout, stderr, code, exitCode: code, killed });
+  const heard = (stream: string): string => utf8Decode(joined(said[stream]));
+  const signal = options?.signal;
+  const streaming = signal ? { signal, onChunk: (chunk: any) => { if (chunk.base64 !== undefined) append(said[chunk.stream], base64Decode(chunk.base64)); } } : {};
   try {
-    const done = await hostCall("exec", params, { signal: options?.signal });
+    const done = await hostCall("exec", signal ? { ...params, stream: true } : params, streaming);
     const code = done.code ?? done.exitCode ?? 0;
-    return { stdout: done.stdout ?? "", stderr: done.stderr ?? "", code, exitCode: code, killed: done.killed === true };
+    return answer(signal ? heard("stdout") : done.stdout ?? "", signal ? heard("stderr") : done.stderr ?? "", code, done.killed === true);
   } catch (error: any) {
-    if (options?.signal?.aborted || (error instanceof HostError && error.code === "timeout")) {
-      return { stdout: error?.details?.stdout ?? "", stderr: error?.details?.stderr ?? "", code: 1, exitCode: 1, killed: true };
-    }
-    if (error instanceof HostError && error.code === "io") return { stdout: "", stderr: error.message, code: 1, exitCode: 1, killed: false };
+    if (signal?.aborted || (error instanceof HostError && error.code === "timeout")) return answer(heard("stdout"), heard("stderr"), 0, true);
+    if (error instanceof HostError && error.code === "io") return answer("", "", 1, false);
     throw error;
   }
 }

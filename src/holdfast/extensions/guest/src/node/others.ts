@@ -5,7 +5,7 @@ import { hasModule } from "../modules";
 import { base64Decode, base64Encode, bytesOf } from "../globals/encoding";
 import { URL } from "../globals/url";
 import { Buffer, encode } from "./buffer";
-import { defineNode, systemError } from "./define";
+import { argumentError, defineNode, systemError } from "./define";
 import { EventEmitter } from "./events";
 import { fileURLToPath, StringDecoder } from "./small";
 import { Readable, Transform, Writable } from "./stream";
@@ -123,7 +123,7 @@ defineNode("readline_promises", promises);
 
 // -- module ----------------------------------------------------------------------------------------------------------------
 
-const BUILTINS = ["assert", "assert/strict", "async_hooks", "buffer", "child_process", "console", "constants", "crypto", "diagnostics_channel", "dns", "dns/promises", "events", "fs", "fs/promises", "http", "https", "module", "os", "path", "path/posix", "process", "punycode", "querystring", "readline", "readline/promises", "stream", "stream/consumers", "stream/promises", "stream/web", "string_decoder", "timers", "timers/promises", "tty", "url", "util", "util/types", "zlib"];
+const BUILTINS = ["assert", "assert/strict", "async_hooks", "buffer", "child_process", "console", "constants", "crypto", "diagnostics_channel", "dns", "dns/promises", "events", "fs", "fs/promises", "http", "https", "module", "os", "path", "path/posix", "path/win32", "process", "punycode", "querystring", "readline", "readline/promises", "stream", "stream/consumers", "stream/promises", "stream/web", "string_decoder", "timers", "timers/promises", "tty", "url", "util", "util/types", "zlib"];
 export const builtinName = (specifier: string): string => `pi:node/${specifier.replace(/^node:/, "").replace(/\//g, "_")}`;
 export const isBuiltin = (specifier: string): boolean => BUILTINS.includes(String(specifier).replace(/^node:/, ""));
 
@@ -131,7 +131,7 @@ export const isBuiltin = (specifier: string): boolean => BUILTINS.includes(Strin
 export function createRequire(from: any): any {
   const base = typeof from === "string" && !from.startsWith("file:") ? from : fileURLToPath(from);
   const find = (globalThis as any).__holdfast_modules__;
-  const require: any = (specifier: string): any => {
+  const load = (specifier: string): any => {
     if (isBuiltin(specifier)) return find(builtinName(specifier));
     if (hasModule(specifier)) return find(specifier);
     if (/^\.{0,2}\//.test(specifier)) {
@@ -140,13 +140,15 @@ export function createRequire(from: any): any {
     }
     throw Object.assign(new Error(`Cannot find module '${specifier}'\nRequire stack:\n- ${base}`), { code: "MODULE_NOT_FOUND", requireStack: [base] });
   };
+  const require: any = { require: (specifier: string): any => load(specifier) }.require; // its name is part of it
   require.resolve = (specifier: string): string => {
+    if (typeof specifier !== "string") throw argumentError("request", "of type string", specifier);
     if (isBuiltin(specifier) || hasModule(specifier)) return specifier;
     const path = find("pi:node/path").resolve(find("pi:node/path").dirname(base), specifier);
     if (/^\.{0,2}\//.test(specifier) && find("pi:node/fs").existsSync(path)) return path;
     throw Object.assign(new Error(`Cannot find module '${specifier}'\nRequire stack:\n- ${base}`), { code: "MODULE_NOT_FOUND", requireStack: [base] });
   };
-  require.resolve.paths = () => [];
+  require.resolve.paths = (specifier: string) => (isBuiltin(specifier) ? null : []);
   require.cache = Object.create(null);
   require.main = undefined;
   return require;

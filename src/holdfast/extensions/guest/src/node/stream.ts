@@ -1,12 +1,13 @@
 // node:stream. Readable, Writable, Duplex, Transform and PassThrough with flowing and paused modes, and pipeline.
 
+import { nextTick } from "../bridge";
 import { ReadableStream, WritableStream } from "../globals/streams";
 import { Buffer, encode } from "./buffer";
 import { argumentError, defineNode } from "./define";
 import { EventEmitter } from "./events";
 import { StringDecoder } from "./small";
 
-const later = (call: () => void): void => (globalThis as any).queueMicrotask(call);
+const later = nextTick;
 const highMark = (options: any, own: any, object: boolean): number => own ?? options?.highWaterMark ?? (object ? 16 : 65536);
 
 function coded(code: string, message: string): any {
