@@ -308,4 +308,57 @@ export const cases = {
     const killed = await new Promise((resolve) => cp.execFile("sleep", ["5"], { timeout: 50 }, (error) => resolve([error.code, error.killed, error.signal, error.message])));
     return [sync.status, sync.signal, sync.stdout, sync.stderr, sync.error?.code, sync.error?.message, sync.pid, events, child.pid, child.exitCode, called, shell, await aborted, [timed.status, timed.signal, timed.error?.code, timed.error?.message], killed];
   },
+  channels: async (require) => {
+    const dc = require("diagnostics_channel");
+    const { AsyncLocalStorage } = require("async_hooks");
+    const seen = [];
+    const one = dc.channel("one");
+    const hear = (message, name) => seen.push([name, message]);
+    const before = [one.hasSubscribers, dc.hasSubscribers("one")];
+    dc.subscribe("one", hear);
+    one.publish({ a: 1 });
+    const during = [one.hasSubscribers, dc.hasSubscribers("one"), dc.channel("one") === one, one.name];
+    const gone = [dc.unsubscribe("one", hear), dc.unsubscribe("one", hear)];
+    one.publish("unheard");
+    const tracing = dc.tracingChannel("work");
+    const quiet = [tracing.traceSync((x) => x + 1, {}, undefined, 1), await tracing.tracePromise(async () => 2)];
+    const handlers = {};
+    for (const name of ["start", "end", "asyncStart", "asyncEnd", "error"]) handlers[name] = (context) => seen.push([name, context.result ?? context.error?.message ?? null, context.tag]);
+    tracing.subscribe(handlers);
+    const values = [tracing.traceSync(function (x) { return this.base + x; }, { tag: "s" }, { base: 1 }, 2), fails(() => tracing.traceSync(() => { throw new Error("sync"); }, { tag: "e" })).message];
+    values.push(await tracing.tracePromise(async () => "later", { tag: "p" }), (await failsLater(() => tracing.tracePromise(async () => { throw new Error("async"); }, { tag: "r" }))).message);
+    values.push(await new Promise((resolve) => tracing.traceCallback((x, done) => setTimeout(() => done(null, x), 1), -1, { tag: "c" }, null, 5, (_, x) => resolve(x))));
+    const store = new AsyncLocalStorage();
+    one.bindStore(store, (data) => data.id);
+    values.push(one.runStores({ id: 7 }, function (x) { return [store.getStore(), this.me, x]; }, { me: "self" }, "arg"), one.unbindStore(store));
+    return [before, during, gone, quiet, values, seen, tracing.unsubscribe(handlers), fails(() => dc.channel(1)).code, fails(() => one.subscribe(1)).code, tracing.start.name];
+  },
+  emitters: (require) => {
+    const { EventEmitter } = require("events");
+    const seen = [];
+    class Own extends EventEmitter {
+      on(name, call) { seen.push(["on", name]); return super.on(name, call); }
+      addListener(name, call) { return this.on(name, call); }
+      off(name, call) { seen.push(["off", name]); return super.off(name, call); }
+      removeListener(name, call) { return this.off(name, call); }
+      prependListener(name, call) { seen.push(["prepend", name]); return super.prependListener(name, call); }
+    }
+    const own = new Own();
+    own.once("a", (x) => seen.push(["once", x]));
+    own.prependOnceListener("a", (x) => seen.push(["first", x]));
+    own.emit("a", 1);
+    own.emit("a", 2);
+    const again = new EventEmitter();
+    again.once("b", () => { seen.push("b"); again.emit("b"); });
+    again.emit("b");
+    const watched = new EventEmitter();
+    const gone = () => undefined;
+    watched.on("removeListener", (name, call) => seen.push(["gone", name, call === gone]));
+    watched.on("x", () => undefined);
+    watched.once("x", gone);
+    watched.on("y", gone);
+    watched.removeAllListeners("x");
+    watched.removeAllListeners();
+    return [seen, own.listenerCount("a"), EventEmitter.prototype.on === EventEmitter.prototype.addListener, EventEmitter.prototype.off === EventEmitter.prototype.removeListener, watched.eventNames()];
+  },
 };

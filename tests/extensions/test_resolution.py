@@ -21,8 +21,11 @@ ASKED = (
 )  # fmt: skip
 EXTENSION = """
 require("dep");
-const tell = (name, run) => { try { return [name, run(name)]; } catch (error) { return [name, error.code, error.message.split("\\n")[0]]; } };
-module.exports = (pi) => pi.registerTool({ name: "go", description: "d", parameters: { type: "object" }, async execute() {
+const tell = (name, run) => {
+  try { return [name, run(name)]; } catch (error) { return [name, error.code, error.message.split("\\n")[0]]; }
+};
+const go = { name: "go", description: "d", parameters: { type: "object" } };
+module.exports = (pi) => pi.registerTool({ ...go, async execute() {
   const said = %s.map((name) => tell(name, (one) => require.resolve(one)));
   said.push(tell("paths", () => require.resolve.paths("dep")[0]), tell("none", () => require.resolve.paths("fs")));
   said.push(tell("beside", () => require("./sub").own()), tell("cache", () => typeof require.cache));
@@ -73,7 +76,7 @@ async def _answer(folder: Path, project: Path) -> Any:
 @pytest.mark.skipif(NODE is None, reason="no Node.js to compare with")
 async def test_require_resolve_finds_what_node_finds(tmp_path: Path) -> None:
     folder = _laid_out(tmp_path / "resolving", FILES)
-    done = subprocess.run([str(NODE), "run.cjs"], cwd=folder, capture_output=True, timeout=60, check=True)  # noqa: ASYNC221
+    done = subprocess.run([str(NODE), "run.cjs"], cwd=folder, capture_output=True, timeout=60, check=True)
     theirs = json.loads(done.stdout)
     assert len(theirs) == len(ASKED) + 4 and "MODULE_NOT_FOUND" in str(theirs)
     assert await _answer(folder, tmp_path) == theirs

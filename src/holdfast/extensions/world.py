@@ -12,7 +12,6 @@ from typing import Protocol
 from holdfast.kernel.clock import Clock, SystemClock
 from holdfast.kernel.ids import Randomness, SystemRandomness
 
-
 _TICKS_A_SECOND = 10_000
 
 

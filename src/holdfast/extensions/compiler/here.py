@@ -1,4 +1,4 @@
-"""`import.meta`, `require.resolve`, `__dirname` and `__filename`, for each file its own, without moving a character of it.
+"""`import.meta`, `require.resolve`, `__dirname`, `__filename`: for each file its own, without moving its characters.
 
 An ES module gets an import appended: imports are hoisted, so nothing before it changes place. A CommonJS file cannot
 have one; it gets a prefix on its first line, whose length the source map takes back.
