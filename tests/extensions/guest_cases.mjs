@@ -361,4 +361,36 @@ export const cases = {
     watched.removeAllListeners();
     return [seen, own.listenerCount("a"), EventEmitter.prototype.on === EventEmitter.prototype.addListener, EventEmitter.prototype.off === EventEmitter.prototype.removeListener, watched.eventNames()];
   },
+  inherited: async (require) => {
+    const { inherits } = require("util");
+    const { EventEmitter } = require("events");
+    const stream = require("stream");
+    const http = require("http");
+    const https = require("https");
+    const made = {};
+    const old = (name, Base, ...args) => { function Old() { if (!(this instanceof Old)) return new Old(); Base.call(this, ...args); this.mine = 1; } inherits(Old, Base); made[name] = new Old(); return Old; };
+    old("emitter", EventEmitter);
+    const Readable = old("readable", stream.Readable, { objectMode: true });
+    Readable.prototype._read = function () { this.push(this.mine > 2 ? null : this.mine++); };
+    const Transform = old("transform", stream.Transform);
+    Transform.prototype._transform = function (chunk, _encoding, done) { done(null, chunk.toString().toUpperCase()); };
+    old("writable", stream.Writable, { write(chunk, _encoding, done) { made.written = chunk.toString(); done(); } });
+    old("duplex", stream.Duplex, { read() { this.push(null); }, write(_chunk, _encoding, done) { done(); } });
+    old("stream", stream);
+    old("agent", http.Agent, { keepAlive: true, maxSockets: 3 });
+    const heard = [];
+    made.emitter.on("x", (value) => heard.push(value));
+    made.emitter.emit("x", 1);
+    const read = [];
+    for await (const one of made.readable) read.push(one);
+    made.transform.end("abc");
+    let upper = "";
+    for await (const one of made.transform) upper += one;
+    made.writable.end("w");
+    await new Promise((resolve) => made.writable.on("finish", resolve));
+    const plain = stream.Readable({ read() {} });
+    const agent = http.Agent({ keepAlive: true });
+    const secure = new https.Agent();
+    return [heard, read, upper, made.written, made.duplex instanceof stream.Writable, made.duplex instanceof stream.Readable, made.stream instanceof EventEmitter, plain instanceof stream.Readable, Object.keys(made).map((name) => made[name].mine ?? null), agent instanceof EventEmitter, agent instanceof http.Agent, secure instanceof http.Agent, agent.keepAlive, agent.maxSockets === Infinity, made.agent.maxSockets, agent.maxFreeSockets, agent.defaultPort, agent.protocol, secure.defaultPort, secure.protocol, http.globalAgent.defaultPort, https.globalAgent.protocol, agent.getName({ host: "h", port: 1 }), secure.getName({ host: "h", port: 1, servername: "s" }), Object.keys(agent.sockets), Object.keys(agent.requests), Object.keys(agent.freeSockets), agent.totalSocketCount, typeof agent.createConnection, typeof agent.keepSocketAlive, typeof agent.addRequest, agent.destroy()];
+  },
 };

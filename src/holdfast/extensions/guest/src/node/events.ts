@@ -5,7 +5,33 @@ import { argumentError, defineNode } from "./define";
 const captured = Symbol.for("nodejs.rejection");
 const errorMonitor = Symbol("events.errorMonitor");
 
-export class EventEmitter {
+// Old code makes a subclass with `util.inherits` and calls `Base.call(this, options)`. A class cannot be called; but a
+// constructor whose root returns an object makes that object its own, private members included.
+let adopted: any;
+function Root(): any {
+  const self = adopted;
+  adopted = undefined;
+  return self;
+}
+Root.prototype = Object.prototype;
+
+export function callable(Class: any): any {
+  const made: any = new Proxy(Class, {
+    apply(target, self, args) {
+      if (!(self instanceof target)) return target === EventEmitter ? self : new target(...args);
+      adopted = self;
+      try {
+        return Reflect.construct(target, args);
+      } finally {
+        adopted = undefined;
+      }
+    },
+  });
+  Class.prototype.constructor = made;
+  return made;
+}
+
+export class EventEmitter extends (Root as unknown as new () => object) {
   declare _events: Map<PropertyKey, any[]> | undefined;
   declare _max: number | undefined;
   static defaultMaxListeners = 10;
@@ -180,9 +206,7 @@ Object.assign(EventEmitter, {
   addAbortListener: (signal: any, listener: any) => { signal.addEventListener("abort", listener, { once: true }); return { [Symbol.for("Symbol.dispose")]: () => signal.removeEventListener("abort", listener) }; },
 });
 
-// Old code calls `EventEmitter.call(this)` and inherits by prototype; a class alone cannot be called.
-const callable: any = new Proxy(EventEmitter, { apply: (_target, self) => self });
-export { callable as CallableEventEmitter };
-callable.EventEmitter = callable;
-callable.default = callable;
-defineNode("events", callable);
+export const CallableEventEmitter = callable(EventEmitter);
+CallableEventEmitter.EventEmitter = CallableEventEmitter;
+CallableEventEmitter.default = CallableEventEmitter;
+defineNode("events", CallableEventEmitter);

@@ -6,7 +6,7 @@ import { base64Decode, base64Encode, bytesOf } from "../globals/encoding";
 import { URL } from "../globals/url";
 import { Buffer, encode } from "./buffer";
 import { argumentError, defineNode, systemError } from "./define";
-import { EventEmitter } from "./events";
+import { EventEmitter, callable } from "./events";
 import { dirname, join, resolve } from "./path";
 import { fileURLToPath, pathToFileURL, StringDecoder } from "./small";
 import { Readable, Transform, Writable } from "./stream";
@@ -333,6 +333,60 @@ function connectError(error: any, host: string): any {
   return systemError(code, "connect", host, undefined, error);
 }
 
+// Connections are the host's; an agent keeps what its owner set, and names requests as Node does.
+class HttpAgent extends EventEmitter {
+  defaultPort = 80;
+  protocol = "http:";
+  options: any;
+  requests: any = Object.create(null);
+  sockets: any = Object.create(null);
+  freeSockets: any = Object.create(null);
+  keepAliveMsecs: number;
+  keepAlive: boolean;
+  maxSockets: number;
+  maxFreeSockets: number;
+  maxTotalSockets: number;
+  scheduling: string;
+  totalSocketCount = 0;
+  constructor(options: any = {}) {
+    super();
+    this.options = { ...options, path: null, noDelay: options?.noDelay ?? true };
+    this.keepAliveMsecs = options?.keepAliveMsecs || 1000;
+    this.keepAlive = options?.keepAlive || false;
+    this.maxSockets = options?.maxSockets || Infinity;
+    this.maxFreeSockets = options?.maxFreeSockets || 256;
+    this.maxTotalSockets = options?.maxTotalSockets ?? Infinity;
+    this.scheduling = options?.scheduling || "lifo";
+  }
+  getName(options: any = {}): string {
+    const family = options.family === 4 || options.family === 6 ? `:${options.family}` : "";
+    return `${options.host || "localhost"}:${options.port || ""}:${options.localAddress || ""}${family}${options.socketPath ? `:${options.socketPath}` : ""}`;
+  }
+  createConnection(): never { throw Object.assign(new Error("An extension opens no sockets of its own; the host makes the request"), { code: "ERR_FEATURE_UNAVAILABLE_ON_PLATFORM" }); }
+  createSocket(): never { return this.createConnection(); }
+  addRequest(): void {}
+  keepSocketAlive(): boolean { return true; }
+  reuseSocket(): void {}
+  removeSocket(): void {}
+  destroy(): void {}
+}
+class HttpsAgent extends HttpAgent {
+  defaultPort = 443;
+  protocol = "https:";
+  maxCachedSessions: number;
+  constructor(options: any = {}) {
+    super(options);
+    this.maxCachedSessions = options?.maxCachedSessions ?? 100;
+  }
+  getName(options: any = {}): string {
+    const told = ["ca", "cert", "clientCertEngine", "ciphers", "key", "pfx", "rejectUnauthorized", "servername", "minVersion", "maxVersion", "secureProtocol", "crl", "honorCipherOrder", "ecdhCurve", "dhparam", "secureOptions", "sessionIdContext", "sigalgs", "privateKeyIdentifier", "privateKeyEngine"];
+    const said = told.map((name) => (name === "servername" && options.servername === options.host ? "" : options[name] ?? ""));
+    return `${super.getName(options)}:${said.join(":")}`;
+  }
+}
+const PlainAgent = callable(HttpAgent);
+const SecureAgent = callable(HttpsAgent);
+
 function client(scheme: string): any {
   const make = (...args: any[]): ClientRequest => {
     let url: any;
@@ -358,7 +412,7 @@ function client(scheme: string): any {
     if (url.protocol !== scheme + ":") throw Object.assign(new TypeError(`Protocol "${url.protocol}" not supported. Expected "${scheme}:"`), { code: "ERR_INVALID_PROTOCOL" });
     return new ClientRequest(url.href, options, done);
   };
-  class Agent { options: any; constructor(options: any = {}) { this.options = options; } destroy(): void {} }
+  const Agent = scheme === "http" ? PlainAgent : SecureAgent;
   const createServer = (): never => { throw Object.assign(new Error(`${scheme}.createServer() is not available: extensions do not listen on ports`), { code: "ERR_FEATURE_UNAVAILABLE_ON_PLATFORM" }); };
   return { request: make, get: (...args: any[]) => { const request = make(...args); request.end(); return request; }, Agent, globalAgent: new Agent(), createServer, Server: class Server { constructor() { createServer(); } }, IncomingMessage, ClientRequest, OutgoingMessage: Writable, ServerResponse: class ServerResponse {}, STATUS_CODES: STATUS, METHODS: ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"], maxHeaderSize: 16384 };
 }
