@@ -3,6 +3,7 @@
 import { Type } from "typebox";
 import { hostCall, hostCallSync } from "../bridge";
 import { defineModule } from "../modules";
+import { SCOPES, parts, providerStreams } from "./ai_parts";
 
 // What a schema of strings looks like to providers that know no unions.
 export function StringEnum(values: readonly string[], options: any = {}): any {
@@ -155,13 +156,13 @@ const validate = (tool: any, call: any): any => {
 };
 
 export const ai: any = {
-  Type, StringEnum, EventStream, AssistantMessageEventStream, createAssistantMessageEventStream: () => new AssistantMessageEventStream(), stream, complete, streamSimple: stream, completeSimple: complete, streamSimpleAnthropic: byHost, streamSimpleOpenAIResponses: byHost, streamSimpleOpenAICompletions: byHost, streamSimpleGoogle: byHost, streamAnthropic: byHost, streamOpenAIResponses: byHost, streamOpenAICompletions: byHost,
+  Type, StringEnum, EventStream, AssistantMessageEventStream, createAssistantMessageEventStream: () => new AssistantMessageEventStream(), stream, complete, streamSimple: stream, completeSimple: complete, ...providerStreams(byHost), ...parts,
   getModel, getModels: (provider?: string) => models().filter((model) => provider === undefined || model.provider === provider), getProviders: () => [...new Set(models().map((model) => model.provider))], calculateCost, modelsAreEqual: (a: any, b: any) => !!a && !!b && a.id === b.id && a.provider === b.provider, getSupportedThinkingLevels: levels, clampThinkingLevel: clamp, supportsXhigh: (model: any) => levels(model).includes("xhigh"),
-  registerApiProvider: (provider: any) => void providers.set(provider.api, provider), getApiProvider: (api: string) => providers.get(api), getApiProviders: () => [...providers.values()], unregisterApiProviders: () => providers.clear(), clearApiProviders: () => providers.clear(),
+  registerApiProvider: (provider: any) => void providers.set(provider.api, provider), getApiProvider: (api: string) => providers.get(api), getApiProviders: () => [...providers.values()], unregisterApiProviders: () => providers.clear(), clearApiProviders: () => providers.clear(), resetApiProviders: () => providers.clear(),
   // Keys stay with the host.
   getEnvApiKey: () => undefined, parseStreamingJson, repairJson, parseJsonWithRepair: (text: string) => { try { return JSON.parse(text); } catch { return JSON.parse(repairJson(text)); } }, isContextOverflow, getOverflowPatterns: () => [OVERFLOW], validateToolArguments: validate, validateToolCall: (tools: any[], call: any) => { const tool = tools.find((one) => one.name === call.name); if (!tool) throw new Error(`Tool "${call.name}" not found`); return validate(tool, call); },
 };
 Object.defineProperty(ai, "default", { value: ai, enumerable: false });
-for (const scope of ["@mariozechner", "@earendil-works"]) {
+for (const scope of SCOPES) {
   for (const path of ["", "/compat"]) defineModule(`${scope}/pi-ai${path}`, ai);
 }
