@@ -71,18 +71,19 @@ def test_an_extension_completes_and_streams_through_the_hosts_model(tmp_path: Pa
 
 CODEX = """
 import * as ai from "@mariozechner/pi-ai";
-import { closeOpenAICodexWebSocketSessions, streamOpenAICodexResponses } from "@mariozechner/pi-ai/openai-codex-responses";
+import * as codex from "@mariozechner/pi-ai/openai-codex-responses";
 import { getOAuthProvider, loginOpenAICodex } from "@mariozechner/pi-ai/oauth";
 export default function (pi) {
   pi.registerTool({ name: "ask", label: "a", description: "d", parameters: { type: "object", properties: {} },
     async execute(_id, _params, _signal, _update, ctx) {
       const context = { messages: [{ role: "user", content: "hi" }] };
       const one = await ai.streamSimpleOpenAICodexResponses(ctx.model, context).result();
-      const two = await streamOpenAICodexResponses(ctx.model, context, { reasoningEffort: "low" }).result();
-      closeOpenAICodexWebSocketSessions();
+      const two = await codex.streamOpenAICodexResponses(ctx.model, context, { reasoningEffort: "low" }).result();
+      codex.closeOpenAICodexWebSocketSessions();
       const refused = await loginOpenAICodex({}).catch((error) => error.message);
       const said = [one, two].map((message) => message.content[0].text);
-      return { content: [{ type: "text", text: JSON.stringify([...said, getOAuthProvider("openai-codex").id, refused]) }] };
+      const text = JSON.stringify([...said, getOAuthProvider("openai-codex").id, refused]);
+      return { content: [{ type: "text", text }] };
     } });
 }
 """
