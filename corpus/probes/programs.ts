@@ -12,7 +12,13 @@ export default function (pi: any) {
       const { stdout, stderr, code, killed } = await pi.exec("tool", ["a", "b c"]);
       said.exec = { stdout, stderr, code, killed };
       const missing = await pi.exec("no-such-program", []);
-      said.missing = { code: missing.code, killed: missing.killed };
+      said.missing = { stdout: missing.stdout, stderr: missing.stderr, code: missing.code, killed: missing.killed };
+      const controller = new AbortController();
+      setTimeout(() => controller.abort(), 700);
+      const aborted = await pi.exec("slow", [], { signal: controller.signal });
+      said.aborted = { stdout: aborted.stdout, stderr: aborted.stderr, code: aborted.code, killed: aborted.killed };
+      const late = await pi.exec("slow", [], { timeout: 700 });
+      said.late = { stdout: late.stdout, stderr: late.stderr, code: late.code, killed: late.killed };
       said.sync = execSync("echo hi", { encoding: "utf-8", cwd: ctx.cwd });
       said.file = execFileSync("ok", [], { input: "given", encoding: "utf8" });
       const failed = spawnSync("tool", ["x"], { encoding: "utf-8" });

@@ -103,6 +103,9 @@ class World:
     async def tools(self) -> Sequence[Tool]:
         return TOOLS
 
+    async def prepare(self, tool: Tool, arguments: Any) -> Any:
+        return arguments
+
     async def call(
         self, tool: Tool, arguments: Any, *, call_id: str, idempotency_key: str | None, update: Any
     ) -> ToolOutcome:

@@ -12,7 +12,7 @@ from holdfast.agents import ApprovalAnswer, Tool, ToolOutcome, Verdict
 from holdfast.kernel.problems import Problem
 from holdfast.models import Message, Usage
 from holdfast.models.scripted import ScriptedCall, Turn
-from tests.agents.world import Listener, Policy, World, manifest
+from tests.agents.world import Listener, Policy, Tools, World, manifest
 
 CALL = Turn("I look.", (ScriptedCall("do_read", {"x": 1}),))
 DONE = Turn("Done.")
@@ -95,6 +95,17 @@ async def test_arguments_are_coerced_or_refused_before_anybody_is_asked() -> Non
     assert good.content == "do_read did 4"
     assert "$.x" in bad.content
     assert world.policy.asked == ["do_read"]
+
+
+async def test_a_tool_prepares_its_arguments_once_and_before_they_are_validated() -> None:
+    needs = {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}
+    tool = Tool("do_old", "Once took `old`.", needs, "read", id="test:do_old", prepares=True)
+    world = World([Turn("", (ScriptedCall("do_old", {"old": "4"}),)), DONE])
+    world.tools = Tools(world.log, (tool,))
+    await world.start()
+    await world.start()
+    assert conversation(world, 1)[-1].content == "do_old did 4"
+    assert world.tools.done["prepare do_old"] == 1
 
 
 async def test_a_failing_tool_is_an_answer() -> None:

@@ -107,6 +107,10 @@ class Tools:
     async def tools(self) -> Sequence[Tool]:
         return self._tools
 
+    async def prepare(self, tool: Tool, arguments: dict[str, Any]) -> Any:
+        self.done[f"prepare {tool.name}"] += 1
+        return {"x": arguments.get("old", arguments.get("x"))}
+
     async def call(
         self, tool: Tool, arguments: dict[str, Any], *, call_id: str, idempotency_key: str | None, update: Any
     ) -> ToolOutcome:

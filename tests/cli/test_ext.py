@@ -136,6 +136,17 @@ def test_an_event_gives_the_merged_answer_and_one_that_nobody_hears_is_said(ext:
     assert warning["code"] == "W_NO_HANDLER" and "no event of pi" in warning["message"]
 
 
+def test_what_handlers_throw_is_reported(ext: Ext, tmp_path: Path) -> None:
+    source = """export default (pi) => {
+      for (const tide of ["low", "high"]) pi.on("turn_end", async () => { throw new TypeError(tide); });
+    };"""
+    (tmp_path / "bad.js").write_text(source)
+    told = ext("emit", "bad.js", "turn_end")
+    assert [item["problem"]["message"] for item in told["result"]["errors"]] == ["TypeError: low", "TypeError: high"]
+    assert [item["code"] for item in told["_meta"]["warnings"]] == ["W_HANDLER_FAILED", "W_HANDLER_FAILED"]
+    assert ext("emit", "t.ts", "input", '{"text": "hi"}')["result"]["errors"] == []
+
+
 def test_decisions_are_kept_listed_and_taken_back(ext: Ext) -> None:
     assert ext("grants", "allow", "t", "exec", "--hours", "1")["result"]["effect"] == "allow"
     assert ext("call", "t.ts", "run")["result"]["content"][0]["text"] == "loud\n"

@@ -163,4 +163,234 @@ export const cases = {
   timers: async (require) => { const order = []; setTimeout(() => order.push("timeout"), 0); setImmediate(() => order.push("immediate")); queueMicrotask(() => order.push("micro")); process.nextTick(() => order.push("tick")); Promise.resolve().then(() => order.push("promise")); await new Promise((resolve) => setTimeout(resolve, 20)); const interval = []; await new Promise((resolve) => { const id = setInterval(() => { interval.push(1); if (interval.length === 3) { clearInterval(id); resolve(); } }, 1); }); return [order.filter((one) => one !== "immediate" && one !== "timeout").sort(), interval.length, await require("timers/promises").setTimeout(1, "v"), await require("util").promisify(setTimeout)(1, "w")]; },
   process: (require) => [typeof process.version, process.argv.length > 0, typeof process.pid, typeof process.hrtime.bigint(), process.platform, typeof process.uptime(), process.env.NOT_THERE_AT_ALL, (process.env.MY_OWN = "1", process.env.MY_OWN), "MY_OWN" in process.env, (delete process.env.MY_OWN, process.env.MY_OWN), typeof process.memoryUsage().rss, typeof process.stdout.write, require("os").EOL, typeof require("os").homedir(), require("os").platform(), Object.keys(process.env).includes("PATH"), process.exitCode],
   module: (require) => { const { createRequire, isBuiltin } = require("module"); const r = createRequire("/x/y.js"); return [typeof r("path").join, r("node:fs") === require("fs"), fails(() => r("no-such-package-anywhere")).code, isBuiltin("fs"), isBuiltin("node:fs/promises"), isBuiltin("nope"), r.resolve("path")]; },
+  fetchCopies: async (require, dir, server) => {
+    const first = await fetch(server + "/json");
+    const second = first.clone();
+    const third = second.clone();
+    const read = [await second.text(), await first.json(), await third.text()];
+    const big = await fetch(server + "/big");
+    const [left, right] = big.body.tee();
+    const locked = [big.bodyUsed, big.body.locked, await failsLater(() => big.text()), fails(() => big.clone()).name];
+    const sizes = [(await new Response(right).arrayBuffer()).byteLength, (await new Response(left).text()).length];
+    const used = await fetch(server + "/json");
+    await used.text();
+    const one = await fetch(server + "/big");
+    const other = one.clone();
+    let length = 0;
+    for await (const chunk of other.body) length += chunk.length;
+    const streamed = [length, (await one.bytes?.() ?? new Uint8Array(await one.arrayBuffer())).length];
+    const kept = await fetch(server + "/big");
+    const copy = kept.clone();
+    void copy.body.cancel();
+    const [a, b] = new Response("abc").body.tee();
+    const parts = [(await a.getReader().read()).value, (await b.getReader().read()).value];
+    parts[0][0] = 90;
+    return [read, second.url === first.url, second.status, second.ok, second.type, second.headers.get("content-type"), first.bodyUsed, second.bodyUsed, locked, sizes, fails(() => used.clone()).name, streamed, (await kept.text()).length, new TextDecoder().decode(parts[1]), second instanceof Response, second.redirected];
+  },
+  pathWin32: (require) => {
+    const { win32 } = require("path");
+    const samples = ["", ".", "..", "\\", "/", "C:", "C:\\", "C:/", "c:a", "C:\\a\\b\\", "C:/a/../b", "..\\..\\a", "\\a", "a\\b.txt", "a/b\\c.tar.gz", "\\\\server\\share\\file", "\\\\server\\share", "//server/share/a/..", "\\\\server", ".bashrc", "a.", "D:\\x\\..\\..", "C:..\\a", "a b\\ c", "C:\\a\\b.txt\\"];
+    const rest = samples.filter((one) => one !== "" && !/^[A-Za-z]:([^\\/]|$)/.test(one));
+    return samples.map((one) => [win32.normalize(one), win32.dirname(one), win32.basename(one), win32.basename(one, ".txt"), win32.extname(one), win32.isAbsolute(one), win32.parse(one), win32.format(win32.parse(one)), win32.toNamespacedPath("C:\\base\\" + one), samples.filter((two) => one === "" || !two.includes(":")).map((two) => win32.join(one, two)), win32.resolve("C:\\base", one), rest.map((two) => [win32.resolve("C:\\base\\x", one.replace(/^[A-Za-z]:(?![\\/])/, ""), two), win32.relative("C:\\Base\\" + one.replace(/[:\\/]/g, "_"), "c:\\base\\" + two.replace(/[:\\/]/g, "_"))])]).concat([[win32.sep, win32.delimiter, win32.win32 === win32, win32.posix === require("path").posix, require("path/win32") === win32, fails(() => win32.join(1)), fails(() => win32.relative("a")), Object.keys(win32).filter((name) => name[0] !== "_").sort().join()]]);
+  },
+  abortOrder: async () => {
+    const seen = [];
+    const controller = new AbortController();
+    const { signal } = controller;
+    signal.addEventListener("abort", () => seen.push("first"));
+    signal.onabort = () => seen.push("on");
+    signal.addEventListener("abort", () => seen.push("second"), { once: true });
+    const joined = AbortSignal.any([signal, new AbortController().signal]);
+    joined.addEventListener("abort", () => seen.push("any"));
+    const nested = AbortSignal.any([joined]);
+    nested.onabort = (event) => seen.push("nested " + event.type + " " + (event.target === nested) + " " + event.isTrusted);
+    signal.addEventListener("abort", () => seen.push("late"));
+    signal.addEventListener("abort", { handleEvent: (event) => { seen.push("object " + event.eventPhase); event.stopImmediatePropagation(); } });
+    signal.addEventListener("abort", () => seen.push("never"));
+    const removed = () => seen.push("removed");
+    signal.addEventListener("abort", removed);
+    signal.removeEventListener("abort", removed);
+    const pending = new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    controller.abort("gone");
+    seen.push("after");
+    controller.abort("again");
+    signal.addEventListener("abort", () => seen.push("too late"));
+    const already = AbortSignal.any([AbortSignal.abort("x"), signal]);
+    const replaced = new AbortController();
+    replaced.signal.onabort = () => seen.push("old");
+    replaced.signal.addEventListener("abort", () => seen.push("between"));
+    replaced.signal.onabort = () => seen.push("new");
+    replaced.abort();
+    void pending.catch(() => undefined);
+    return [seen, signal.reason, joined.reason, nested.aborted, already.reason, replaced.signal.reason.name, replaced.signal.reason.code, String(new AbortController().signal), Object.prototype.toString.call(controller)];
+  },
+  abortFetch: async (require, dir, server) => {
+    const seen = [];
+    const controller = new AbortController();
+    controller.signal.addEventListener("abort", () => seen.push("listener"));
+    const asked = fetch(server + "/hang", { signal: controller.signal }).catch((error) => seen.push("rejected " + error.name));
+    Promise.resolve().then(() => seen.push("micro"));
+    controller.abort();
+    seen.push("sync");
+    await asked;
+    return seen;
+  },
+  requireResolve: (require) => {
+    const r = require("module").createRequire("/x/y.js");
+    const found = fails(() => r.resolve("no-such-package-anywhere"));
+    return [r.resolve("fs"), r.resolve("node:fs"), r.resolve("node:path/posix"), found.code, found.message.split("\n")[0], fails(() => r.resolve("./not-there.js")).code, typeof r.resolve.paths, r.resolve.paths("fs"), fails(() => r.resolve(1)).code, typeof r.cache, typeof r.main, r.name];
+  },
+  memory: () => {
+    const { rss, heapTotal, heapUsed, external, arrayBuffers } = process.memoryUsage();
+    return [[rss, heapTotal, heapUsed].every((bytes) => Number.isInteger(bytes) && bytes > 65536), heapUsed <= heapTotal, heapTotal <= rss, [external, arrayBuffers].every(Number.isInteger), process.memoryUsage.rss() > 65536, Object.keys(process.memoryUsage()), typeof process.cpuUsage().user, typeof process.resourceUsage().maxRSS];
+  },
+  performance: async () => {
+    const one = performance.now();
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    const two = performance.now();
+    const drift = performance.timeOrigin + performance.now() - Date.now();
+    const before = process.hrtime();
+    const large = process.hrtime.bigint();
+    await new Promise((resolve) => setTimeout(resolve, 2));
+    const [seconds, nanoseconds] = process.hrtime(before);
+    performance.mark("a");
+    const measured = performance.measure("a to now", "a");
+    return [one > 0, two - one >= 4, two - one < 5000, Math.abs(drift) < 1000, process.uptime() > 0, seconds === 0, nanoseconds > 1e6, process.hrtime.bigint() - large > 1000000n, measured.startTime > 0, measured.duration >= 0, typeof performance.toJSON().timeOrigin, String(performance)];
+  },
+  aggregate: async (require) => {
+    const { inspect } = require("util");
+    const any = await Promise.any([Promise.reject(new Error("a")), Promise.reject(new TypeError("b"))]).catch((error) => error);
+    const made = new AggregateError([new Error("x"), 3], "several", { cause: "c" });
+    const empty = await Promise.any([]).catch((error) => error);
+    return [any.name, any.message, String(any), any.errors.map(String), any instanceof Error, String(made), made.errors.length, made.cause, empty.message, empty.errors, inspect(any).split("\n")[0], any.stack.split("\n")[0], Object.keys(made), inspect(made).includes("[errors]:"), inspect(made).includes("[cause]: 'c'")];
+  },
+  tickOrder: async () => {
+    const order = [];
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    queueMicrotask(() => order.push("micro 1"));
+    process.nextTick((...args) => { order.push("tick " + args); process.nextTick(() => order.push("inner tick")); queueMicrotask(() => order.push("inner micro")); }, 1, 2);
+    Promise.resolve().then(() => { order.push("promise"); process.nextTick(() => order.push("tick of promise")); }).then(() => order.push("promise 2"));
+    process.nextTick(() => order.push("tick 2"));
+    order.push("sync");
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    const timer = [];
+    setTimeout(() => { process.nextTick(() => timer.push("tick")); Promise.resolve().then(() => timer.push("promise")); timer.push("timer"); }, 0);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+    return [order, timer, fails(() => process.nextTick(3)).code];
+  },
+  unref: async () => {
+    const seen = [];
+    const timer = setTimeout(() => seen.push("unref still runs"), 1);
+    const states = [timer.hasRef(), timer.unref() === timer, timer.hasRef(), timer.ref().hasRef()];
+    timer.unref();
+    const interval = setInterval(() => seen.push("interval"), 1).unref();
+    const immediate = setImmediate(() => seen.push("immediate"));
+    states.push(interval.hasRef(), immediate.hasRef(), immediate.unref() === immediate, immediate.hasRef(), typeof immediate.refresh, typeof timer.refresh);
+    await new Promise((resolve) => setTimeout(resolve, 15));
+    clearInterval(interval);
+    const gone = setTimeout(() => undefined, 1000);
+    clearTimeout(gone);
+    states.push(gone.hasRef(), timer.hasRef());
+    return [states, seen.includes("unref still runs"), seen.includes("interval"), timer[Symbol.toPrimitive]() > 0, typeof timer.close];
+  },
+  missingProgram: async (require) => {
+    const cp = require("child_process");
+    const sync = cp.spawnSync("no-such-program-at-all", ["x"]);
+    const events = [];
+    const child = cp.spawn("no-such-program-at-all", ["x"]);
+    await new Promise((resolve) => { child.on("error", (error) => events.push(["error", error.code, error.message, error.path, error.syscall, error.spawnargs])); child.on("exit", () => events.push("exit")); child.on("close", (code) => { events.push(["close", code]); resolve(); }); });
+    const called = await new Promise((resolve) => cp.execFile("no-such-program-at-all", (error, stdout, stderr) => resolve([error.code, error.message, error.killed, stdout, stderr])));
+    const shell = await new Promise((resolve) => cp.exec("no-such-program-at-all 2>/dev/null", (error, stdout, stderr) => resolve([error.code, error.killed, error.signal, error.cmd, stdout, stderr])));
+    const controller = new AbortController();
+    const aborted = new Promise((resolve) => { const late = cp.spawn("sleep", ["5"], { signal: controller.signal }); const told = []; late.on("error", (error) => told.push([error.name, error.code, error.message])); late.on("exit", (code, signal) => told.push(["exit", code, signal])); late.on("close", (code, signal) => resolve([...told, ["close", code, signal], late.killed, late.exitCode, late.signalCode])); });
+    controller.abort();
+    const timed = cp.spawnSync("sleep", ["5"], { timeout: 50 });
+    const killed = await new Promise((resolve) => cp.execFile("sleep", ["5"], { timeout: 50 }, (error) => resolve([error.code, error.killed, error.signal, error.message])));
+    return [sync.status, sync.signal, sync.stdout, sync.stderr, sync.error?.code, sync.error?.message, sync.pid, events, child.pid, child.exitCode, called, shell, await aborted, [timed.status, timed.signal, timed.error?.code, timed.error?.message], killed];
+  },
+  channels: async (require) => {
+    const dc = require("diagnostics_channel");
+    const { AsyncLocalStorage } = require("async_hooks");
+    const seen = [];
+    const one = dc.channel("one");
+    const hear = (message, name) => seen.push([name, message]);
+    const before = [one.hasSubscribers, dc.hasSubscribers("one")];
+    dc.subscribe("one", hear);
+    one.publish({ a: 1 });
+    const during = [one.hasSubscribers, dc.hasSubscribers("one"), dc.channel("one") === one, one.name];
+    const gone = [dc.unsubscribe("one", hear), dc.unsubscribe("one", hear)];
+    one.publish("unheard");
+    const tracing = dc.tracingChannel("work");
+    const quiet = [tracing.traceSync((x) => x + 1, {}, undefined, 1), await tracing.tracePromise(async () => 2)];
+    const handlers = {};
+    for (const name of ["start", "end", "asyncStart", "asyncEnd", "error"]) handlers[name] = (context) => seen.push([name, context.result ?? context.error?.message ?? null, context.tag]);
+    tracing.subscribe(handlers);
+    const values = [tracing.traceSync(function (x) { return this.base + x; }, { tag: "s" }, { base: 1 }, 2), fails(() => tracing.traceSync(() => { throw new Error("sync"); }, { tag: "e" })).message];
+    values.push(await tracing.tracePromise(async () => "later", { tag: "p" }), (await failsLater(() => tracing.tracePromise(async () => { throw new Error("async"); }, { tag: "r" }))).message);
+    values.push(await new Promise((resolve) => tracing.traceCallback((x, done) => setTimeout(() => done(null, x), 1), -1, { tag: "c" }, null, 5, (_, x) => resolve(x))));
+    const store = new AsyncLocalStorage();
+    one.bindStore(store, (data) => data.id);
+    values.push(one.runStores({ id: 7 }, function (x) { return [store.getStore(), this.me, x]; }, { me: "self" }, "arg"), one.unbindStore(store));
+    return [before, during, gone, quiet, values, seen, tracing.unsubscribe(handlers), fails(() => dc.channel(1)).code, fails(() => one.subscribe(1)).code, tracing.start.name];
+  },
+  emitters: (require) => {
+    const { EventEmitter } = require("events");
+    const seen = [];
+    class Own extends EventEmitter {
+      on(name, call) { seen.push(["on", name]); return super.on(name, call); }
+      addListener(name, call) { return this.on(name, call); }
+      off(name, call) { seen.push(["off", name]); return super.off(name, call); }
+      removeListener(name, call) { return this.off(name, call); }
+      prependListener(name, call) { seen.push(["prepend", name]); return super.prependListener(name, call); }
+    }
+    const own = new Own();
+    own.once("a", (x) => seen.push(["once", x]));
+    own.prependOnceListener("a", (x) => seen.push(["first", x]));
+    own.emit("a", 1);
+    own.emit("a", 2);
+    const again = new EventEmitter();
+    again.once("b", () => { seen.push("b"); again.emit("b"); });
+    again.emit("b");
+    const watched = new EventEmitter();
+    const gone = () => undefined;
+    watched.on("removeListener", (name, call) => seen.push(["gone", name, call === gone]));
+    watched.on("x", () => undefined);
+    watched.once("x", gone);
+    watched.on("y", gone);
+    watched.removeAllListeners("x");
+    watched.removeAllListeners();
+    return [seen, own.listenerCount("a"), EventEmitter.prototype.on === EventEmitter.prototype.addListener, EventEmitter.prototype.off === EventEmitter.prototype.removeListener, watched.eventNames()];
+  },
+  inherited: async (require) => {
+    const { inherits } = require("util");
+    const { EventEmitter } = require("events");
+    const stream = require("stream");
+    const http = require("http");
+    const https = require("https");
+    const made = {};
+    const old = (name, Base, ...args) => { function Old() { if (!(this instanceof Old)) return new Old(); Base.call(this, ...args); this.mine = 1; } inherits(Old, Base); made[name] = new Old(); return Old; };
+    old("emitter", EventEmitter);
+    const Readable = old("readable", stream.Readable, { objectMode: true });
+    Readable.prototype._read = function () { this.push(this.mine > 2 ? null : this.mine++); };
+    const Transform = old("transform", stream.Transform);
+    Transform.prototype._transform = function (chunk, _encoding, done) { done(null, chunk.toString().toUpperCase()); };
+    old("writable", stream.Writable, { write(chunk, _encoding, done) { made.written = chunk.toString(); done(); } });
+    old("duplex", stream.Duplex, { read() { this.push(null); }, write(_chunk, _encoding, done) { done(); } });
+    old("stream", stream);
+    old("agent", http.Agent, { keepAlive: true, maxSockets: 3 });
+    const heard = [];
+    made.emitter.on("x", (value) => heard.push(value));
+    made.emitter.emit("x", 1);
+    const read = [];
+    for await (const one of made.readable) read.push(one);
+    made.transform.end("abc");
+    let upper = "";
+    for await (const one of made.transform) upper += one;
+    made.writable.end("w");
+    await new Promise((resolve) => made.writable.on("finish", resolve));
+    const plain = stream.Readable({ read() {} });
+    const agent = http.Agent({ keepAlive: true });
+    const secure = new https.Agent();
+    return [heard, read, upper, made.written, made.duplex instanceof stream.Writable, made.duplex instanceof stream.Readable, made.stream instanceof EventEmitter, plain instanceof stream.Readable, Object.keys(made).map((name) => made[name].mine ?? null), agent instanceof EventEmitter, agent instanceof http.Agent, secure instanceof http.Agent, agent.keepAlive, agent.maxSockets === Infinity, made.agent.maxSockets, agent.maxFreeSockets, agent.defaultPort, agent.protocol, secure.defaultPort, secure.protocol, http.globalAgent.defaultPort, https.globalAgent.protocol, agent.getName({ host: "h", port: 1 }), secure.getName({ host: "h", port: 1, servername: "s" }), Object.keys(agent.sockets), Object.keys(agent.requests), Object.keys(agent.freeSockets), agent.totalSocketCount, typeof agent.createConnection, typeof agent.keepSocketAlive, typeof agent.addRequest, agent.destroy()];
+  },
 };

@@ -116,9 +116,9 @@ async def test_what_is_said_to_the_session_is_in_it(tmp_path: Path) -> None:
 def test_tools_commands_programs_and_the_bus(tmp_path: Path) -> None:
     async def story() -> None:
         async with probing(tmp_path) as suite:
-            suite.builtin = [{"name": "read", "description": "reads", "parameters": {}}]
-            assert [tool["name"] for tool in await suite.run_command("getAllTools")] == ["read", "double"]
-            assert await suite.run_command("getActiveTools") == ["read", "double"]
+            every = ["read", "ls", "grep", "find", "write", "edit", "bash", "double"]
+            assert [tool["name"] for tool in await suite.run_command("getAllTools")] == every
+            assert await suite.run_command("getActiveTools") == every
             await suite.run_command("setActiveTools")
             assert await suite.run_command("getActiveTools") == ["double"] == suite.session.active
             assert {"getCommands", "other"} <= set(await suite.run_command("getCommands"))
@@ -160,7 +160,7 @@ async def test_ctx_follows_the_agent(tmp_path: Path) -> None:
         facts = await suite.run_command("facts")
         assert facts == {
             "cwd": str(tmp_path), "hasUI": True, "idle": True, "usage": None, "prompt": "", "signal": None,
-            "model": {"provider": "sea", "id": "ebb"}, "models": ["ebb"],
+            "model": {"provider": "sea", "id": "ebb"}, "models": ["ebb", "spring"],
         }  # fmt: skip
         await suite.emit({"type": "before_agent_start", "prompt": "p", "systemPrompt": "Help."})
         await suite.emit({"type": "agent_start"})

@@ -71,7 +71,7 @@ async def _loaded(source: str, dispatcher: TableDispatcher | None = None) -> Ext
 
 
 async def test_the_hosts_functions_are_out_of_reach() -> None:
-    names = ["__host_sync__", "__host_random__", "__holdfast_entry__"]
+    names = ["__host_sync__", "__host_random__", "__host_memory__", "__holdfast_entry__"]
     source = f"""export default (pi) => pi.registerCommand("go", {{ handler: async () => {{
       const reachable = {names}.filter((name) => name in globalThis);
       return [reachable, Object.getOwnPropertyNames(globalThis).filter((name) => name.includes("host")) ] }} }})"""

@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.extensions.runtime_world import TableDispatcher, extension, text_of, tool
 
-from holdfast.extensions.arguments import prepare
 from holdfast.extensions.outcomes import Surroundings
 from holdfast.extensions.protocol import HostCall, HostResult
 from holdfast.extensions.runtime import Extension
@@ -51,71 +49,6 @@ async def test_a_tool_that_throws_has_an_error_result_with_its_place() -> None:
     assert outcome.problem is not None
     assert outcome.problem["details"]["at"].startswith("index.js:2:")
     await subject.close()
-
-
-@pytest.mark.parametrize(
-    ("schema", "given", "wanted"),
-    [
-        ({"type": "number"}, "4", 4),
-        ({"type": "number"}, "4.5", 4.5),
-        ({"type": "number"}, None, 0),
-        ({"type": "number"}, True, 1),
-        ({"type": "integer"}, "12", 12),
-        ({"type": "boolean"}, "true", True),
-        ({"type": "boolean"}, 0, False),
-        ({"type": "string"}, 5, "5"),
-        ({"type": "string"}, False, "false"),
-        ({"type": "null"}, "", None),
-        ({"type": ["number", "string"]}, "4", "4"),
-        ({"anyOf": [{"type": "integer"}, {"type": "boolean"}]}, "true", True),
-        ({"type": "array", "items": {"type": "number"}}, ["1", 2], [1, 2]),
-        ({"type": "object", "additionalProperties": {"type": "number"}}, {"x": "1"}, {"x": 1}),
-        ({"allOf": [{"type": "number"}]}, "3", 3),
-    ],
-)
-def test_arguments_are_converted_where_the_schema_asks(schema: dict[str, Any], given: Any, wanted: Any) -> None:
-    parameters = {"type": "object", "properties": {"v": schema}}
-    assert prepare("t", parameters, {"v": given}) == {"v": wanted}
-
-
-@pytest.mark.parametrize(
-    ("schema", "given"),
-    [
-        ({"type": "number"}, "four"),
-        ({"type": "integer"}, "4.5"),
-        ({"type": "boolean"}, "yes"),
-        ({"type": "number"}, "1_0"),
-        ({"type": "number"}, []),
-    ],
-)
-def test_arguments_that_cannot_be_converted_are_refused_with_their_place(schema: dict[str, Any], given: Any) -> None:
-    with pytest.raises(Problem) as caught:
-        prepare("t", {"type": "object", "properties": {"v": schema}}, {"v": given})
-    assert caught.value.key == "schema_mismatch"
-    assert caught.value.details["errors"][0]["at"] == "$.v"
-
-
-@pytest.mark.parametrize("address", ["file://{path}", "http://127.0.0.1:9/x", "https://example.invalid/schema"])
-def test_a_schema_cannot_make_the_host_read_anything(address: str, tmp_path: Path) -> None:
-    secret = tmp_path / "schema.json"
-    secret.write_text('{"type": "string"}')
-    schema = {"type": "object", "properties": {"v": {"$ref": address.format(path=secret)}}}
-    with pytest.raises(Problem) as caught:
-        prepare("t", schema, {"v": "x"})
-    assert caught.value.key == "registration_invalid"
-
-
-def test_a_schema_cannot_make_the_host_count_forever() -> None:
-    schema = {"type": "object", "properties": {"v": {"type": "string", "pattern": "^(?=(a+)+$)(a|aa)+$"}}}
-    with pytest.raises(Problem):
-        prepare("t", schema, {"v": "a" * 60 + "b"})
-
-
-def test_the_callers_arguments_are_not_changed() -> None:
-    given = {"v": {"w": "4"}}
-    schema = {"type": "object", "properties": {"v": {"type": "object", "properties": {"w": {"type": "number"}}}}}
-    assert prepare("t", schema, given) == {"v": {"w": 4}}
-    assert given == {"v": {"w": "4"}}
 
 
 async def test_missing_arguments_never_reach_the_tool() -> None:
@@ -254,7 +187,7 @@ EXEC = "const r = await pi.exec('x', ['a', 1], { timeout: 5 }); return JSON.stri
         ({"stdout": "o", "stderr": "e", "code": 3}, '{"stdout":"o","stderr":"e","code":3,"exitCode":3,"killed":false}'),
         (
             HostResult.failed("x", "io", "ENOENT: not found"),
-            '{"stdout":"","stderr":"ENOENT: not found","code":1,"exitCode":1,"killed":false}',
+            '{"stdout":"","stderr":"","code":1,"exitCode":1,"killed":false}',
         ),
         (
             {"stdout": "part", "stderr": "", "code": 143, "killed": True},
@@ -262,7 +195,7 @@ EXEC = "const r = await pi.exec('x', ['a', 1], { timeout: 5 }); return JSON.stri
         ),
         (
             HostResult.failed("x", "timeout", "too long"),
-            '{"stdout":"","stderr":"","code":1,"exitCode":1,"killed":true}',
+            '{"stdout":"","stderr":"","code":0,"exitCode":0,"killed":true}',
         ),
     ],
 )

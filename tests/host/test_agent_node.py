@@ -252,6 +252,53 @@ def test_extensions_hear_block_and_change_what_the_agent_does(tmp_path: Path) ->
     run(tmp_path, story, Turn("", calls), END, extensions=Extensions(paths=["extensions"]))
 
 
+OLDER = """
+import { Type } from "@sinclair/typebox";
+let prepared = 0;
+export default function (pi) {
+  pi.registerTool({ name: "sum", label: "Sum", description: "Adds a pair",
+    parameters: Type.Object({ pair: Type.Tuple([Type.Number(), Type.Number()]), times: Type.Integer() }),
+    prepareArguments: (args) => { prepared += 1; return { pair: args.numbers ?? args.pair, times: args.times }; },
+    async execute(_id, { pair, times }) {
+      return { content: [{ type: "text", text: `${(pair[0] + pair[1]) * times}, prepared ${prepared}` }] };
+    } });
+  pi.registerTool({ name: "fussy", label: "Fussy", description: "Takes nothing", parameters: { type: "object" },
+    prepareArguments: () => { throw new Error("not these"); }, async execute() { return "never"; } });
+}
+"""
+STRICT = Extensions(ExtensionPolicy(mode="strict"), paths=["extensions"])
+
+
+def test_p15_a_turn_a_node_and_a_direct_call_prepare_convert_and_validate_alike(tmp_path: Path) -> None:
+    (tmp_path / "extensions").mkdir()
+    (tmp_path / "extensions" / "older.ts").write_text(OLDER)
+    given = {"numbers": ["1", 2], "times": None}
+    wanted = "0, prepared"
+
+    async def story(host: Host) -> None:
+        run_id = await start(host)
+        assert (await settled(host, run_id)).status == "completed"
+        returned = [
+            (item.payload["key"], item.attrs["p"]["result"]["content"], item.attrs["p"]["result"]["status"])
+            for item in await host.ledger.read(f"run/{run_id}")
+            if item.type == "holdfast.effect.recorded" and item.payload["key"].endswith("/result")
+        ]
+        assert returned[0][1:] == (f"{wanted} 1", "ok")
+        assert returned[1][1:] == ("Error: not these", "error")
+        assert returned[2][2] == "error" and "$.times" in returned[2][1]
+        config = {"tool": "sum", "arguments": given}
+        await host.runs.put_workflow(workflow("one", [node("t", "core.tool", config=config)]), tenant=None)
+        second = (await host.runs.create_run(CreateRun(workflow_id="one"), TENANT)).run_id
+        done = await settled(host, second)
+        assert done.status == "completed", done.error
+        assert f"{wanted} 3" in str(done.outputs)
+        direct = await (await host.extensions.suite()).call_tool("sum", given)
+        assert direct.content[0]["text"] == f"{wanted} 4"
+
+    calls = (ScriptedCall("sum", given), call("fussy"), call("sum", numbers=[1, 2], times="many"))
+    run(tmp_path, story, Turn("", calls), END, extensions=STRICT)
+
+
 def test_s1_a_tool_whose_extension_may_write_is_unsafe(tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,44 @@ def test_an_extension_completes_and_streams_through_the_hosts_model(tmp_path: Pa
             counted = [item for item in ends if "output_tokens" in item]
             assert [item["model"] for item in counted] == ["scripted/scripted"] * 2
             assert all(item["input_tokens"] > 0 and item["output_tokens"] > 0 for item in counted)
+
+    asyncio.run(main())
+
+
+CODEX = """
+import * as ai from "@mariozechner/pi-ai";
+import * as codex from "@mariozechner/pi-ai/openai-codex-responses";
+import { getOAuthProvider, loginOpenAICodex } from "@mariozechner/pi-ai/oauth";
+export default function (pi) {
+  pi.registerTool({ name: "ask", label: "a", description: "d", parameters: { type: "object", properties: {} },
+    async execute(_id, _params, _signal, _update, ctx) {
+      const context = { messages: [{ role: "user", content: "hi" }] };
+      const one = await ai.streamSimpleOpenAICodexResponses(ctx.model, context).result();
+      const two = await codex.streamOpenAICodexResponses(ctx.model, context, { reasoningEffort: "low" }).result();
+      codex.closeOpenAICodexWebSocketSessions();
+      const refused = await loginOpenAICodex({}).catch((error) => error.message);
+      const said = [one, two].map((message) => message.content[0].text);
+      const text = JSON.stringify([...said, getOAuthProvider("openai-codex").id, refused]);
+      return { content: [{ type: "text", text }] };
+    } });
+}
+"""
+
+
+def test_the_codex_provider_is_reached_through_the_host(tmp_path: Path) -> None:
+    (tmp_path / ".pi" / "extensions").mkdir(parents=True)
+    (tmp_path / ".pi" / "extensions" / "codex.ts").write_text(CODEX)
+
+    async def main() -> None:
+        policy = ExtensionPolicy(mode="strict", default_caps=["model", "session"])
+        config = Config(models=Models(default="script"), extensions=Extensions(policy=policy))
+        model = scripted(Turn("Aye."), Turn("Nay."))
+        async with Host.open(config, root=tmp_path, data=tmp_path / ".holdfast", models={"script": model}) as host:
+            await host.extensions.trust.give(host.root)
+            outcome = await (await host.extensions.suite()).call_tool("ask", {})
+            first, second, provider, refused = json.loads(outcome.content[0]["text"])
+            assert (first, second, provider) == ("Aye.", "Nay.", "openai-codex")
+            assert "made by the host" in refused
 
     asyncio.run(main())
 

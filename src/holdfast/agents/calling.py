@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from holdfast.agents import pi
-from holdfast.agents.arguments import fitted
 from holdfast.agents.decide import AgentState
 from holdfast.agents.ports import ApprovalAnswer, ApprovalRequest, Tool, ToolOutcome
 from holdfast.agents.stage import Stage
@@ -32,19 +31,33 @@ async def gate_call(stage: Stage, state: AgentState, call: ToolCall) -> Gated:
         if call.malformed is not None:
             return Gated("refuse", reason="The arguments are not a JSON object.", status="error")
         try:
-            arguments = fitted(tool, call.arguments)
+            arguments = await _prepared(stage, state, tool, call.arguments)
+        except Problem as problem:
+            return Gated("refuse", reason=problem.message, status="error")
+        try:
             answer = await stage.tell("tool_call", toolName=call.name, toolCallId=call.id, input=arguments)
             if answer and answer.get("block"):
                 reason = str(answer.get("reason") or "An extension blocked this call.")
                 return Gated("refuse", arguments, reason, "forbidden")
             if answer and isinstance(answer.get("input"), dict):
-                arguments = fitted(tool, answer["input"])
+                arguments = tool.fit(answer["input"])
         except Problem as problem:
             status: ReturnStatus = "error" if problem.key == "schema_mismatch" else "forbidden"
             return Gated("refuse", reason=problem.message, status=status)
         return await _verdict(stage, tool, arguments)
 
     return await stage.step(f"agent/{state.place}/gate", body, Gated)
+
+
+async def _prepared(stage: Stage, state: AgentState, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments after the tool's own preparation, which happens once, converted and validated (Pi P15)."""
+    if not tool.prepares:
+        return tool.fit(arguments)
+
+    async def body() -> Any:
+        return await stage.tools.prepare(tool, arguments)
+
+    return tool.fit(await stage.step(f"agent/{state.place}/prepared", body, Any))
 
 
 async def ask_approval(stage: Stage, state: AgentState, step: AskApproval) -> Approved:
@@ -63,7 +76,7 @@ async def ask_approval(stage: Stage, state: AgentState, step: AskApproval) -> Ap
     if answer.action != "edit-accept":
         return Approved(answer.action, note=answer.note)
     try:
-        return Approved("edit-accept", fitted(tool, answer.arguments or {}), answer.note)
+        return Approved("edit-accept", tool.fit(answer.arguments or {}), answer.note)
     except Problem as problem:
         return Approved("reject", note=f"The edited arguments do not fit: {problem.message}")
 

@@ -7,6 +7,8 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from holdfast.kernel.arguments import fitted
+from holdfast.kernel.problems import Problem
 from holdfast.models import Delta, Message, Params, ToolSpec
 
 EffectClass = Literal["pure", "read", "write", "unsafe"]
@@ -17,7 +19,8 @@ class Tool(msgspec.Struct, frozen=True):
     """A tool as its source offers it.
 
     `id` is what an allowlist names (`mcp:github/search`), `name` what the model sees. `takes_key` says that the tool
-    does a thing once for one idempotency key, however often it is called.
+    does a thing once for one idempotency key, however often it is called. `prepares` says that the tool changes its
+    arguments before they are validated (Pi P15), `typebox` that its schema converts as TypeBox's do.
     """
 
     name: str
@@ -27,10 +30,19 @@ class Tool(msgspec.Struct, frozen=True):
     id: str = ""
     takes_key: bool = False
     transport: Transport = "native"
+    prepares: bool = False
+    typebox: bool = False
 
     @property
     def spec(self) -> ToolSpec:
         return ToolSpec(self.name, self.description, self.parameters)
+
+    def fit(self, arguments: Any) -> dict[str, Any]:
+        """The arguments as the schema wants them, or a Problem that tells the model what is wrong."""
+        value = fitted(self.name, self.parameters, arguments, typebox=self.typebox)
+        if not isinstance(value, dict):
+            raise Problem("schema_mismatch", f"The arguments of {self.name} are no object.", at="$", tool=self.name)
+        return value
 
 
 class ToolOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -48,6 +60,9 @@ class ToolSource(Protocol):
     """Extensions, built-in tools and workflows, in one list."""
 
     async def tools(self) -> Sequence[Tool]: ...
+
+    async def prepare(self, tool: Tool, arguments: dict[str, Any]) -> Any:
+        """What a tool that `prepares` makes of its arguments, before they are validated."""
 
     async def call(
         self, tool: Tool, arguments: dict[str, Any], *, call_id: str, idempotency_key: str | None, update: Update

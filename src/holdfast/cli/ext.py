@@ -163,14 +163,14 @@ async def emit(
     model: ModelName = None,
     data: Data = None,
 ) -> Answer:
-    """Fire an event; the merged answer of its handlers and what they showed."""
+    """Fire an event; the merged answer of its handlers, what they threw and what they showed."""
     fields = _fields(payload)
     async with _suite(policy, grant, root, deadline, ui_script, data, model=model) as suite:
         await suite.load(path)
         async with _session(suite, session):
-            returned = await suite.emit({**fields, "type": event})
-        heard = suite.hooks.listening(event)
-        return Answer({"returned": returned, "ui": _shown(suite)}, warnings=() if heard else (_unheard(event),))
+            returned, failed = await _emitted(suite, {**fields, "type": event})
+        warnings = [_threw(item) for item in failed] if suite.hooks.listening(event) else [_unheard(event)]
+        return Answer({"returned": returned, "errors": failed, "ui": _shown(suite)}, warnings=tuple(warnings))
 
 
 @app.command("trace")
@@ -362,7 +362,8 @@ async def _reply(suite: Suite, line: str) -> Any:
             return msgspec.to_builtins(await suite.call_tool(name, _json(arguments or "{}", "arguments")))
         if word == "event":
             name, _, payload = rest.partition(" ")
-            return {"returned": await suite.emit({**_fields(payload or "{}"), "type": name})}
+            returned, failed = await _emitted(suite, {**_fields(payload or "{}"), "type": name})
+            return {"returned": returned, "errors": failed}
         if word == "complete":
             return {"suggestions": await suite.autocomplete([rest], 0, len(rest))}
         if word == "type":
@@ -373,6 +374,18 @@ async def _reply(suite: Suite, line: str) -> Any:
         raise Problem("invalid_usage", f"{word[:40]!r} is not understood.", fix=words)
     except Problem as problem:
         return {"error": problem.as_lafs()}
+
+
+async def _emitted(suite: Suite, event: dict[str, Any]) -> tuple[Any, list[dict[str, Any]]]:
+    """The merged answer to an event, and what its handlers threw on the way."""
+    suite.handler_failures.clear()
+    returned = await suite.emit(event)
+    return returned, list(suite.handler_failures)
+
+
+def _threw(failure: dict[str, Any]) -> Warning:
+    said = f"A handler of {failure['event']} in {failure['extension']} failed: {failure['problem']['message']}"
+    return Warning(code="W_HANDLER_FAILED", message=said)
 
 
 def _refusal(outcome: ToolOutcome) -> Problem | None:

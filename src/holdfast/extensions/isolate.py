@@ -138,7 +138,9 @@ class Isolate:
             failed = self._execute(task)
             vm.check()
             jobs = vm.run_jobs()
-            outbox = vm.call_for_text(self._roots["collect"])
+            while not (outbox := vm.call_for_text(self._roots["collect"])):  # a `nextTick` ran
+                vm.check()
+                jobs += vm.run_jobs()
             unhandled = vm.unhandled(self._roots["describe"])
         if self._observer is not None:
             self._observer.finished(jobs, outbox, unhandled)

@@ -28,6 +28,7 @@ class Tool(msgspec.Struct, frozen=True, rename="camel"):
     prompt_guidelines: list[str] | None = None
     execution_mode: str | None = None
     prepares: bool = False
+    typebox: bool = False
     renders_call: bool = False
     renders_result: bool = False
 
@@ -63,6 +64,12 @@ class Provider(msgspec.Struct, frozen=True, rename="camel"):
     streams: bool = False
     oauth: bool = False
 
+    def described(self, model: dict[str, Any]) -> dict[str, Any]:
+        """One of its models, as a model registry tells of it."""
+        shared = {"provider": self.provider, "api": self.api, "baseUrl": self.base_url}
+        own = {key: value for key, value in model.items() if key != "headers" and value is not None}
+        return {**{key: value for key, value in shared.items() if value is not None}, **own, "provider": self.provider}
+
 
 class Handler(msgspec.Struct, frozen=True):
     event: str
@@ -79,6 +86,7 @@ class Registrations:
         self.commands: dict[str, Command] = {}
         self.shortcuts: dict[str, Shortcut] = {}
         self.flags: dict[str, Flag] = {}
+        self.flag_values: dict[str, bool | str] = {}  # the first default of each (R1 is about what is said of it)
         self.renderers: dict[str, Renderer] = {}
         self.entry_renderers: dict[str, Renderer] = {}
         self.providers: dict[str, Provider] = {}
@@ -96,7 +104,10 @@ class Registrations:
         elif kind == "shortcut":
             self._keep(self.shortcuts, self._read(spec, Shortcut), "shortcut")
         elif kind == "flag":
-            self._keep(self.flags, self._read(spec, Flag), "name")
+            flag: Flag = self._read(spec, Flag)
+            self._keep(self.flags, flag, "name")
+            if flag.default is not None:
+                self.flag_values.setdefault(flag.name, flag.default)
         elif kind == "renderer":
             self._keep(self.renderers, self._read(spec, Renderer), "name")
         elif kind == "entry_renderer":

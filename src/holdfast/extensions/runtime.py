@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from holdfast.extensions import effects as said
-from holdfast.extensions.arguments import checker, prepare
 from holdfast.extensions.driver import Driver
 from holdfast.extensions.engine.bytecode import KeptBytecode, compile_module
 from holdfast.extensions.engine.image import base_image, image_digest
@@ -28,8 +27,10 @@ from holdfast.extensions.registry import Registrations, Tool
 from holdfast.extensions.themes import Theme
 from holdfast.extensions.trace import FORMAT, Header, Recorder
 from holdfast.extensions.world import RealWorld, World
+from holdfast.kernel.arguments import checker, fitted
 from holdfast.kernel.clock import Clock, SystemClock
 from holdfast.kernel.ids import Randomness
+from holdfast.kernel.json_schema import Validator
 from holdfast.kernel.problems import Problem
 
 _encode = msgspec.json.Encoder().encode
@@ -265,21 +266,18 @@ class Extension:
         arguments: Any,
         *,
         call_id: str = "call",
+        prepared: bool = False,
         on_update: Callable[[Any], None] | None = None,
         timeout: float | None = None,
     ) -> ToolOutcome:
-        """Validate, convert, execute. A tool that throws has an outcome; a trap, a timeout, no memory is a Problem."""
-        tool = self.registrations.tools.get(name)
-        if tool is None:
-            raise Problem(
-                "not_found",
-                f"{self.name} has no tool {name}.",
-                tools=sorted(self.registrations.tools),
-                fix="Use one of `tools`.",
-            )
-        if tool.prepares:
-            arguments = await self._value("prepare", {"name": name, "params": arguments}, timeout)
-        arguments = prepare(name, tool.parameters, arguments, self._checker(tool))
+        """Prepare unless they are `prepared`, convert, validate, execute (P15).
+
+        A tool that throws has an outcome; a trap, a timeout, no memory is a Problem.
+        """
+        tool = self._tool(name)
+        if not prepared:
+            arguments = await self.prepare_arguments(name, arguments, timeout=timeout)
+        arguments = fitted(name, tool.parameters, arguments, typebox=tool.typebox, check=self._checker(tool))
         updates: list[Any] = []
 
         def update(value: Any) -> None:
@@ -293,7 +291,20 @@ class Extension:
             return self._failed_tool(_described(reply.value), updates)
         return tool_outcome(reply.value, updates)
 
-    def _checker(self, tool: Tool) -> Any:
+    async def prepare_arguments(self, name: str, arguments: Any, *, timeout: float | None = None) -> Any:
+        """What the tool's own `prepareArguments` makes of them; without one, the same."""
+        if not self._tool(name).prepares:
+            return arguments
+        return await self._value("prepare", {"name": name, "params": arguments}, timeout)
+
+    def _tool(self, name: str) -> Tool:
+        tool = self.registrations.tools.get(name)
+        if tool is None:
+            known = sorted(self.registrations.tools)
+            raise Problem("not_found", f"{self.name} has no tool {name}.", tools=known, fix="Use one of `tools`.")
+        return tool
+
+    def _checker(self, tool: Tool) -> Validator:
         kept = self._checkers.get(tool.name)
         if kept is None or kept[0] is not tool:
             kept = self._checkers[tool.name] = (tool, checker(tool.parameters))
@@ -400,6 +411,11 @@ class Extension:
     def waited(self) -> float:
         """Seconds that it waited for persons so far."""
         return self._driver.waited if self._driver is not None else 0.0
+
+    @property
+    def flag_values(self) -> dict[str, bool | str]:
+        """What the extension's flags stand at."""
+        return {**self.registrations.flag_values, **self._flags}
 
     def set_flag(self, name: str, value: bool | str) -> None:
         """What `pi.getFlag` answers from now on."""

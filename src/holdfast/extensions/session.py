@@ -20,6 +20,7 @@ from holdfast.kernel.problems import Problem
 
 VERSION = 3
 Entry = dict[str, Any]
+_SENT = ("customType", "content", "display", "details")
 
 
 class Session:
@@ -40,7 +41,9 @@ class Session:
         self._cwd = cwd
         self._tools = tools
         self._commands = commands
-        self.active: list[str] | None = None  # the tools that an agent is offered; None: all
+        self._chosen: list[str] | None = None  # the tools that an agent is offered; None: all
+        self._seen: set[str] = set()  # the tools that were there when they were chosen
+        self._next_turn: list[Mapping[str, Any]] = []
         self.requests: list[dict[str, Any]] = []
         self.system_prompt = ""
         self.model = dict(model) if model else None
@@ -85,7 +88,7 @@ class Session:
             self.others[self.id] = self.header, self.entries, self.leaf, self.thinking
 
     def _place(self, entries: list[Entry], leaf: str | None, thinking: str) -> None:
-        self.entries, self.leaf, self.thinking = entries, leaf, thinking
+        self.entries, self.leaf, self.thinking, self._next_turn = entries, leaf, thinking, []
         self._by_id = {entry["id"]: entry for entry in entries}
 
     def entry(self, id: str) -> Entry:
@@ -156,8 +159,7 @@ class Session:
             if entry["type"] == "message":
                 shown.append(entry["message"])
             elif entry["type"] == "custom_message":
-                fields = ("customType", "content", "display", "details")
-                shown.append({"role": "custom", **{name: entry.get(name) for name in fields}})
+                shown.append({"role": "custom", **{name: entry.get(name) for name in _SENT}})
             elif entry["type"] == "branch_summary":
                 shown.append({"role": "branchSummary", "summary": entry["summary"], "fromId": entry["fromId"]})
         return shown
@@ -183,6 +185,26 @@ class Session:
         self.append("label", targetId=target, label=label)
 
     def _send(self, message: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> None:
+        if options and options.get("deliverAs") == "nextTurn":
+            self._next_turn.append(message)  # even if it asks for a turn: it waits for the person's own
+            return
+        self._add(message)
+        if options and options.get("triggerTurn"):
+            self.requests.append({"kind": "turn"})
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a message waits for the next turn (`deliverAs: "nextTurn"`)."""
+        return bool(self._next_turn)
+
+    def turn(self) -> list[dict[str, Any]]:
+        """A turn begins: the messages that waited for it, now in the session."""
+        waited, self._next_turn = self._next_turn, []
+        for message in waited:
+            self._add(message)
+        return [{"role": "custom", **{name: message.get(name) for name in _SENT}} for message in waited]
+
+    def _add(self, message: Mapping[str, Any]) -> None:
         self.append(
             "custom_message",
             customType=message.get("customType"),
@@ -190,8 +212,6 @@ class Session:
             display=message.get("display", True),
             details=message.get("details"),
         )
-        if options and options.get("triggerTurn"):
-            self.requests.append({"kind": "turn"})
 
     def _send_user(self, content: Any, options: Mapping[str, Any] | None = None) -> None:
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
@@ -208,10 +228,17 @@ class Session:
             self.append("thinking_level_change", thinkingLevel=level)
 
     def _set_active(self, names: Sequence[str]) -> None:
-        self.active = [str(name) for name in names]
+        """Unknown names are left out, as in pi; a tool that is registered later is active."""
+        self._seen = {str(tool["name"]) for tool in self._tools()}
+        self._chosen = [name for name in names if name in self._seen]
 
-    def _active_tools(self) -> list[str]:
-        return [str(tool["name"]) for tool in self._tools()] if self.active is None else list(self.active)
+    @property
+    def active(self) -> list[str]:
+        """The tools that an agent is offered."""
+        known = [str(tool["name"]) for tool in self._tools()]
+        if self._chosen is None:
+            return known
+        return [*self._chosen, *(name for name in known if name not in self._seen)]
 
     def _ask(self, kind: str) -> Callable[..., None]:
         return lambda *_rest: self.requests.append({"kind": kind})
@@ -248,7 +275,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     },
     "getModel": lambda self: self.model,
     "getThinkingLevel": lambda self: self.thinking,
-    "getActiveTools": Session._active_tools,
+    "getActiveTools": lambda self: self.active,
     "setActiveTools": Session._set_active,
     "getAllTools": lambda self: list(self._tools()),
     "getCommands": lambda self: list(self._commands()),

@@ -11,12 +11,14 @@ import asyncio
 import functools
 import shutil
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
 
+from holdfast.extensions.builtin import BUILT_IN, BuiltIn
 from holdfast.extensions.capabilities import Requirement, resolve
 from holdfast.extensions.compiler import Artifact, build
 from holdfast.extensions.compiler.cache import Cache, cache_folder, default_cache
@@ -54,7 +56,8 @@ from holdfast.extensions.registry import Tool, command_names, tool_owners
 from holdfast.extensions.risk import weighed
 from holdfast.extensions.runtime import Extension
 from holdfast.extensions.session import Session
-from holdfast.extensions.themes import BUILT_IN, Theme, Themes
+from holdfast.extensions.themes import BUILT_IN as BUILT_IN_THEMES
+from holdfast.extensions.themes import Theme, Themes
 from holdfast.extensions.words import read_wording
 from holdfast.kernel import config as configuration
 from holdfast.kernel.clock import Clock, SystemClock
@@ -64,6 +67,8 @@ from holdfast.kernel.loss import Weighed
 from holdfast.kernel.policy import Mode, Policy
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.scopes import Scope
+
+_KEPT_FAILURES = 100
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -134,9 +139,10 @@ class Suite:
         self.ui = ui or NoUi()
         self.members: list[Member] = []
         self.failures: list[Failure] = []
+        self.handler_failures: deque[dict[str, Any]] = deque(maxlen=_KEPT_FAILURES)
+        """What handlers threw, the latest last."""
         self.resources: list[Resource] = []  # skills, prompts and themes
         self.themes = Themes(self._theme_chosen)
-        self.builtin: list[dict[str, Any]] = []  # tools that whoever runs agents here has besides
         self.session = Session(
             str(self.root), clock=self._clock, ids=self._ids, tools=self._listed, commands=self._named
         )
@@ -162,7 +168,7 @@ class Suite:
                 LogConnector(self._said),
                 EventsConnector(self._emitted),
                 UiConnector(self.ui, self.themes, self._held),
-                ModelConnector(model, tokens=self._config.policy.max_model_tokens),
+                ModelConnector(model, tokens=self._config.policy.max_model_tokens, offered=self._reachable),
                 SessionConnector(self.control),
             ],
             self._evidence,
@@ -289,9 +295,17 @@ class Suite:
             has_ui=self.ui.interactive,
             colour=self.ui.colour,
             color_mode=self.ui.color_mode,
-            theme=None if active is BUILT_IN["dark"] else active,
+            theme=None if active is BUILT_IN_THEMES["dark"] else active,
+            flags=self._defaults(),
             tool_words=self._words,
         )
+
+    def _defaults(self) -> dict[str, bool | str]:
+        """What flags stand at so far: all extensions share them, and the first default of a name holds, as in pi."""
+        found: dict[str, bool | str] = {}
+        for member in self.members:
+            found = {**member.extension.flag_values, **found}
+        return found
 
     def _theme_chosen(self, theme: Theme, extension: str) -> None:
         """Everybody sees it; who chose it does already."""
@@ -359,6 +373,9 @@ class Suite:
     async def call_tool(self, name: str, arguments: Any, **options: Any) -> ToolOutcome:
         return await self.owner(name).extension.call_tool(name, arguments, **options)
 
+    async def prepare_arguments(self, name: str, arguments: Any) -> Any:
+        return await self.owner(name).extension.prepare_arguments(name, arguments)
+
     async def run_command(self, invocation: str, arguments: str = "") -> Any:
         names = command_names(member.extension.registrations for member in self.members)
         text = expanded(self.resources, invocation, arguments) if invocation not in names else None
@@ -395,12 +412,15 @@ class Suite:
         kind = event.get("type")
         if kind == "agent_start":
             self._agent("start", 1)
+        waited = self.session.turn() if kind == "before_agent_start" else []
         answer = await self.hooks.emit(dict(event))
         if kind == "agent_end":
             self._agent("end", -1)
         if kind == "before_agent_start":
-            chosen = answer.get("systemPrompt") if isinstance(answer, Mapping) else None
-            self.session.system_prompt = str(chosen or event.get("systemPrompt") or "")
+            said = answer if isinstance(answer, Mapping) else {}
+            self.session.system_prompt = str(said.get("systemPrompt") or event.get("systemPrompt") or "")
+            if waited:
+                answer = {**said, "messages": [*waited, *(said.get("messages") or ())]}
         await self.settled()
         return answer
 
@@ -415,12 +435,13 @@ class Suite:
     async def _told(self, event: dict[str, Any]) -> Any:
         return await self.hooks.emit(event)
 
-    async def _reachable(self) -> list[Mapping[str, Any]]:
-        """The models of the host, and those of providers that extensions registered."""
+    async def _reachable(self, asked_by: str | None = None) -> list[Mapping[str, Any]]:
+        """The models of the host, and those of providers that extensions registered; whoever asks knows its own."""
         offered: list[Mapping[str, Any]] = list(await self._model.models()) if self._model is not None else []
-        for member in self.members:
+        others = [member for member in self.members if member.extension.name != asked_by]
+        for member in others:
             for provider in member.extension.registrations.providers.values():
-                offered += [{"provider": provider.provider, "id": model["id"]} for model in provider.models]
+                offered += [provider.described(model) for model in provider.models]
         return offered
 
     def _asked(self, what: str) -> None:
@@ -478,25 +499,32 @@ class Suite:
 
     def _handler_failed(self, extension: str, event: str, problem: Problem) -> None:
         data = {"event": event, "problem": problem.key, "message": problem.as_pi()["message"]}
+        self.handler_failures.append({"extension": extension, "event": event, "problem": problem.as_lafs()})
         self._evidence.write(
             Correlation(extension, self._scenario, self.session.id), Event("event_hook.error", data, level="error")
         )
 
     def _listed(self) -> list[dict[str, Any]]:
-        own = self.tools()
-        taken = {tool.name for tool in own}
-        found = [tool for tool in self.builtin if tool["name"] not in taken]
-        return found + [{"name": t.name, "description": t.description, "parameters": t.parameters} for t in own]
+        """The built-in tools, and those of extensions; one that has a built-in tool's name stands in its place."""
+        found = {tool.name: _about_tool(tool, f"<builtin:{tool.name}>", "builtin") for tool in BUILT_IN.values()}
+        found.update({tool.name: _about_tool(tool, self.owner(tool.name).path, "local") for tool in self.tools()})
+        return list(found.values())
 
     def _named(self) -> list[dict[str, Any]]:
+        members = {member.extension.name: member for member in self.members}
+        found: list[dict[str, Any]] = []
         names = command_names(member.extension.registrations for member in self.members)
-        found: list[dict[str, Any]] = [{"name": invocation, "source": "extension"} for invocation in names]
+        for invocation, (extension, name) in names.items():
+            about = members[extension].extension.registrations.commands[name].description
+            said = {} if about is None else {"description": about}
+            place = _source_info(members[extension].path, "local")
+            found.append({"name": invocation, **said, "source": "extension", "sourceInfo": place})
         for item in self.resources:
             if item.kind in ("prompt", "skill") and not item.problem:
                 name = item.name if item.kind == "prompt" else f"skill:{item.name}"
-                found.append(
-                    {"name": name, "source": item.kind, "description": item.description, "location": item.scope}
-                )
+                place = _source_info(item.path, "local", item.scope)
+                told = {"description": item.description, "location": item.scope, "sourceInfo": place}
+                found.append({"name": name, "source": item.kind, **told})
         return found
 
 
@@ -510,6 +538,16 @@ def loadable(artifact: Artifact) -> Loadable:
         bytecode=artifact.bytecode or b"",
         source_map=artifact.source_map.decode(),
     )
+
+
+def _about_tool(tool: Tool | BuiltIn, path: str, source: str) -> dict[str, Any]:
+    about = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {**about, "sourceInfo": _source_info(path, source)}
+
+
+def _source_info(path: str, source: str, scope: str = "temporary") -> dict[str, str]:
+    """Where something comes from, as pi tells it."""
+    return {"path": path, "source": source, "scope": scope, "origin": "top-level"}
 
 
 def _requirement(item: Any) -> Requirement:

@@ -12,6 +12,8 @@ from typing import Protocol
 from holdfast.kernel.clock import Clock, SystemClock
 from holdfast.kernel.ids import Randomness, SystemRandomness
 
+_TICKS_A_SECOND = 10_000
+
 
 class World(Protocol):
     """The host of a VM, and the clock of its loop."""
@@ -47,6 +49,7 @@ class RealWorld:
         self._clock = clock or SystemClock()
         self._randomness = randomness or SystemRandomness()
         self._zone = zone or local_offset
+        self._began = self._clock.monotonic()
 
     def now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
@@ -56,7 +59,10 @@ class RealWorld:
 
     def clock_ns(self, monotonic: bool) -> int:
         self.touched = True
-        return int(self._clock.monotonic() * 1e9) if monotonic else self._clock.now_ms() * 1_000_000
+        if not monotonic:
+            return self._clock.now_ms() * 1_000_000
+        # Since this VM began, and coarse: a fine clock would tell an extension of what others do (Pi §2A.4).
+        return int((self._clock.monotonic() - self._began) * _TICKS_A_SECOND) * (1_000_000_000 // _TICKS_A_SECOND)
 
     def random(self, count: int) -> bytes:
         self.touched = True

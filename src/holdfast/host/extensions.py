@@ -125,7 +125,6 @@ class ProjectExtensions:
 
     async def _open(self) -> Suite:
         from holdfast.extensions.suite import Suite
-        from holdfast.host.builtin import BUILTIN
 
         suite = Suite(
             self._ledger,
@@ -139,9 +138,6 @@ class ProjectExtensions:
             log_file=True,
             data=self._data,
         )
-        suite.builtin = [
-            {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in BUILTIN
-        ]
         await suite.__aenter__()
         self.prompts.recorded = suite.recorded
         try:

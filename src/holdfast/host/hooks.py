@@ -39,7 +39,8 @@ class SuiteHooks:
     def listens(self, event: str) -> bool:
         if event in ("agent_start", "agent_end"):  # the session follows these, whoever listens
             return True
-        return self._suite.hooks.listening(event) or (event == "before_agent_start" and bool(self._skills()))
+        begins = event == "before_agent_start" and (bool(self._skills()) or self._suite.session.waiting)
+        return self._suite.hooks.listening(event) or begins
 
     def _skills(self) -> str:
         return skills_prompt(self._suite.resources)

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from holdfast.agents import ApprovalAnswer, ApprovalRequest, Guarded, Tool, ToolOutcome, Verdict
-from holdfast.agents.arguments import fitted
 from holdfast.agents.uncertain import once_or_ask
 from holdfast.host.approvals import RunApprovals
 from holdfast.host.builtin import BUILTIN
@@ -65,7 +64,10 @@ class NodeTools:
         found = next((item for item in offered if tool in (item.name, item.id)), None)
         if found is None:
             raise Problem("not_found", f"There is no tool {tool[:80]}.", tools=sorted(item.name for item in offered))
-        arguments = fitted(found, arguments)
+        if found.prepares:
+            given = arguments
+            arguments = await ctx.effect(f"{ctx.place}prepared", lambda: source.prepare(found, given), later=True)
+        arguments = found.fit(arguments)
         about = {"runId": caller.run_id, "nodeId": caller.node_id}
         gate = PolicyGate(self._settings, self._ledger, self._clock, _SUBJECT, about)
         # The class that the tool had when the node began is the one that decides after a crash.
@@ -125,7 +127,7 @@ async def _gated(ctx: Execution, gate: PolicyGate, tool: Tool, arguments: dict[s
     if answer.action == "reject":
         said = answer.note or f"A person refused {tool.name}."
         raise Problem("capability_denied", said, tool=tool.name, fix=fix)
-    return fitted(tool, answer.arguments or {}) if answer.action == "edit-accept" else arguments
+    return tool.fit(answer.arguments or {}) if answer.action == "edit-accept" else arguments
 
 
 async def _unheard(partial: Any) -> None:

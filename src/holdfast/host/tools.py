@@ -17,6 +17,7 @@ from typing import Any
 from holdfast.agents import EffectClass, Tool, ToolOutcome
 from holdfast.agents.pi import text_of
 from holdfast.agents.ports import Update
+from holdfast.extensions.builtin import prepared
 from holdfast.extensions.dispatcher import Subject
 from holdfast.extensions.outcomes import ToolOutcome as Performed
 from holdfast.extensions.protocol import HostCall
@@ -40,6 +41,9 @@ class NoTools:
 
     async def tools(self) -> Sequence[Tool]:
         return ()
+
+    async def prepare(self, tool: Tool, arguments: dict[str, Any]) -> Any:
+        return arguments
 
     async def call(
         self, tool: Tool, arguments: dict[str, Any], *, call_id: str, idempotency_key: str | None, update: Update
@@ -73,8 +77,21 @@ class AgentTools:
 
     async def tools(self) -> Sequence[Tool]:
         active = self._suite.session.active  # what an extension chose (`pi.setActiveTools`); workflows are not its own
-        offered = [tool for tool in (*BUILTIN, *self._of_extensions()) if active is None or tool.name in active]
+        offered = [tool for tool in (*BUILTIN, *self._of_extensions()) if tool.name in active]
         return [*offered, *await self._of_workflows()]
+
+    async def prepare(self, tool: Tool, arguments: dict[str, Any]) -> Any:
+        """The tool's own preparation; a host call on its way may ask a person, as one of the tool itself may."""
+        if tool.id.startswith("holdfast:"):
+            return prepared(tool.name, arguments)
+        return await self._prompts.during(
+            self._ctx,
+            lambda: self._suite.prepare_arguments(tool.name, arguments),
+            extension=self._suite.owner(tool.name).extension.name,
+            name=f"prepare:{tool.name}:",
+            about={"tool": tool.name},
+            repeats=True,
+        )
 
     async def call(
         self, tool: Tool, arguments: dict[str, Any], *, call_id: str, idempotency_key: str | None, update: Update
@@ -105,7 +122,17 @@ class AgentTools:
         for item in self._suite.tools():
             owner = self._suite.owner(item.name)
             name = f"ext:{owner.extension.name}/{item.name}"
-            found.append(Tool(item.name, item.description, item.parameters, self._effect(owner), name))
+            found.append(
+                Tool(
+                    item.name,
+                    item.description,
+                    item.parameters,
+                    self._effect(owner),
+                    name,
+                    prepares=item.prepares,
+                    typebox=item.typebox,
+                )
+            )
         return found
 
     def _effect(self, member: Member) -> EffectClass:
@@ -119,7 +146,7 @@ class AgentTools:
 
     async def _extension(self, tool: Tool, arguments: dict[str, Any], call_id: str, update: Update) -> ToolOutcome:
         def work() -> Coroutine[Any, Any, Performed]:
-            return self._suite.call_tool(tool.name, arguments, call_id=call_id)
+            return self._suite.call_tool(tool.name, arguments, call_id=call_id, prepared=True)
 
         owner = self._suite.owner(tool.name)
         guarded = tool.effect != "read"  # then whoever calls asks about what was begun and not recorded

@@ -105,8 +105,10 @@ class _Counted:
 
 @lru_cache(maxsize=512)
 def compiled(schema: bytes, *, javascript: bool = False) -> Validator:
-    """The validator of a schema's canonical bytes; `javascript` reads its patterns as that language does."""
+    """The validator of a schema's canonical bytes; `javascript` reads patterns and tuples as tools there mean them."""
     decoded = canonical.decode(schema)
+    if javascript and isinstance(decoded, dict) and "$schema" not in decoded:
+        decoded = _with_tuples(decoded)
     cost = Cost(decoded) if grows(decoded) else None
     if cost is not None and cost.of(0) > MOST:
         raise ValueError(f"its references apply more than {MOST} sub-schemas to one value")
@@ -116,6 +118,28 @@ def compiled(schema: bytes, *, javascript: bool = False) -> Validator:
         pattern_options=_BOUNDED if javascript else jsonschema_rs.RegexOptions(),
     )
     return validator if cost is None else _Counted(validator, cost)
+
+
+_VALUES = frozenset(("const", "enum", "default", "examples"))  # what these hold is no schema
+_NAMED = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"))
+
+
+def _with_tuples(schema: Any) -> Any:
+    """Tuples in the words of the newest draft: TypeBox still writes `items` with one schema for each place."""
+    if isinstance(schema, list):
+        return [_with_tuples(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _NAMED and isinstance(value, dict):
+            found[key] = {name: _with_tuples(item) for name, item in value.items()}
+        else:
+            found[key] = value if key in _VALUES else _with_tuples(value)
+    if isinstance(found.get("items"), list):
+        rest = found.pop("additionalItems", True)
+        found.update(prefixItems=found["items"], items=rest)
+    return found
 
 
 def _refuse(address: str) -> Any:

@@ -34,6 +34,7 @@ _FLAGS = [
     "--bundle", "--format=esm", "--platform=node", f"--target={TARGET}", "--sourcemap=external",
     "--sources-content=true", "--metafile", "--legal-comments=none", "--minify-whitespace", "--minify-syntax",
     "--log-level=silent", "--log-limit=0", "--tree-shaking=true", f"--define:import.meta={here.META}",
+    f"--define:require.resolve={here.RESOLVE}", f"--define:require.cache={here.CACHE}",
 ]  # fmt: skip
 _MAX_FILE = 32 * 1024 * 1024
 

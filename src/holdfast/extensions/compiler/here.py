@@ -1,4 +1,4 @@
-"""`import.meta`, `__dirname` and `__filename`, for each file its own, without moving a character of its code.
+"""`import.meta`, `require.resolve`, `__dirname`, `__filename`: for each file its own, without moving its characters.
 
 An ES module gets an import appended: imports are hoisted, so nothing before it changes place. A CommonJS file cannot
 have one; it gets a prefix on its first line, whose length the source map takes back.
@@ -14,9 +14,12 @@ import msgspec
 from holdfast.extensions.compiler.modules import HERE
 
 META = "__holdfast_meta__"
+RESOLVE = "__holdfast_resolve__"
+CACHE = "__holdfast_cache__"
 # A first line that does nothing: where it lies is of no interest to anybody.
 _QUIET_LINE = re.compile(rb"""\s*(?:["']use strict["'];?\s*|//[^\n]*|/\*[^\n]*?(?:\*/)?\s*)?(?:\r?\n|$)""")
-_USES = re.compile(rb"\bimport\s*\.\s*meta\b|\b__dirname\b|\b__filename\b")
+_USES = re.compile(rb"\bimport\s*\.\s*meta\b|\b__dirname\b|\b__filename\b|\brequire\s*\.\s*(?:resolve|cache)\b")
+_REQUIRE = {RESOLVE: re.compile(rb"\brequire\s*\.\s*resolve\b"), CACHE: re.compile(rb"\brequire\s*\.\s*cache\b")}
 _META = re.compile(rb"\bimport\s*\.\s*meta\b")
 _MODULE_SYNTAX = re.compile(
     rb"^\s*(?:import\b(?!\s*\()|export\b)|[;}]\s*(?:import\s*[\w{*\"']|export\s*[\w{*])|\bimport\s*\.\s*meta\b",
@@ -36,6 +39,7 @@ def place(contents: bytes, name: str, loader: str, suffix: str) -> Placed:
     if not _USES.search(contents):
         return Placed(contents)
     wanted = [word for word in ("__dirname", "__filename") if _is_free(contents, word)]
+    wanted += [name for name, used in _REQUIRE.items() if used.search(contents)]
     is_module = suffix in (".mjs", ".mts") or (suffix not in (".cjs", ".cts") and _MODULE_SYNTAX.search(contents))
     if is_module:
         names = [*wanted, META] if _META.search(contents) else wanted

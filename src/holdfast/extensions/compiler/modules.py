@@ -56,7 +56,12 @@ def load_here(ask: dict[str, Any]) -> dict[str, Any]:
         "export const __dirname=parts.slice(0,-1).join('/')||'/';"
         "export const __holdfast_meta__={url:'file://'+encodeURI(__filename).replace(/[?#]/g,encodeURIComponent),"
         "filename:__filename,dirname:__dirname,main:false,"
-        "resolve:(s)=>new URL(s,'file://'+__filename).href};"
+        f"resolve:(s)=>{REGISTRY}('pi:node/module').resolveModule(s,__filename)}};"
+        # Made when it is first used: few files ask.
+        f"let own;const made=()=>own??={REGISTRY}('pi:node/module').createRequire(__filename);"
+        "export const __holdfast_resolve__=Object.assign((...a)=>made().resolve(...a),"
+        "{paths:(s)=>made().resolve.paths(s)});"
+        "export const __holdfast_cache__=Object.create(null);"
     )
 
 

@@ -18,7 +18,7 @@ from holdfast.extensions.compiler.build import compile_source
 from holdfast.extensions.compiler.source import sources
 from holdfast.extensions.conform.host import Host, Place
 from holdfast.extensions.conform.oracle import Verdict
-from holdfast.extensions.registry import Registrations
+from holdfast.extensions.registry import Registrations, Tool
 from holdfast.extensions.words import ToolWords
 from holdfast.kernel import canonical
 from holdfast.kernel.problems import Problem
@@ -69,6 +69,11 @@ async def compare(
     return Result(package, name, "different" if differences else "equal", "", differences, artifact.meta.verdict)
 
 
+def _tool(tool: Tool) -> dict[str, Any]:
+    """A tool as both loaders tell of it; how its schema was built is our own note."""
+    return {key: value for key, value in msgspec.to_builtins(tool).items() if key != "typebox"}
+
+
 async def registrations_of(artifact: Any, words: Mapping[str, ToolWords] | None = None) -> dict[str, Any]:
     """What an artifact registers in the sandbox, in the oracle's form."""
     with tempfile.TemporaryDirectory(prefix="holdfast-conform-") as work:
@@ -83,7 +88,7 @@ async def registrations_of(artifact: Any, words: Mapping[str, ToolWords] | None 
 def describe(registered: Registrations) -> dict[str, Any]:
     """Our registrations as the oracle prints its own."""
     return {
-        "tools": [msgspec.to_builtins(tool) for tool in registered.tools.values()],
+        "tools": [_tool(tool) for tool in registered.tools.values()],
         "commands": [msgspec.to_builtins(command) for command in registered.commands.values()],
         "handlers": dict(registered.handlers),
         "shortcuts": [msgspec.to_builtins(item) for item in registered.shortcuts.values()],

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.extensions.connectors.contract import Call, Output, number, text
+from holdfast.kernel.arguments import fitted
 from holdfast.kernel.problems import Problem
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -29,12 +30,22 @@ class ComputeConnector:
     method = "crypto"
 
     def run(self, call: Call, params: Mapping[str, Any]) -> Output:
-        if params.get("op") == "zone":
-            return {"value": _zone(params)}
+        plain = _PLAIN.get(text(params, "op"))
+        if plain is not None:
+            return {"value": plain(params)}
         operation = _OPERATIONS.get(text(params, "op"))
         if operation is None:
             raise Problem("invalid_request", f"There is no computation {params['op']!r}.", at="$.params.op")
         return {"base64": base64.b64encode(operation(params)).decode()}
+
+
+def _arguments(params: Mapping[str, Any]) -> Any:
+    """Tool arguments as their schema wants them: the host's own rules, for an extension that asks pi-ai for them."""
+    schema = params.get("schema")
+    if not isinstance(schema, Mapping):
+        raise Problem("schema_mismatch", "A tool's parameters are a JSON Schema.", at="$.params.schema")
+    typebox = params.get("typebox") is True
+    return fitted(text(params, "tool"), schema, params.get("arguments"), typebox=typebox)
 
 
 def _zone(params: Mapping[str, Any]) -> int:
@@ -178,3 +189,6 @@ def _bytes(params: Mapping[str, Any], key: str) -> bytes:
         return base64.b64decode(value, validate=True)
     except ValueError as error:
         raise Problem("schema_mismatch", f"`{key}` is not base64.", at=f"$.params.{key}") from error
+
+
+_PLAIN: dict[str, Callable[[Mapping[str, Any]], Any]] = {"zone": _zone, "arguments": _arguments}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from holdfast.extensions.connectors.contract import Call, Output, Session, text
@@ -89,15 +89,25 @@ class ModelConnector:
     method = "model"
     waits = True
 
-    def __init__(self, model: Model | None = None, *, tokens: int | None = None) -> None:
+    def __init__(
+        self,
+        model: Model | None = None,
+        *,
+        tokens: int | None = None,
+        offered: Callable[[str], Awaitable[Sequence[Mapping[str, Any]]]] | None = None,
+    ) -> None:
+        """`offered(extension)` lists the models, those that other extensions registered included."""
         self._model = model
+        self._offered = offered
         self._limits = Limits(tokens=tokens)
         self._spent: dict[str, Amounts] = {}
 
     async def run(self, call: Call, params: Mapping[str, Any]) -> Output:
+        operation = params.get("op", "complete")
+        if operation == "list" and self._offered is not None:
+            return {"models": [dict(model) for model in await self._offered(call.extension)]}
         if self._model is None:
             raise Problem("state_conflict", "No model is connected.", fix="Configure a model provider.")
-        operation = params.get("op", "complete")
         if operation == "list":
             return {"models": [dict(model) for model in await self._model.models()]}
         if operation != "complete":

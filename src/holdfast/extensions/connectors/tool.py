@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from holdfast.extensions.builtin import BUILT_IN, arguments
 from holdfast.extensions.connectors import files, lookup, truncate
 from holdfast.extensions.connectors.contract import Call, Output, number, text
 from holdfast.extensions.connectors.exec import ExecConnector
@@ -37,11 +38,10 @@ class ToolConnector:
         given = params.get("input", {})
         if not isinstance(given, Mapping):
             raise Problem("schema_mismatch", "A tool's input is an object.", at="$.params.input")
-        tool = _FILE_TOOLS.get(name)
-        if tool is not None:
-            return tool(self._fs, call, given)
-        if name == "bash":
-            return self._bash(call, given)
+        known = BUILT_IN.get(name)
+        if known is not None:
+            fit = arguments(known, given)
+            return self._bash(call, fit) if name == "bash" else _FILE_TOOLS[name](self._fs, call, fit)
         if self._others is None:
             raise Problem("method_not_found", f"There is no tool {name!r}.", at="$.params.name")
         return self._others.call(call.extension, name, given)

@@ -15,7 +15,7 @@ from holdfast.kernel.folders import write_file
 from holdfast.kernel.problems import Problem
 
 ENTRY = ("deliver", "collect", "describe", "begin")
-HOST_FUNCTIONS = ("__host_sync__", "__host_random__")
+HOST_FUNCTIONS = ("__host_sync__", "__host_random__", "__host_memory__")
 
 
 def base_image() -> Snapshot:

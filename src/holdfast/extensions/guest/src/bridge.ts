@@ -4,7 +4,7 @@
 // (With `+`: this engine makes a template literal a call of String.prototype.concat, which anybody can replace.)
 
 import {
-  PrimordialError, PrimordialPromise, PrimordialTypeError, apply, dateNow, defineProperty, isArray, json,
+  PrimordialError, PrimordialPromise, PrimordialTypeError, append, apply, dateNow, defineProperty, isArray, json,
   jsonParse, quote, resolved, table, then,
 } from "./primordials";
 
@@ -40,7 +40,7 @@ interface Pending {
   unhook?: () => void;
 }
 
-const host: { sync(text: string): string; random(count: number): string } = takeHost();
+const host: { sync(text: string): string; random(count: number): string; memory(): string } = takeHost();
 const pending = table<number, Pending>();
 const handlers = table<string, Inbound>();
 let outbox = "";
@@ -100,12 +100,29 @@ export function onInbound(kind: string, handler: Inbound): void {
   handlers.set(kind, handler);
 }
 
-// Called by the host for one macrotask: [kind, id, payload].
+// Called by the host for one macrotask: [kind, id, payload]. What it put off with `nextTick` runs before any promise.
 export function deliver(text: string): void {
   const message = jsonParse(text);
   const kind = message[0];
   if (kind === "result") settle(message[1], message[2]);
   else answer(kind, message[1], message[2]);
+  runTicks();
+}
+
+// `process.nextTick`: after the code that runs now, and after the microtasks when it is one of them that runs.
+let ticks: (() => void)[] = [];
+export function nextTick(run: () => void): void {
+  append(ticks, run);
+}
+
+function runTicks(): boolean {
+  if (ticks.length === 0) return false;
+  while (ticks.length > 0) {
+    const now = ticks;
+    ticks = [];
+    for (let i = 0; i < now.length; i++) guarded(now[i], "nextTick");
+  }
+  return true;
 }
 
 export function answer(kind: string, id: number, payload: any): void {
@@ -132,8 +149,10 @@ function settled(value: any, done: (found: any) => void, failed: (error: any) =>
   }
 }
 
-// Called by the host after the microtasks have settled: everything said since the last time, as one JSON array.
+// Called by the host after the microtasks have settled: everything said since the last time, as one JSON array. Empty
+// text says that there was something left to run, which may have left microtasks: settle those and ask again.
 export function collect(): string {
+  if (runTicks()) return "";
   const text = outbox;
   outbox = "";
   return '[' + text + ']';
@@ -198,6 +217,8 @@ export function randomBytes(count: number): Uint8Array {
   }
   return bytes;
 }
+
+export const memoryBytes = (): number => +host.memory();
 
 const charCodeAt = String.prototype.charCodeAt;
 function nibble(text: string, at: number): number {
@@ -286,11 +307,12 @@ function define(target: object, key: string, value: any): void {
   defineProperty(target, key, { __proto__: null, value, writable: true, configurable: true, enumerable: false } as any);
 }
 
-// The host puts its two functions on the global object; nobody but this module ever sees them.
+// The host puts its three functions on the global object; nobody but this module ever sees them.
 function takeHost(): any {
   const names = globalThis as any;
-  const found = { sync: names.__host_sync__, random: names.__host_random__ };
+  const found = { sync: names.__host_sync__, random: names.__host_random__, memory: names.__host_memory__ };
   delete names.__host_sync__;
   delete names.__host_random__;
+  delete names.__host_memory__;
   return found;
 }

@@ -2,7 +2,7 @@
 
 import { HostError, hostCall, hostCallSync, report } from "./bridge";
 import { environment } from "./environment";
-import { then } from "./primordials";
+import { type Table, table, then } from "./primordials";
 import { ui } from "./ui";
 
 export const session = (op: string, ...args: any[]): any => {
@@ -27,35 +27,63 @@ for (const name of LISTS) sessionManager[name] = (...args: any[]) => session(nam
 sessionManager.buildSessionContext = () => session("buildSessionContext");
 sessionManager.isPersisted = () => session("getSessionFile") !== undefined;
 
-// Without a model connected there are no models; a refusal is an error all the same.
+// Without a model connected there are no models; a refusal is an error all the same, unless the extension has its own.
 function models(): any[] {
+  const own = registered();
   try {
-    return hostCallSync("model", { op: "list" }).models ?? [];
+    const known = hostCallSync("model", { op: "list" }).models ?? [];
+    return [...known.filter((model: any) => !own.some((mine) => mine.provider === model.provider)), ...own];
   } catch (error) {
-    if (error instanceof HostError && error.code === "invalid_request") return [];
+    if (own.length > 0 || (error instanceof HostError && error.code === "invalid_request")) return own;
     throw error;
   }
+}
+
+// The models of the providers that this extension registered, as pi describes them.
+const DESCRIBED = ["name", "reasoning", "thinkingLevelMap", "input", "cost", "contextWindow", "maxTokens", "compat"];
+let providers: Table<string, any> = table<string, any>();
+function registered(): any[] {
+  return providers.keys().flatMap((provider) => {
+    const config = providers.get(provider);
+    return (config.models ?? []).map((model: any) => ({
+      id: model.id, provider, api: model.api ?? config.api, baseUrl: model.baseUrl ?? config.baseUrl,
+      ...Object.fromEntries(DESCRIBED.filter((name) => model[name] !== undefined).map((name) => [name, model[name]])),
+    }));
+  });
+}
+
+// The key that an extension brought for its own provider: the name of a variable, or the key itself. Only what can be
+// a name is looked up, so that no key is ever asked for by its own letters.
+function ownKey(provider: string): string | undefined {
+  const key = providers.get(provider)?.apiKey;
+  if (typeof key !== "string") return undefined;
+  return /^[A-Z_][A-Z0-9_]*$/.test(key) ? (globalThis as any).process.env[key] ?? key : key;
 }
 
 // The host authenticates the model calls that it makes for an extension; its keys stay with it. Extensions that insist on
 // a key before they ask for a completion get this one, which opens nothing elsewhere.
 const MANAGED = "managed-by-the-host";
-const offered = (provider: string): boolean => models().some((model) => model.provider === provider);
+const offered = (provider: string): boolean => providers.has(provider) ? keyOf(provider) !== undefined : models().some((model) => model.provider === provider);
+const keyOf = (provider: string): string | undefined => (providers.has(provider) ? ownKey(provider) : offered(provider) ? MANAGED : undefined);
 
 const modelRegistry: any = {
   getAll: models,
-  getAvailable: models,
-  find: (provider: string, id: string) => models().find((model) => model.provider === provider && model.id === id),
+  getAvailable: () => models().filter((model) => !providers.has(model.provider) || keyOf(model.provider) !== undefined),
+  find: (provider: string, id: string) => (providers.has(provider) ? registered() : models()).find((model) => model.provider === provider && model.id === id),
   hasConfiguredAuth: (model: any) => offered(model?.provider),
   isUsingOAuth: () => false,
   refresh: () => undefined,
   getError: () => undefined,
-  getProviderDisplayName: (provider: string) => "" + provider,
+  getProviderDisplayName: (provider: string) => providers.get(provider)?.name ?? providers.get(provider)?.oauth?.name ?? "" + provider,
   getProviderAuthStatus: (provider: string) => ({ configured: offered(provider) }),
-  getApiKey: async (model: any) => (offered(model?.provider) ? MANAGED : undefined),
-  getApiKeyForProvider: async (provider: string) => (offered(provider) ? MANAGED : undefined),
-  getApiKeyAndHeaders: async (model: any) =>
-    offered(model?.provider) ? { ok: true, apiKey: MANAGED, headers: {} } : { ok: false, error: `No API key found for "${model?.provider}"` },
+  getApiKey: async (model: any) => keyOf(model?.provider),
+  getApiKeyForProvider: async (provider: string) => keyOf(provider),
+  getApiKeyAndHeaders: async (model: any) => {
+    const apiKey = keyOf(model?.provider);
+    const own = providers.get(model?.provider);
+    if (apiKey === undefined) return { ok: false, error: `No API key found for "${model?.provider}"` };
+    return { ok: true, apiKey, headers: { ...own?.headers, ...(own?.authHeader ? { Authorization: `Bearer ${apiKey}` } : {}) } };
+  },
 };
 
 // The signal of the agent's current operation; the host says when one begins, ends or is aborted.
@@ -71,7 +99,8 @@ const Controller = (globalThis as any).AbortController;
 export const makeController = (): AbortController | undefined => (Controller === undefined ? undefined : new Controller());
 
 // `pi.registerProvider` under the name that a model registry has for it.
-export function shareProviders(register: any, unregister: any): void {
+export function shareProviders(register: any, unregister: any, known: Table<string, any>): void {
+  providers = known;
   modelRegistry.registerProvider = register;
   modelRegistry.unregisterProvider = unregister;
 }

@@ -14,27 +14,34 @@ const timers = table<number, Timer>();
 let lastTimer = 0;
 
 // Node's Timeout: an object that counts as its number, and can be told not to keep a process alive.
-class Timeout {
+class Handle {
   #id: number;
+  #ref = true;
   constructor(id: number) {
     this.#id = id;
   }
-  ref() { return this; }
-  unref() { return this; }
-  hasRef() { return timers.has(this.#id); }
-  refresh() {
-    const timer = timers.get(this.#id);
-    if (timer !== undefined) post('["timer",' + (this.#id) + ',' + (timer.ms) + ']');
-    return this;
-  }
-  close() { stop(this.#id); return this; }
-  [Symbol.toPrimitive]() { return this.#id; }
+  ref() { this.#ref = true; return this; }
+  unref() { this.#ref = false; return this; }
+  hasRef() { return this.#ref; }
   static idOf(value: any): number {
     if (typeof value === "number") return value;
     if (typeof value === "string") return +value;
     return value !== null && typeof value === "object" && #id in value ? value.#id : 0;
   }
 }
+const idOf = Handle.idOf;
+delete (Handle as any).idOf;
+
+class Timeout extends Handle {
+  refresh() {
+    const timer = timers.get(idOf(this));
+    if (timer !== undefined) post('["timer",' + idOf(this) + ',' + timer.ms + ']');
+    return this;
+  }
+  close() { stop(this); return this; }
+  [Symbol.toPrimitive]() { return idOf(this); }
+}
+class Immediate extends Handle {}
 
 function start(callback: any, ms: any, args: any[], repeat: boolean): Timeout {
   if (typeof callback !== "function") throw new PrimordialTypeError("The callback of a timer must be a function");
@@ -52,7 +59,7 @@ function clamp(ms: any): number {
 }
 
 function stop(handle: any): void {
-  const id = Timeout.idOf(handle);
+  const id = idOf(handle);
   if (timers.delete(id)) post('["clear",' + id + ']');
 }
 
@@ -75,12 +82,12 @@ export const clearTimeout = stop;
 export const clearInterval = stop;
 
 // An immediate is a timer without delay: it runs in its own tick, after what is already due.
-export function setImmediate(callback: any, ...args: any[]): Timeout {
+export function setImmediate(callback: any, ...args: any[]): Immediate {
   if (typeof callback !== "function") throw new PrimordialTypeError("The callback of an immediate must be a function");
   const id = ++lastTimer;
   timers.set(id, { callback, args, ms: 0, repeats: false });
   post('["timer",' + id + ',0]');
-  return new Timeout(id);
+  return new Immediate(id);
 }
 export const clearImmediate = stop;
 

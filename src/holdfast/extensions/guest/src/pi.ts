@@ -4,9 +4,11 @@ import { HostError, afterReply, answer, hostCall, onInbound, progress, register,
 import { commandContext, context, makeController, promptContext, session, sessionAction, sessionAsync, setAgent, shareProviders } from "./context";
 import { environment } from "./environment";
 import { EVENTS, OLDER_EVENTS, bus } from "./events";
+import { base64Decode, joined, utf8Decode } from "./globals/encoding";
 import { PrimordialError, PrimordialTypeError, append, hasOwn, resolved, table, then } from "./primordials";
 import * as check from "./register";
 import { theme } from "./theme";
+import { providers as apis } from "./virtual/ai";
 import { completes, lines, suggestions, typed, ui } from "./ui";
 
 const handlers = table<string, any[]>();
@@ -41,7 +43,7 @@ export const pi: any = {
     register("tool", {
       name: tool.name, label: tool.label ?? tool.name, description: tool.description, parameters: tool.parameters,
       promptSnippet: tool.promptSnippet, promptGuidelines: tool.promptGuidelines, executionMode: tool.executionMode,
-      prepares: typeof tool.prepareArguments === "function", rendersCall: typeof tool.renderCall === "function",
+      prepares: typeof tool.prepareArguments === "function", typebox: "~kind" in tool.parameters, rendersCall: typeof tool.renderCall === "function",
       rendersResult: typeof tool.renderResult === "function",
     });
   },
@@ -56,12 +58,12 @@ export const pi: any = {
   registerFlag(name: string, options: any): void {
     check.checkFlag(name, options);
     flags.set(name, options);
+    // The first default of a name is the flag's value; a later registration changes only what is said about it.
+    if (options.default !== undefined && !hasOwn(environment.flags, name)) environment.flags = { ...environment.flags, [name]: options.default };
     register("flag", { name, type: options.type, default: options.default, description: options.description });
   },
   getFlag(name: string): boolean | string | undefined {
-    const flag = flags.get(name);
-    if (flag === undefined) return undefined;
-    return hasOwn(environment.flags, name) ? environment.flags[name] : flag.default;
+    return flags.has(name) && hasOwn(environment.flags, name) ? environment.flags[name] : undefined;
   },
   registerMessageRenderer(customType: string, renderer: any): void {
     check.checkRenderer(customType, renderer);
@@ -75,11 +77,15 @@ export const pi: any = {
   },
   registerProvider(name: string, config: any): void {
     check.checkProvider(name, config);
-    providers.set(name, config);
-    const { apiKey, streamSimple, oauth, headers, ...plain } = config;
+    const merged = { ...providers.get(name), ...given(config) };
+    providers.set(name, merged);
+    const { apiKey, streamSimple, oauth, headers, ...plain } = merged;
+    if (typeof streamSimple === "function" && typeof merged.api === "string") apis.set(merged.api, { api: merged.api, stream: streamSimple, streamSimple });
     register("provider", { ...plain, provider: name, streams: typeof streamSimple === "function", oauth: oauth !== undefined });
   },
   unregisterProvider(name: string): void {
+    const { api, streamSimple } = providers.get(name) ?? {};
+    if (streamSimple !== undefined && apis.get(api)?.streamSimple === streamSimple) apis.delete(api);
     if (providers.delete(name)) register("unregister_provider", { provider: "" + name });
   },
   sendMessage(message: any, options?: any): void {
@@ -172,7 +178,10 @@ export const pi: any = {
   },
 };
 
-shareProviders(pi.registerProvider, pi.unregisterProvider);
+// A second registration adds to the first; what it leaves out stays.
+const given = (config: any): any => Object.fromEntries(Object.entries(config).filter(([, value]) => value !== undefined));
+
+shareProviders(pi.registerProvider, pi.unregisterProvider, providers);
 
 function fileSystem(): any {
   const call = (op: string) => (path: string, ...rest: any[]) => {
@@ -190,7 +199,8 @@ function calling(options: any): any {
   return { signal: options?.signal, timeoutMs: options?.timeout ?? options?.timeoutMs, onChunk: options?.onChunk };
 }
 
-// pi's contract: always an answer. A program that is missing or may not run is code 1; only a refusal is an error.
+// pi's contract: always an answer. A program that is missing or may not run is code 1 and has said nothing; one that was
+// aborted is code 0, with what it had said until then. Only a refusal is an error.
 async function exec(command: string, args: string[], options: any): Promise<any> {
   if (typeof command !== "string" || command === "") throw new PrimordialTypeError("pi.exec needs a command");
   const params: any = { op: "run", command, args: args.map((value) => "" + value) };
@@ -198,15 +208,18 @@ async function exec(command: string, args: string[], options: any): Promise<any>
   if (options?.env !== undefined) params.env = options.env;
   // The connector's own limit kills the program and keeps what it had written; the call's limit would lose that.
   if (options?.timeout > 0) params.timeout = options.timeout;
+  const said: any = { stdout: [], stderr: [] };
+  const answer = (stdout: string, stderr: string, code: number, killed: boolean) => ({ stdout, stderr, code, exitCode: code, killed });
+  const heard = (stream: string): string => utf8Decode(joined(said[stream]));
+  const signal = options?.signal;
+  const streaming = signal ? { signal, onChunk: (chunk: any) => { if (chunk.base64 !== undefined) append(said[chunk.stream], base64Decode(chunk.base64)); } } : {};
   try {
-    const done = await hostCall("exec", params, { signal: options?.signal });
+    const done = await hostCall("exec", signal ? { ...params, stream: true } : params, streaming);
     const code = done.code ?? done.exitCode ?? 0;
-    return { stdout: done.stdout ?? "", stderr: done.stderr ?? "", code, exitCode: code, killed: done.killed === true };
+    return answer(signal ? heard("stdout") : done.stdout ?? "", signal ? heard("stderr") : done.stderr ?? "", code, done.killed === true);
   } catch (error: any) {
-    if (options?.signal?.aborted || (error instanceof HostError && error.code === "timeout")) {
-      return { stdout: error?.details?.stdout ?? "", stderr: error?.details?.stderr ?? "", code: 1, exitCode: 1, killed: true };
-    }
-    if (error instanceof HostError && error.code === "io") return { stdout: "", stderr: error.message, code: 1, exitCode: 1, killed: false };
+    if (signal?.aborted || (error instanceof HostError && error.code === "timeout")) return answer(heard("stdout"), heard("stderr"), 0, true);
+    if (error instanceof HostError && error.code === "io") return answer("", "", 1, false);
     throw error;
   }
 }

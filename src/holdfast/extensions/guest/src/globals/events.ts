@@ -31,21 +31,27 @@ export class Event {
   currentTarget: any = null;
   #prevented = false;
   #stopped = false;
+  #phase = 0;
   constructor(type: string, options: any = {}) {
     this.type = String(type);
     this.bubbles = options?.bubbles === true;
     this.cancelable = options?.cancelable === true;
   }
   get defaultPrevented(): boolean { return this.#prevented; }
-  get isTrusted(): boolean { return false; }
+  get isTrusted(): boolean { return trusted.has(this); }
+  get eventPhase(): number { return this.#phase; }
   preventDefault(): void { if (this.cancelable) this.#prevented = true; }
   stopPropagation(): void {}
   stopImmediatePropagation(): void { this.#stopped = true; }
   composedPath(): any[] { return this.target ? [this.target] : []; }
+  get [Symbol.toStringTag](): string { return "Event"; }
   static stopped(event: Event): boolean { return #stopped in event && event.#stopped; }
+  static phase(event: any, phase: number): void { if (#phase in event) event.#phase = phase; }
 }
 const wasStopped = Event.stopped;
-delete (Event as any).stopped;
+const setPhase = Event.phase;
+for (const name of ["stopped", "phase"]) delete (Event as any)[name];
+const trusted = new WeakSet<Event>(); // those that come from here and not from the extension
 
 export class CustomEvent extends Event {
   readonly detail: any;
@@ -55,7 +61,7 @@ export class CustomEvent extends Event {
   }
 }
 
-interface Listener { call: any; once: boolean }
+interface Listener { call: any; once: boolean; own?: boolean }
 
 export class EventTarget {
   #listeners = new Map<string, Listener[]>();
@@ -74,17 +80,35 @@ export class EventTarget {
     if (list) this.#listeners.set(type, list.filter((item) => item.call !== call));
   }
   dispatchEvent(event: any): boolean {
-    event.target = event.currentTarget = this;
-    const own = (this as any)["on" + event.type];
-    if (typeof own === "function") invoke(own, this, event);
-    for (const item of [...(this.#listeners.get(event.type) ?? [])]) {
-      if (wasStopped(event)) break;
-      if (item.once) this.removeEventListener(event.type, item.call);
-      invoke(item.call, this, event);
+    setPhase(event, 2);
+    try {
+      dispatch(this, event);
+    } finally {
+      setPhase(event, 0);
     }
     return !event.defaultPrevented;
   }
+  get [Symbol.toStringTag](): string { return "EventTarget"; }
+  static dispatch(target: EventTarget, event: any): void {
+    event.target = event.currentTarget = target;
+    for (const item of [...(target.#listeners.get(event.type) ?? [])]) {
+      if (wasStopped(event)) break;
+      if (item.once) target.removeEventListener(event.type, item.call);
+      invoke(item.call, target, event);
+    }
+  }
+  // `on…` is a listener like any other: it keeps the place at which it was first set.
+  static own(target: EventTarget, type: string, call: any): void {
+    const list = target.#listeners.get(type) ?? [];
+    const known = list.find((item) => item.own);
+    if (typeof call !== "function") target.#listeners.set(type, list.filter((item) => !item.own));
+    else if (known) known.call = call;
+    else target.#listeners.set(type, [...list, { call, once: false, own: true }]);
+  }
 }
+const dispatch = EventTarget.dispatch;
+const setOwn = EventTarget.own;
+for (const name of ["dispatch", "own"]) delete (EventTarget as any)[name];
 
 function invoke(call: any, target: any, event: any): void {
   try {
@@ -97,21 +121,35 @@ function invoke(call: any, target: any, event: any): void {
 
 let making = false;
 export class AbortSignal extends EventTarget {
-  onabort: any = null;
   #aborted = false;
   #reason: any = undefined;
+  #onabort: any = null;
+  #sources: AbortSignal[] = [];
+  #dependents: AbortSignal[] = [];
   constructor() {
     super();
     if (!making) throw new TypeError("Illegal constructor");
   }
+  get onabort(): any { return this.#onabort; }
+  set onabort(call: any) { this.#onabort = typeof call === "function" ? call : null; setOwn(this, "abort", call); }
+  get [Symbol.toStringTag](): string { return "AbortSignal"; }
   get aborted(): boolean { return this.#aborted; }
   get reason(): any { return this.#reason; }
   throwIfAborted(): void { if (this.#aborted) throw this.#reason; }
   static trip(signal: AbortSignal, reason: any): void {
     if (signal.#aborted) return;
-    signal.#aborted = true;
-    signal.#reason = reason === undefined ? new DOMException("This operation was aborted", "AbortError") : reason;
-    signal.dispatchEvent(new Event("abort"));
+    // Everything that depends on it is aborted before anybody hears of it, and heard after it.
+    const together = [signal, ...signal.#dependents.filter((one) => !one.#aborted)];
+    for (const one of together) {
+      one.#aborted = true;
+      one.#reason = one !== signal ? signal.#reason : reason === undefined ? new DOMException("This operation was aborted", "AbortError") : reason;
+    }
+    signal.#dependents = [];
+    for (const one of together) {
+      const event = new Event("abort");
+      trusted.add(event);
+      dispatch(one, event);
+    }
   }
   static abort(reason?: any): AbortSignal {
     const signal = newSignal();
@@ -125,12 +163,16 @@ export class AbortSignal extends EventTarget {
   }
   static any(signals: Iterable<AbortSignal>): AbortSignal {
     const signal = newSignal();
-    for (const one of signals) {
-      if (one.aborted) {
-        trip(signal, one.reason);
-        break;
-      }
-      one.addEventListener("abort", () => trip(signal, one.reason));
+    const given = [...signals];
+    const done = given.find((one) => one.aborted);
+    if (done) {
+      trip(signal, done.reason);
+      return signal;
+    }
+    // A signal that itself depends on others is followed to those.
+    for (const source of new Set(given.flatMap((one) => (one.#sources.length > 0 ? one.#sources : [one])))) {
+      signal.#sources.push(source);
+      source.#dependents.push(signal);
     }
     return signal;
   }
@@ -150,6 +192,7 @@ function newSignal(): AbortSignal {
 export class AbortController {
   readonly signal: AbortSignal = newSignal();
   abort(reason?: any): void { trip(this.signal, reason); }
+  get [Symbol.toStringTag](): string { return "AbortController"; }
 }
 
 install({ DOMException, Event, CustomEvent, EventTarget, AbortSignal, AbortController });

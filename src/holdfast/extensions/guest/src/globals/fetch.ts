@@ -5,7 +5,7 @@ import { Blob, FormData, blobBytes, multipart } from "./blob";
 import { base64Decode, base64Encode, bytesOf, joined, utf8Decode, utf8Encode } from "./encoding";
 import { DOMException } from "./events";
 import { install } from "./install";
-import { ReadableStream, deferred } from "./streams";
+import { ReadableStream, deferred, isDisturbed } from "./streams";
 import { URL, URLSearchParams } from "./url";
 
 const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
@@ -86,14 +86,16 @@ class Body {
     if (this.#stream === undefined) {
       const bytes = this.#given.bytes;
       this.#stream = this.#given.stream ?? (bytes === undefined ? null : new ReadableStream({
-        start(controller: any) { if (bytes.length) controller.enqueue(bytes); controller.close(); },
+        type: "bytes",
+        start(controller: any) { if (bytes.length) controller.enqueue(bytes.slice()); controller.close(); },
       }));
     }
     return this.#stream;
   }
-  get bodyUsed(): boolean { return this.#used || this.#stream?.locked === true; }
+  get bodyUsed(): boolean { return this.#used || (this.#stream instanceof ReadableStream && isDisturbed(this.#stream)); }
+  get #unusable(): boolean { return this.bodyUsed || this.#stream?.locked === true; }
   async #take(): Promise<Uint8Array> {
-    if (this.bodyUsed) throw new TypeError("Body is unusable: Body has already been read");
+    if (this.#unusable) throw new TypeError("Body is unusable: Body has already been read");
     this.#used = true;
     if (this.#given.bytes && this.#stream === undefined) return this.#given.bytes;
     const parts: Uint8Array[] = [];
@@ -113,7 +115,7 @@ class Body {
     return form;
   }
   static split(source: Body): Given {
-    if (source.bodyUsed) throw new TypeError("Body is unusable: Body has already been read");
+    if (source.#unusable) throw new TypeError("Body is unusable: Body has already been read");
     if (source.#given.bytes && source.#stream === undefined) return { ...source.#given };
     if (!source.body) return {};
     const [one, two] = source.body.tee();
@@ -208,7 +210,7 @@ export async function fetch(input: any, init: any = {}): Promise<Response> {
   const abort = new (globalThis as any).AbortController();
   const stop = () => abort.abort(signal?.reason);
   signal?.addEventListener?.("abort", stop);
-  const stream = new ReadableStream({ start(controller: any) { sink = controller; }, cancel: () => abort.abort() });
+  const stream = new ReadableStream({ type: "bytes", start(controller: any) { sink = controller; }, cancel: () => abort.abort() });
   const finished = hostCall("http", params, {
     signal: abort.signal,
     onChunk(chunk: any) {

@@ -2,6 +2,7 @@
 
 import "./encoding";
 import "./events";
+import "./promise";
 import "./url";
 import "./streams";
 import "./blob";

@@ -20,6 +20,7 @@ export class ReadableStream {
   #again = false;
   #started = false;
   #reader: any = undefined;
+  #disturbed = false;
   #ended: Waiting & { promise: Promise<void> };
   #controller: any;
 
@@ -44,6 +45,7 @@ export class ReadableStream {
   }
 
   get locked(): boolean { return this.#reader !== undefined; }
+  static disturbed(stream: ReadableStream): boolean { return stream.#disturbed; }
 
   #enqueue(chunk: any): void {
     if (this.#state !== "open") throw new TypeError("Invalid state: Controller is already closed");
@@ -94,6 +96,7 @@ export class ReadableStream {
   }
 
   #read(): Promise<any> {
+    this.#disturbed = true;
     if (this.#queue.length > 0) {
       const value = this.#queue.shift();
       this.#total -= this.#sizes.shift()!;
@@ -110,6 +113,7 @@ export class ReadableStream {
   }
 
   async #cancel(reason: any): Promise<void> {
+    this.#disturbed = true;
     if (this.#state === "closed") return;
     if (this.#state === "failed") throw this.#error;
     this.#queue = [];
@@ -137,17 +141,22 @@ export class ReadableStream {
     const reader = this.getReader();
     const controllers: any[] = [];
     let gone = 0;
+    let ended = false;
+    let reading: Promise<void> | undefined; // one read serves both branches
+    const copies = this.#source.type === "bytes"; // then neither branch sees what the other writes into its bytes
     const pull = async () => {
       const { value, done } = await reader.read();
+      if (done) ended = true;
       for (const controller of controllers) {
         if (controller.gone) continue;
         if (done) controller.own.close();
-        else controller.own.enqueue(value);
+        else controller.own.enqueue(copies && controller.index === 1 ? bytesOf(value).slice() : value);
       }
     };
     const branch = (index: number) => new ReadableStream({
-      start(own: any) { controllers[index] = { own, gone: false }; },
-      pull: async () => { try { await pull(); } catch (error) { for (const one of controllers) one.own.error(error); } },
+      type: this.#source.type,
+      start(own: any) { controllers[index] = { own, index, gone: false }; },
+      pull: () => (ended ? undefined : (reading ??= pull().catch((error) => { for (const one of controllers) one.own.error(error); }).finally(() => (reading = undefined)))),
       cancel: (reason: any) => { controllers[index].gone = true; if (++gone === 2) return reader.cancel(reason); },
     });
     return [branch(0), branch(1)];
@@ -210,6 +219,9 @@ export class ReadableStream {
   }
   get [Symbol.toStringTag](): string { return "ReadableStream"; }
 }
+
+export const isDisturbed = ReadableStream.disturbed;
+delete (ReadableStream as any).disturbed;
 
 export class WritableStream {
   #sink: any;

@@ -109,10 +109,11 @@ export class ChildProcess extends EventEmitter {
   #end(finished: any, command: string, args: string[]): void {
     this.stdin?.destroy();
     if (finished.error) {
-      if (this.pid === undefined) this.exitCode = -1;
+      const failed = spawnError(finished.error, command, args, "spawn");
+      if (this.pid === undefined) this.exitCode = errnoNumber(failed.code) || -1;
       this.stdout?.push(null);
       this.stderr?.push(null);
-      this.emit("error", spawnError(finished.error, command, args, "spawn"));
+      this.emit("error", failed);
       if (this.pid === undefined) { this.#closeAfter(() => this.emit("close", this.exitCode ?? -1, null)); return; }
       finished = { code: null, signal: "SIGKILL" };
     }

@@ -5,7 +5,33 @@ import { argumentError, defineNode } from "./define";
 const captured = Symbol.for("nodejs.rejection");
 const errorMonitor = Symbol("events.errorMonitor");
 
-export class EventEmitter {
+// Old code makes a subclass with `util.inherits` and calls `Base.call(this, options)`. A class cannot be called; but a
+// constructor whose root returns an object makes that object its own, private members included.
+let adopted: any;
+function Root(): any {
+  const self = adopted;
+  adopted = undefined;
+  return self;
+}
+Root.prototype = Object.prototype;
+
+export function callable(Class: any): any {
+  const made: any = new Proxy(Class, {
+    apply(target, self, args) {
+      if (!(self instanceof target)) return target === EventEmitter ? self : new target(...args);
+      adopted = self;
+      try {
+        return Reflect.construct(target, args);
+      } finally {
+        adopted = undefined;
+      }
+    },
+  });
+  Class.prototype.constructor = made;
+  return made;
+}
+
+export class EventEmitter extends (Root as unknown as new () => object) {
   declare _events: Map<PropertyKey, any[]> | undefined;
   declare _max: number | undefined;
   static defaultMaxListeners = 10;
@@ -30,11 +56,12 @@ export class EventEmitter {
     }
     return emitter._events;
   }
-  addListener(name: PropertyKey, listener: any): this { return add(this, name, listener, false); }
   on(name: PropertyKey, listener: any): this { return add(this, name, listener, false); }
+  declare addListener: (name: PropertyKey, listener: any) => this;
   prependListener(name: PropertyKey, listener: any): this { return add(this, name, listener, true); }
-  once(name: PropertyKey, listener: any): this { return add(this, name, wrapped(this, name, listener), false); }
-  prependOnceListener(name: PropertyKey, listener: any): this { return add(this, name, wrapped(this, name, listener), true); }
+  // Through `on`, which a subclass may have made its own.
+  once(name: PropertyKey, listener: any): this { return this.on(name, wrapped(this, name, listener)); }
+  prependOnceListener(name: PropertyKey, listener: any): this { return this.prependListener(name, wrapped(this, name, listener)); }
   removeListener(name: PropertyKey, listener: any): this {
     const list = tableOf(this).get(name);
     if (!list) return this;
@@ -43,16 +70,24 @@ export class EventEmitter {
         const rest = list.filter((_, index) => index !== i);
         if (rest.length) tableOf(this).set(name, rest);
         else tableOf(this).delete(name);
-        if (tableOf(this).has("removeListener")) this.emit("removeListener", name, listener);
+        if (tableOf(this).has("removeListener")) this.emit("removeListener", name, rest.length ? listener : list[i].listener ?? listener);
         break;
       }
     }
     return this;
   }
-  off(name: PropertyKey, listener: any): this { return this.removeListener(name, listener); }
+  declare off: (name: PropertyKey, listener: any) => this;
   removeAllListeners(name?: PropertyKey): this {
-    if (name === undefined) tableOf(this).clear();
-    else tableOf(this).delete(name);
+    const table = tableOf(this);
+    if (!table.has("removeListener")) {
+      if (name === undefined) table.clear();
+      else table.delete(name);
+      return this;
+    }
+    // Somebody wants to hear of each that goes; he himself goes last.
+    for (const one of name === undefined ? [...[...table.keys()].filter((key) => key !== "removeListener"), "removeListener"] : [name]) {
+      for (const listener of [...(table.get(one) ?? [])].reverse()) this.removeListener(one, listener);
+    }
     return this;
   }
   emit(name: PropertyKey, ...args: any[]): boolean {
@@ -81,6 +116,10 @@ export class EventEmitter {
   setMaxListeners(count: number): this { Object.defineProperty(this, "_max", { value: count, writable: true, configurable: true, enumerable: false }); return this; }
   getMaxListeners(): number { return this._max ?? EventEmitter.defaultMaxListeners; }
 }
+// One function under two names each: a subclass that replaces one may call the other without coming back to itself.
+for (const [alias, name] of [["addListener", "on"], ["off", "removeListener"]]) {
+  Object.defineProperty(EventEmitter.prototype, alias, { value: (EventEmitter.prototype as any)[name], writable: true, configurable: true, enumerable: false });
+}
 const tableOf = EventEmitter.table;
 delete (EventEmitter as any).table;
 
@@ -95,7 +134,10 @@ function add(emitter: any, name: PropertyKey, listener: any, first: boolean): an
 
 function wrapped(emitter: any, name: PropertyKey, listener: any): any {
   if (typeof listener !== "function") throw argumentError("listener", "of type function", listener);
+  let fired = false;
   const once = function (this: any, ...args: any[]): any {
+    if (fired) return undefined;
+    fired = true;
     emitter.removeListener(name, once);
     return listener.apply(emitter, args);
   };
@@ -164,9 +206,7 @@ Object.assign(EventEmitter, {
   addAbortListener: (signal: any, listener: any) => { signal.addEventListener("abort", listener, { once: true }); return { [Symbol.for("Symbol.dispose")]: () => signal.removeEventListener("abort", listener) }; },
 });
 
-// Old code calls `EventEmitter.call(this)` and inherits by prototype; a class alone cannot be called.
-const callable: any = new Proxy(EventEmitter, { apply: (_target, self) => self });
-export { callable as CallableEventEmitter };
-callable.EventEmitter = callable;
-callable.default = callable;
-defineNode("events", callable);
+export const CallableEventEmitter = callable(EventEmitter);
+CallableEventEmitter.EventEmitter = CallableEventEmitter;
+CallableEventEmitter.default = CallableEventEmitter;
+defineNode("events", CallableEventEmitter);

@@ -6,6 +6,7 @@ import "./buffer";
 import "./util";
 import "./assert";
 import "./small";
+import "./diagnostics_channel";
 import "./stream";
 import "./process";
 import "./fs";

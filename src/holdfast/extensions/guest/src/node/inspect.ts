@@ -236,7 +236,8 @@ function errorText(error: any, keys: PropertyKey[], c: Context): string {
   const head = error.message ? `${name}: ${error.message}` : String(name);
   let stack = typeof error.stack === "string" && error.stack !== "" ? error.stack : "";
   // This engine's stack holds the frames alone; Node's begins with the error itself.
-  if (!stack.startsWith(head)) stack = stack.trim() === "" ? `[${head}]` : /^\s*at /.test(stack) ? `${head}\n${stack.replace(/\n+$/, "")}` : stack.includes("\n    at") ? stack : head;
+  if (stack === head) stack = `[${head}]`; // an error that nobody threw from anywhere
+  else if (!stack.startsWith(head)) stack = stack.trim() === "" ? `[${head}]` : /^\s*at /.test(stack) ? `${head}\n${stack.replace(/\n+$/, "")}` : stack.includes("\n    at") ? stack : head;
   if ("cause" in error && !keys.includes("cause")) keys.push("cause");
   if (Array.isArray(error.errors) && !keys.includes("errors")) keys.push("errors");
   return c.indent ? stack.replace(/\n/g, `\n${" ".repeat(c.indent)}`) : stack;

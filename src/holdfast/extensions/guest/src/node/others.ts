@@ -5,9 +5,10 @@ import { hasModule } from "../modules";
 import { base64Decode, base64Encode, bytesOf } from "../globals/encoding";
 import { URL } from "../globals/url";
 import { Buffer, encode } from "./buffer";
-import { defineNode, systemError } from "./define";
-import { EventEmitter } from "./events";
-import { fileURLToPath, StringDecoder } from "./small";
+import { argumentError, defineNode, systemError } from "./define";
+import { EventEmitter, callable } from "./events";
+import { dirname, join, resolve } from "./path";
+import { fileURLToPath, pathToFileURL, StringDecoder } from "./small";
 import { Readable, Transform, Writable } from "./stream";
 
 // -- zlib --------------------------------------------------------------------------------------------------------------
@@ -123,7 +124,7 @@ defineNode("readline_promises", promises);
 
 // -- module ----------------------------------------------------------------------------------------------------------------
 
-const BUILTINS = ["assert", "assert/strict", "async_hooks", "buffer", "child_process", "console", "constants", "crypto", "diagnostics_channel", "dns", "dns/promises", "events", "fs", "fs/promises", "http", "https", "module", "os", "path", "path/posix", "process", "punycode", "querystring", "readline", "readline/promises", "stream", "stream/consumers", "stream/promises", "stream/web", "string_decoder", "timers", "timers/promises", "tty", "url", "util", "util/types", "zlib"];
+const BUILTINS = ["assert", "assert/strict", "async_hooks", "buffer", "child_process", "console", "constants", "crypto", "diagnostics_channel", "dns", "dns/promises", "events", "fs", "fs/promises", "http", "https", "module", "os", "path", "path/posix", "path/win32", "process", "punycode", "querystring", "readline", "readline/promises", "stream", "stream/consumers", "stream/promises", "stream/web", "string_decoder", "timers", "timers/promises", "tty", "url", "util", "util/types", "zlib"];
 export const builtinName = (specifier: string): string => `pi:node/${specifier.replace(/^node:/, "").replace(/\//g, "_")}`;
 export const isBuiltin = (specifier: string): boolean => BUILTINS.includes(String(specifier).replace(/^node:/, ""));
 
@@ -131,26 +132,98 @@ export const isBuiltin = (specifier: string): boolean => BUILTINS.includes(Strin
 export function createRequire(from: any): any {
   const base = typeof from === "string" && !from.startsWith("file:") ? from : fileURLToPath(from);
   const find = (globalThis as any).__holdfast_modules__;
-  const require: any = (specifier: string): any => {
+  const load = (specifier: string): any => {
     if (isBuiltin(specifier)) return find(builtinName(specifier));
     if (hasModule(specifier)) return find(specifier);
-    if (/^\.{0,2}\//.test(specifier)) {
-      const path = find("pi:node/path").resolve(find("pi:node/path").dirname(base), specifier);
-      if (path.endsWith(".json")) return JSON.parse(find("pi:node/fs").readFileSync(path, "utf8"));
-    }
-    throw Object.assign(new Error(`Cannot find module '${specifier}'\nRequire stack:\n- ${base}`), { code: "MODULE_NOT_FOUND", requireStack: [base] });
+    const path = located(specifier, base, REQUIRED);
+    if (path?.endsWith(".json")) return JSON.parse(find("pi:node/fs").readFileSync(path, "utf8"));
+    throw notFound(specifier, base);
   };
+  const require: any = { require: (specifier: string): any => load(specifier) }.require; // its name is part of it
   require.resolve = (specifier: string): string => {
-    if (isBuiltin(specifier) || hasModule(specifier)) return specifier;
-    const path = find("pi:node/path").resolve(find("pi:node/path").dirname(base), specifier);
-    if (/^\.{0,2}\//.test(specifier) && find("pi:node/fs").existsSync(path)) return path;
-    throw Object.assign(new Error(`Cannot find module '${specifier}'\nRequire stack:\n- ${base}`), { code: "MODULE_NOT_FOUND", requireStack: [base] });
+    if (typeof specifier !== "string") throw argumentError("request", "of type string", specifier);
+    const found = isBuiltin(specifier) ? specifier : located(specifier, base, REQUIRED) ?? (hasModule(specifier) ? specifier : undefined);
+    if (found === undefined) throw notFound(specifier, base);
+    return found;
   };
-  require.resolve.paths = () => [];
+  require.resolve.paths = (specifier: string) => (isBuiltin(specifier) ? null : /^\.{1,2}(\/|$)/.test(specifier) ? [dirname(base)] : folders(base));
   require.cache = Object.create(null);
   require.main = undefined;
   return require;
 }
+
+// `import.meta.resolve`: an address.
+function resolveModule(specifier: string, base: string): string {
+  if (isBuiltin(specifier)) return specifier.startsWith("node:") ? specifier : `node:${specifier}`;
+  if (/^[a-z][a-z0-9+.-]*:/i.test(specifier) || /^\.{0,2}\//.test(specifier)) return new URL(specifier, pathToFileURL(base)).href;
+  const found = located(specifier, base, IMPORTED);
+  if (found === undefined) throw Object.assign(new Error(`Cannot find package '${specifier}' imported from ${base}`), { code: "ERR_MODULE_NOT_FOUND" });
+  return pathToFileURL(found).href;
+}
+
+const notFound = (specifier: string, base: string): any => Object.assign(new Error(`Cannot find module '${specifier}'\nRequire stack:\n- ${base}`), { code: "MODULE_NOT_FOUND", requireStack: [base] });
+
+// -- where a module lies: Node's search, over the files that the extension may read --
+
+const REQUIRED = ["node", "require", "default"];
+const IMPORTED = ["node", "import", "default"];
+
+function kindOf(path: string): "file" | "folder" | undefined {
+  const found = (globalThis as any).__holdfast_modules__("pi:node/fs").statSync(path, { throwIfNoEntry: false });
+  return found === undefined ? undefined : found.isDirectory() ? "folder" : "file";
+}
+const isFile = (path: string): boolean => { try { return kindOf(path) === "file"; } catch { return false; } };
+const about = (folder: string): any => { try { return JSON.parse((globalThis as any).__holdfast_modules__("pi:node/fs").readFileSync(join(folder, "package.json"), "utf8")); } catch { return undefined; } };
+const asFile = (path: string): string | undefined => [path, `${path}.js`, `${path}.json`, `${path}.node`].find(isFile);
+const asFolder = (path: string): string | undefined => {
+  const main = about(path)?.main;
+  return (typeof main === "string" ? asFile(join(path, main)) ?? asFile(join(path, main, "index")) : undefined) ?? asFile(join(path, "index"));
+};
+
+function folders(base: string): string[] {
+  const parts = dirname(base).split("/");
+  return parts.map((_, at) => `${parts.slice(0, parts.length - at).join("/")}/node_modules`).filter((folder) => !folder.endsWith("/node_modules/node_modules"));
+}
+
+function located(specifier: string, base: string, conditions: string[]): string | undefined {
+  if (/^(\.{1,2}(\/|$)|\/)/.test(specifier)) {
+    const path = resolve(dirname(base), specifier);
+    return (specifier.endsWith("/") ? undefined : asFile(path)) ?? asFolder(path);
+  }
+  const [, name, rest] = /^((?:@[^/]+\/)?[^/]+)(\/.*)?$/.exec(specifier) ?? [];
+  for (const folder of name === undefined ? [] : folders(base)) {
+    const home = join(folder, name);
+    const said = about(home);
+    if (said?.exports !== undefined && said.exports !== null) {
+      const target = exported(said.exports, `.${rest ?? ""}`, conditions);
+      if (target !== undefined) return join(home, target);
+      throw Object.assign(new Error(rest ? `Package subpath './${rest.slice(1)}' is not defined by "exports" in ${home}/package.json` : `No "exports" main defined in ${home}/package.json`), { code: "ERR_PACKAGE_PATH_NOT_EXPORTED" });
+    }
+    const found = rest === undefined ? asFolder(home) : asFile(home + rest) ?? asFolder(home + rest);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+// A package's `exports`: the subpath, or the longest pattern that fits it, under the first condition that holds.
+function exported(exports: any, subpath: string, conditions: string[]): string | undefined {
+  const listed = typeof exports === "object" && !Array.isArray(exports) && Object.keys(exports).some((key) => key.startsWith(".")) ? exports : { ".": exports };
+  if (Object.hasOwn(listed, subpath) && !subpath.includes("*")) return chosen(listed[subpath], conditions, "");
+  const fits = Object.keys(listed).filter((key) => { const [head, tail, ...more] = key.split("*"); return tail !== undefined && more.length === 0 && subpath.length >= key.length && subpath.startsWith(head) && subpath.endsWith(tail); });
+  const best = fits.sort((a, b) => b.indexOf("*") - a.indexOf("*") || b.length - a.length)[0];
+  return best === undefined ? undefined : chosen(listed[best], conditions, subpath.slice(best.indexOf("*"), subpath.length - (best.length - best.indexOf("*") - 1)));
+}
+function chosen(target: any, conditions: string[], star: string): string | undefined {
+  if (typeof target === "string") return target.startsWith("./") ? target.replaceAll("*", star) : undefined;
+  if (target === null || typeof target !== "object") return undefined;
+  const entries = Array.isArray(target) ? target : Object.keys(target).filter((key) => conditions.includes(key)).map((key) => target[key]);
+  for (const entry of entries) {
+    const found = chosen(entry, conditions, star);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
 class Module {
   static builtinModules = [...BUILTINS];
   static createRequire = createRequire;
@@ -161,6 +234,7 @@ class Module {
   static syncBuiltinESMExports(): void {}
 }
 Module.Module = Module;
+Object.defineProperty(Module, "resolveModule", { value: resolveModule, enumerable: false });
 defineNode("module", Module as any);
 
 // -- http and https ----------------------------------------------------------------------------------------------------------
@@ -259,6 +333,60 @@ function connectError(error: any, host: string): any {
   return systemError(code, "connect", host, undefined, error);
 }
 
+// Connections are the host's; an agent keeps what its owner set, and names requests as Node does.
+class HttpAgent extends EventEmitter {
+  defaultPort = 80;
+  protocol = "http:";
+  options: any;
+  requests: any = Object.create(null);
+  sockets: any = Object.create(null);
+  freeSockets: any = Object.create(null);
+  keepAliveMsecs: number;
+  keepAlive: boolean;
+  maxSockets: number;
+  maxFreeSockets: number;
+  maxTotalSockets: number;
+  scheduling: string;
+  totalSocketCount = 0;
+  constructor(options: any = {}) {
+    super();
+    this.options = { ...options, path: null, noDelay: options?.noDelay ?? true };
+    this.keepAliveMsecs = options?.keepAliveMsecs || 1000;
+    this.keepAlive = options?.keepAlive || false;
+    this.maxSockets = options?.maxSockets || Infinity;
+    this.maxFreeSockets = options?.maxFreeSockets || 256;
+    this.maxTotalSockets = options?.maxTotalSockets ?? Infinity;
+    this.scheduling = options?.scheduling || "lifo";
+  }
+  getName(options: any = {}): string {
+    const family = options.family === 4 || options.family === 6 ? `:${options.family}` : "";
+    return `${options.host || "localhost"}:${options.port || ""}:${options.localAddress || ""}${family}${options.socketPath ? `:${options.socketPath}` : ""}`;
+  }
+  createConnection(): never { throw Object.assign(new Error("An extension opens no sockets of its own; the host makes the request"), { code: "ERR_FEATURE_UNAVAILABLE_ON_PLATFORM" }); }
+  createSocket(): never { return this.createConnection(); }
+  addRequest(): void {}
+  keepSocketAlive(): boolean { return true; }
+  reuseSocket(): void {}
+  removeSocket(): void {}
+  destroy(): void {}
+}
+class HttpsAgent extends HttpAgent {
+  defaultPort = 443;
+  protocol = "https:";
+  maxCachedSessions: number;
+  constructor(options: any = {}) {
+    super(options);
+    this.maxCachedSessions = options?.maxCachedSessions ?? 100;
+  }
+  getName(options: any = {}): string {
+    const told = ["ca", "cert", "clientCertEngine", "ciphers", "key", "pfx", "rejectUnauthorized", "servername", "minVersion", "maxVersion", "secureProtocol", "crl", "honorCipherOrder", "ecdhCurve", "dhparam", "secureOptions", "sessionIdContext", "sigalgs", "privateKeyIdentifier", "privateKeyEngine"];
+    const said = told.map((name) => (name === "servername" && options.servername === options.host ? "" : options[name] ?? ""));
+    return `${super.getName(options)}:${said.join(":")}`;
+  }
+}
+const PlainAgent = callable(HttpAgent);
+const SecureAgent = callable(HttpsAgent);
+
 function client(scheme: string): any {
   const make = (...args: any[]): ClientRequest => {
     let url: any;
@@ -284,7 +412,7 @@ function client(scheme: string): any {
     if (url.protocol !== scheme + ":") throw Object.assign(new TypeError(`Protocol "${url.protocol}" not supported. Expected "${scheme}:"`), { code: "ERR_INVALID_PROTOCOL" });
     return new ClientRequest(url.href, options, done);
   };
-  class Agent { options: any; constructor(options: any = {}) { this.options = options; } destroy(): void {} }
+  const Agent = scheme === "http" ? PlainAgent : SecureAgent;
   const createServer = (): never => { throw Object.assign(new Error(`${scheme}.createServer() is not available: extensions do not listen on ports`), { code: "ERR_FEATURE_UNAVAILABLE_ON_PLATFORM" }); };
   return { request: make, get: (...args: any[]) => { const request = make(...args); request.end(); return request; }, Agent, globalAgent: new Agent(), createServer, Server: class Server { constructor() { createServer(); } }, IncomingMessage, ClientRequest, OutgoingMessage: Writable, ServerResponse: class ServerResponse {}, STATUS_CODES: STATUS, METHODS: ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"], maxHeaderSize: 16384 };
 }

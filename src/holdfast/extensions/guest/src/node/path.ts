@@ -1,7 +1,9 @@
 // node:path for POSIX. Pure, apart from the current folder in `resolve`.
 
 import { environment } from "../environment";
+import { defineModule } from "../modules";
 import { argumentError, defineNode } from "./define";
+import * as windows from "./win32";
 
 function check(value: any, name = "path"): string {
   if (typeof value !== "string") throw argumentError(name, "of type string", value);
@@ -104,9 +106,7 @@ export const sep = "/";
 export const delimiter = ":";
 export const toNamespacedPath = (path: any): any => path;
 
-const windows = (): never => { throw new Error("path.win32 is not available on this platform"); };
-const posix: any = { normalize, join, resolve, isAbsolute, dirname, basename, extname, relative, parse, format, matchesGlob, sep, delimiter, toNamespacedPath };
-posix.posix = posix;
-posix.win32 = { sep: "\\", delimiter: ";", basename: (path: string, suffix?: string) => basename(path.replace(/\\/g, "/"), suffix), join: windows, resolve: windows };
-export const path = defineNode("path", posix);
-defineNode("path_posix", posix);
+export const path = defineNode("path", { normalize, join, resolve, isAbsolute, dirname, basename, extname, relative, parse, format, matchesGlob, sep, delimiter, toNamespacedPath });
+const win32 = defineNode("path_win32", { ...windows, matchesGlob: (path: string, pattern: string) => matchesGlob(path.replace(/\\/g, "/"), pattern.replace(/\\/g, "/")) });
+for (const either of [path, win32]) Object.assign(either, { posix: path, win32 });
+defineModule("pi:node/path_posix", path);

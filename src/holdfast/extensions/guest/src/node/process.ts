@@ -1,9 +1,10 @@
 // process and console: the host's facts, filtered by policy; output goes to the host's log.
 
-import { hostCall, hostCallSync, now, report } from "../bridge";
+import { hostCall, hostCallSync, memoryBytes, nextTick, now, report } from "../bridge";
 import { environment } from "../environment";
 import { install } from "../globals/install";
-import { defineNode } from "./define";
+import { since } from "../globals/performance";
+import { argumentError, defineNode } from "./define";
 import { EventEmitter } from "./events";
 import { format, inspect } from "./inspect";
 import { SIGNALS, system } from "./small";
@@ -109,18 +110,19 @@ console.Console = class Console { constructor() { Object.assign(this, console); 
 
 // -- process ---------------------------------------------------------------------------------------------------------------
 
-const began = { at: 0 };
-const uptime = (): number => (began.at === 0 ? ((began.at = now()), 0) : (now() - began.at) / 1000);
+const uptime = (): number => since() / 1000;
+// The extension has its memory for itself, and all of it counts as used.
+const memoryUsage = (): any => { const bytes = memoryBytes(); return { rss: bytes, heapTotal: bytes, heapUsed: bytes, external: 0, arrayBuffers: 0 }; };
 const refuse = (name: string) => (): never => { const error: any = new Error(`${name} is not available to extensions`); error.code = "ERR_FEATURE_UNAVAILABLE_ON_PLATFORM"; throw error; };
 
 function hrtime(previous?: [number, number]): [number, number] {
-  const ms = now();
-  const found: [number, number] = [Math.floor(ms / 1000), (ms % 1000) * 1e6];
+  const ms = since();
+  const found: [number, number] = [Math.floor(ms / 1000), Math.round((ms % 1000) * 1e6)];
   if (!previous) return found;
   const borrow = found[1] < previous[1];
   return [found[0] - previous[0] - (borrow ? 1 : 0), found[1] - previous[1] + (borrow ? 1e9 : 0)];
 }
-hrtime.bigint = (): bigint => BigInt(Math.round(now())) * 1000000n;
+hrtime.bigint = (): bigint => BigInt(Math.round(since() * 1e6));
 
 class Process extends EventEmitter {}
 export const process: any = new Process();
@@ -135,9 +137,12 @@ Object.assign(process, {
     void pid;
     throw error;
   },
-  nextTick: (call: any, ...args: any[]) => (globalThis as any).queueMicrotask(() => call(...args)),
+  nextTick: (call: any, ...args: any[]) => {
+    if (typeof call !== "function") throw argumentError("callback", "of type function", call);
+    nextTick(() => call(...args));
+  },
   emitWarning: (warning: any) => log("warn", typeof warning === "string" ? `Warning: ${warning}` : String(warning)),
-  memoryUsage: Object.assign(() => ({ rss: 0, heapTotal: 0, heapUsed: 0, external: 0, arrayBuffers: 0 }), { rss: () => 0 }), cpuUsage: () => ({ user: 0, system: 0 }), resourceUsage: () => ({}),
+  memoryUsage: Object.assign(memoryUsage, { rss: memoryBytes }), cpuUsage: () => ({ user: 0, system: 0 }), resourceUsage: () => ({ userCPUTime: 0, systemCPUTime: 0, maxRSS: Math.ceil(memoryBytes() / 1024) }),
   getuid: () => system().uid, getgid: () => system().gid, geteuid: () => system().uid, getegid: () => system().gid, getgroups: () => [], setUncaughtExceptionCaptureCallback: () => undefined, hasUncaughtExceptionCaptureCallback: () => false, setSourceMapsEnabled: () => undefined,
 });
 for (const name of ["stdout", "stderr", "stdin"]) Object.defineProperty(process, name, { get: () => standard()[name], configurable: true, enumerable: true });

@@ -181,7 +181,6 @@ export { SIGNALS };
 defineNode("tty", { isatty: () => false, ReadStream: class ReadStream {}, WriteStream: class WriteStream {} });
 defineNode("constants", { ...SIGNALS, F_OK: 0, R_OK: 4, W_OK: 2, X_OK: 1 });
 defineNode("punycode", { toASCII: (name: string) => name.split(".").map(punycode).join("."), encode: (text: string) => punycode(text).replace(/^xn--/, ""), ucs2: { decode: (text: string) => [...text].map((one) => one.codePointAt(0)), encode: (points: number[]) => String.fromCodePoint(...points) } });
-defineNode("diagnostics_channel", { channel: (name: string) => ({ name, hasSubscribers: false, publish: () => undefined, subscribe: () => undefined, unsubscribe: () => false }), hasSubscribers: () => false, subscribe: () => undefined, unsubscribe: () => false });
 
 class AsyncLocalStorage {
   #store: any;

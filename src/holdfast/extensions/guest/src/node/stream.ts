@@ -1,12 +1,13 @@
 // node:stream. Readable, Writable, Duplex, Transform and PassThrough with flowing and paused modes, and pipeline.
 
+import { nextTick } from "../bridge";
 import { ReadableStream, WritableStream } from "../globals/streams";
 import { Buffer, encode } from "./buffer";
 import { argumentError, defineNode } from "./define";
-import { EventEmitter } from "./events";
+import { EventEmitter, callable } from "./events";
 import { StringDecoder } from "./small";
 
-const later = (call: () => void): void => (globalThis as any).queueMicrotask(call);
+const later = nextTick;
 const highMark = (options: any, own: any, object: boolean): number => own ?? options?.highWaterMark ?? (object ? 16 : 65536);
 
 function coded(code: string, message: string): any {
@@ -335,6 +336,10 @@ export class Writable extends Stream {
   declare writableEnded: boolean;
   declare writableFinished: boolean;
   closed = false;
+  // A duplex stream is one by what it can do, not by what it descends from.
+  static [Symbol.hasInstance](value: any): boolean {
+    return Function.prototype[Symbol.hasInstance].call(this, value) || (this.prototype === Writable.prototype && value instanceof Duplex);
+  }
   constructor(options: any = {}) { super(); startWritable(this, options); }
   get errored(): any { return this._w.errored; }
   write(chunk: any, encoding?: any, done?: any): boolean { return writeTo(this, chunk, encoding, done); }
@@ -453,8 +458,8 @@ const promises = {
   pipeline: (...args: any[]) => new Promise((resolve, reject) => pipeline(...args, (error: any, value: any) => (error ? reject(error) : resolve(value)))),
   finished: (stream: any, options: any = {}) => new Promise<void>((resolve, reject) => finished(stream, options, (error: any) => (error ? reject(error) : resolve()))),
 };
-const api: any = Stream;
-Object.assign(api, { Stream, Readable, Writable, Duplex, Transform, PassThrough, finished, pipeline, promises, addAbortSignal: (signal: any, stream: any) => { signal.addEventListener("abort", () => stream.destroy(signal.reason)); return stream; }, getDefaultHighWaterMark: (object: boolean) => (object ? 16 : 65536), isReadable: (stream: any) => stream?.readable === true });
+const api: any = callable(Stream);
+Object.assign(api, { Stream: api, Readable: callable(Readable), Writable: callable(Writable), Duplex: callable(Duplex), Transform: callable(Transform), PassThrough: callable(PassThrough), finished, pipeline, promises, addAbortSignal: (signal: any, stream: any) => { signal.addEventListener("abort", () => stream.destroy(signal.reason)); return stream; }, getDefaultHighWaterMark: (object: boolean) => (object ? 16 : 65536), isReadable: (stream: any) => stream?.readable === true });
 const collect = async (stream: any): Promise<any> => { const parts: any[] = []; for await (const chunk of stream) parts.push(typeof chunk === "string" ? Buffer.from(chunk) : chunk); return Buffer.concat(parts); };
 defineNode("stream", api);
 defineNode("stream_promises", promises);

@@ -3,11 +3,14 @@
 import { Type } from "typebox";
 import { hostCall, hostCallSync } from "../bridge";
 import { defineModule } from "../modules";
+import { SCOPES, parts, providerStreams } from "./ai_parts";
 
 // What a schema of strings looks like to providers that know no unions.
 export function StringEnum(values: readonly string[], options: any = {}): any {
   return (Type as any).Unsafe({ type: "string", enum: [...values], ...(options?.description ? { description: options.description } : {}), ...(options?.default ? { default: options.default } : {}) });
 }
+
+export const providers = new Map<string, any>();
 
 export class EventStream {
   #queue: any[] = [];
@@ -63,8 +66,13 @@ function request(model: any, context: any, options: any): any {
   return { op: "complete", model: { provider: model?.provider, id: model?.id, api: model?.api }, context: { systemPrompt: context?.systemPrompt, messages: context?.messages ?? [], tools: (context?.tools ?? []).map((tool: any) => ({ name: tool.name, description: tool.description, parameters: tool.parameters })) }, options: settings };
 }
 
-// The host holds the keys; an extension's own key is neither needed nor sent.
-export function stream(model: any, context: any, options: any = {}): AssistantMessageEventStream {
+// The host holds the keys; an extension's own key is neither needed nor sent. A provider that the extension registered
+// itself answers for the models of its api.
+export function stream(model: any, context: any, options: any = {}): any {
+  const own = providers.get(model?.api);
+  return own === undefined ? byHost(model, context, options) : (own.streamSimple ?? own.stream)(model, context, options);
+}
+function byHost(model: any, context: any, options: any): AssistantMessageEventStream {
   const events = new AssistantMessageEventStream();
   const partial = assistant(model, { content: [] });
   let text = "";
@@ -141,20 +149,20 @@ const repairJson = (text: string): string => text.replace(/"(?:[^"\\]|\\[\s\S])*
 const OVERFLOW = /prompt is too long|request_too_large|exceeds the context window|input token count.*exceeds|maximum prompt length|reduce the length of the messages|maximum context length|exceeds the available context size|greater than the context length|exceeded model token limit|too large for model/i;
 const isContextOverflow = (message: any, contextWindow?: number): boolean => (message?.stopReason === "error" && OVERFLOW.test(message.errorMessage ?? "")) || (contextWindow !== undefined && (message?.usage?.input ?? 0) + (message?.usage?.cacheRead ?? 0) > contextWindow);
 
-const providers = new Map<string, any>();
+// The host converts and validates, by the same rules as before a tool runs.
 const validate = (tool: any, call: any): any => {
-  for (const name of tool.parameters?.required ?? []) if (call.arguments?.[name] === undefined) throw new Error(`Validation failed for tool "${tool.name}":\n  - ${name}: is required`);
-  return call.arguments;
+  try { return hostCallSync("crypto", { op: "arguments", tool: `${tool.name}`, schema: tool.parameters, typebox: "~kind" in tool.parameters, arguments: call.arguments }).value; }
+  catch (error: any) { throw new Error(error.message); }
 };
 
 export const ai: any = {
-  Type, StringEnum, EventStream, AssistantMessageEventStream, createAssistantMessageEventStream: () => new AssistantMessageEventStream(), stream, complete, streamSimple: stream, completeSimple: complete, streamSimpleAnthropic: stream, streamSimpleOpenAIResponses: stream, streamSimpleOpenAICompletions: stream, streamSimpleGoogle: stream, streamAnthropic: stream, streamOpenAIResponses: stream, streamOpenAICompletions: stream,
+  Type, StringEnum, EventStream, AssistantMessageEventStream, createAssistantMessageEventStream: () => new AssistantMessageEventStream(), stream, complete, streamSimple: stream, completeSimple: complete, ...providerStreams(byHost), ...parts,
   getModel, getModels: (provider?: string) => models().filter((model) => provider === undefined || model.provider === provider), getProviders: () => [...new Set(models().map((model) => model.provider))], calculateCost, modelsAreEqual: (a: any, b: any) => !!a && !!b && a.id === b.id && a.provider === b.provider, getSupportedThinkingLevels: levels, clampThinkingLevel: clamp, supportsXhigh: (model: any) => levels(model).includes("xhigh"),
-  registerApiProvider: (provider: any) => void providers.set(provider.api, provider), getApiProvider: (api: string) => providers.get(api), getApiProviders: () => [...providers.values()], unregisterApiProviders: () => providers.clear(), clearApiProviders: () => providers.clear(),
+  registerApiProvider: (provider: any) => void providers.set(provider.api, provider), getApiProvider: (api: string) => providers.get(api), getApiProviders: () => [...providers.values()], unregisterApiProviders: () => providers.clear(), clearApiProviders: () => providers.clear(), resetApiProviders: () => providers.clear(),
   // Keys stay with the host.
   getEnvApiKey: () => undefined, parseStreamingJson, repairJson, parseJsonWithRepair: (text: string) => { try { return JSON.parse(text); } catch { return JSON.parse(repairJson(text)); } }, isContextOverflow, getOverflowPatterns: () => [OVERFLOW], validateToolArguments: validate, validateToolCall: (tools: any[], call: any) => { const tool = tools.find((one) => one.name === call.name); if (!tool) throw new Error(`Tool "${call.name}" not found`); return validate(tool, call); },
 };
 Object.defineProperty(ai, "default", { value: ai, enumerable: false });
-for (const scope of ["@mariozechner", "@earendil-works"]) {
+for (const scope of SCOPES) {
   for (const path of ["", "/compat"]) defineModule(`${scope}/pi-ai${path}`, ai);
 }
