@@ -34,7 +34,8 @@ from holdfast.kernel.ids import Randomness
 from holdfast.kernel.problems import Problem
 
 _encode = msgspec.json.Encoder().encode
-MAX_UPDATES = 10_000  # of one call are kept; the listener hears all
+MAX_UPDATES = 10_000  # of one call are kept, of MAX_UPDATED bytes together; the listener hears all
+MAX_UPDATED = 16 * 1024 * 1024
 MAX_TRAPS = 10  # in a row, without one answer between them
 
 Report = Callable[[str, dict[str, Any]], None]
@@ -174,7 +175,7 @@ class Extension:
         try:
             data = compile_module(self.artifact.text, self.artifact.name, self._bytecode_cache)
         except GuestError as error:
-            raise thrown_problem(msgspec.json.decode(error.description), self.name, self.artifact) from error
+            raise thrown_problem(said.read_error(error.description), self.name, self.artifact) from error
         return msgspec.structs.replace(self.artifact, bytecode=data)
 
     def _key(self) -> Key:
@@ -282,9 +283,12 @@ class Extension:
             arguments = await self._value("prepare", {"name": name, "params": arguments}, timeout)
         arguments = prepare(name, tool.parameters, arguments, self._checker(tool))
         updates: list[Any] = []
+        room = MAX_UPDATED
 
         def update(value: Any) -> None:
-            if len(updates) < MAX_UPDATES:
+            nonlocal room
+            room -= len(_encode(value))
+            if len(updates) < MAX_UPDATES and room >= 0:
                 updates.append(value)
             if on_update is not None:
                 on_update(value)
@@ -302,7 +306,7 @@ class Extension:
 
     def _failed_tool(self, error: dict[str, Any], updates: list[Any]) -> ToolOutcome:
         problem = thrown_problem(error, self.name, self.artifact)
-        if problem.key == "extension_memory":
+        if problem.key in ("extension_memory", "payload_too_large"):
             raise problem
         text = str(error.get("message") or error.get("name") or "The tool failed")
         hostcall = problem.details.get("hostcall")
