@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from tests.extensions.dispatcher_world import World
 from tests.extensions.runtime_world import TableDispatcher, extension, text_of, tool
 
 from holdfast.extensions.engine.limits import Limits
@@ -199,3 +201,48 @@ async def test_a_forged_stack_is_no_reason_to_fail(number: str) -> None:
     await subject.load()
     assert text_of(await subject.call_tool("go", {})) == "x"
     await subject.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("fs", {"op": "access", "path": "E" * 3_000_000}),
+        ("fs", {"op": "mkdtemp", "prefix": "E" * 3_000_000}),
+        ("http", {"url": "http://" + "e" * 3_000_000}),
+        ("env", {"name": "E" * 3_000_000}),
+        ("tool", {"name": "read", "input": {"path": "E" * 3_000_000}}),
+        ("tool", {"name": "E" * 3_000_000}),
+        ("session", {"op": "sendMessage", "args": [{"content": "E" * 3_000_000}]}),
+        ("session", {"op": "appendEntry", "args": ["x", list(range(500_000))]}),
+        ("session", {"op": "E" * 500_000}),
+        ("ui", {"op": "notify", "message": "E" * 3_000_000}),
+        ("ui", {"op": "setWidget", "lines": ["E"] * 500_000}),
+        ("events", {"op": "emit", "channel": "c", "data": "E" * 3_000_000}),
+        ("log", {"message": "E" * 3_000_000}),
+        ("E" * 3_000_000, {}),
+    ],
+)
+def test_d8_a_host_call_is_weighed_before_anything_reads_it(
+    tmp_path: Path, read: list[int], method: str, params: dict[str, Any]
+) -> None:
+    world = World(tmp_path, mode="permissive")
+    result = world.dispatcher.call_sync(world.request(method, params), "ext.test")
+    assert result.is_error
+    assert sum(read) < FEW
+    world.evidence.flush()
+    assert all(len(msgspec.json.encode(record.payload)) < 10_000 for record in world.records())
+    world.close()
+
+
+@pytest.mark.parametrize(
+    "data", ["E" * 900_000, ["E" * 1_000] * 500, {f"k{i}": i for i in range(50_000)}, [[[[[["deep"]]]]]] * 1_000]
+)
+def test_a_log_line_is_cut_and_says_so(tmp_path: Path, read: list[int], data: Any) -> None:
+    world = World(tmp_path, mode="permissive")
+    assert not world.dispatcher.call_sync(world.request("log", {"message": "E" * 50_000, "data": data}), "ext.test").is_error
+    _, _, _, message, kept = world.logged[0]
+    assert "[cut: the first 4096 of 50000 characters]" in message
+    assert "[cut: " in str(kept)
+    assert len(str(kept)) < 60_000
+    assert sum(read) < FEW
+    world.close()

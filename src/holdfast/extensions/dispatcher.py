@@ -10,6 +10,7 @@ Invariants:
 - D6  A person is asked at most once per extension and capability, unless they said "once"; without a person the
       answer is no. What was asked and answered stands in the records between the first decision and the second.
 - D7  What a person decided for a session ends with that session.
+- D8  A call is weighed before anything else reads it: what is kept, shown or looked up has a largest size.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from typing import Any, Literal
 from holdfast.extensions import capabilities
 from holdfast.extensions.connectors.contract import Call, Connector, Output, Waiting
 from holdfast.extensions.consent import Consent, Question, Questions
-from holdfast.extensions.evidence import Correlation, Event, Evidence, params_hash
+from holdfast.extensions.evidence import Correlation, Event, Evidence, weighed_params
 from holdfast.extensions.flight import Flight, Learned, Subject
 from holdfast.extensions.grants import Grants
 from holdfast.extensions.parts import CREDITS, Stream, own_thread
 from holdfast.extensions.protocol import Chunk, HostCall, HostCallError, HostResult
+from holdfast.kernel.bounded import cut
 from holdfast.kernel.clock import Clock, SystemClock
 from holdfast.kernel.loss import Weighed
 from holdfast.kernel.policy import Decision, Grant, Policy, Request, SubjectRules
@@ -39,6 +41,10 @@ from holdfast.kernel.scopes import Scope
 MAX_PARALLEL = 64
 SYNC_LIMIT_MS = 600_000
 _GRANTED_RULES = ("subject-allow", "default")
+MAX_NAME = 65_536  # characters of a path, an address or a name
+_NAMES = ("path", "prefix", "url", "name", "to", "target", "cwd", "op", "channel")
+MAX_KEPT = 1024 * 1024  # bytes of a call whose parameters the host keeps, shows or passes on
+_KEEPING = ("session", "ui", "events", "log", "env")
 
 
 class Dispatcher:
@@ -201,6 +207,8 @@ class Dispatcher:
         started = self._clock.monotonic()
         flight = Flight(subject, call, "", started)
         try:
+            flight.params_hash, flight.size = weighed_params(call.method, call.params)
+            _check_size(call, flight.size)
             flight.capability = capabilities.derive(call.method, call.params)
             self._check_claim(call, flight.capability)
         except Problem as problem:
@@ -409,7 +417,7 @@ class Dispatcher:
         data: dict[str, Any] = {
             "capability": flight.capability,
             "method": call.method[:40],
-            "params_hash": params_hash(call.method, call.params) if flight.capability else "",
+            "params_hash": flight.params_hash,
             "runtime": flight.subject.runtime,
         }
         if call.timeout_ms is not None:
@@ -441,6 +449,26 @@ class Dispatcher:
         return Event("host_call.end", data, flight.ids, "info" if problem is None else "warn")
 
 
+def _check_size(call: HostCall, size: int) -> None:
+    """No name and nothing that is kept is larger than it may be (D8)."""
+    if call.method in _KEEPING and size > MAX_KEPT:
+        raise Problem(
+            "payload_too_large",
+            f"A call of {call.method} has {size} bytes; at most {MAX_KEPT} are taken.",
+            limit=MAX_KEPT,
+            observed=size,
+        )
+    if size <= MAX_NAME:
+        return
+    given = call.params.get("input") if call.method == "tool" else None
+    for params in (call.params, given if isinstance(given, Mapping) else {}):
+        for name in _NAMES:
+            value = params.get(name)
+            if isinstance(value, str) and len(value) > MAX_NAME:
+                told = f"`{name}` has {len(value)} characters; at most {MAX_NAME} are taken."
+                raise Problem("payload_too_large", told, at=f"$.params.{name}", limit=MAX_NAME, observed=len(value))
+
+
 def _with(policy: Policy, subject: str, effect: Literal["allow", "deny"], grant: Grant) -> Policy:
     return policy.allowing(subject, grant) if effect == "allow" else policy.denying(subject, grant)
 
@@ -448,7 +476,9 @@ def _with(policy: Policy, subject: str, effect: Literal["allow", "deny"], grant:
 _OURS = frozenset(("capability", "method", "source", "subject", "rule"))
 """Fields whose words are the host's own; everything else may hold what an extension chose."""
 
-_told = functools.lru_cache(maxsize=2048)(redact_text)  # an extension asks for the same few things again and again
+@functools.lru_cache(maxsize=2048)  # an extension asks for the same few things again and again
+def _told(text: str) -> str:
+    return redact_text(cut(text, 4096))
 
 
 def _redacted(data: Mapping[str, Any]) -> dict[str, Any]:

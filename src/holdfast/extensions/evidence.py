@@ -207,12 +207,17 @@ def _plain(value: Any) -> Any:
 
 def params_hash(method: str, params: Mapping[str, Any]) -> str:
     """sha256 hex over the canonical JSON of `{"method", "params"}` (§3.4)."""
+    return weighed_params(method, params)[0]
+
+
+def weighed_params(method: str, params: Mapping[str, Any]) -> tuple[str, int]:
+    """The hash of a call's parameters, and how many bytes they have."""
     value = {"method": method, "params": params}
     try:
         data = canonical.encode(value)
     except Problem:  # a lone surrogate has no UTF-8; its escape does, and the call still leaves its record
         data = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str).encode()
-    return hashlib.sha256(data).hexdigest()
+    return hashlib.sha256(data).hexdigest(), len(data)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -51,6 +51,8 @@ class Flight:
         self.call: Call | None = None
         self.asking: Future[Decision] | None = None  # of a synchronous call, whose thread waits for a person
         self.ended = False
+        self.params_hash = ""
+        self.size = 0  # bytes of its parameters
 
     def stop(self) -> None:
         if self.call is not None:
