@@ -17,7 +17,8 @@ from typing import Any, Self
 import msgspec
 
 from holdfast.extensions.capabilities import Requirement, resolve
-from holdfast.extensions.compiler import Artifact, build
+from holdfast.extensions.compiler import Artifact
+from holdfast.extensions.compiler.apart import workshop
 from holdfast.extensions.compiler.cache import default_cache
 from holdfast.extensions.compiler.source import is_own_folder, sources
 from holdfast.extensions.connectors.compute import ComputeConnector
@@ -225,7 +226,7 @@ class Suite:
         return loaded
 
     async def _load(self, entry: Path, path: Path) -> Member:
-        artifact = build(entry, cache=default_cache())
+        artifact = await workshop().build(entry, default_cache(), seconds=self._config.build_seconds)
         name = artifact.meta.extension_id
         if any(member.extension.name == name for member in self.members):
             raise Problem("already_exists", f"An extension {name} is loaded already.", at=path.name)

@@ -89,12 +89,16 @@ class ExtensionOverride(_Section, frozen=True):
 
 
 class Extensions(_Section, frozen=True):
-    """`tool_words` is a file with the wording of the built-in tools; without one they have our own."""
+    """`tool_words` is a file with the wording of the built-in tools; without one they have our own.
+
+    `build_seconds` is how long compiling one extension may take.
+    """
 
     policy: ExtensionPolicy = ExtensionPolicy()
     overrides: dict[str, ExtensionOverride] = {}
     paths: list[str] = []
     tool_words: str = ""
+    build_seconds: float = 60.0
 
 
 class Models(_Section, frozen=True):

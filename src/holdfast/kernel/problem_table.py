@@ -281,6 +281,7 @@ _EXTENSIONS = (
     _row("extension_memory", _INTERNAL, "The extension used more memory than it may", "Raise `max_memory_mb`, or report it to the extension's author.", grpc="RESOURCE_EXHAUSTED", pi="internal", exit=12),
     _row("registration_invalid", _SCHEMA, "The extension registered something malformed", "Correct the registration at the location in `details`."),
     _row("compile_failed", _SCHEMA, "The extension does not compile", "Correct the source at the location in `details`." ),
+    _row("compile_timeout", _TRANSIENT, "The extension took too long to compile", "Raise `extensions.build_seconds`, or leave out what is not the extension's own code.", retryable=False, action="retry_modified", http=504, grpc="DEADLINE_EXCEEDED", pi="timeout", crp=1021),
     _row("api_forbidden", _DENIED, "The extension uses an API that is forbidden here", "Remove the use at the location in `details`."),
     _row("performance_budget_missed", _INTERNAL, "A measured time is above its budget", "Read `details.missed`; measure again on a quiet machine."),
     _row("manifest_invalid", _SCHEMA, "The extension's manifest has mistakes", "Correct each of `details.errors`.", openwop="invalid_manifest"),
