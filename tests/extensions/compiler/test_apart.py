@@ -41,6 +41,20 @@ def _exists(pid: int) -> bool:
     return True
 
 
+def _stat(pid: int | str) -> list[str]:
+    """State, parent, group and so on of a process; nothing when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _wait_for_end(pid: int) -> None:
+    """Until a process that was killed is gone, or a remnant that nobody has fetched yet."""
+    while (stat := _stat(pid)) and stat[0] not in "ZX":
+        os.sched_yield()
+
+
 async def test_k1_a_child_builds_what_would_be_built_here_and_is_used_again(tmp_path: Path, place: Workshop) -> None:
     cache = Cache(tmp_path / "cache")
     first = await place.build(source(tmp_path, "one"), cache)
@@ -112,17 +126,12 @@ async def test_k2_a_build_that_nobody_waits_for_is_ended(tmp_path: Path, place: 
 async def test_k2_the_bundler_ends_with_the_child(tmp_path: Path) -> None:
     child = Child()
     child.build(Order(str(source(tmp_path)), str(tmp_path / "cache")))
-    members = [
-        int(stat.parent.name)
-        for stat in Path("/proc").glob("[0-9]*/stat")
-        if stat.read_text("utf-8", "replace").rpartition(")")[2].split()[2] == str(child.pid)
-    ]
+    everybody = [path.name for path in Path("/proc").glob("[0-9]*")]
+    members = [int(pid) for pid in everybody if _stat(pid)[2:3] == [str(child.pid)]]
     assert len(members) >= 2, "the child and its bundler"
     child.kill()
     for pid in members:
-        # Ended, or a remnant that nobody has fetched yet.
-        stat = Path(f"/proc/{pid}/stat")
-        assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] in "ZX"
+        _wait_for_end(pid)
 
 
 def test_k3_a_child_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
@@ -134,9 +143,7 @@ def test_k3_a_child_ends_with_the_process_that_started_it(tmp_path: Path) -> Non
     )
     ended = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=False, timeout=60)
     pid = int(ended.stdout)
-    # The child's last pipe end closes when it ends: its stdout was inherited by nobody else.
-    while _exists(pid) and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX":
-        os.sched_yield()
+    _wait_for_end(pid)
 
 
 async def test_the_current_folder_is_not_searched_for_modules(
