@@ -50,7 +50,9 @@ def test_every_pattern_is_found() -> None:
 
 
 @pytest.mark.parametrize("pump", PUMPS)
-@pytest.mark.parametrize(("name", "pattern"), list(_patterns()), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("name", "pattern"), list(_patterns()), ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_the_work_of_every_pattern_grows_with_the_text(name: str, pattern: re.Pattern[str], pump: str) -> None:
     assert _growth(pattern, pump) < 5, f"{name} on {pump!r}"
 
@@ -63,7 +65,9 @@ def test_the_counter_knows_a_pattern_that_is_not_linear(pattern: str, pump: str,
     assert _growth(re.compile(pattern), pump, size) > 8
 
 
-@pytest.mark.parametrize("text", ["a token=abcd x", "eyJaaaaaaaa.bbbbbbbb.cc", "mail a.b@c.de now", "sk-live-0123456789abcdef", ""])
+@pytest.mark.parametrize(
+    "text", ["a token=abcd x", "eyJaaaaaaaa.bbbbbbbb.cc", "mail a.b@c.de now", "sk-live-0123456789abcdef", ""]
+)
 def test_the_counter_finds_what_the_engine_finds(text: str) -> None:
     for _, pattern in _patterns():
         for at in range(len(text) + 1):

@@ -4,12 +4,14 @@ Invariants:
 
 - D1  No connector runs before policy has allowed the derived capability for this extension.
 - D2  A claim that differs from the derived capability is `invalid_request`, and nothing is performed.
-- D3  Every call that is admitted leaves host_call.start, policy.decision and host_call.end, in that order.
+- D3  Every call that is admitted leaves host_call.start, policy.decision and host_call.end, in that order. Of an
+      extension that makes very many, a repeat that changed nothing is counted in one record (`repeats.py`).
 - D4  A call ends once: with a result, an error, a timeout or a cancellation; nothing follows its end.
 - D5  Synchronous and asynchronous calls pass through the same steps.
 - D6  A person is asked at most once per extension and capability, unless they said "once"; without a person the
       answer is no. What was asked and answered stands in the records between the first decision and the second.
 - D7  What a person decided for a session ends with that session.
+- D9  An extension that passes a quota is stopped: this call and every later one is refused.
 - D8  A call is weighed before anything else reads it: what is kept, shown or looked up has a largest size.
 """
 
@@ -25,11 +27,13 @@ from typing import Any, Literal
 from holdfast.extensions import capabilities
 from holdfast.extensions.connectors.contract import Call, Connector, Output, Waiting
 from holdfast.extensions.consent import Consent, Question, Questions
-from holdfast.extensions.evidence import Correlation, Event, Evidence, weighed_params
+from holdfast.extensions.evidence import Event, Evidence, weighed_params
 from holdfast.extensions.flight import Flight, Learned, Subject
 from holdfast.extensions.grants import Grants
 from holdfast.extensions.parts import CREDITS, Stream, own_thread
 from holdfast.extensions.protocol import Chunk, HostCall, HostCallError, HostResult
+from holdfast.extensions.quotas import Quotas
+from holdfast.extensions.repeats import Key
 from holdfast.kernel.bounded import cut
 from holdfast.kernel.clock import Clock, SystemClock
 from holdfast.kernel.loss import Weighed
@@ -44,7 +48,8 @@ _GRANTED_RULES = ("subject-allow", "default")
 MAX_NAME = 65_536  # characters of a path, an address or a name
 _NAMES = ("path", "prefix", "url", "name", "to", "target", "cwd", "op", "channel")
 MAX_KEPT = 1024 * 1024  # bytes of a call whose parameters the host keeps, shows or passes on
-_KEEPING = ("session", "ui", "events", "log", "env")
+_KEEPING = ("session", "ui", "events", "env")  # a log line is cut by its connector
+_ASKING = frozenset(("read", "env"))  # capabilities whose use changes nothing
 
 
 class Dispatcher:
@@ -60,6 +65,7 @@ class Dispatcher:
         grants: Grants | None = None,
         weigh: Callable[[str, str], Weighed | None] = lambda _extension, _capability: None,
         hold: Callable[[str, bool], None] = lambda _extension, _held: None,
+        quotas: Quotas | None = None,
         clock: Clock | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
@@ -68,6 +74,7 @@ class Dispatcher:
         self._learned: list[Learned] = []
         self._connectors = {connector.method: connector for connector in connectors}
         self._evidence = evidence
+        self._quotas = quotas
         self._clock = clock or SystemClock()
         self._questions = Questions(consent, grants, weigh=weigh, hold=hold)
         self._subjects: dict[str, Subject] = {}
@@ -205,7 +212,11 @@ class Dispatcher:
         if subject is None:
             raise Problem("permission_denied", f"No extension {extension[:80]!r} is loaded here.")
         started = self._clock.monotonic()
+        if self._quotas is not None:
+            self._quotas.call(extension, started)
         flight = Flight(subject, call, "", started)
+        if not _streams(call) and not self._evidence.in_full(flight.correlation):
+            flight.held = []
         try:
             flight.params_hash, flight.size = weighed_params(call.method, call.params)
             _check_size(call, flight.size)
@@ -269,6 +280,7 @@ class Dispatcher:
         before = self._clock.monotonic()
 
         def told(name: str, data: dict[str, Any]) -> None:
+            self._release(flight)
             if name == "consent.asked":
                 self._record(flight, self._decision(flight, decision))
             self._record(flight, Event(name, _redacted(data), flight.ids))
@@ -289,6 +301,8 @@ class Dispatcher:
         """Record the decision; go on only when it allows (D1, D3)."""
         if flight.capability != capabilities.NONE:
             self._record(flight, self._decision(flight, decision))
+            if decision.allowed and flight.capability not in _ASKING:
+                self._release(flight)  # what may change something is on record before it is done
         decision.require()
         timeout = flight.request.timeout_ms if flight.request.timeout_ms is not None else default_ms
         call = Call(
@@ -405,12 +419,30 @@ class Dispatcher:
     def _land(self, flight: Flight) -> None:
         flight.ended = True
         self._running.pop(flight.request.call_id, None)
+        if self._quotas is None or flight.call is None:
+            return
+        if flight.call.wrote:
+            self._quotas.spend(flight.subject.id, "storage", flight.call.wrote)
+        if flight.request.method in ("session", "ui"):
+            self._quotas.spend(flight.subject.id, "session", flight.size)
 
     def _record(self, flight: Flight, event: Event) -> None:
         if flight.capability == capabilities.NONE:
             return
-        correlation = flight.subject.correlation or Correlation(flight.subject.id, "scn-local")
-        self._evidence.write(correlation, event)
+        if flight.held is None:
+            self._evidence.write(flight.correlation, event)
+            return
+        flight.held.append(self._evidence.stamped(event))
+        if event.name == "host_call.end":
+            held, flight.held = flight.held, None
+            key, data = _summary(held)
+            self._evidence.repeat(flight.correlation, key, data, held)
+
+    def _release(self, flight: Flight) -> None:
+        """Write the records that were held back: the call is no repeat."""
+        held, flight.held = flight.held, None
+        if held:
+            self._evidence.write(flight.correlation, *held)
 
     def _start(self, flight: Flight) -> Event:
         call = flight.request
@@ -473,8 +505,23 @@ def _with(policy: Policy, subject: str, effect: Literal["allow", "deny"], grant:
     return policy.allowing(subject, grant) if effect == "allow" else policy.denying(subject, grant)
 
 
+def _summary(events: list[Event]) -> tuple[Key, dict[str, Any]]:
+    """What makes two calls the same (what was asked, every decision, how it ended), and what is told of them."""
+    start, end = events[0].data, events[-1].data
+    decisions = [event.data for event in events[1:-1]]
+    error = end.get("error") or {}
+    key = (
+        *(start.get(name) for name in ("capability", "method", "params_hash")),
+        *((item.get("effect"), item.get("rule"), item.get("resource"), item.get("capability")) for item in decisions),
+        error.get("problem"),
+    )
+    last = {name: value for name, value in (decisions[-1] if decisions else {}).items() if name != "scope"}
+    return key, {**last, **{name: start[name] for name in start if name != "timeout_ms"}, **end}
+
+
 _OURS = frozenset(("capability", "method", "source", "subject", "rule"))
 """Fields whose words are the host's own; everything else may hold what an extension chose."""
+
 
 @functools.lru_cache(maxsize=2048)  # an extension asks for the same few things again and again
 def _told(text: str) -> str:

@@ -10,7 +10,17 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.extensions.effects import MAX_FAILURES, Clear, Effect, Failure, Reply, Timer, few, read_effects, read_error
+from holdfast.extensions.effects import (
+    MAX_FAILURES,
+    Clear,
+    Effect,
+    Failure,
+    Reply,
+    Timer,
+    few,
+    read_effects,
+    read_error,
+)
 from holdfast.extensions.engine import snapshot as vm_snapshot
 from holdfast.extensions.engine.image import base_image
 from holdfast.extensions.engine.limits import EngineTrap, GuestError, Limits

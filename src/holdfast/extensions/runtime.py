@@ -3,6 +3,7 @@
 X1  every method answers or raises a Problem; nothing that an extension does raises anything else.
 X2  a trap ends the VM, never the extension: the next call finds it loaded again.
 X3  a load that fails leaves nothing behind.
+X4  an extension that was stopped stays off, and says why to everybody who asks.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ class Extension:
         self._loading: asyncio.Task[None] | None = None
         self._row = 0
         self._refused: Problem | None = None
+        self.stopped: Problem | None = None
         self._flags: dict[str, bool | str] = {}
         self._theme: Theme | None = None  # chosen since it was loaded
         self._up = False
@@ -111,8 +113,18 @@ class Extension:
         if driver is not None:
             await driver.close()
 
+    def stop(self, problem: Problem) -> None:
+        """Take it out of use for this reason (X4)."""
+        self.stopped = problem
+        if self._loading is not None:
+            self._loading.cancel()
+        if self._driver is not None:
+            self._driver.stop(problem)
+
     async def restart(self) -> None:
         """Load it again into a new VM; its flags and the theme stay as they were set."""
+        if self.stopped is not None:
+            return
         await self.close()
         self.registrations, self._specs, self._loading = Registrations(self.name), {}, None
         await self.load()
@@ -197,6 +209,8 @@ class Extension:
     async def _ready(self) -> Driver:
         """The driver, once the extension is loaded (again)."""
         driver = self._running_driver()
+        if self.stopped is not None:
+            raise Problem(self.stopped.key, self.stopped.message, **self.stopped.details)
         if driver.isolate is None and self._loading is None and self._row <= MAX_TRAPS:
             self._loading = asyncio.get_running_loop().create_task(self._reload())
         if self._loading is not None:

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -48,6 +48,7 @@ from holdfast.extensions.hooks import Hooks
 from holdfast.extensions.isolate import Artifact as Loadable
 from holdfast.extensions.outcomes import Surroundings, ToolOutcome
 from holdfast.extensions.packs import Resource, adopt, expanded
+from holdfast.extensions.quotas import Quotas
 from holdfast.extensions.registry import Tool, command_names, tool_owners
 from holdfast.extensions.risk import weighed
 from holdfast.extensions.runtime import Extension
@@ -142,7 +143,9 @@ class Suite:
         self._temp = Path(tempfile.mkdtemp(prefix="holdfast-ext-"))
         self._temps: dict[str, Path] = {}
         self._log = LogFile(self.session.id, environ=environ) if log_file else None
-        self._evidence = Evidence(ledger, sink=self._log)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._quotas = Quotas(self._config.quotas, self._over_quota, clock=self._clock)
+        self._evidence = Evidence(ledger, sink=self._log, weigh=self._spent, clock=self._clock)
         self._pool = Pool()
         environment = Environment(environ)
         files = FsConnector(randomness)
@@ -167,10 +170,12 @@ class Suite:
             grants=self._granted,
             weigh=self._weighed,
             hold=self._held,
+            quotas=self._quotas,
             clock=self._clock,
         )
 
     async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
         await self.refresh()
         if self._model is not None:
             offered = await self._model.models()
@@ -456,12 +461,29 @@ class Suite:
         correlation = Correlation(extension, self._scenario, self.session.id)
         self._evidence.write(correlation, Event("extension.log", {"data": data}, attributes, level))  # type: ignore[arg-type]
 
+    def _spent(self, extension: str, kind: Literal["evidence", "log"], size: int) -> None:
+        """What a record costs is an extension's; an agent's own tools have no quota."""
+        if extension in self._running:
+            self._quotas.spend(extension, kind, size)
+
+    def _over_quota(self, extension: str, problem: Problem) -> None:
+        """Stop an extension that passed a quota, from whichever thread this is told; its neighbours go on."""
+        running, loop = self._running.get(extension), self._loop
+        if running is None or loop is None or loop.is_closed():
+            return
+        about = {name: problem.details[name] for name in ("quota", "limit", "setting")}
+        event = Event("extension.stopped", {"message": problem.message, **about}, level="error")
+        self._evidence.write(Correlation(extension, self._scenario, self.session.id), event)
+        loop.call_soon_threadsafe(running.stop, problem)
+
     def _emitted(self, extension: str, channel: str, data: Any) -> None:
         for member in self.members:
             if member.extension.name != extension:
                 member.extension.bus(channel, data)
 
     def _handler_failed(self, extension: str, event: str, problem: Problem) -> None:
+        if problem.key == "quota_exceeded":
+            return  # that it was stopped is on record, once
         data = {"event": event, "problem": problem.key, "message": problem.as_pi()["message"]}
         self._evidence.write(
             Correlation(extension, self._scenario, self.session.id), Event("event_hook.error", data, level="error")

@@ -279,6 +279,7 @@ _EXTENSIONS = (
     _row("extension_trapped", _INTERNAL, "The sandbox stopped the extension", "The extension was reloaded; read the reason before using it again.", pi="internal", exit=12),
     _row("extension_timeout", _TRANSIENT, "The extension took longer than it may", "Raise the deadline, or report it to the extension's author.", http=504, grpc="DEADLINE_EXCEEDED", pi="timeout", crp=1021),
     _row("extension_memory", _INTERNAL, "The extension used more memory than it may", "Raise `max_memory_mb`, or report it to the extension's author.", grpc="RESOURCE_EXHAUSTED", pi="internal", exit=12),
+    _row("quota_exceeded", _RATE, "The extension used more than its quota and was stopped", "Read what it did; raise the setting that `details.setting` names, or remove the extension.", retryable=False, action="escalate"),
     _row("registration_invalid", _SCHEMA, "The extension registered something malformed", "Correct the registration at the location in `details`."),
     _row("compile_failed", _SCHEMA, "The extension does not compile", "Correct the source at the location in `details`." ),
     _row("compile_timeout", _TRANSIENT, "The extension took too long to compile", "Raise `extensions.build_seconds`, or leave out what is not the extension's own code.", retryable=False, action="retry_modified", http=504, grpc="DEADLINE_EXCEEDED", pi="timeout", crp=1021),

@@ -111,7 +111,7 @@ class Workshop:
             enforce(found)
             return found
         loop = asyncio.get_running_loop()
-        order = Order(str(path.absolute()), str(cache.folder.absolute()))
+        order = Order(os.path.abspath(path), os.path.abspath(cache.folder))  # noqa: PTH100 - it asks no disk
         child = self._take()
         try:
             with outside_work(loop):

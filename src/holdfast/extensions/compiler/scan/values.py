@@ -555,7 +555,8 @@ class Values(Constants):
         if found.type != "call_expression":
             return []
         makers = self._functions(found.child_by_field_name("function"), depth + 1)
-        return [inner for maker in makers for node in self._returned(maker) for inner in self._functions(node, depth + 1)]
+        given = [node for maker in makers for node in self._returned(maker)]
+        return [inner for node in given for inner in self._functions(node, depth + 1)]
 
 
 _NONE: frozenset[Value] = frozenset()
