@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - a JavaScript program in a string reads best on its own line
 """Every way out of a sandbox is bounded before the host reads it, and a cut says so (Y1, Y2)."""
 
 from __future__ import annotations

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.extensions.dispatcher_world import World
 
+from holdfast.extensions.evidence import Correlation, Event, Evidence
 from holdfast.extensions.quotas import BURST_SECONDS, Quotas
 from holdfast.extensions.repeats import FULL_CALLS, MAX_KNOWN, Repeats
 from holdfast.host.extension_evidence import seen
 from holdfast.kernel.clock import ManualClock
 from holdfast.kernel.config import ExtensionQuotas
+from holdfast.kernel.ledger import Ledger, Record
 from holdfast.kernel.problems import Problem
 
 
@@ -184,3 +192,70 @@ def test_q2_bytes_are_of_a_day_and_a_session_is_kept(clock: ManualClock) -> None
         ("a", "extensions.quotas.log_mb", 1),
         ("s", "extensions.quotas.session_mb", 1),
     ]
+
+
+# Crashes and threads
+
+CHILD = """
+import os, signal, sys
+from pathlib import Path
+from tests.extensions.dispatcher_world import World
+
+world = World(Path(sys.argv[1]))
+for number in range(1, 4001):
+    world.sync("fs", op="access", path="a.txt")
+    if number == 3000:
+        world.evidence.flush()
+        print("3000 calls are on disk", flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    killed = subprocess.run(
+        [sys.executable, "-c", CHILD, str(tmp_path)], env=environment, stdout=subprocess.PIPE, check=False, timeout=120
+    )
+    assert (killed.returncode, killed.stdout) == (-signal.SIGKILL, b"3000 calls are on disk\n")
+    world = World(tmp_path)
+    used = seen(world.records())
+    assert 3_000 <= used.used["read"].refused <= 4_000
+    asyncio.run(world.ledger.verify())
+    world.close()
+
+
+def test_f3_a_count_reaches_the_disk_although_nothing_follows_it(tmp_path: Path, clock: ManualClock) -> None:
+    told = threading.Event()
+    with contextlib.closing(Ledger.open(tmp_path / "l.db")) as ledger:
+
+        def sink(record: Record) -> None:
+            if record.type == "host_call.repeated":
+                told.set()
+
+        evidence = Evidence(ledger, sink=sink, clock=clock)
+        one, other = Correlation("one", "scn"), Correlation("other", "scn")
+        events = [Event("host_call.start", {}, {"host_call_id": "1"}), Event("host_call.end", {"duration_ms": 1.0})]
+        for _ in range(3):
+            evidence.repeat(one, ("same",), {}, [evidence.stamped(event) for event in events])
+        clock.advance(2)
+        evidence.write(other, Event("extension.ready", {}))  # wakes the thread, and is of another stream
+        assert told.wait(30)
+        evidence.close()
+
+
+def test_many_threads_are_counted_one_by_one(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    flood(world, FULL_CALLS + 1)
+    requests = [[world.request("fs", {"op": "access", "path": "a.txt"}) for _ in range(300)] for _ in range(8)]
+
+    def call(part: list[Any]) -> None:
+        for request in part:
+            world.dispatcher.call_sync(request, "ext.test")
+
+    threads = [threading.Thread(target=call, args=(part,)) for part in requests]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(item["count"] for item in counted(world)) + full(world) == FULL_CALLS + 1 + 2_400
+    world.close()

@@ -40,9 +40,7 @@ class Steps:
         while index < len(items):
             operator, argument = items[index]
             if str(operator) not in ("LITERAL", "NOT_LITERAL", "IN", "ANY", "AT"):
-                return self._compound(
-                    str(operator), argument, at, lambda place: self._sequence(items, index + 1, place, after)
-                )
+                return self._compound(str(operator), argument, at, self._rest(items, index + 1, after))
             self.count += 1
             if str(operator) == "AT":
                 if not self._at(str(argument), at):
@@ -53,6 +51,9 @@ class Steps:
                 return None
             index += 1
         return after(at)
+
+    def _rest(self, items: list[Any], index: int, after: Next) -> Next:
+        return lambda place: self._sequence(items, index, place, after)
 
     def _compound(self, operator: str, argument: Any, at: int, after: Next) -> int | None:
         if operator in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):

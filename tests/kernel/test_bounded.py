@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.kernel.test_canonical import values
 
 from holdfast.kernel.bounded import Bounds, bounded, cut
 from holdfast.kernel.problems import Problem
+from tests.kernel.test_canonical import values
 
 SMALL = Bounds(text=10, total=60, items=3, depth=3)
 

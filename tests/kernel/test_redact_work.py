@@ -7,17 +7,18 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from tests.kernel.regex_steps import Steps, match_steps, steps
 
 from holdfast.kernel import problems, redact
+from tests.kernel.regex_steps import Steps, match_steps, steps
 
 # Each is repeated: texts in which a pattern begins again and again and never, or nearly never, comes to its end.
 PUMPS = [
-    "E", "a@", "a@a-", "a.", "@", "+1 ", "+1 (2) 33", "555-", "555-555-", "(555) ", "token=", "token ", "token = ' ",
-    "password:", "bearer ", "bearer     ", "basic a", "://a:", "://", "://a:b", "a:b", "sk-", "sk_live_", "ghp_", "xoxb-",
-    "AKIA", "AIza-", "hf_", "eyJ-", "eyJaaaaaaaa-", "eyJaaaaaaaa.", "eyJaaaaaaaa.bbbbbbbb", "-----BEGIN ", "-----BEGIN A",
-    "-----BEGIN PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----\n-----END ", "-", "-----", " ", "\n", "'", "\"", "api_key",
-    "/tmp/", "/tmp/a:", "~/", "file://", "file:///tmp/", "C:\\", " File \"", " File \"a\", line 1", "Traceback (most recent",
+    "E", "a@", "a@a-", "a.", "@", "+1 ", "+1 (2) 33", "555-", "555-555-", "(555) ", "token=", "token ",
+    "token = ' ", "password:", "bearer ", "bearer     ", "basic a", "://a:", "://", "://a:b", "a:b", "sk-",
+    "sk_live_", "ghp_", "xoxb-", "AKIA", "AIza-", "hf_", "eyJ-", "eyJaaaaaaaa-", "eyJaaaaaaaa.",
+    "eyJaaaaaaaa.bbbbbbbb", "-----BEGIN ", "-----BEGIN A", "-----BEGIN PRIVATE KEY-----",
+    "-----BEGIN PRIVATE KEY-----\n-----END ", "-", "-----", " ", "\n", "'", "\"", "api_key", "/tmp/", "/tmp/a:",
+    "~/", "file://", "file:///tmp/", "C:\\", " File \"", " File \"a\", line 1", "Traceback (most recent",
 ]  # fmt: skip
 SIZE = 144
 

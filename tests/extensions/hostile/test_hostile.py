@@ -13,7 +13,7 @@ from tests.extensions.hostile.cases import BUILDS, CASES, LOOPS, Case
 from holdfast.extensions.engine.limits import Limits
 from holdfast.extensions.suite import Suite
 from holdfast.kernel import canonical
-from holdfast.kernel.config import Extensions, ExtensionQuotas
+from holdfast.kernel.config import ExtensionQuotas, Extensions
 from holdfast.kernel.ledger import Ledger
 from holdfast.kernel.problems import Problem
 

@@ -111,7 +111,7 @@ class Workshop:
             enforce(found)
             return found
         loop = asyncio.get_running_loop()
-        order = Order(os.path.abspath(path), os.path.abspath(cache.folder))  # noqa: PTH100 - it asks no disk
+        order = _order(path, cache)
         child = self._take()
         try:
             with outside_work(loop):
@@ -148,6 +148,10 @@ class Workshop:
                 self._idle.append(child)
                 return
         child.kill()
+
+
+def _order(path: Path, cache: Cache) -> Order:
+    return Order(str(path.absolute()), str(cache.folder.absolute()))
 
 
 def _too_slow(path: Path, seconds: float) -> Problem:

@@ -226,7 +226,7 @@ class Vm:
         if not self._rejections:
             return []
         found, self._rejections = self._rejections, {}
-        descriptions = []
+        descriptions: list[bytes] = []
         for promise, reason in found.values():
             if len(descriptions) < _DESCRIBED:
                 descriptions.append(self.call_for_text(describe, reason))
