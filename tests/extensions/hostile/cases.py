@@ -214,7 +214,7 @@ GIANTS = [
     Case(name="huge-path", code=tool(f"try {{ fs.readFileSync({HUGE}); }} catch (e) {{ return say('refused'); }}", imports=FS), text="refused"),
     Case(name="huge-hook-answer", code=load(f"pi.on('tool_call', () => ({{ block: true, reason: {HUGE} }}));"), do="event", text='"block":true'),
     Case(name="many-keys", code=tool("return { content: [], details: Object.fromEntries([...Array(500000).keys()].map((i) => ['k' + i, i])) };"), problem=("payload_too_large", *MEMORY, *TIMEOUT)),
-    Case(name="many-registrations", code=load("for (let i = 0; i < 30000; i++) pi.registerCommand('c', { handler() {} });"), do="load", problem=("registration_invalid", *MEMORY)),
+    Case(name="many-registrations", code=load("for (let i = 0; i < 30000; i++) pi.registerCommand('c', { handler() {} });"), do="load", problem=("registration_invalid", *MEMORY, *TIMEOUT)),
     Case(name="forged-stack", code=tool("throw Object.assign(new Error('plain'), { stack: 'at f (extension.js:' + '9'.repeat(6000) + ':1)' });"), text="plain"),
 ]
 
