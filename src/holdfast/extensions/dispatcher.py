@@ -215,11 +215,12 @@ class Dispatcher:
         if self._quotas is not None:
             self._quotas.call(extension, started)
         flight = Flight(subject, call, "", started)
-        if not _streams(call) and not self._evidence.in_full(flight.correlation):
+        if not self._evidence.in_full(flight.correlation) and not _streams(call):
             flight.held = []
         try:
             flight.params_hash, flight.size = weighed_params(call.method, call.params)
-            _check_size(call, flight.size)
+            if flight.size > MAX_NAME:
+                _check_size(call, flight.size)
             flight.capability = capabilities.derive(call.method, call.params)
             self._check_claim(call, flight.capability)
         except Problem as problem:
@@ -490,8 +491,6 @@ def _check_size(call: HostCall, size: int) -> None:
             limit=MAX_KEPT,
             observed=size,
         )
-    if size <= MAX_NAME:
-        return
     given = call.params.get("input") if call.method == "tool" else None
     for params in (call.params, given if isinstance(given, Mapping) else {}):
         for name in _NAMES:

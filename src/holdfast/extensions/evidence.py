@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, Literal
 
 import msgspec
 
-from holdfast.extensions.repeats import Key, Repeats
+from holdfast.extensions.repeats import FULL_CALLS, Key, Repeats
 from holdfast.kernel import canonical
 from holdfast.kernel.clock import Clock, SystemClock, iso
 from holdfast.kernel.ledger import Append, Draft, Ledger, Record
@@ -87,6 +87,7 @@ class Evidence:
         self._clock = clock or SystemClock()
         self._delay = delay
         self._pending: deque[tuple[str, Draft]] = deque()
+        self._first: dict[str, int] = {}  # calls of an extension that are told in full before anything is counted
         self._repeats: dict[str, tuple[Correlation, Repeats]] = {}
         self._counting = threading.Lock()  # over these
         self._draining = threading.Lock()
@@ -100,19 +101,16 @@ class Evidence:
         """Take events to be written (E3); raises when an earlier write has failed."""
         if self._failure is not None:
             raise Problem("ledger_io", "Evidence cannot be written; no further call is made.") from self._failure
+        shared = _shared(correlation)
         stream, now = stream_of(correlation.extension_id), self._clock.now_ms()
-        known = self._repeats.get(stream)
-        if known is not None and known[1].is_open:
+        if self._repeats:
             self._tell_counts(stream)
         for event in events:
-            self._put(stream, correlation, event, event.at or now)
+            attrs = {**shared, **event.ids, "level": event.level}
+            self._pending.append((stream, Draft(event.name, event.data, attrs, ts=event.at or now)))
         if len(self._pending) >= MAX_PENDING:
             self.flush()
         self._notify()
-
-    def _put(self, stream: str, correlation: Correlation, event: Event, at: int) -> None:
-        attrs = {**_shared(correlation), **event.ids, "level": event.level}
-        self._pending.append((stream, Draft(event.name, event.data, attrs, ts=at)))
 
     def _notify(self) -> None:
         if self._thread is None:
@@ -128,6 +126,10 @@ class Evidence:
 
     def in_full(self, correlation: Correlation) -> bool:
         """Whether the next call of an extension has records of its own, whatever it is."""
+        left = self._first.get(correlation.extension_id, FULL_CALLS)
+        if left:  # no lock: a call more or less makes no difference
+            self._first[correlation.extension_id] = left - 1
+            return True
         now = self._clock.now_ms()
         with self._counting:
             return self._known(correlation, now).in_full(now)
@@ -155,15 +157,17 @@ class Evidence:
         return found[1]
 
     def _tell_counts(self, stream: str) -> None:
-        with self._counting:
-            self._put_counts(stream, *self._repeats[stream])
+        known = self._repeats.get(stream)
+        if known is not None and known[1].is_open:
+            with self._counting:
+                self._put_counts(stream, *known)
 
     def _put_counts(self, stream: str, correlation: Correlation, repeats: Repeats) -> None:
         for count in repeats.close():
             told = count.told()
-            level: Level = "warn" if told.get("is_error") else "info"
-            event = Event("host_call.repeated", told, {"host_call_id": count.last_id}, level)
-            self._put(stream, correlation, event, count.last)
+            level = "warn" if told.get("is_error") else "info"
+            attrs = {**_shared(correlation), "host_call_id": count.last_id, "level": level}
+            self._pending.append((stream, Draft("host_call.repeated", told, attrs, ts=count.last)))
 
     def _tell_due(self, everything: bool) -> None:
         now = self._clock.now_ms()

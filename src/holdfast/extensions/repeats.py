@@ -52,7 +52,7 @@ class Repeats:
     """The repeats of one extension; whoever uses it holds a lock."""
 
     def __init__(self, now_ms: int) -> None:
-        self._full = float(FULL_CALLS)
+        self._full = 0.0  # an extension's first calls are not asked about here
         self._then = now_ms
         self._known: set[Key] = set()
         self._open: dict[Key, Count] = {}

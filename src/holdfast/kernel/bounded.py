@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+_FEW = 16
+_PLAIN = frozenset((bool, int, float))
 _WORD = 256  # characters that are given up at most, to end between two words
 
 
@@ -38,7 +40,20 @@ def cut(text: str, most: int) -> str:
 
 def bounded(value: Any, bounds: Bounds) -> Any:
     """`value` within its bounds: texts, lists and objects are cut, and what lies too deep is left out."""
+    if isinstance(value, dict) and len(value) <= _FEW and _is_small(value, bounds):
+        return value
     return _Walk(bounds).of(value, 0)
+
+
+def _is_small(value: dict[Any, Any], bounds: Bounds) -> bool:
+    """Whether a few short texts and numbers are all that there is; most details of a Problem are."""
+    most = min(bounds.text, bounds.total // (2 * _FEW))
+    for key, item in value.items():
+        if type(key) is not str or len(key) > most:
+            return False
+        if item is not None and type(item) not in _PLAIN and (type(item) is not str or len(item) > most):
+            return False
+    return len(value) <= bounds.items and bounds.depth > 0
 
 
 class _Walk:
