@@ -72,7 +72,7 @@ class World:
         self.temp = folder / "temp"
         self.temp.mkdir(exist_ok=True)
         self.ledger = Ledger.open(folder / "ledger.db", clock=clock)
-        self.evidence = Evidence(self.ledger)
+        self.evidence = Evidence(self.ledger, clock=clock)
         self.clock = clock or SystemClock()
         policy = policy_of(config or Extensions(), self.clock, mode=mode, flags=grants, subjects=["ext.test"])  # type: ignore[arg-type]
         roots = Roots.of(self.project, extension=self.own, temp=self.temp, extra=granted_folders(policy, "ext.test"))

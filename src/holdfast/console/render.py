@@ -37,6 +37,7 @@ _STATES = {
     "closed": "off",
     "expired": "off",
     "loaded": "good",
+    "stopped": "bad",
     "not loaded": "off",
     "gone": "off",
     "trusted": "good",

@@ -4,7 +4,8 @@ Invariants:
 
 - D1  No connector runs before policy has allowed the derived capability for this extension.
 - D2  A claim that differs from the derived capability is `invalid_request`, and nothing is performed.
-- D3  Every call that is admitted leaves host_call.start, policy.decision and host_call.end, in that order.
+- D3  Every call that is admitted leaves host_call.start, policy.decision and host_call.end, in that order. Of an
+      extension that makes very many, a repeat that changed nothing is counted in one record (`repeats.py`).
 - D4  A call ends once: with a result, an error, a timeout or a cancellation; nothing follows its end.
 - D5  Synchronous and asynchronous calls pass through the same steps.
 - D6  A person is asked at most once per extension and capability, unless they said "once"; without a person the
@@ -12,6 +13,8 @@ Invariants:
 - D7  What a person decided for a session ends with that session.
 - D8  A yes for a path outside the project makes that path, and no other, reachable at once: for the call that asked,
       and for as long as the yes holds.
+- D9  A call is weighed before anything else reads it: what is kept, shown or looked up has a largest size.
+- D10 An extension that passes a quota is stopped: this call and every later one is refused.
 """
 
 from __future__ import annotations
@@ -29,11 +32,14 @@ from holdfast.extensions import capabilities
 from holdfast.extensions.connectors.contract import Call, Connector, Output, Waiting
 from holdfast.extensions.connectors.paths import Roots, protected_problem
 from holdfast.extensions.consent import Consent, Question, Questions
-from holdfast.extensions.evidence import Correlation, Event, Evidence, params_hash
+from holdfast.extensions.evidence import Event, Evidence, weighed_params
 from holdfast.extensions.flight import Flight, Learned, Subject
 from holdfast.extensions.grants import Grants
 from holdfast.extensions.parts import CREDITS, Stream, own_thread
 from holdfast.extensions.protocol import Chunk, HostCall, HostCallError, HostResult
+from holdfast.extensions.quotas import Quotas
+from holdfast.extensions.repeats import Key
+from holdfast.kernel.bounded import cut
 from holdfast.kernel.clock import Clock, SystemClock
 from holdfast.kernel.loss import Weighed
 from holdfast.kernel.policy import Decision, Grant, Policy, Request, SubjectRules
@@ -43,6 +49,12 @@ from holdfast.kernel.scopes import Scope
 
 MAX_PARALLEL = 64
 SYNC_LIMIT_MS = 600_000
+_GRANTED_RULES = ("subject-allow", "default")
+MAX_NAME = 65_536  # characters of a path, an address or a name
+_NAMES = ("path", "prefix", "url", "name", "to", "target", "cwd", "op", "channel")
+MAX_KEPT = 1024 * 1024  # bytes of a call whose parameters the host keeps, shows or passes on
+_KEEPING = ("session", "ui", "events", "env")  # a log line is cut by its connector
+_ASKING = frozenset(("read", "env"))  # capabilities whose use changes nothing
 
 
 class Dispatcher:
@@ -59,6 +71,7 @@ class Dispatcher:
         weigh: Callable[[str, str], Weighed | None] = lambda _extension, _capability: None,
         hold: Callable[[str, bool], None] = lambda _extension, _held: None,
         reach: Callable[[str, Policy], Roots] | None = None,
+        quotas: Quotas | None = None,
         clock: Clock | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
@@ -67,6 +80,7 @@ class Dispatcher:
         self._learned: list[Learned] = []
         self._connectors = {connector.method: connector for connector in connectors}
         self._evidence = evidence
+        self._quotas = quotas
         self._clock = clock or SystemClock()
         self._questions = Questions(consent, grants, weigh=weigh, hold=hold)
         self._reach = reach  # the folders that a policy opens to a subject
@@ -214,8 +228,15 @@ class Dispatcher:
         if subject is None:
             raise Problem("permission_denied", f"No extension {extension[:80]!r} is loaded here.")
         started = self._clock.monotonic()
+        if self._quotas is not None:
+            self._quotas.call(extension, started)
         flight = Flight(subject, call, "", started)
+        if not self._evidence.in_full(flight.correlation) and not _streams(call):
+            flight.held = []
         try:
+            flight.params_hash, flight.size = weighed_params(call.method, call.params)
+            if flight.size > MAX_NAME:
+                _check_size(call, flight.size)
             flight.capability = capabilities.derive(call.method, call.params)
             self._check_claim(call, flight.capability)
         except Problem as problem:
@@ -280,6 +301,7 @@ class Dispatcher:
         asked: list[str | None] = []
 
         def told(name: str, data: dict[str, Any]) -> None:
+            self._release(flight)
             if name == "consent.asked":
                 asked.append(request.resource)
                 self._record(flight, self._decision(flight, decision))
@@ -325,6 +347,8 @@ class Dispatcher:
         """Record the decision; go on only when it allows (D1, D3)."""
         if flight.capability != capabilities.NONE:
             self._record(flight, self._decision(flight, decision))
+            if decision.allowed and flight.capability not in _ASKING:
+                self._release(flight)  # what may change something is on record before it is done
         decision.require()
         timeout = flight.request.timeout_ms if flight.request.timeout_ms is not None else default_ms
         call = Call(
@@ -451,19 +475,37 @@ class Dispatcher:
     def _land(self, flight: Flight) -> None:
         flight.ended = True
         self._running.pop(flight.request.call_id, None)
+        if self._quotas is None or flight.call is None:
+            return
+        if flight.call.wrote:
+            self._quotas.spend(flight.subject.id, "storage", flight.call.wrote)
+        if flight.request.method in ("session", "ui"):
+            self._quotas.spend(flight.subject.id, "session", flight.size)
 
     def _record(self, flight: Flight, event: Event) -> None:
         if flight.capability == capabilities.NONE:
             return
-        correlation = flight.subject.correlation or Correlation(flight.subject.id, "scn-local")
-        self._evidence.write(correlation, event)
+        if flight.held is None:
+            self._evidence.write(flight.correlation, event)
+            return
+        flight.held.append(self._evidence.stamped(event))
+        if event.name == "host_call.end":
+            held, flight.held = flight.held, None
+            key, data = _summary(held)
+            self._evidence.repeat(flight.correlation, key, data, held)
+
+    def _release(self, flight: Flight) -> None:
+        """Write the records that were held back: the call is no repeat."""
+        held, flight.held = flight.held, None
+        if held:
+            self._evidence.write(flight.correlation, *held)
 
     def _start(self, flight: Flight) -> Event:
         call = flight.request
         data: dict[str, Any] = {
             "capability": flight.capability,
             "method": call.method[:40],
-            "params_hash": params_hash(call.method, call.params) if flight.capability else "",
+            "params_hash": flight.params_hash,
             "runtime": flight.subject.runtime,
         }
         if call.timeout_ms is not None:
@@ -499,14 +541,49 @@ def _is_outside(resource: str | None) -> bool:
     return resource is not None and resource.startswith("/")
 
 
+def _check_size(call: HostCall, size: int) -> None:
+    """No name and nothing that is kept is larger than it may be (D9)."""
+    if call.method in _KEEPING and size > MAX_KEPT:
+        raise Problem(
+            "payload_too_large",
+            f"A call of {call.method} has {size} bytes; at most {MAX_KEPT} are taken.",
+            limit=MAX_KEPT,
+            observed=size,
+        )
+    given = call.params.get("input") if call.method == "tool" else None
+    for params in (call.params, given if isinstance(given, Mapping) else {}):
+        for name in _NAMES:
+            value = params.get(name)
+            if isinstance(value, str) and len(value) > MAX_NAME:
+                told = f"`{name}` has {len(value)} characters; at most {MAX_NAME} are taken."
+                raise Problem("payload_too_large", told, at=f"$.params.{name}", limit=MAX_NAME, observed=len(value))
+
+
 def _with(policy: Policy, subject: str, effect: Literal["allow", "deny"], grant: Grant) -> Policy:
     return policy.allowing(subject, grant) if effect == "allow" else policy.denying(subject, grant)
+
+
+def _summary(events: list[Event]) -> tuple[Key, dict[str, Any]]:
+    """What makes two calls the same (what was asked, every decision, how it ended), and what is told of them."""
+    start, end = events[0].data, events[-1].data
+    decisions = [event.data for event in events[1:-1]]
+    error = end.get("error") or {}
+    key = (
+        *(start.get(name) for name in ("capability", "method", "params_hash")),
+        *((item.get("effect"), item.get("rule"), item.get("resource"), item.get("capability")) for item in decisions),
+        error.get("problem"),
+    )
+    last = {name: value for name, value in (decisions[-1] if decisions else {}).items() if name != "scope"}
+    return key, {**last, **{name: start[name] for name in start if name != "timeout_ms"}, **end}
 
 
 _OURS = frozenset(("capability", "method", "source", "subject", "rule"))
 """Fields whose words are the host's own; everything else may hold what an extension chose."""
 
-_told = functools.lru_cache(maxsize=2048)(redact_text)  # an extension asks for the same few things again and again
+
+@functools.lru_cache(maxsize=2048)  # an extension asks for the same few things again and again
+def _told(text: str) -> str:
+    return redact_text(cut(text, 4096))
 
 
 def _redacted(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -90,6 +90,7 @@ class Driver:
         self._deadline_ms: int | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._closed = False
+        self._stopped: Problem | None = None
         self._held: list[float] = []
         self.waited = 0.0  # seconds that the extension waited for persons
         self.generation = 0
@@ -149,6 +150,8 @@ class Driver:
         """Send an event and wait for its reply (D3)."""
         if self._closed:
             raise Problem("state_conflict", f"{self._name} is closed.")
+        if self._stopped is not None:
+            raise self._stopped
         if self._owner.hurried():
             await asyncio.sleep(0)
         number = self.next_number()
@@ -226,6 +229,18 @@ class Driver:
         if isolate is not None:
             self._owner.submit(isolate.close, lambda _: None)
         await self._owner.join()
+
+    def stop(self, problem: Problem) -> None:
+        """End the VM for good: its next host call does not return, and everybody who waits is told why (D3, D4)."""
+        self._stopped = problem
+        waiting = self._sync_call
+        if waiting is not None:
+            self._dispatcher.cancel(waiting)
+        isolate, self._isolate = self._isolate, None
+        self.generation += 1
+        if isolate is not None:
+            self._owner.submit(isolate.close, lambda _: None)
+        self._silence(problem)
 
     # -- batches ----------------------------------------------------------------------------------------------------
 
@@ -395,10 +410,12 @@ class Driver:
         timeout_ms = min(int(limit * 1000), asked.timeout_ms if asked.timeout_ms is not None else 2**53)
         call = HostCall(self.call_id(asked.number), asked.capability, asked.method, asked.params, timeout_ms)
         self._sync_call = call.call_id
-        if self._closed:
+        if self._closed or self._stopped is not None:
             raise EngineTrap("engine", "the extension was closed")
         result = self._dispatcher.call_sync(call, self._name)
         self._sync_call = None
+        if self._stopped is not None:
+            raise EngineTrap("engine", "the extension was stopped")
         return _encode([0, _error(result)] if result.is_error else [1, result.output])
 
     # -- the end of a VM --------------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ Invariants:
 - E2  Parameters appear only as the hash of their canonical JSON; everything else is redacted.
 - E3  Writing does not hold up a call, but when evidence can no longer be written, no further call is made.
 - E4  The log file is a projection: its lines are made from records that are on disk.
+- E5  Calls that repeat beyond what an ordinary extension does are counted in one record (`repeats.py`).
+- E6  What is written is weighed, and `weigh(extension, kind, bytes)` hears of it: the host sets a quota (`quotas.py`).
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from typing import Any, BinaryIO, Literal
 
 import msgspec
 
+from holdfast.extensions.repeats import FULL_CALLS, Key, Repeats
 from holdfast.kernel import canonical
 from holdfast.kernel.clock import Clock, SystemClock, iso
 from holdfast.kernel.ledger import Append, Draft, Ledger, Record
@@ -33,11 +36,14 @@ from holdfast.kernel.redact import redact, redact_text
 SCHEMA = "pi.ext.log.v1"
 MAX_PENDING = 10_000
 MAX_TEXT = 4096
+_ROW = 200  # bytes that a record costs beside what it says
+_WINDOW = 1.0
 Level = Literal["debug", "info", "warn", "error"]
 _UNSAFE = re.compile(r"[^A-Za-z0-9._:@~/-]")
 _MESSAGES = {
     "host_call.start": "host call dispatched",
     "host_call.end": "host call completed",
+    "host_call.repeated": "host call repeated",
     "policy.decision": "policy decided",
     "capability.resolve": "Resolved effective capabilities",
     "consent.asked": "a person is asked",
@@ -71,14 +77,19 @@ class Evidence:
         ledger: Ledger,
         *,
         sink: Callable[[Record], None] | None = None,
+        weigh: Callable[[str, Literal["evidence", "log"], int], None] | None = None,
         clock: Clock | None = None,
         delay: float = 0.02,
     ) -> None:
         self._ledger = ledger
         self._sink = sink
+        self._weigh = weigh
         self._clock = clock or SystemClock()
         self._delay = delay
         self._pending: deque[tuple[str, Draft]] = deque()
+        self._first: dict[str, int] = {}  # calls of an extension that are told in full before anything is counted
+        self._repeats: dict[str, tuple[Correlation, Repeats]] = {}
+        self._counting = threading.Lock()  # over these
         self._draining = threading.Lock()
         self._wake = threading.Event()
         self._closed = threading.Event()
@@ -92,19 +103,82 @@ class Evidence:
             raise Problem("ledger_io", "Evidence cannot be written; no further call is made.") from self._failure
         shared = _shared(correlation)
         stream, now = stream_of(correlation.extension_id), self._clock.now_ms()
+        if self._repeats:
+            self._tell_counts(stream)
         for event in events:
             attrs = {**shared, **event.ids, "level": event.level}
-            self._pending.append((stream, Draft(event.name, event.data, attrs, ts=now)))
+            self._pending.append((stream, Draft(event.name, event.data, attrs, ts=event.at or now)))
         if len(self._pending) >= MAX_PENDING:
             self.flush()
+        self._notify()
+
+    def _notify(self) -> None:
         if self._thread is None:
             self._start()
         if not self._wake.is_set():  # else the thread is about to look, and finds this as well
             self._wake.set()
 
+    # Repeats (E5)
+
+    def stamped(self, event: Event) -> Event:
+        """The event with its time, for who writes it later."""
+        return Event(event.name, event.data, event.ids, event.level, self._clock.now_ms())
+
+    def in_full(self, correlation: Correlation) -> bool:
+        """Whether the next call of an extension has records of its own, whatever it is."""
+        left = self._first.get(correlation.extension_id, FULL_CALLS)
+        if left:  # no lock: a call more or less makes no difference
+            self._first[correlation.extension_id] = left - 1
+            return True
+        now = self._clock.now_ms()
+        with self._counting:
+            return self._known(correlation, now).in_full(now)
+
+    def repeat(self, correlation: Correlation, key: Key, data: dict[str, Any], events: list[Event]) -> None:
+        """Count a call that ended, or write its events when no such call is on record."""
+        start, end = events[0], events[-1]
+        id, duration = str(start.ids.get("host_call_id", "")), float(end.data.get("duration_ms", 0.0))
+        with self._counting:
+            counted = self._known(correlation, start.at).take(key, data, start.at, id, duration)
+        if counted:
+            self._notify()
+        else:
+            self.write(correlation, *events)
+
+    def _known(self, correlation: Correlation, now: int) -> Repeats:
+        """The repeats of an extension, with the lock held; another session's are told before its own begin."""
+        stream = stream_of(correlation.extension_id)
+        found = self._repeats.get(stream)
+        if found is None:
+            found = self._repeats[stream] = correlation, Repeats(now)
+        elif found[0] != correlation:
+            self._put_counts(stream, *found)
+            found = self._repeats[stream] = correlation, found[1]
+        return found[1]
+
+    def _tell_counts(self, stream: str) -> None:
+        known = self._repeats.get(stream)
+        if known is not None and known[1].is_open:
+            with self._counting:
+                self._put_counts(stream, *known)
+
+    def _put_counts(self, stream: str, correlation: Correlation, repeats: Repeats) -> None:
+        for count in repeats.close():
+            told = count.told()
+            level = "warn" if told.get("is_error") else "info"
+            attrs = {**_shared(correlation), "host_call_id": count.last_id, "level": level}
+            self._pending.append((stream, Draft("host_call.repeated", told, attrs, ts=count.last)))
+
+    def _tell_due(self, everything: bool) -> None:
+        now = self._clock.now_ms()
+        with self._counting:
+            for stream, (correlation, repeats) in self._repeats.items():
+                if repeats.is_open and (everything or repeats.is_due(now)):
+                    self._put_counts(stream, correlation, repeats)
+
     def flush(self) -> None:
         """Wait until everything taken is on disk."""
-        self._drain()
+        self._drain(everything=True)
         with self._draining:
             last = self._last
         if last is not None:
@@ -128,12 +202,17 @@ class Evidence:
 
     def _work(self) -> None:
         while not self._closed.is_set():
-            self._wake.wait()
+            self._wake.wait(_WINDOW if self._is_counting() else None)
             self._wake.clear()
             self._closed.wait(self._delay)
             self._drain()
 
-    def _drain(self) -> None:
+    def _is_counting(self) -> bool:
+        with self._counting:
+            return any(repeats.is_open for _, repeats in self._repeats.values())
+
+    def _drain(self, everything: bool = False) -> None:
+        self._tell_due(everything)
         with self._draining:  # one batch after the other, so that the ledger sees one order (E1)
             streams: dict[str, list[Draft]] = {}
             for _ in range(len(self._pending)):
@@ -149,6 +228,9 @@ class Evidence:
             told: Future[None] = Future()
             self._last = told  # done when the sink has heard it too (E4)
         future.add_done_callback(lambda done: self._settle(done, told))
+        if self._weigh is not None:
+            for drafts in streams.values():
+                _weigh(drafts, self._weigh)
 
     def _submit(self, streams: dict[str, list[Draft]]) -> Future[list[Record]]:
         try:
@@ -182,6 +264,24 @@ class Event(msgspec.Struct, frozen=True):
     data: dict[str, Any]
     ids: dict[str, Any] = msgspec.field(default_factory=dict)
     level: Level = "info"
+    at: int = 0
+    """When it happened, if that is not when it is written."""
+
+
+def _weigh(drafts: list[Draft], weigh: Callable[[str, Literal["evidence", "log"], int], None]) -> None:
+    """How many bytes the records of one extension have, and how many of them are its log (E6)."""
+    written = logged = 0
+    for draft in drafts:
+        try:
+            size = len(msgspec.json.encode((draft.payload, draft.attrs))) + _ROW
+        except (TypeError, UnicodeError):  # what a record cannot hold is written as far as it can be
+            size = MAX_TEXT
+        written += size
+        logged += size if draft.type == "extension.log" else 0
+    extension = str((drafts[0].attrs or {}).get("extension_id", ""))
+    weigh(extension, "evidence", written)
+    if logged:
+        weigh(extension, "log", logged)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -207,12 +307,17 @@ def _plain(value: Any) -> Any:
 
 def params_hash(method: str, params: Mapping[str, Any]) -> str:
     """sha256 hex over the canonical JSON of `{"method", "params"}` (§3.4)."""
+    return weighed_params(method, params)[0]
+
+
+def weighed_params(method: str, params: Mapping[str, Any]) -> tuple[str, int]:
+    """The hash of a call's parameters, and how many bytes they have."""
     value = {"method": method, "params": params}
     try:
         data = canonical.encode(value)
     except Problem:  # a lone surrogate has no UTF-8; its escape does, and the call still leaves its record
         data = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str).encode()
-    return hashlib.sha256(data).hexdigest()
+    return hashlib.sha256(data).hexdigest(), len(data)
 
 
 @functools.lru_cache(maxsize=1024)

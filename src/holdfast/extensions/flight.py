@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.extensions.connectors.contract import Call
 from holdfast.extensions.connectors.paths import Roots
-from holdfast.extensions.evidence import Correlation
+from holdfast.extensions.evidence import Correlation, Event
 from holdfast.extensions.protocol import HostCall
 from holdfast.kernel.policy import Decision, Grant
 from holdfast.kernel.scopes import Scope
@@ -42,6 +42,7 @@ class Flight:
     def __init__(self, subject: Subject, request: HostCall, capability: str, started: float) -> None:
         self.subject = subject
         self.roots = subject.roots
+        self.correlation = subject.correlation or Correlation(subject.id, "scn-local")
         self.request = request
         self.capability = capability
         self.started = started
@@ -53,6 +54,9 @@ class Flight:
         self.call: Call | None = None
         self.asking: Future[Decision] | None = None  # of a synchronous call, whose thread waits for a person
         self.ended = False
+        self.params_hash = ""
+        self.size = 0  # bytes of its parameters
+        self.held: list[Event] | None = None  # its records, as long as it may turn out to be a repeat
 
     def stop(self) -> None:
         if self.call is not None:

@@ -10,7 +10,17 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.extensions.effects import Clear, Effect, Failure, Reply, Timer, read_effects
+from holdfast.extensions.effects import (
+    MAX_FAILURES,
+    Clear,
+    Effect,
+    Failure,
+    Reply,
+    Timer,
+    few,
+    read_effects,
+    read_error,
+)
 from holdfast.extensions.engine import snapshot as vm_snapshot
 from holdfast.extensions.engine.image import base_image
 from holdfast.extensions.engine.limits import EngineTrap, GuestError, Limits
@@ -144,8 +154,8 @@ class Isolate:
             unhandled = vm.unhandled(self._roots["describe"])
         if self._observer is not None:
             self._observer.finished(jobs, outbox, unhandled)
-        effects = read_effects(outbox)
-        effects.extend(Failure("unhandled", msgspec.json.decode(text)) for text in unhandled)
+        effects = _told_in_few(read_effects(outbox))
+        effects.extend(Failure("unhandled", read_error(text)) for text in unhandled)
         if failed is not None:
             effects.append(failed)
         self._apply(effects)
@@ -169,7 +179,7 @@ class Isolate:
                 name = task.name if task.kind == "inbound" else "result"
                 self._vm.call_text(self._roots["deliver"], b'["%s",%d,%s]' % (name.encode(), task.number, task.body))
         except GuestError as error:
-            description = msgspec.json.decode(error.description)
+            description = read_error(error.description)
             return Reply(task.number, 0, description) if task.kind == "inbound" else Failure(task.kind, description)
         return None
 
@@ -198,3 +208,11 @@ class Isolate:
                 self._loop.arm(effect.number, effect.delay_ms, now)
             elif isinstance(effect, Clear):
                 self._loop.clear(effect.number)
+
+
+def _told_in_few(effects: list[Effect]) -> list[Effect]:
+    """The effects of a tick, with the first of many failures and their number instead of all of them."""
+    failures = [effect for effect in effects if isinstance(effect, Failure)]
+    if len(failures) <= MAX_FAILURES:
+        return effects
+    return [effect for effect in effects if not isinstance(effect, Failure)] + [*few(failures)]

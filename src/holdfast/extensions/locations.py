@@ -11,7 +11,7 @@ import msgspec
 if TYPE_CHECKING:
     from holdfast.extensions.compiler.sourcemap import SourceMap
 
-_FRAME = re.compile(r"^\s*at (?:(?P<function>.*?) \()?(?P<file>[^()]*?):(?P<line>\d+):(?P<column>\d+)\)?$")
+_FRAME = re.compile(r"^\s*at (?:(?P<function>.*?) \()?(?P<file>[^()]*?):(?P<line>\d{1,9}):(?P<column>\d{1,9})\)?$")
 _CALLED = re.compile(r"^\s*at (?P<function>[^ (]*)")
 _MAX_LINES, _MAX_FRAMES = 400, 20
 

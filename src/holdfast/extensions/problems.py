@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.extensions.effects import TOO_LARGE
 from holdfast.extensions.engine.limits import EngineTrap
 from holdfast.extensions.isolate import Artifact
 from holdfast.extensions.locations import location
@@ -36,6 +37,9 @@ def thrown_problem(error: dict[str, Any], extension: str, artifact: Artifact) ->
     hostcall = error.get("hostcall")
     if name == "InternalError" and "out of memory" in message:
         return Problem("extension_memory", f"{extension} used more memory than it may.", **details)
+    if error.get("code") == TOO_LARGE:
+        fix = "Let the extension answer with less: a part, a summary, or the name of a file."
+        return Problem("payload_too_large", f"{extension}: {message}", **details, fix=fix)
     if error.get("code") == "REGISTRATION_INVALID":
         return Problem("registration_invalid", message, **details)
     if isinstance(hostcall, dict):

@@ -17,6 +17,8 @@ from holdfast.kernel.problems import Problem
 
 MAX_REGISTRATIONS = 1_000
 MAX_HANDLERS = 100  # of one event
+MAX_BYTES = 8 * 1024 * 1024  # of all registrations of one extension, as JSON
+MAX_NAME = 256
 
 
 class Tool(msgspec.Struct, frozen=True, rename="camel"):
@@ -91,9 +93,12 @@ class Registrations:
         self.entry_renderers: dict[str, Renderer] = {}
         self.providers: dict[str, Provider] = {}
         self.handlers: dict[str, int] = {}
+        self._sizes: dict[tuple[str, str], int] = {}
+        self._bytes = 0
 
     def add(self, kind: str, spec: dict[str, Any]) -> None:
         """Keep a registration, instead of an earlier one of the same name (R1, R3)."""
+        self._weigh(kind, spec)
         if kind == "unregister_provider":
             self.providers.pop(str(spec.get("provider")), None)
             return
@@ -125,6 +130,25 @@ class Registrations:
             self.handlers[handler.event] = handler.count
         else:
             raise Problem("registration_invalid", f"Nothing can be registered as {kind!r}.", extension=self.extension)
+
+    def _weigh(self, kind: str, spec: dict[str, Any]) -> None:
+        key, size = self.key(kind, spec), len(msgspec.json.encode(spec))
+        if len(key[1]) > MAX_NAME:
+            raise Problem(
+                "registration_invalid",
+                f"A name has {len(key[1])} characters; at most {MAX_NAME} are taken.",
+                extension=self.extension,
+                registration=kind[:64],
+            )
+        total = self._bytes - self._sizes.get(key, 0) + size
+        if total > MAX_BYTES:
+            raise Problem(
+                "registration_invalid",
+                f"The extension registers {total} bytes; at most {MAX_BYTES} are kept.",
+                extension=self.extension,
+                registration=kind[:64],
+            )
+        self._sizes[key], self._bytes = size, total
 
     def _read(self, spec: dict[str, Any], kind: type[msgspec.Struct]) -> Any:
         try:

@@ -3,6 +3,7 @@
 X1  every method answers or raises a Problem; nothing that an extension does raises anything else.
 X2  a trap ends the VM, never the extension: the next call finds it loaded again.
 X3  a load that fails leaves nothing behind.
+X4  an extension that was stopped stays off, and says why to everybody who asks.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from holdfast.kernel.json_schema import Validator
 from holdfast.kernel.problems import Problem
 
 _encode = msgspec.json.Encoder().encode
-MAX_UPDATES = 10_000  # of one call are kept; the listener hears all
+MAX_UPDATES = 10_000  # of one call are kept, of MAX_UPDATED bytes together; the listener hears all
+MAX_UPDATED = 16 * 1024 * 1024
 MAX_TRAPS = 10  # in a row, without one answer between them
 
 Report = Callable[[str, dict[str, Any]], None]
@@ -75,6 +77,7 @@ class Extension:
         self._loading: asyncio.Task[None] | None = None
         self._row = 0
         self._refused: Problem | None = None
+        self.stopped: Problem | None = None
         self._flags: dict[str, bool | str] = {}
         self._theme: Theme | None = None  # chosen since it was loaded
         self._up = False
@@ -110,8 +113,18 @@ class Extension:
         if driver is not None:
             await driver.close()
 
+    def stop(self, problem: Problem) -> None:
+        """Take it out of use for this reason (X4)."""
+        self.stopped = problem
+        if self._loading is not None:
+            self._loading.cancel()
+        if self._driver is not None:
+            self._driver.stop(problem)
+
     async def restart(self) -> None:
         """Load it again into a new VM; its flags and the theme stay as they were set."""
+        if self.stopped is not None:
+            return
         await self.close()
         self.registrations, self._specs, self._loading = Registrations(self.name), {}, None
         await self.load()
@@ -174,7 +187,7 @@ class Extension:
         try:
             data = compile_module(self.artifact.text, self.artifact.name, self._bytecode_cache)
         except GuestError as error:
-            raise thrown_problem(msgspec.json.decode(error.description), self.name, self.artifact) from error
+            raise thrown_problem(said.read_error(error.description), self.name, self.artifact) from error
         return msgspec.structs.replace(self.artifact, bytecode=data)
 
     def _key(self) -> Key:
@@ -196,6 +209,8 @@ class Extension:
     async def _ready(self) -> Driver:
         """The driver, once the extension is loaded (again)."""
         driver = self._running_driver()
+        if self.stopped is not None:
+            raise Problem(self.stopped.key, self.stopped.message, **self.stopped.details)
         if driver.isolate is None and self._loading is None and self._row <= MAX_TRAPS:
             self._loading = asyncio.get_running_loop().create_task(self._reload())
         if self._loading is not None:
@@ -279,9 +294,12 @@ class Extension:
             arguments = await self.prepare_arguments(name, arguments, timeout=timeout)
         arguments = fitted(name, tool.parameters, arguments, typebox=tool.typebox, check=self._checker(tool))
         updates: list[Any] = []
+        room = MAX_UPDATED
 
         def update(value: Any) -> None:
-            if len(updates) < MAX_UPDATES:
+            nonlocal room
+            room -= len(_encode(value))
+            if len(updates) < MAX_UPDATES and room >= 0:
                 updates.append(value)
             if on_update is not None:
                 on_update(value)
@@ -312,7 +330,7 @@ class Extension:
 
     def _failed_tool(self, error: dict[str, Any], updates: list[Any]) -> ToolOutcome:
         problem = thrown_problem(error, self.name, self.artifact)
-        if problem.key == "extension_memory":
+        if problem.key in ("extension_memory", "payload_too_large"):
             raise problem
         text = str(error.get("message") or error.get("name") or "The tool failed")
         hostcall = problem.details.get("hostcall")

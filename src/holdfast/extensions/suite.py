@@ -14,13 +14,14 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import msgspec
 
 from holdfast.extensions.builtin import BUILT_IN, BuiltIn
 from holdfast.extensions.capabilities import Requirement, resolve
-from holdfast.extensions.compiler import Artifact, build
+from holdfast.extensions.compiler import Artifact
+from holdfast.extensions.compiler.apart import workshop
 from holdfast.extensions.compiler.cache import Cache, cache_folder, default_cache
 from holdfast.extensions.compiler.source import is_own_folder, sources
 from holdfast.extensions.connectors.compute import ComputeConnector
@@ -52,6 +53,7 @@ from holdfast.extensions.isolate import Artifact as Loadable
 from holdfast.extensions.outcomes import Surroundings, ToolOutcome
 from holdfast.extensions.packs import Resource, adopt, expanded
 from holdfast.extensions.protected import protected
+from holdfast.extensions.quotas import Quotas
 from holdfast.extensions.registry import Tool, command_names, tool_owners
 from holdfast.extensions.risk import weighed
 from holdfast.extensions.runtime import Extension
@@ -151,7 +153,9 @@ class Suite:
         self._temp = Path(tempfile.mkdtemp(prefix="holdfast-ext-"))
         self._temps: dict[str, Path] = {}
         self._log = LogFile(self.session.id, environ=environ) if log_file else None
-        self._evidence = Evidence(ledger, sink=self._log)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._quotas = Quotas(self._config.quotas, self._over_quota, clock=self._clock)
+        self._evidence = Evidence(ledger, sink=self._log, weigh=self._spent, clock=self._clock)
         self._pool = Pool()
         environment = Environment(environ)
         files = FsConnector(randomness)
@@ -177,10 +181,12 @@ class Suite:
             weigh=self._weighed,
             hold=self._held,
             reach=self.roots,
+            quotas=self._quotas,
             clock=self._clock,
         )
 
     async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
         await self.refresh()
         if self._model is not None:
             offered = await self._model.models()
@@ -234,7 +240,7 @@ class Suite:
     async def _load(self, entry: Path, path: Path) -> Member:
         refused: list[tuple[str, str]] = []
         cache = default_cache(self._data, lambda what, name: refused.append((what, name)))
-        artifact = build(entry, cache=cache)
+        artifact = await workshop().build(entry, cache, seconds=self._config.build_seconds)
         name = artifact.meta.extension_id
         if any(member.extension.name == name for member in self.members):
             raise Problem("already_exists", f"An extension {name} is loaded already.", at=path.name)
@@ -492,12 +498,29 @@ class Suite:
         correlation = Correlation(extension, self._scenario, self.session.id)
         self._evidence.write(correlation, Event("extension.log", {"data": data}, attributes, level))  # type: ignore[arg-type]
 
+    def _spent(self, extension: str, kind: Literal["evidence", "log"], size: int) -> None:
+        """What a record costs is an extension's; an agent's own tools have no quota."""
+        if extension in self._running:
+            self._quotas.spend(extension, kind, size)
+
+    def _over_quota(self, extension: str, problem: Problem) -> None:
+        """Stop an extension that passed a quota, from whichever thread this is told; its neighbours go on."""
+        running, loop = self._running.get(extension), self._loop
+        if running is None or loop is None or loop.is_closed():
+            return
+        about = {name: problem.details[name] for name in ("quota", "limit", "setting")}
+        event = Event("extension.stopped", {"message": problem.message, **about}, level="error")
+        self._evidence.write(Correlation(extension, self._scenario, self.session.id), event)
+        loop.call_soon_threadsafe(running.stop, problem)
+
     def _emitted(self, extension: str, channel: str, data: Any) -> None:
         for member in self.members:
             if member.extension.name != extension:
                 member.extension.bus(channel, data)
 
     def _handler_failed(self, extension: str, event: str, problem: Problem) -> None:
+        if problem.key == "quota_exceeded":
+            return  # that it was stopped is on record, once
         data = {"event": event, "problem": problem.key, "message": problem.as_pi()["message"]}
         self.handler_failures.append({"extension": extension, "event": event, "problem": problem.as_lafs()})
         self._evidence.write(

@@ -1,6 +1,7 @@
 """What an extension did, read back out of its evidence: a pure fold over the records of its stream.
 
 V1  A host call is one line, whatever came between its start and its end; one without an end says so.
+V3  Calls that were counted in one record are one line, with their number; the sums have each of them.
 V2  Only what the evidence says is shown: parameters are their hash (Pi §3.4), never more.
 """
 
@@ -14,7 +15,7 @@ import msgspec
 from holdfast.kernel.ledger import Record
 
 UNDER_WAY = "under way"
-_TRAPS = ("extension.trap", "extension.error", "event_hook.error", "extension.reload_failed")
+_TRAPS = ("extension.trap", "extension.error", "event_hook.error", "extension.reload_failed", "extension.stopped")
 
 
 class CallSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +32,9 @@ class CallSeen(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     duration_ms: float | None = None
     outcome: str = UNDER_WAY
+    count: int = 1
+    """How many calls this line stands for; `at` is when the last of them was made."""
+    first: int | None = None
 
     @property
     def allowed(self) -> bool:
@@ -86,6 +90,8 @@ def seen(records: Iterable[Record]) -> Seen:
         elif record.type == "host_call.start":
             running[_key(record)] = len(calls)
             calls.append(_begun(record))
+        elif record.type == "host_call.repeated":
+            calls.append(_repeated(record))
         elif (place := running.get(_key(record))) is not None:
             if record.type == "policy.decision":
                 calls[place] = _decided(calls[place], record.payload)
@@ -117,6 +123,14 @@ def _begun(record: Record) -> CallSeen:
     )
 
 
+def _repeated(record: Record) -> CallSeen:
+    call = _ended(_decided(_begun(record), record.payload), record.payload)
+    payload = record.payload
+    return msgspec.structs.replace(
+        call, at=int(payload.get("last", record.ts)), first=payload.get("first"), count=int(payload.get("count", 1))
+    )
+
+
 def _decided(call: CallSeen, payload: dict[str, Any]) -> CallSeen:
     return msgspec.structs.replace(
         call,
@@ -137,8 +151,8 @@ def _uses(calls: Iterable[CallSeen]) -> dict[str, Use]:
     found: dict[str, Use] = {}
     for call in calls:
         use = found.setdefault(call.capability, Use())
-        use.allowed += call.allowed
-        use.refused += not call.allowed and not call.waits
+        use.allowed += call.count if call.allowed else 0
+        use.refused += call.count if not call.allowed and not call.waits else 0
         use.last = max(use.last, call.at)
     return found
 

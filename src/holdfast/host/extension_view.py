@@ -26,7 +26,7 @@ MOST_RECORDS = 5_000
 _STREAMS = "ext/"
 _AGENT = "agent:"
 
-State = Literal["loaded", "failed", "not loaded", "gone"]
+State = Literal["loaded", "stopped", "failed", "not loaded", "gone"]
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,12 +221,13 @@ def _drawn(host: Host, name: str, member: Member | None, evidence: Seen, trust: 
     )
     if member is None:
         return card
-    registered = member.extension.registrations
+    registered, stopped = member.extension.registrations, member.extension.stopped
     return msgspec.structs.replace(
         card,
         source=_shown_path(host, member.path),
         trust=trust.of(host, member.path),
-        state="loaded",
+        state="loaded" if stopped is None else "stopped",
+        problem="" if stopped is None else stopped.message,
         verdict=member.artifact.meta.verdict,
         tools=len(registered.tools),
         commands=len(registered.commands),

@@ -22,7 +22,7 @@ from holdfast.runs.types import TERMINAL_EVENTS
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _COMMITS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _FAMILIES = frozenset({"run", "ext", "relay", "context", "audit", "grants", "key", "webhook", "schedule", "workflow"})
-_COUNTED = frozenset({"host_call.end", "policy.decision", "run.started", *TERMINAL_EVENTS})
+_COUNTED = frozenset({"host_call.end", "host_call.repeated", "policy.decision", "run.started", *TERMINAL_EVENTS})
 
 
 class HostMetrics:
@@ -76,10 +76,13 @@ class HostMetrics:
 
     def _count(self, record: Record) -> None:
         type, payload = record.type, record.payload
-        if type == "host_call.end":
+        if type in ("host_call.end", "host_call.repeated"):
+            count = int(payload.get("count", 1))
             error = payload.get("error") if payload.get("is_error") else None
             outcome = str(error.get("code", "error")) if error else "ok"
-            self._calls.labels(str(payload.get("capability")), outcome).inc()
+            self._calls.labels(str(payload.get("capability")), outcome).inc(count)
+            if type == "host_call.repeated":
+                self._decisions.labels(str(payload.get("effect"))).inc(count)
         elif type == "policy.decision":
             self._decisions.labels(str(payload.get("effect"))).inc()
         elif type == "run.started":

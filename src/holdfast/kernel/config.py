@@ -82,6 +82,17 @@ class ExtensionPolicy(_Section, frozen=True):
     deny_caps: list[str] = []
 
 
+class ExtensionQuotas(_Section, frozen=True):
+    """What one extension may use before it is stopped: host calls a second (twenty seconds' worth at once), megabytes
+    of evidence, of log lines and of files within a day, and megabytes that the session keeps for it."""
+
+    calls_per_second: int = 5_000
+    evidence_mb: int = 1_024
+    log_mb: int = 64
+    storage_mb: int = 4_096
+    session_mb: int = 64
+
+
 class ExtensionOverride(_Section, frozen=True):
     """What a person decided about one extension: grants as `CAP` or `CAP:SCOPE`."""
 
@@ -93,14 +104,17 @@ class ExtensionOverride(_Section, frozen=True):
 class Extensions(_Section, frozen=True):
     """`tool_words` is a file with the wording of the built-in tools; without one they have our own.
 
-    `unprotected` lifts what `doctor` lists as protected, by its name or its path.
+    `unprotected` lifts what `doctor` lists as protected, by its name or its path. `build_seconds` is how long compiling
+    one extension may take.
     """
 
     policy: ExtensionPolicy = ExtensionPolicy()
+    quotas: ExtensionQuotas = ExtensionQuotas()
     overrides: dict[str, ExtensionOverride] = {}
     paths: list[str] = []
     tool_words: str = ""
     unprotected: list[str] = []
+    build_seconds: float = 60.0
 
 
 class ModelEntry(_Section, frozen=True):

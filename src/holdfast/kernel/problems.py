@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from holdfast.kernel.bounded import Bounds, bounded, cut
 from holdfast.kernel.problem_table import LAFS_CODES, TABLE, Row
 from holdfast.kernel.redact import redact, redact_text
 
 _MAX_MESSAGE = 1024
+_MAX_TEXT = 65_536  # of a message or a detail, before anything looks for secrets and paths in it
 _TYPE_URI = "https://lafs.dev/errors/v1/"
 _DOC_URI = "https://lafs.dev/docs/errors/"
 
@@ -150,7 +152,7 @@ class Problem(Exception):
         return text if len(text) <= _MAX_MESSAGE else text[: _MAX_MESSAGE - 1] + "…"
 
     def _public_details(self) -> dict[str, Any]:
-        public: dict[str, Any] = _public(redact(self.details))
+        public: dict[str, Any] = _public(redact(bounded(self.details, Bounds(text=_MAX_TEXT, items=10_000))))
         return public
 
 
@@ -190,7 +192,7 @@ def _public(value: Any) -> Any:
 
 def _public_text(text: str) -> str:
     """`text` without stack traces, absolute paths, secrets or characters that JSON cannot carry."""
-    text = _TRACEBACK.sub("", text)
+    text = _TRACEBACK.sub("", cut(text, _MAX_TEXT))
     text = _FRAME.sub("", text)
     text = _PATH.sub(_shorten, text)
     return redact_text(text).encode("utf-8", "replace").decode().strip()

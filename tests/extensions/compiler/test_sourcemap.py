@@ -7,8 +7,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.extensions.compiler import build
-from holdfast.extensions.compiler.artifact import ENTRY_MODULE
+from holdfast.extensions.compiler import build, places
+from holdfast.extensions.compiler.artifact import ENTRY_MODULE, Location
 from holdfast.extensions.compiler.sourcemap import SourceMap, decode_mappings, encode_mappings
 from holdfast.extensions.locations import frames
 
@@ -65,3 +65,12 @@ def test_a_place_that_the_map_does_not_know_stays_as_it_is_and_others_frames_are
     assert SourceMap(table).original(999) is None
     stack = "Error: x\n    at f (prelude.js:1:5)\n    at native\n    at index.js:999:1"
     assert [frame.place for frame in frames(stack, ENTRY_MODULE, table.decode())] == ["index.js:999:1"]
+
+
+def test_a_source_is_taken_apart_once_for_many_errors() -> None:
+    source = "// a line\n" * 500 + 'throw new RangeError("x" + value);\n'
+    places._lines.cache_clear()
+    places._parsed.cache_clear()
+    for _ in range(50):
+        assert places.made_at(Location("a.ts", 501, 28), source, "RangeError") == Location("a.ts", 501, 7)
+    assert (places._lines.cache_info().misses, places._parsed.cache_info().misses) == (1, 1)

@@ -24,6 +24,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     evidence: str | None = None  # a record of this type must be in the extension's stream
     never: tuple[str, ...] = ()  # these words may be in no answer and in no record
     unrecorded: tuple[str, ...] = ()  # these may be in no record; the extension may well say them
+    quotas: dict[str, int] = {}  # smaller ones than a host has
+    seconds: float = 1.0  # that the tool may take
+    most_records: int = 10_000
 
 
 def tool(body: str, *, imports: str = "") -> str:
@@ -198,4 +201,38 @@ HOOKS = [
     Case(name="hook-returns-nonsense", code=load("pi.on('tool_call', () => ({ block: 'maybe', reason: { a: 1 } }));"), do="event", text=""),
 ]
 
-CASES = [*LOOPS, *MEMORIES, *BRIDGE, *FILES, *PROTECTED, *SECRETS, *NETWORK, *PROCESSES, *REGISTRATIONS, *HOOKS]
+HUGE = "'E'.repeat(6e6)"
+FLOODS = [
+    Case(name="exists-loop", code=tool("for (let i = 0; i < 4000; i++) { fs.existsSync('a'); if (i % 100 === 0) await new Promise((r) => setTimeout(r, 0)); } return say('done');", imports=FS), text="done", seconds=60.0, evidence="host_call.repeated", most_records=3_200),
+    Case(name="exists-loop-of-many-paths", code=tool("for (let i = 0; ; i++) fs.existsSync('a' + i);", imports=FS), problem=("quota_exceeded",), quotas={"evidence_mb": 1}, seconds=60.0, evidence="extension.stopped"),
+    Case(name="refused-writes-loop", code=tool("for (let i = 0; ; i++) try { fs.writeFileSync('a' + i, 'x'); } catch {}", imports=FS), problem=("quota_exceeded",), quotas={"evidence_mb": 1}, seconds=60.0, evidence="extension.stopped"),
+    Case(name="call-storm", code=tool("for (;;) fs.existsSync('a');", imports=FS), problem=("quota_exceeded",), quotas={"calls_per_second": 20}, seconds=60.0, evidence="extension.stopped"),
+    Case(name="async-call-storm", code=tool("for (;;) await fs.promises.access('a').catch(() => 0);", imports=FS), problem=("quota_exceeded",), quotas={"calls_per_second": 20}, seconds=60.0, evidence="extension.stopped"),
+    Case(name="log-flood", code=tool("for (;;) { pi.log('info', 'x'.repeat(4000)); await new Promise((r) => setTimeout(r, 0)); }"), problem=("quota_exceeded",), quotas={"log_mb": 1}, seconds=60.0, grants=("log",), evidence="extension.stopped"),
+    Case(name="console-flood", code=tool("for (;;) { console.log('x'.repeat(4000)); await new Promise((r) => setTimeout(r, 0)); }"), problem=("quota_exceeded",), quotas={"log_mb": 1}, seconds=60.0, grants=("log",), evidence="extension.stopped"),
+    Case(name="disk-flood", code=tool("for (let i = 0; ; i++) fs.writeFileSync('big' + i, 'x'.repeat(300000));", imports=FS), problem=("quota_exceeded",), quotas={"storage_mb": 1}, seconds=60.0, grants=("read", "write"), evidence="extension.stopped"),
+    Case(name="copy-flood", code=tool("fs.writeFileSync('big', 'x'.repeat(300000)); for (let i = 0; ; i++) fs.copyFileSync('big', 'big' + i);", imports=FS), problem=("quota_exceeded",), quotas={"storage_mb": 1}, seconds=60.0, grants=("read", "write"), evidence="extension.stopped"),
+    Case(name="session-flood", code=tool("for (;;) pi.appendEntry('x', 'x'.repeat(100000)), await new Promise((r) => setTimeout(r, 0));"), problem=("quota_exceeded",), quotas={"session_mb": 1}, seconds=60.0, grants=("session",), evidence="extension.stopped"),
+    Case(name="notice-flood", code=tool("for (;;) ctx.ui.notify('x'.repeat(100000)), await new Promise((r) => setTimeout(r, 0));"), problem=("quota_exceeded",), quotas={"session_mb": 1}, seconds=60.0, grants=("ui",), evidence="extension.stopped"),
+]
+
+GIANTS = [
+    Case(name="huge-error", code=tool(f"throw new Error({HUGE});"), text="[cut: the first"),
+    Case(name="huge-error-at-load", code=load(f"throw new Error({HUGE});"), do="load", problem=("extension_failed",)),
+    Case(name="huge-token-in-an-error", code=tool("throw new Error('eyJ-'.repeat(1e6));"), text="[cut: the first"),
+    Case(name="huge-rejection", code=tool(f"Promise.reject(new Error({HUGE})); return say('alive');"), text="alive", evidence="extension.error"),
+    Case(name="many-rejections", code=tool("for (let i = 0; i < 3000; i++) Promise.reject(new Error('x' + i)); return say('alive');"), text="alive", evidence="extension.error", most_records=100),
+    Case(name="huge-log", code=tool(f"pi.log('info', {HUGE}); await new Promise((r) => setTimeout(r, 50)); return say('alive');"), text="alive", grants=("log",), evidence="extension.log"),
+    Case(name="huge-path", code=tool(f"try {{ fs.readFileSync({HUGE}); }} catch (e) {{ return say('refused'); }}", imports=FS), text="refused"),
+    Case(name="huge-hook-answer", code=load(f"pi.on('tool_call', () => ({{ block: true, reason: {HUGE} }}));"), do="event", text='"block":true'),
+    Case(name="many-keys", code=tool("return { content: [], details: Object.fromEntries([...Array(500000).keys()].map((i) => ['k' + i, i])) };"), problem=("payload_too_large", *MEMORY, *TIMEOUT)),
+    Case(name="many-registrations", code=load("for (let i = 0; i < 30000; i++) pi.registerCommand('c', { handler() {} });"), do="load", problem=("registration_invalid", *MEMORY, *TIMEOUT)),
+    Case(name="forged-stack", code=tool("throw Object.assign(new Error('plain'), { stack: 'at f (extension.js:' + '9'.repeat(6000) + ':1)' });"), text="plain"),
+]
+
+# Compiling takes its time; whoever else is there is answered meanwhile.
+BUILDS = [
+    Case(name="scan-bomb", code="export default function (pi) { let x = { a(y) { return y; } };\n" + "x=x.a(x);\n" * 6_000 + "}\n", do="load", text=""),
+]
+
+CASES = [*FLOODS, *GIANTS, *BUILDS, *LOOPS, *MEMORIES, *BRIDGE, *FILES, *PROTECTED, *SECRETS, *NETWORK, *PROCESSES, *REGISTRATIONS, *HOOKS]

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.extensions.hostile.cases import CASES, LOOPS, Case
+from tests.extensions.hostile.cases import BUILDS, CASES, LOOPS, Case
 
 from holdfast.extensions.engine.limits import Limits
 from holdfast.extensions.suite import Suite
 from holdfast.kernel import canonical
+from holdfast.kernel.config import ExtensionQuotas, Extensions
 from holdfast.kernel.ledger import Ledger
 from holdfast.kernel.problems import Problem
 
@@ -56,14 +57,15 @@ class Attack:
                 mode=self.case.mode,  # type: ignore[arg-type]
                 grants=self.case.grants,
                 environ=ENVIRON,
-                deadline=1.0,
+                config=Extensions(quotas=ExtensionQuotas(**self.case.quotas)),
+                deadline=self.case.seconds,
                 limits=Limits(memory_mb=64, slice_ms=700),
             ) as suite:
                 await suite.load(self.folder / "neighbour")
                 attack = asyncio.ensure_future(self._attack(suite))
                 for _ in range(10):
                     await self._ping(suite)
-                if self.case in LOOPS:
+                if self.case in (*LOOPS, *BUILDS):
                     assert not attack.done(), "the neighbour answered while the attack was going on"
                 await attack
                 await self._ping(suite)
@@ -100,6 +102,7 @@ def test_a_hostile_extension_ends_well(case: Case, tmp_path: Path) -> None:
     assert any(ends), got
     if case.evidence:
         assert case.evidence in [record.type for record in records if "hostile" in record.stream], got
+    assert len(records) <= case.most_records
     recorded = canonical.encode([record.payload for record in records]).decode()
     everything = attack.said + recorded
     if attack.problem is not None:

@@ -42,12 +42,12 @@ def build(
     if cache is not None:
         found = cache.find(place)
         if found is not None:
-            _enforce(found, strict, allow_forbidden)
+            enforce(found, strict, allow_forbidden)
             return found
     compiled, looked_at = compile_source(source(place))
     if cache is not None:
         cache.keep(place, compiled, looked_at)
-    _enforce(compiled, strict, allow_forbidden)
+    enforce(compiled, strict, allow_forbidden)
     return compiled
 
 
@@ -91,7 +91,8 @@ def _dialect(entry: Path) -> Dialect:
     return "js" if entry.suffix in (".js", ".mjs", ".cjs") else "ts"
 
 
-def _enforce(artifact: Artifact, strict: bool, allow_forbidden: bool) -> None:
+def enforce(artifact: Artifact, strict: bool = False, allow_forbidden: bool = False) -> None:
+    """A forbidden API stops the build; `strict` makes a flagged one stop it too."""
     uses = artifact.meta.forbidden_apis
     if uses and not allow_forbidden:
         raise refusal(uses)

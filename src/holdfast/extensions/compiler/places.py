@@ -20,7 +20,7 @@ _FUNCTIONS = frozenset(
     generator_function_declaration class_static_block
     """.split()
 )
-_MAX_SOURCE = 4 * 1024 * 1024
+_MAX_SOURCE = 1024 * 1024  # parsed where errors are told; beyond, the engine's own place has to do
 
 
 def made_at(place: Location, source: str, error: str) -> Location:
@@ -29,7 +29,7 @@ def made_at(place: Location, source: str, error: str) -> Location:
         maker = node.child_by_field_name("constructor")
         if node.type == "new_expression" and maker is not None:
             name = text_of(maker).rpartition(".")[2]
-            return _start(node, place) if name == error or name.endswith("Error") else place
+            return _start(node, place, source) if name == error or name.endswith("Error") else place
     return place
 
 
@@ -41,13 +41,13 @@ def called_at(place: Location, source: str, function: str) -> Location:
     if node is None:
         return place
     if node.type == "new_expression":
-        return _start(node, place)
+        return _start(node, place, source)
     callee = node.child_by_field_name("function")
     while callee is not None and callee.type in ("parenthesized_expression", "non_null_expression"):
         callee = callee.named_children[0] if callee.named_children else None
     if callee is None:
         return place
-    return _start(callee.child_by_field_name("property") or callee, place)
+    return _start(callee.child_by_field_name("property") or callee, place, source)
 
 
 def is_construction(place: Location, source: str) -> bool:
@@ -82,7 +82,7 @@ def _calls(place: Location, source: str) -> list[Node]:
 
 def _node(place: Location, source: str) -> Node | None:
     """What stands at a place."""
-    lines = source.split("\n") if len(source) <= _MAX_SOURCE else []
+    lines = _lines(source) if len(source) <= _MAX_SOURCE else []
     if not 0 < place.line <= len(lines):
         return None
     point = (place.line - 1, len(lines[place.line - 1][: place.column - 1].encode()))
@@ -101,12 +101,15 @@ def _name(call: Node) -> str:
     return text_of(prop or callee) if callee is not None else ""
 
 
-def _start(node: Node, place: Location) -> Location:
-    root = node
-    while root.parent is not None:
-        root = root.parent
-    before = (root.text or b"")[node.start_byte - node.start_point[1] : node.start_byte]
-    return Location(place.file, node.start_point[0] + 1, len(before.decode("utf-8", "replace")) + 1)
+def _start(node: Node, place: Location, source: str) -> Location:
+    row, offset = node.start_point
+    before = _lines(source)[row].encode()[:offset]
+    return Location(place.file, row + 1, len(before.decode("utf-8", "replace")) + 1)
+
+
+@lru_cache(maxsize=8)  # an extension throws many errors in one file
+def _lines(source: str) -> list[str]:
+    return source.split("\n")
 
 
 @lru_cache(maxsize=8)

@@ -88,6 +88,8 @@ class Call:
         self.context = context or {}
         self.facts: dict[str, Any] = {}
         """What the connector adds to the evidence of the call's end; never a parameter."""
+        self.wrote = 0
+        """Bytes that the connector put on the disk."""
         self._emit = emit
         self._room = room
         self._lock = threading.Lock()

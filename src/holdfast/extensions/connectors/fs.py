@@ -73,7 +73,7 @@ class FsConnector:
         with _opened(call, params, "write", _WRITE | flags, mode) as (descriptor, _):
             if offset is not None:
                 os.lseek(descriptor, number(params, "offset", 0), os.SEEK_SET)
-            _write_all(descriptor, data)
+            _write_all(call, descriptor, data)
         return {"bytes": len(data)}
 
     def append(self, call: Call, params: Mapping[str, Any]) -> Output:
@@ -202,7 +202,7 @@ class FsConnector:
                 with _open(new, _WRITE | os.O_CREAT | exclusive, mode) as sink:
                     while data := os.read(source, 1 << 20):
                         call.check()
-                        _write_all(sink, data)
+                        _write_all(call, sink, data)
         return {}
 
     def chmod(self, call: Call, params: Mapping[str, Any]) -> Output:
@@ -369,10 +369,12 @@ def _read_all(descriptor: int, offset: int, length: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
+def _write_all(call: Call, descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
-        view = view[os.write(descriptor, view) :]
+        written = os.write(descriptor, view)
+        call.wrote += written
+        view = view[written:]
 
 
 def _data(params: Mapping[str, Any]) -> bytes:

@@ -10,12 +10,14 @@ from holdfast.extensions.connectors.ui import DIALOGS, NoUi, Ui
 from holdfast.extensions.themes import OPERATIONS as THEME_OPERATIONS
 from holdfast.extensions.themes import Themes
 from holdfast.kernel import canonical
+from holdfast.kernel.bounded import Bounds, bounded, cut
 from holdfast.kernel.budget import Amounts, Budget, Limits
 from holdfast.kernel.problems import Problem
 from holdfast.kernel.redact import redact, redact_text
 
 LEVELS = ("debug", "info", "warn", "error")
 MAX_LOG_TEXT = 4096
+_LOG_DATA = Bounds(text=MAX_LOG_TEXT, total=32_768, items=200, depth=16)
 
 
 class Model(Protocol):
@@ -199,14 +201,15 @@ class LogConnector:
         level = text(params, "level", "info")
         if level not in LEVELS:
             raise Problem("invalid_request", f"A level is one of {', '.join(LEVELS)}.", at="$.params.level")
-        event = clean(text(params, "event", "extension.log"))[:128]
+        event = clean(text(params, "event", "extension.log")[:128])[:128]
         message = clean(text(params, "message", event))
         if self._write is not None:
-            self._write(call.extension, level, event, message, redact(params.get("data")))
+            self._write(call.extension, level, event, message, redact(bounded(params.get("data"), _LOG_DATA)))
         return {}
 
 
 def clean(value: str) -> str:
     """One line without control characters or secrets: nothing that could look like another log entry."""
+    value = cut(value, MAX_LOG_TEXT)
     plain = "".join(character if character.isprintable() else f"\\u{ord(character):04x}" for character in value)
-    return redact_text(plain[:MAX_LOG_TEXT])
+    return redact_text(plain)

@@ -27,6 +27,8 @@ MODULE = 1
 _BYTECODE_FLAGS = 1 << 4  # leave the source text out; line numbers stay for stack traces
 _SCRATCH = 64 * 1024
 _EXCEPTION = 6  # the tag of a value that stands for a thrown one, in the upper word of its box
+_DESCRIPTION = 65_536  # bytes of a thrown value's name, message or stack that are read
+_DESCRIBED = 32  # rejections of one tick that are described one by one
 _ARGUMENTS = 32  # room for an argument list and an out-parameter, before the scratch text
 # JavaScript runs inside these, so other threads must be able to; everything else is short.
 _RUNNING = frozenset((
@@ -224,11 +226,15 @@ class Vm:
         if not self._rejections:
             return []
         found, self._rejections = self._rejections, {}
-        descriptions = []
+        descriptions: list[bytes] = []
         for promise, reason in found.values():
-            descriptions.append(self.call_for_text(describe, reason))
+            if len(descriptions) < _DESCRIBED:
+                descriptions.append(self.call_for_text(describe, reason))
             self.free(promise)
             self.free(reason)
+        if len(found) > _DESCRIBED:
+            more = f"{len(found) - _DESCRIBED} more promises were rejected in the same tick and nobody handled them."
+            descriptions.append(msgspec.json.encode({"name": "Error", "message": more, "stack": ""}))
         return descriptions
 
     # -- values -------------------------------------------------------------------------------------------------
@@ -352,9 +358,12 @@ class Vm:
         if address == 0:
             self.free(self._call["qjs_get_exception"]())
             return ""
-        text = self.memory.read(address, self.memory.read_u32(self.scratch))
+        length = self.memory.read_u32(self.scratch)
+        text = self.memory.read(address, min(length, _DESCRIPTION)).decode("utf-8", "replace")
         self._call["qjs_free_cstring"](address)
-        return "" if text == b"undefined" else text.decode("utf-8", "replace")
+        if length > _DESCRIPTION:
+            return f"{text}… [cut: the first {_DESCRIPTION} of {length} bytes]"
+        return "" if text == "undefined" else text
 
     def _put(self, data: bytes) -> int:
         address = self._call["wasm_malloc"](len(data) or 1)

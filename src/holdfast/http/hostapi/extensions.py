@@ -65,7 +65,7 @@ class EvidenceQuery(Query, frozen=True):
 
 
 class CallView(Result, frozen=True, omit_defaults=False):
-    """One host call as the evidence has it: parameters are their hash."""
+    """One host call as the evidence has it, or `count` of them that were the same: parameters are their hash."""
 
     id: str
     at: str
@@ -78,6 +78,7 @@ class CallView(Result, frozen=True, omit_defaults=False):
     reason: str
     duration_ms: float | None
     outcome: str
+    count: int
 
 
 class EvidenceView(Result, frozen=True, omit_defaults=False):

@@ -32,12 +32,21 @@ class Flow:
     def __init__(self, file: File) -> None:
         self.file = file
         self._assigned: dict[str, list[tuple[Node, Node, Node | None]]] | None = None
+        self._assigned_to: dict[tuple[str, int | None], list[tuple[Node, Node | None]]] = {}
         self._stored: dict[str, list[tuple[Node, Node]]] | None = None
         self._calls: dict[str, list[Node]] | None = None
         self._immediate: dict[int, Node] = {}
 
-    def assigned(self, name: Node) -> Iterator[tuple[Node, Node | None]]:
+    def assigned(self, name: Node) -> list[tuple[Node, Node | None]]:
         """What is assigned to a name beside its declaration, and to which pattern; None where a part is added to it."""
+        declared = self.file.declaration(name)
+        key = text_of(name), None if declared is None else declared.id
+        known = self._assigned_to.get(key)
+        if known is None:
+            known = self._assigned_to[key] = list(self._find_assigned(*key))
+        return known
+
+    def _find_assigned(self, name: str, declared: int | None) -> Iterator[tuple[Node, Node | None]]:
         if self._assigned is None:
             self._assigned = {}
             pattern = """(assignment_expression left: (_) @left) @whole
@@ -45,10 +54,9 @@ class Flow:
             for kind, node in self.file.find(pattern):
                 if kind == "whole":
                     self._note_assignment(node)
-        declared = self.file.declaration(name)
-        for local, left, right in self._assigned.get(text_of(name), ())[:_MOST]:
+        for local, left, right in self._assigned.get(name, ())[:_MOST]:
             found = self.file.declaration(local)
-            if (found is None) == (declared is None) and (found is None or declared is None or found.id == declared.id):
+            if (None if found is None else found.id) == declared:
                 yield left, right
 
     def _note_assignment(self, node: Node) -> None:

@@ -46,6 +46,7 @@ class File:
         self.text = text
         self.language = language(dialect)
         self.root = Parser(self.language).parse(text).root_node
+        self._reached = (0, 0, 0)  # the start of a line, a place on it, and the characters between the two
         self._starts: list[int] = []
         self._scopes: list[_Scope] = []
         self._is_indexed = False
@@ -53,8 +54,19 @@ class File:
     def location(self, node: Node) -> Location:
         """Line and column of a node, both from 1, columns in characters."""
         row, offset = node.start_point
-        start = node.start_byte - offset
-        return Location(self.name, row + 1, len(self.text[start : node.start_byte].decode("utf-8", "replace")) + 1)
+        start, end = node.start_byte - offset, node.start_byte
+        line, reached, characters = self._reached
+        if line != start or reached > end:
+            reached, characters = start, 0
+        # A line may be the whole program: each place on it is counted from the one before.
+        characters += len(self.text[reached:end].decode("utf-8", "replace"))
+        self._reached = start, end, characters
+        return Location(self.name, row + 1, characters + 1)
+
+    def beginning(self, node: Node, most: int = 2000) -> str:
+        """The beginning of a node's text, which may be as long as the file."""
+        end = min(node.end_byte, node.start_byte + 4 * most)
+        return self.text[node.start_byte : end].decode("utf-8", "replace")[:most]
 
     def errors(self) -> Iterator[Node]:
         """The outermost places that do not parse."""

@@ -70,7 +70,7 @@ def scan_text(name: str, text: bytes, dialect: Dialect, nesting: int = 0) -> lis
 @lru_cache(maxsize=16)  # the bundler and the verdict ask about the same texts, one after the other
 def _scanned(name: str, text: bytes, dialect: Dialect, nesting: int) -> tuple[Finding, ...]:
     file = File(name, text, dialect)
-    found = [Finding(rules.UNPARSED, file.location(node), text_of(node)[:200]) for node in file.errors()]
+    found = [Finding(rules.UNPARSED, file.location(node), file.beginning(node, 200)) for node in file.errors()]
     if _SEEDS.search(text):
         found += _Uses(file, nesting).all()
     unique = {(item.rule, item.location, item.module): item for item in found}
@@ -111,7 +111,7 @@ class _Uses:
                     self._member(outer)
 
     def _add(self, rule: Rule, node: Node, text: str | None = None, module: str = "", is_static: bool = False) -> None:
-        shown = text if text is not None else text_of(node)
+        shown = text if text is not None else self.file.beginning(node)
         if module:
             is_guarded = not is_static and self.nesting == 0 and is_caught(node)
         else:
@@ -328,7 +328,7 @@ class _Uses:
         if name in ("eval", "require") and self.file.declaration(node) is None:
             self._reference(node, rules.EVAL_VARIABLE if name == "eval" else rules.DYNAMIC_MODULE)
         elif name in ("Proxy", "Reflect") and self.file.declaration(node) is None:
-            self._add(rules.PROXY if name == "Proxy" else rules.REFLECT, node, text_of(node.parent or node))
+            self._add(rules.PROXY if name == "Proxy" else rules.REFLECT, node, self.file.beginning(node.parent or node))
 
     def _reference(self, node: Node, rule: Rule = rules.EVAL_VARIABLE) -> None:
         """`eval` or `require` handed on as a value: whoever gets it may call it with anything."""

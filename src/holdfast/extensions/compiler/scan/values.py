@@ -63,6 +63,9 @@ class Values(Constants):
         self._memo: dict[int, frozenset[Value]] = {}
         self._depth = 0
         self._copies: dict[str, Node] | None = None
+        self._returns: dict[int, list[Node]] = {}
+        self._open: set[int] = set()  # what is being evaluated: a cycle sees less of it than there will be
+        self._unions: dict[int, frozenset[Value]] = {}
 
     def of(self, node: Node | None) -> frozenset[Value]:
         """Everything that `node` may stand for."""
@@ -74,11 +77,13 @@ class Values(Constants):
         if self._depth >= _MAX_DEPTH:
             return frozenset({UNKNOWN})
         self._memo[node.id] = frozenset({UNKNOWN})  # what a cycle sees
+        self._open.add(node.id)
         self._depth += 1
         try:
             found = self._evaluate(node)
         finally:
             self._depth -= 1
+            self._open.discard(node.id)
         self._memo[node.id] = found
         return found
 
@@ -142,14 +147,23 @@ class Values(Constants):
 
     def _assigned(self, name: Node) -> frozenset[Value]:
         """`let f; f = eval;`: what is assigned under this name; a text that grows is built."""
+        entries = self.flow.assigned(name)
+        known = self._unions.get(id(entries))  # one list for each declared name
+        if known is not None:
+            return known
         found: frozenset[Value] = _NONE
-        for pattern, right in self.flow.assigned(name):
+        settled = True
+        for pattern, right in entries:
             if right is None:
                 found |= {BUILT}
             elif pattern.type == "identifier":
                 found |= self.of(right)
+                settled = settled and right.id in self._memo and right.id not in self._open
             else:
                 found |= self._destructured(pattern, self.of(right), right, text_of(name))
+                settled = False
+        if settled:  # then asking again would give the same, name by name
+            self._unions[id(entries)] = found
         return found
 
     def _parameter(self, declared: Node, name: Node) -> frozenset[Value]:
@@ -249,6 +263,12 @@ class Values(Constants):
         found: frozenset[Value] = _NONE
         for node in nodes:
             found |= self._passed(node)
+        return found
+
+    def _returned(self, function: Node) -> list[Node]:
+        found = self._returns.get(function.id)
+        if found is None:
+            found = self._returns[function.id] = returned(function)
         return found
 
     def _reexported(self, name: str) -> frozenset[Value]:
@@ -398,7 +418,7 @@ class Values(Constants):
             elif child.type == "method_definition":
                 name = child.child_by_field_name("name")
                 if name is not None and key in self.keys(name) and any(part.type == "get" for part in child.children):
-                    found |= self._union(returned(child))
+                    found |= self._union(self._returned(child))
         return found
 
     def _element(self, target: Node, index: int) -> frozenset[Value]:
@@ -443,7 +463,7 @@ class Values(Constants):
         for value in self.of(callee):
             found |= self._called(value, arguments)
         for function in self._functions(callee):
-            found |= self._union(returned(function))
+            found |= self._union(self._returned(function))
         return found or frozenset({UNKNOWN})
 
     def _bundled(self, helper: str, arguments: list[Node]) -> frozenset[Value]:
@@ -535,7 +555,8 @@ class Values(Constants):
         if found.type != "call_expression":
             return []
         makers = self._functions(found.child_by_field_name("function"), depth + 1)
-        return [inner for maker in makers for node in returned(maker) for inner in self._functions(node, depth + 1)]
+        given = [node for maker in makers for node in self._returned(maker)]
+        return [inner for node in given for inner in self._functions(node, depth + 1)]
 
 
 _NONE: frozenset[Value] = frozenset()

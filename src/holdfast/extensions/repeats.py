@@ -1,0 +1,95 @@
+"""Calls that an extension makes again and again, told in one record with the first, the last and their number.
+
+F1  An extension's first calls, and one more each second, have the records that they always had. Only who makes more
+    is told in brief.
+F2  What is told in brief is a repeat: the same call, decided and ended the same way, is on record in full before it.
+F3  A count is on disk a second after its first call, when somebody waits for the evidence, and before any other record
+    of the same extension: the order of a stream is the order in which things happened.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+FULL_CALLS = 1_000  # at once
+FULL_PER_SECOND = 1.0
+WINDOW_MS = 1_000
+MAX_KNOWN = 4_096  # calls of one extension that are remembered; beyond, each is told in full again
+
+Key = tuple[Any, ...]
+
+
+class Count:
+    """How often one call was made within a window."""
+
+    __slots__ = ("count", "data", "duration", "first", "first_id", "last", "last_id")
+
+    def __init__(self, data: dict[str, Any], at: int, id: str) -> None:
+        self.data = data
+        self.first, self.first_id = at, id
+        self.last, self.last_id = at, id
+        self.count = 0
+        self.duration = 0.0
+
+    def add(self, at: int, id: str, duration: float) -> None:
+        self.last, self.last_id = at, id
+        self.count += 1
+        self.duration += duration
+
+    def told(self) -> dict[str, Any]:
+        return {
+            **self.data,
+            "count": self.count,
+            "first": self.first,
+            "last": self.last,
+            "first_call": self.first_id,
+            "last_call": self.last_id,
+            "duration_ms": round(self.duration, 3),
+        }
+
+
+class Repeats:
+    """The repeats of one extension; whoever uses it holds a lock."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._full = 0.0  # an extension's first calls are not asked about here
+        self._then = now_ms
+        self._known: set[Key] = set()
+        self._open: dict[Key, Count] = {}
+        self._since = now_ms
+
+    def in_full(self, now_ms: int) -> bool:
+        """Whether the next call has records of its own whatever it is (F1)."""
+        passed, self._then = max(0, now_ms - self._then), now_ms
+        self._full = min(float(FULL_CALLS), self._full + passed / 1000 * FULL_PER_SECOND)
+        if self._full < 1.0:
+            return False
+        self._full -= 1.0
+        return True
+
+    def take(self, key: Key, data: dict[str, Any], at: int, id: str, duration: float) -> bool:
+        """Count a call that is on record already; False when it is not, and has to be told in full (F2)."""
+        if key not in self._known:
+            if len(self._known) >= MAX_KNOWN:
+                self._known.clear()
+            self._known.add(key)
+            return False
+        if not self._open:
+            self._since = at
+        count = self._open.get(key)
+        if count is None:
+            count = self._open[key] = Count(data, at, id)
+        count.add(at, id, duration)
+        return True
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._open)
+
+    def is_due(self, now_ms: int) -> bool:
+        return bool(self._open) and now_ms - self._since >= WINDOW_MS
+
+    def close(self) -> list[Count]:
+        """The counts so far, in the order of their first calls (F3)."""
+        counts, self._open = sorted(self._open.values(), key=lambda count: count.first), {}
+        return counts
