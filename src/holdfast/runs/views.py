@@ -17,7 +17,7 @@ _SHOWN = {"approval": "suspended", "input": "suspended", "external": "suspended"
 
 def snapshot(state: RunState, now: int) -> RunSnapshot:
     """The run as GET /v1/runs/{runId} shows it."""
-    now = min(now, state.ended_ms) if state.ended is not None else now  # an ended run grows no older
+    now = state.at if state.ended is not None else now - state.lag  # an ended run grows no older
     started = state.started
     hidden = state.plan.sensitive
     error = state.error
