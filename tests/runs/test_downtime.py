@@ -238,6 +238,9 @@ class Author:
 
     def documents(self) -> list[Document]:
         tiny = self.document("tiny", ("delay", "work", "gate"), 2)
+        apart = {"type": "expression", "expression": f"item * {next(self.times)}"}
+        tiny["nodes"].append(node("first", "core.delay", inputs={"delayMs": apart}))
+        tiny["edges"] += [edge("first", f"tiny{index}") for index in range(len(tiny["nodes"]) - 1)]
         return [tiny, self.document("w", ("delay", "delay", "work", "gate", "retry", "child", "kids"), 6)]
 
     def document(self, id: str, parts: tuple[str, ...], most: int) -> Document:
@@ -248,7 +251,7 @@ class Author:
             rule = chance.choice(["all_success", "all_success", "all_complete", "any_success"])
             for source in chance.sample(range(index), chance.randint(0, min(index, 2))):
                 links.append(edge(f"{id}{source}", f"{id}{index}", triggerRule=rule))
-        timeout = {"timeout": next(self.times) * 3} if chance.random() < 0.5 else {}
+        timeout = {"timeout": next(self.times) * 3} if id == "w" and chance.random() < 0.7 else {}
         return workflow(id, nodes, links, settings=timeout)
 
     def settings(self) -> dict[str, Any]:
@@ -269,15 +272,19 @@ class Author:
 
     def child(self, id: str) -> Document:
         config = {"workflowId": "tiny", "onChildFailure": self.chance.choice(["continue", "fail-parent"])}
-        return node(id, "core.subWorkflow", config=config, settings=self.settings())
+        given = {"inputs": {"type": "static", "value": {"item": self.item()}}}
+        return node(id, "core.subWorkflow", config=config, inputs=given, settings=self.settings())
+
+    def item(self) -> float:
+        return next(self.times) / 997
 
     def kids(self, id: str) -> Document:
-        config = {"workflowId": "tiny", "items": [1, 2, 3], "concurrency": 2}
+        config = {"workflowId": "tiny", "items": [self.item() for _ in range(3)], "concurrency": 2}
         return node(id, "core.map", config=config, settings=self.settings())
 
 
 Story = dict[tuple[str, str], list[tuple[str, Any]]]
-_KEPT = ("attempt", "error", "outputs", "action", "childStatus", "reason", "delayMs", "lastError")
+_KEPT = ("attempt", "error", "outputs", "action", "childStatus", "delayMs", "lastError")
 
 
 async def story(runs: Runs, root: str) -> tuple[Story, dict[tuple[str, str], list[int]]]:
@@ -285,8 +292,6 @@ async def story(runs: Runs, root: str) -> tuple[Story, dict[tuple[str, str], lis
     told: Story = defaultdict(list)
     times: dict[tuple[str, str], list[int]] = defaultdict(list)
     names, begun = {root: "root"}, 0
-    for run_id in names:
-        pass
     pending = [root]
     while pending:
         run_id = pending.pop(0)
@@ -298,7 +303,7 @@ async def story(runs: Runs, root: str) -> tuple[Story, dict[tuple[str, str], lis
             name = record.attrs.get(NODE, "")
             if record.type == "node.dispatched" and record.payload["childRunId"] not in names:
                 key = (record.attrs.get("p") or {}).get("key", "")
-                names[record.payload["childRunId"]] = f"{names[run_id]}/{name}:{key}:{len(told[(names[run_id], name)])}"
+                names[record.payload["childRunId"]] = f"{names[run_id]}/{name}:{key}"
                 pending.append(record.payload["childRunId"])
             kept = {key: _plain(value) for key, value in record.payload.items() if key in _KEPT}
             told[(names[run_id], name)].append((record.type, kept))

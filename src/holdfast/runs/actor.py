@@ -23,7 +23,6 @@ from holdfast.runs.evolve import evolve
 from holdfast.runs.execution import Execution, Outcome, Parked
 from holdfast.runs.log import standing_of, stream_of, to_draft
 from holdfast.runs.nodes.registry import NodeError, NodeType
-from holdfast.runs.run_clock import LATE_MS
 from holdfast.runs.state import ENDED, Event, RunState, shown_outputs
 
 if TYPE_CHECKING:
@@ -68,8 +67,10 @@ class RunActor:
         self.lost = False
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.gathering = False  # its relatives are being taken up
+        self.unborn = 0  # children that are in its log and not in memory yet
         self.owing = 0  # what its relatives have not heard of it yet
         self._inbox: list[_Command] = []
+        self._acting: dict[str, int] = {}  # nodes with children whose code is not just waiting for them: how late it began
         self._missed_ms = engine.missed_ms
         self._todo: dict[str, None] = {}
         self._driver: asyncio.Task[None] | None = None
@@ -94,10 +95,10 @@ class RunActor:
     def moment(self) -> int:
         """The time of the run's own clock (T1)."""
         state, now = self.state, self.now()
-        if self.gathering:
+        if self.gathering or self.unborn:
             return state.at
-        here, due = now - state.lag, state.next_due()
-        if due is not None and here - due > LATE_MS:
+        here, due = now - self._lag, state.next_due()
+        if due is not None and due <= here:
             here = min(here, self.engine.family.kin.horizon(self, now))
         return max(state.at, here)
 
@@ -106,8 +107,18 @@ class RunActor:
         state = self.state
         if self.gathering or self.owing or self._committing or self._inbox or state.ended is not None:
             return state.at
-        here, due = now - state.lag, state.next_due()
+        here, due = now - self._lag, state.next_due()
         return here if due is None else min(here, due)
+
+    @property
+    def _lag(self) -> int:
+        acting = max(self._acting.values(), default=0)
+        return max(self.state.lag, acting) + self._jump_ms
+
+    @property
+    def _jump_ms(self) -> int:
+        """What the clock has jumped over while work was under way, and the log does not know yet (T4)."""
+        return self.engine.look_at_the_clock() - self._missed_ms if self.state.counts.get("running") else 0
 
     def new_id(self, prefix: str) -> str:
         return self.engine.ids.new(prefix)
@@ -115,8 +126,17 @@ class RunActor:
     def perform(self, execution: Execution, key: str, fn: Callable[[], Any]) -> Awaitable[Any] | Any:
         return fn()
 
-    def ended_children(self, node_id: str) -> asyncio.Queue[str]:
-        return self._ended.setdefault(node_id, asyncio.Queue())
+    async def next_ended(self, node_id: str) -> str:
+        """The key of the next child of a node that ends; meanwhile the children's time is the node's (T2)."""
+        queue = self._ended.setdefault(node_id, asyncio.Queue())
+        if queue.empty() and self._acting.pop(node_id, None) is not None:
+            self.poke()
+            self.engine.family.kin.moved(self)
+        return await queue.get()
+
+    def child_ended(self, node_id: str, key: str) -> None:
+        if node_id in self.tasks:
+            self._ended.setdefault(node_id, asyncio.Queue()).put_nowait(key)
 
     async def new_child(self, execution: Execution, key: str, workflow_id: str, inputs: Any, **options: Any) -> Make:
         return await self.engine.family.new_child(self, execution, key, workflow_id, inputs, **options)
@@ -227,11 +247,10 @@ class RunActor:
 
     def _notice_a_jump(self) -> None:
         """Put into the log that the clock jumped while work is under way (T4)."""
-        missed = self.engine.look_at_the_clock()
-        jump, self._missed_ms = missed - self._missed_ms, missed
-        if jump and self.tasks:
+        jump, at = self._jump_ms, self.moment()
+        self._missed_ms = self.engine.look_at_the_clock()
+        if jump:
             event = Event("holdfast.clock.jumped", {"byMs": jump})
-            at = max(self.state.at, self.now() - self.state.lag - jump)
             self._inbox.insert(0, _Command(lambda state: Outcome([event]), None, False, at))
 
     def _do(self, batch: _Batch, make: Make, future: asyncio.Future[Any] | None, at: int | None) -> None:
@@ -288,17 +307,19 @@ class RunActor:
                 self._stop_tasks()
             return
         status = self.state.nodes[name].status
+        if event.type == "node.dispatched" and name in self.tasks:
+            self._acting[name] = self.state.ts - self.state.at
         if status == "running":
             if event.type in _STARTS and name not in self.tasks:
                 self._todo[name] = None
         else:
             self._todo.pop(name, None)
-            if (status in ENDED or status in ("retrying", "idle")) and (task := self.tasks.pop(name, None)):
-                task.cancel()
+            if status in ENDED or status in ("retrying", "idle"):
+                self._stop_task(name)
         if event.type == "holdfast.loop.taken":
             for other in list(self.tasks):
                 if self.state.nodes[other].status != "running":
-                    self.tasks.pop(other).cancel()
+                    self._stop_task(other)
 
     async def _commit(self, batch: _Batch) -> None:
         first, last = batch.events[0] if batch.events else None, len(batch.events) - 1
@@ -412,10 +433,13 @@ class RunActor:
 
     def _start_tasks(self) -> None:
         todo, self._todo = self._todo, {}
+        parents = {name for name, _ in self.state.children.values()}
         for name in todo:
             if self.state.nodes[name].status == "running" and name not in self.tasks:
                 work = self._work(Execution(self, name), self._kind(name))
                 self.tasks[name] = asyncio.get_running_loop().create_task(work)
+                if name in parents:
+                    self._acting[name] = self.state.ts - self.state.at
 
     def _kind(self, name: str) -> NodeType:
         kind = self.engine.registry.get(self.state.plan.nodes[name].doc.type_id)
@@ -437,9 +461,11 @@ class RunActor:
                 return
         except Exception as error:  # noqa: BLE001 - node code is anybody's; its failure is the run's to handle
             make = self._failed(execution, error_of(error))
+        at = self.moment()
         self._ended.pop(name, None)
         self.tasks.pop(name, None)
-        self.submit(lambda state: make(state) if execution.live else Outcome([]))
+        self._acting.pop(name, None)
+        self.submit(lambda state: make(state) if execution.live else Outcome([]), at=at)
 
     def _failed(self, execution: Execution, error: dict[str, Any]) -> Make:
         execution.drop_changes()
@@ -450,10 +476,14 @@ class RunActor:
             ]
         )
 
-    def _stop_tasks(self) -> None:
-        for task in self.tasks.values():
+    def _stop_task(self, name: str) -> None:
+        self._acting.pop(name, None)
+        if (task := self.tasks.pop(name, None)) is not None:
             task.cancel()
-        self.tasks.clear()
+
+    def _stop_tasks(self) -> None:
+        for name in list(self.tasks):
+            self._stop_task(name)
         self._todo.clear()
 
 

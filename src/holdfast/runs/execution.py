@@ -423,7 +423,7 @@ class Execution:
 
     async def next_ended(self) -> str:
         """The key of the next child of this node that ends from now on."""
-        return await self._actor.ended_children(self.node_id).get()
+        return await self._actor.next_ended(self.node_id)
 
 
 def _wired(port: T | None, name: str) -> T:

@@ -97,7 +97,10 @@ class Family:
             evolve(child, event)
             append = Append(stream_of(child_id), [to_draft(event, standing_of(child, engine.instance))], -1)
 
+            parent.unborn += 1
+
             def begin() -> None:
+                parent.unborn -= 1
                 self.kin.join(parent)
                 engine.adopt(child)
 
@@ -162,8 +165,8 @@ class Family:
             actor.restate()  # the child's end has marked this run busy
 
         def wake() -> None:
-            if actor is not None and name in actor.tasks:
-                actor.ended_children(name).put_nowait(key)
+            if actor is not None:
+                actor.child_ended(name, key)
 
         return Outcome([Event("node.dispatched", payload, name, {"key": key, "result": result})], after=wake)
 

@@ -57,7 +57,7 @@ class _Replayer:
     def perform(self, execution: Execution, key: str, fn: Callable[[], Any]) -> Awaitable[Any]:
         raise Unrecorded(key)
 
-    def ended_children(self, node_id: str) -> Any:
+    async def next_ended(self, node_id: str) -> str:
         raise Unrecorded(node_id)
 
     async def new_child(self, execution: Execution, key: str, workflow_id: str, inputs: Any, **options: Any) -> Any:

@@ -24,8 +24,6 @@ from holdfast.runs.state import RunState
 if TYPE_CHECKING:
     from holdfast.runs.actor import RunActor
 
-LATE_MS = 250
-"""A deadline taken up to this much late is an ordinary one: nobody asks the family first."""
 JUMP_MS = 1_000
 """The wall clock went this much further than the machine's own: it was set, or the machine slept."""
 
@@ -59,7 +57,7 @@ class Kin:
         self.moved(actor)
 
     def horizon(self, actor: RunActor, now: int) -> int:
-        """How far a run that is late may go: up to what a relative has still to do (T5)."""
+        """How far a run with a deadline to take may go: up to what a relative has still to do (T5)."""
         kin = kin_of(actor.state)
         members = self._members.get(kin, {})
         first = min((other.next_move(now) for other in members.values() if other is not actor), default=now)
