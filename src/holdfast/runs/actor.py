@@ -70,6 +70,7 @@ class RunActor:
         self.unborn = 0  # children that are in its log and not in memory yet
         self.owing = 0  # what its relatives have not heard of it yet
         self._inbox: list[_Command] = []
+        self._news: list[Event] = []  # what the log is told of the clock, before anything else happens
         self._acting: dict[str, int] = {}  # nodes with children whose code is not just waiting for them: how late it began
         self._missed_ms = engine.missed_ms
         self._todo: dict[str, None] = {}
@@ -95,7 +96,7 @@ class RunActor:
     def moment(self) -> int:
         """The time of the run's own clock (T1)."""
         state, now = self.state, self.now()
-        if self.gathering or self.unborn:
+        if self.gathering or self.unborn or self._has_orphans:
             return state.at
         here, due = now - self._lag, state.next_due()
         if due is not None and due <= here:
@@ -109,6 +110,11 @@ class RunActor:
             return state.at
         here, due = now - self._lag, state.next_due()
         return here if due is None else min(here, due)
+
+    @property
+    def _has_orphans(self) -> bool:
+        """Whether children were left in this batch: they hear of it before the run goes on (T5)."""
+        return len(self.state.orphans) > self._orphans
 
     @property
     def _lag(self) -> int:
@@ -232,26 +238,33 @@ class RunActor:
         """What is to be written next: the commands that came in, each after what fell due before it (T3)."""
         batch = self._batch = _Batch()
         self._notice_a_jump()
+        while self._news:
+            event = self._news.pop(0)
+            self._take(batch, event, event.at)
         while self._inbox and len(batch.events) < _BATCH:
-            until = self._inbox[0].at
-            if not self._progress(batch, until):
+            at = self._inbox[0].at
+            if self._is_overdue(at) and not self._progress(batch, at):
                 break
             command = self._inbox.pop(0)
             batch.asked = batch.asked or command.asked
-            self._do(batch, command.make, command.future, until)
-        batch.settled = not self._inbox and self._progress(batch)
+            self._do(batch, command.make, command.future, at)
+        batch.settled = not self._inbox and self._progress(batch) and not self._has_orphans
         if batch.events or batch.appends:
             return batch
         self._answer(batch)
         return None
+
+    def _is_overdue(self, at: int | None) -> bool:
+        """Whether a deadline comes before that time of the run's own clock; None: now."""
+        due = self.state.next_due() if self.owned else None
+        return due is not None and due <= (self.moment() if at is None else at)
 
     def _notice_a_jump(self) -> None:
         """Put into the log that the clock jumped while work is under way (T4)."""
         jump, at = self._jump_ms, self.moment()
         self._missed_ms = self.engine.look_at_the_clock()
         if jump:
-            event = Event("holdfast.clock.jumped", {"byMs": jump})
-            self._inbox.insert(0, _Command(lambda state: Outcome([event]), None, False, at))
+            self._news.append(Event("holdfast.clock.jumped", {"byMs": jump}, at=at))
 
     def _do(self, batch: _Batch, make: Make, future: asyncio.Future[Any] | None, at: int | None) -> None:
         """Do `make` at that time of the run's own clock; None: now."""
@@ -352,8 +365,8 @@ class RunActor:
 
     def _leave_orphans(self) -> None:
         """Cancel the children whose node has ended since the last batch."""
-        known, self._orphans = self._orphans, len(self.state.orphans)
-        if self._orphans > known:
+        if self._has_orphans:
+            self._orphans = len(self.state.orphans)
             self.engine.family.leave(self)
 
     def _answer(self, batch: _Batch) -> None:
@@ -415,8 +428,9 @@ class RunActor:
             if self.state.nodes[name].status == "running":
                 self._todo[name] = None
         if self._todo:
-            at = max(self.state.at, self.now() - self.engine.limits.max_run_duration_ms)
-            self._inbox.insert(0, _Command(lambda state: Outcome([self.engine.lease_event(state)]), None, False, at))
+            event = self.engine.lease_event(self.state)
+            event.at = max(self.state.at, self.now() - self.engine.limits.max_run_duration_ms)
+            self._news.append(event)
         self.poke()
 
     def _run_inline(self, batch: _Batch) -> bool:

@@ -129,7 +129,7 @@ class Family:
     async def part(self, actor: RunActor) -> None:
         """A run has ended: its parent and its children hear of it before they go on (T5)."""
         state = actor.state
-        told = [self._leave(child_id, state) for child_id in (*state.orphans, *state.children)]
+        told = [self._leave(child_id, state, state.at) for child_id in (*state.orphans, *state.children)]
         if state.parent is not None and not state.parent.get("detached"):
             told.append(self._tell(state.parent["runId"], state))
         try:
@@ -174,21 +174,21 @@ class Family:
         """Cancel the children whose node has ended."""
         if actor.state.orphans:
             actor.owing += 1
-            self._engine.spawn(self._leave_orphans(actor))
+            self._engine.spawn(self._leave_orphans(actor, [*actor.state.orphans], actor.state.at))
 
-    async def _leave_orphans(self, actor: RunActor) -> None:
-        left = [self._leave(child_id, actor.state) for child_id in actor.state.orphans]
+    async def _leave_orphans(self, actor: RunActor, orphans: list[str], at: int) -> None:
+        left = [self._leave(child_id, actor.state, at) for child_id in orphans]
         try:
             await asyncio.gather(*left, return_exceptions=True)
         finally:
             actor.owing -= 1
             self.kin.moved(actor)
 
-    async def _leave(self, child_id: str, parent: RunState) -> None:
+    async def _leave(self, child_id: str, parent: RunState, at: int) -> None:
         def cancel(state: RunState) -> Outcome:
             return self._cancel_orphan(state, parent)
 
-        await self._engine.command(child_id, cancel, asked=False, at=parent.at)
+        await self._engine.command(child_id, cancel, asked=False, at=at)
 
     def _cancel_orphan(self, state: RunState, parent: RunState) -> Outcome:
         engine = self._engine
@@ -225,4 +225,4 @@ class Family:
         if state.parent is not None and not state.parent.get("detached"):
             parent = await engine.find(state.parent["runId"])
             if isinstance(parent, RunState):
-                await self._leave(state.run_id, parent)
+                await self._leave(state.run_id, parent, parent.at)
