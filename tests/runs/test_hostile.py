@@ -322,7 +322,7 @@ async def test_a_paused_run_is_not_looked_at_for_work(host: Host) -> None:
     async with host(nodes=registry) as runs:
         run_id = await start(runs, workflow("w", [node("a", "test.slow"), node("b")], [edge("a", "b")]))
         await runs.pause(run_id, "acme")
-        await waiting(runs, run_id, "node.completed")
+        await waiting(runs, run_id, "run.paused")
         assert await runs._ledger.query("SELECT status, busy FROM runs") == [("paused", 0)]
         await runs.resume(run_id, "acme")
         assert (await finish(runs, run_id)).status == "completed"

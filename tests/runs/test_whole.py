@@ -51,7 +51,7 @@ async def meddle(runs: Runs, run_id: str, chance: random.Random) -> None:
         deed = chance.choice(["pause", "resume", "signal", "answer", "answer", "fork", "query", "cancel"])
         try:
             if deed == "pause":
-                await runs.pause(run_id, "acme")
+                await runs.pause(run_id, "acme", drain_policy=chance.choice(["immediate", "drain-current-node"]))
             elif deed == "resume":
                 await runs.resume(run_id, "acme")
             elif deed == "signal":
@@ -70,7 +70,7 @@ async def meddle(runs: Runs, run_id: str, chance: random.Random) -> None:
                 await runs.cancel(run_id, "acme")
         except Problem as problem:
             assert problem.key not in ("internal", "ledger_conflict"), problem
-    if (await runs.get_run(run_id, "acme")).status == "paused":
+    with contextlib.suppress(Problem):  # a run that is paused, or will be
         await runs.resume(run_id, "acme")
 
 

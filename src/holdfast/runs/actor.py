@@ -316,8 +316,10 @@ class RunActor:
         batch.events.append(event)
         name = event.node
         if name is None or name not in self.state.nodes:
-            if self.state.ended is not None:
+            if self.state.ended is not None or self.state.paused_ms is not None:
                 self._stop_tasks()
+            elif event.type == "run.resumed":
+                self._todo |= {other: None for other in self._running() if other not in self.tasks}
             return
         status = self.state.nodes[name].status
         if event.type == "node.dispatched" and name in self.tasks:
@@ -424,14 +426,15 @@ class RunActor:
 
     def resume(self) -> None:
         """After loading: whatever the log says is running, runs again from its start."""
-        for name in self.state.active:
-            if self.state.nodes[name].status == "running":
-                self._todo[name] = None
+        self._todo |= dict.fromkeys(self._running())
         if self._todo:
             event = self.engine.lease_event(self.state)
             event.at = max(self.state.at, self.now() - self.engine.limits.max_run_duration_ms)
             self._news.append(event)
         self.poke()
+
+    def _running(self) -> list[str]:
+        return [name for name in self.state.active if self.state.nodes[name].status == "running"]
 
     def _run_inline(self, batch: _Batch) -> bool:
         ran = False

@@ -35,12 +35,19 @@ def decide(state: RunState, now: int, chance: Chance = lambda: 0.5, until: int |
     if state.failure is not None:
         error = state.nodes[state.failure].error or {}
         return finish_failed(state, now, error, state.failure)
-    following = [] if state.paused_ms is not None else _following(state, now)
+    following = [] if state.paused_ms is not None else _paused(state) or _following(state, now)
     return following or _due(state, now, now if until is None else until, chance)
+
+
+def _paused(state: RunState) -> list[Event]:
+    """A pause that waited for the nodes under way (W17)."""
+    return [Event("run.paused", state.pausing)] if state.pausing is not None and not state.executing else []
 
 
 def _following(state: RunState, now: int) -> list[Event]:
     """What follows at once, without time (T3)."""
+    if state.pausing is not None:
+        return []
     return (
         _answered(state)
         or _loops(state, now)
@@ -323,6 +330,15 @@ def finish_failed(state: RunState, now: int, error: dict[str, Any], name: str | 
         payload["failedNodeId"] = name
     stopped = [cancel_node(other, "run-failed") for other in state.active]
     return [*stopped, Event("run.failed", payload)]
+
+
+def pause_run(state: RunState, policy: str, reason: str | None) -> list[Event]:
+    """Pause now, or when the nodes under way have ended (W17)."""
+    payload: dict[str, Any] = {"drainPolicy": policy}
+    if reason:
+        payload["reason"] = reason
+    drains = policy == "drain-current-node" and state.executing
+    return [Event("holdfast.pause.requested" if drains else "run.paused", payload)]
 
 
 def cancel_run(

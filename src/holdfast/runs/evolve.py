@@ -48,6 +48,8 @@ def _move(state: RunState, name: str, status: str, wake: tuple[str, int] | None 
     node = state.nodes[name]
     counts = state.counts
     before = node.status
+    if status == "running" and state.paused_ms is not None:
+        status = "stopped"
     if before != "idle" and before not in ENDED:
         counts[before] -= 1
     node.status = status
@@ -115,12 +117,22 @@ def _run_ended(status: Any) -> Callable[[RunState, Event], None]:
     return handler
 
 
+def _pausing(state: RunState, event: Event) -> None:
+    state.pausing = event.payload
+
+
 def _paused(state: RunState, event: Event) -> None:
-    state.paused_ms = event.ts
+    """Nothing runs while a run is paused: attempts under way are given up, what they have on record is kept (W17)."""
+    state.paused_ms, state.pausing = event.ts, None
+    for name in [name for name in state.active if state.nodes[name].status == "running"]:
+        _move(state, name, "stopped")
 
 
 def _resumed(state: RunState, event: Event) -> None:
-    state.paused_ms = None
+    state.paused_ms = state.pausing = None
+    for name in [name for name in state.active if state.nodes[name].status == "stopped"]:
+        _move(state, name, "running")
+        _limit(state, name)
 
 
 def _forked(state: RunState, event: Event) -> None:
@@ -463,6 +475,7 @@ _HANDLERS: dict[str, Callable[[RunState, Event], None]] = {
     "run.cancelled": _run_ended("cancelled"),
     "run.paused": _paused,
     "run.resumed": _resumed,
+    "holdfast.pause.requested": _pausing,
     "node.started": _node_started,
     "node.completed": _node_completed,
     "node.failed": _node_failed,

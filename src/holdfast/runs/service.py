@@ -39,6 +39,7 @@ from holdfast.runs.types import (
     Artifact,
     BulkResult,
     CreateRun,
+    DrainPolicy,
     EventPage,
     ForkRequest,
     Interrupt,
@@ -335,15 +336,23 @@ class Runs:
         return results
 
     async def pause(
-        self, run_id: str, tenant: str, principal: str | None = None, reason: str | None = None
+        self,
+        run_id: str,
+        tenant: str,
+        principal: str | None = None,
+        reason: str | None = None,
+        drain_policy: DrainPolicy = "drain-current-node",
     ) -> RunStanding:
-        """Start no further node; 409 with `runStatus` when the run is not one that can be paused."""
+        """Start no further node (W17). Nodes under way end first; with `immediate` they are given up, and started again
+        on resume. 409 with `runStatus` when the run is not one that can be paused."""
         await self._own(run_id, tenant)
 
         def make(state: RunState) -> Outcome:
             if state.ended is not None or state.paused_ms is not None:
                 raise _wrong_status(state, "paused")
-            return Outcome([Event("run.paused", {"reason": reason} if reason else {})])
+            if state.pausing is not None and drain_policy != "immediate":
+                raise Problem("state_conflict", "The run pauses when its node has ended.", runStatus=state.status)
+            return Outcome(decider.pause_run(state, drain_policy, reason))
 
         await self._engine.command(run_id, make)
         state = await self._engine.state(run_id)
@@ -354,7 +363,7 @@ class Runs:
         await self._own(run_id, tenant)
 
         def make(state: RunState) -> Outcome:
-            if state.paused_ms is None:
+            if state.paused_ms is None and state.pausing is None:
                 raise _wrong_status(state, "resumed")
             return Outcome([Event("run.resumed", {"resumedBy": principal} if principal else {})])
 

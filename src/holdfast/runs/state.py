@@ -15,7 +15,9 @@ from holdfast.runs.types import Limits, Owner, RunStatus
 
 ENDED = frozenset({"completed", "failed", "skipped", "cancelled"})
 MASK = "[REDACTED]"
-# Node statuses beyond the ended ones: idle, running, retrying, sleeping, child, approval, input, external.
+# Node statuses beyond the ended ones: idle, running, retrying, sleeping, child, approval, input, external, and stopped:
+# it would run, but the run is paused.
+EXECUTING = ("running", "retrying", "sleeping", "child")
 _WAITING: tuple[tuple[str, RunStatus], ...] = (
     ("approval", "waiting-approval"),
     ("input", "waiting-input"),
@@ -102,6 +104,7 @@ class RunState(msgspec.Struct):
     at: int = 0
     ended: RunStatus | None = None
     paused_ms: int | None = None
+    pausing: dict[str, Any] | None = None  # what `run.paused` will say, once the nodes under way have ended
     created_ms: int = 0
     begun: int = 0
     ended_ms: int = 0
@@ -155,7 +158,7 @@ class RunState(msgspec.Struct):
         if self.paused_ms is not None:
             return "paused"
         counts = self.counts
-        if counts.get("running") or counts.get("retrying") or counts.get("sleeping") or counts.get("child"):
+        if self.executing:
             return "running"
         for wait, status in _WAITING:
             if counts.get(wait):
@@ -163,11 +166,16 @@ class RunState(msgspec.Struct):
         return "running"
 
     @property
+    def executing(self) -> bool:
+        """Whether a node is under way, rather than waiting for somebody."""
+        return any(self.counts.get(status) for status in EXECUTING)
+
+    @property
     def busy(self) -> bool:
         """Whether something is to be done now, rather than waited for."""
         if self.ended is not None:
             return False
-        ready = self.paused_ms is None and (self.dirty or self.loops)
+        ready = self.paused_ms is None and self.pausing is None and (self.dirty or self.loops)
         return bool(self.counts.get("running") or self.failure or ready)
 
     def next_due(self) -> int | None:

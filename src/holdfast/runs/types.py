@@ -29,6 +29,7 @@ InterruptKind = Literal[
     "low-confidence",
 ]
 ForkMode = Literal["replay", "branch"]
+DrainPolicy = Literal["drain-current-node", "immediate"]
 
 TERMINAL: frozenset[str] = frozenset({"completed", "failed", "cancelled"})
 TERMINAL_EVENTS: frozenset[str] = frozenset({"run.completed", "run.failed", "run.cancelled"})
