@@ -58,8 +58,9 @@ async def meddle(runs: Runs, run_id: str, chance: random.Random) -> None:
                 await runs.signal(run_id, "acme", "e", {"a": chance.randint(0, 1)})
             elif deed == "answer":
                 for asked in await runs.interrupts(run_id, "acme"):
-                    value = {"action": "accept", "answers": {"q": 1}, "approverId": str(chance.random())}
-                    await runs.resolve_by_token(asked.token, {"resumeValue": value}, None)
+                    value = {"action": "accept", "answers": {"q": 1}, "voter": str(chance.random())}
+                    body = {"resumeValue": value}
+                    await runs.resolve_by_node(run_id, asked.node_id, "acme", body, "alice", delegate=True)
             elif deed == "fork":
                 length = (await runs.get_run(run_id, "acme")).last_sequence + 1
                 request = ForkRequest(mode="branch", from_seq=chance.randrange(length))

@@ -227,7 +227,7 @@ def timed_out(state: RunState, asked: InterruptState) -> list[Event]:
     else:
         error = {"code": "interrupt_timeout", "message": f"Nobody answered within {asked.timeout_ms} ms."}
         return [_node_event("node.failed", asked.node, error=error, attempts=1)]
-    events = resolve_events(asked, value)
+    events = resolve_events(asked, value, {"timedOut": True})
     if asked.kind == "approval":
         events.insert(0, _node_event("approval.received", asked.node, action="timeout"))
     return events

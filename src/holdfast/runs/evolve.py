@@ -339,6 +339,7 @@ def _suspended(state: RunState, event: Event) -> None:
 def _resolved(state: RunState, event: Event) -> None:
     asked = state.interrupts[event.payload["interruptId"]]
     asked.status = "resolved"
+    asked.timed_out = _private(event, "timedOut", False)
     state.answers[asked.key] = event.payload.get("resumeValue")
     state.answered[asked.id] = None
     if (name := _private(event, "signal")) is not None:

@@ -23,6 +23,7 @@ from holdfast.runs.engine import Engine, Ports
 from holdfast.runs.execution import Outcome
 from holdfast.runs.expressions import compile_expression
 from holdfast.runs.feeds import Feeds
+from holdfast.runs.interrupts import NOBODY, Voter
 from holdfast.runs.log import ENGINE_VERSION, PRIVATE, stream_of, to_wire
 from holdfast.runs.mock_models import MockModels
 from holdfast.runs.nodes.core import standard_registry
@@ -397,23 +398,34 @@ class Runs:
 
     # Interrupts, signals, queries, artifacts
 
-    async def interrupts(self, run_id: str, tenant: str) -> list[Interrupt]:
-        """The open interrupts with fresh tokens (W7)."""
-        return self._answering.open(await self._state(run_id, tenant))
+    async def interrupts(
+        self, run_id: str, tenant: str, principal: str = NOBODY, *, delegate: bool = False
+    ) -> list[Interrupt]:
+        """The open interrupts with fresh tokens (W7), which answer as `principal`. With `delegate`, the right to speak
+        for others, also one for each of a gate's approvers (W18)."""
+        return self._answering.open(await self._state(run_id, tenant), Voter(principal, delegate))
 
     async def inspect_token(self, token: str) -> InterruptView:
         """`not_found` for a token that we did not sign, `interrupt_expired` when its time is over."""
         return await self._answering.inspect(token)
 
-    async def resolve_by_token(self, token: str, body: dict[str, Any], principal: str | None = None) -> Resolved:
-        """Answer with `{"resumeValue": …}`; see W7 for what each refusal is."""
-        return await self._answering.resolve_by_token(token, body, principal)
+    async def resolve_by_token(self, token: str, body: dict[str, Any]) -> Resolved:
+        """Answer with `{"resumeValue": …}` as the one that the token names; see W7 for what each refusal is."""
+        return await self._answering.resolve_by_token(token, body)
 
     async def resolve_by_node(
-        self, run_id: str, node_id: str, tenant: str, body: dict[str, Any], principal: str | None = None
+        self,
+        run_id: str,
+        node_id: str,
+        tenant: str,
+        body: dict[str, Any],
+        principal: str = NOBODY,
+        *,
+        delegate: bool = False,
     ) -> Resolved:
+        """Answer as `principal`; with `delegate` the body's `voter` may name somebody else (W18)."""
         await self._own(run_id, tenant)
-        return await self._answering.resolve_by_node(run_id, node_id, body, principal)
+        return await self._answering.resolve_by_node(run_id, node_id, body, Voter(principal, delegate))
 
     async def signal(
         self, run_id: str, tenant: str, name: str, payload: Any = None, principal: str | None = None

@@ -89,6 +89,7 @@ class InterruptState(msgspec.Struct):
     timeout_ms: int | None = None
     default: Any = None
     status: str = "open"
+    timed_out: bool = False
     votes: dict[str, str] = {}
     asked: list[dict[str, Any]] = []
 

@@ -208,6 +208,8 @@ class Interrupt(Wire, frozen=True):
     key: str | None = None
     resume_schema: dict[str, Any] | None = None
     votes: dict[str, Any] | None = None
+    # A token for each listed approver, which answers as that approver: for those who may speak for others (W18).
+    approver_tokens: dict[str, str] | None = None
 
 
 class InterruptView(Wire, frozen=True):
