@@ -239,6 +239,59 @@ async def test_w17_nothing_goes_on_while_a_run_is_paused(host: Host) -> None:
         assert (await finish(runs, run_id)).status == "completed"
 
 
+@pytest.mark.parametrize(
+    ("kind", "config", "status"),
+    [
+        ("core.approvalGate", {}, "waiting-approval"),
+        ("core.clarificationGate", {"questions": [{"id": "q", "question": "?"}]}, "waiting-input"),
+        ("core.waitForEvent", {"event": "go"}, "waiting-external"),
+        ("core.delay", {"delayMs": 60_000}, "running"),
+    ],
+)
+@pytest.mark.parametrize("mapped", [False, True])
+async def test_w21_parents_and_children_show_each_other(
+    host: Host, kind: str, config: dict[str, Any], status: str, mapped: bool
+) -> None:
+    async with host() as runs:
+        await runs.put_workflow(workflow("inner", [node("ask", kind, config=config)]), tenant=None)
+        middle = node("sub", "core.subWorkflow", config={"workflowId": "inner"})
+        await runs.put_workflow(workflow("middle", [middle]), tenant=None)
+        call = {"workflowId": "middle", **({"items": [1, 2]} if mapped else {})}
+        run_id = await start(runs, workflow("w", [node("a", "core.map" if mapped else "core.subWorkflow", config=call)]))
+        await asyncio.sleep(1)
+        shown = await runs.get_run(run_id, "acme")
+        assert shown.status == status
+        assert [item.workflow_id for item in shown.child_runs] == ["middle"] * (2 if mapped else 1)
+        child = await runs.get_run(shown.child_runs[0].run_id, "acme")
+        assert (child.parent_run_id, child.parent_node_id, child.status) == (run_id, "a", status)
+
+
+async def test_w21_a_parent_with_work_of_its_own_is_running(host: Host) -> None:
+    async with host() as runs:
+        await runs.put_workflow(workflow("inner", [node("ask", "core.approvalGate")]), tenant=None)
+        wait = node("b", "core.delay", config={"delayMs": 60_000})
+        nodes = [node("a", "core.subWorkflow", config={"workflowId": "inner"}), wait]
+        run_id = await start(runs, workflow("w", nodes))
+        await asyncio.sleep(1)
+        assert (await runs.get_run(run_id, "acme")).status == "running"
+        await asyncio.sleep(60)
+        assert (await runs.get_run(run_id, "acme")).status == "waiting-approval"
+
+
+async def test_w11_a_loop_runs_as_often_as_its_document_says_or_is_refused(host: Host) -> None:
+    def document(times: int) -> dict[str, Any]:
+        count = node("n", "core.transform", config={"assign": {"x": "x + 1"}})
+        again = edge("n", "n", id="back", label="loopback", condition=when("x < 2500"))
+        numbers = [{"name": "x", "type": "number", "defaultValue": 0}]
+        return workflow("w", [count], [again], variables=numbers, settings={"maxLoopbackIterations": times})
+
+    async with host() as runs:
+        assert (await finish(runs, await start(runs, document(2500)))).variables["x"] == 2500
+        with pytest.raises(Problem, match="10,000 times, not 10,001") as refused:
+            await start(runs, document(10_001))
+        assert refused.value.details["at"] == "$.settings.maxLoopbackIterations"
+
+
 async def test_a_map_keeps_the_order_and_the_limit(host: Host) -> None:
     types, inside, most = registry(), 0, 0
 

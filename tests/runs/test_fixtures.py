@@ -70,8 +70,8 @@ async def ran(runs: Runs, name: str, **fields: Any) -> str:
 
 
 async def answer(runs: Runs, run_id: str, value: Any, principal: str = "ann") -> None:
-    asked = (await runs.interrupts(run_id, "acme"))[0]
-    await runs.resolve_by_token(asked.token, {"resumeValue": value}, principal)
+    asked = (await runs.interrupts(run_id, "acme", principal))[0]
+    await runs.resolve_by_token(asked.token, {"resumeValue": value})
 
 
 async def kinds(runs: Runs, run_id: str) -> list[str]:
@@ -198,7 +198,9 @@ async def streamed_text(runs: Runs, run_id: str) -> None:
     run = await finish(runs, run_id)
     assert run.outputs == {"text": "Hello", "model": "stream-text", "finishReason": "stop"}
     chunks = await of(runs, run_id, "output.chunk")
-    assert [(item["chunk"], item["isLast"]) for item in chunks] == [("Hel", False), ("lo", False), ("", True)]
+    assert [(item["chunk"], item["isLast"]) for item in chunks] == [("Hel", False), ("lo", True)]
+    usage = {"promptTokens": 3, "completionTokens": 2, "totalTokens": 5}
+    assert chunks[-1]["meta"] == {"finishReason": "stop", "usage": usage}
     (usage,) = await of(runs, run_id, "provider.usage")
     assert (usage["inputTokens"], usage["outputTokens"]) == (3, 2)
 
@@ -248,7 +250,7 @@ async def missing(runs: Runs, run_id: str) -> None:
 
 
 async def channel_ttl(runs: Runs, run_id: str) -> None:
-    assert (await finish(runs, run_id)).channels == {"events": ["d"]}
+    assert (await finish(runs, run_id)).channels["events"] == [{"value": "d", "_ts": 1767225600300}]
 
 
 async def clarification(runs: Runs, run_id: str) -> None:
@@ -265,7 +267,9 @@ async def conversation(runs: Runs, run_id: str) -> None:
 
 
 async def negotiated(runs: Runs, run_id: str) -> None:
-    assert (await runs.get_run(run_id, "acme")).status == "waiting-input"
+    assert (await runs.get_run(run_id, "acme")).status == "waiting-approval"
+    (asked,) = await of(runs, run_id, "node.suspended")
+    assert (asked["kind"], asked["reason"]) == ("conversation.exchange", "conversation-input")
     await answer(runs, run_id, {"text": "hello"})
     await conversation(runs, run_id)
 
@@ -303,7 +307,8 @@ async def quorum(runs: Runs, run_id: str) -> None:
 
 
 async def low_confidence(runs: Runs, run_id: str) -> None:
-    await waiting(runs, run_id, "node.suspended")
+    asked = (await waiting(runs, run_id, "node.suspended")).payload
+    assert asked["reason"] == "low-confidence" and asked["agentId"] and asked["observed"] < asked["threshold"]
     assert (await runs.interrupts(run_id, "acme"))[0].kind == "low-confidence"
     assert "runOrchestrator.decided" not in await kinds(runs, run_id)
     assert (await runs.get_run(run_id, "acme")).status == "waiting-approval"

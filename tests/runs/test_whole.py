@@ -113,7 +113,8 @@ async def check(runs: Runs, run_id: str) -> None:
     """The log folds to what was shown, and a replay of it does not diverge."""
     shown = await runs.get_run(run_id, "acme")
     folded = snapshot(await fold_by_steps(runs, run_id), 10**15)
-    assert msgspec.to_builtins(folded) == msgspec.to_builtins(shown)
+    alone = msgspec.structs.replace(shown, child_runs=[])  # whose children a log does not know
+    assert msgspec.to_builtins(folded) == msgspec.to_builtins(alone)
     fork = await runs.fork(run_id, "acme", ForkRequest(mode="replay"))
     again = await runs.events(fork.run_id, "acme")
     assert [event.payload for event in again if event.type == "replay.diverged"] == []

@@ -103,7 +103,7 @@ def _run_ended(status: Any) -> Callable[[RunState, Event], None]:
     def handler(state: RunState, event: Event) -> None:
         state.ended = status
         state.ended_ms = event.ts
-        state.paused_ms = None
+        state.paused_ms = state.pausing = None
         state.outputs = event.payload.get("outputs")
         state.error = event.payload.get("error")
         state.dirty.clear()

@@ -360,7 +360,7 @@ class Execution:
         if timeout_ms is not None:
             request["timeoutMs"] = timeout_ms
         events = [
-            Event("node.suspended", {**payload, "reason": kind}, self.node_id, private),
+            Event("node.suspended", {**payload, **_about(kind, data)}, self.node_id, private),
             Event("interrupt.requested", request, self.node_id),
         ]
         if announce is not None:
@@ -424,6 +424,14 @@ class Execution:
     async def next_ended(self) -> str:
         """The key of the next child of this node that ends from now on."""
         return await self._actor.next_ended(self.node_id)
+
+
+def _about(kind: str, data: Any) -> dict[str, Any]:
+    """What `node.suspended` says of why: the contract names some reasons otherwise than their kinds."""
+    about: dict[str, Any] = {"reason": "conversation-input" if kind == "conversation.exchange" else kind}
+    if kind == "low-confidence" and isinstance(data, dict):
+        about |= {key: data[key] for key in ("agentId", "threshold", "observed") if key in data}
+    return about
 
 
 def _wired(port: T | None, name: str) -> T:

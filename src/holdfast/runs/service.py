@@ -10,6 +10,8 @@ import hashlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Self
 
+import msgspec
+
 from holdfast.kernel.clock import Clock, iso
 from holdfast.kernel.ids import Ids, Randomness
 from holdfast.kernel.ledger import Append, Draft, Ledger, Projection
@@ -32,13 +34,14 @@ from holdfast.runs.ports import HttpConnector, ModelCaller, ToolSource
 from holdfast.runs.projection import EnginesProjection, RunsProjection
 from holdfast.runs.requests import check_against, check_create, check_engine
 from holdfast.runs.secrets import TELLING, cover_event, may_have
-from holdfast.runs.state import Event, RunState
+from holdfast.runs.state import WAITING, Event, RunState
 from holdfast.runs.types import (
     TERMINAL,
     TERMINAL_EVENTS,
     Ancestry,
     Artifact,
     BulkResult,
+    ChildRun,
     CreateRun,
     DrainPolicy,
     EventPage,
@@ -56,6 +59,7 @@ from holdfast.runs.types import (
     RunPage,
     RunSnapshot,
     RunStanding,
+    RunStatus,
     WorkflowCheck,
     WorkflowVersion,
 )
@@ -64,6 +68,8 @@ from holdfast.runs.workflows import Ref, Stored, Workflows
 
 MAX_BULK = 100
 MAX_SIGNALS = 10_000
+MAX_CHILDREN = 1_000
+"""How many children a parent's snapshot lists; `GET /v1/runs?parentRunId=` lists them all."""
 
 
 def projections() -> list[Projection]:
@@ -99,7 +105,7 @@ class Runs:
         self._ids = ids
         self._limits = limits or Limits()
         self._registry = nodes or standard_registry(sample_seams=sample_seams)
-        self._workflows = Workflows(ledger, self._registry)
+        self._workflows = Workflows(ledger, self._registry, self._limits)
         self._feeds = Feeds(ledger)
         self.mocks = MockModels(models, programs=sample_seams)
         asked = self.mocks if models is not None or sample_seams else None
@@ -178,7 +184,7 @@ class Runs:
 
     def check_workflow(self, document: Any) -> WorkflowCheck:
         """Located errors and warnings, nothing stored."""
-        return check_workflow(document, self._registry)[1]
+        return check_workflow(document, self._registry, self._limits)[1]
 
     # Runs
 
@@ -246,7 +252,28 @@ class Runs:
         )
 
     async def get_run(self, run_id: str, tenant: str) -> RunSnapshot:
-        return snapshot(await self._state(run_id, tenant), self._clock.now_ms())
+        return await self._shown(await self._state(run_id, tenant))
+
+    async def _shown(self, state: RunState) -> RunSnapshot:
+        """A run with its children, and with their waiting where it waits for nothing else (W21)."""
+        shown = snapshot(state, self._clock.now_ms())
+        rows = self._ledger.look_up(
+            "SELECT run_id, workflow_id, status FROM runs WHERE parent = ? ORDER BY run_id LIMIT ?",
+            (state.run_id, MAX_CHILDREN),
+        )
+        if not rows:
+            return shown
+        children = [ChildRun(run_id=run_id, workflow_id=name, status=status) for run_id, name, status in rows]
+        status = await self._waiting(state)
+        return msgspec.structs.replace(shown, child_runs=children, status=status)
+
+    async def _waiting(self, state: RunState) -> RunStatus:
+        """The status of a run: that of its children when all of them wait, and nothing else is under way (W21)."""
+        if state.status != "running" or not state.waits_for_children:
+            return state.status
+        found = {await self._waiting(await self._known(child_id)) for child_id in state.children}
+        kinds = [status for _, status in WAITING if status in found]
+        return kinds[0] if kinds and len(kinds) == len(found) else state.status
 
     async def list_runs(self, filters: RunFilter, tenant: str, cursor: str | None = None, limit: int = 50) -> RunPage:
         """Newest first. A cursor that is none of ours is `validation_error`; `limit` is 1..200."""
@@ -281,7 +308,7 @@ class Runs:
             if state.owner is None or state.owner.tenant != tenant:
                 raise Problem("not_found", "There is no such run.", runId=run_id[:128])
             if isinstance(found, RunState):
-                return snapshot(found, self._clock.now_ms())
+                return await self._shown(found)
             if not self._engine.started:
                 raise Problem("unavailable", "The engine is closing.", retry_after_ms=1000)
             if found.owned:

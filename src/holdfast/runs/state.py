@@ -18,12 +18,20 @@ MASK = "[REDACTED]"
 # Node statuses beyond the ended ones: idle, running, retrying, sleeping, child, approval, input, external, and stopped:
 # it would run, but the run is paused.
 EXECUTING = ("running", "retrying", "sleeping", "child")
-_WAITING: tuple[tuple[str, RunStatus], ...] = (
+WAITING: tuple[tuple[str, RunStatus], ...] = (
     ("approval", "waiting-approval"),
     ("input", "waiting-input"),
     ("external", "waiting-external"),
 )
-WAIT_OF_KIND = {"approval": "approval", "low-confidence": "approval", "external-event": "external"}
+# The contract gives a conversation no status of its own: it waits for an approval (OpenWOP, interrupt.md).
+WAIT_OF_KIND = {
+    "approval": "approval",
+    "low-confidence": "approval",
+    "conversation.start": "approval",
+    "conversation.exchange": "approval",
+    "conversation.close": "approval",
+    "external-event": "external",
+}
 
 
 # A node in one of these takes real time: somebody works or thinks.
@@ -161,7 +169,7 @@ class RunState(msgspec.Struct):
         counts = self.counts
         if self.executing:
             return "running"
-        for wait, status in _WAITING:
+        for wait, status in WAITING:
             if counts.get(wait):
                 return status
         return "running"
@@ -170,6 +178,13 @@ class RunState(msgspec.Struct):
     def executing(self) -> bool:
         """Whether a node is under way, rather than waiting for somebody."""
         return any(self.counts.get(status) for status in EXECUTING)
+
+    @property
+    def waits_for_children(self) -> bool:
+        """Whether every node under way waits for its children (W21)."""
+        parents = {name for name, _ in self.children.values()}
+        under_way = {name for name in self.active if self.nodes[name].status in EXECUTING}
+        return bool(parents) and under_way <= parents
 
     @property
     def busy(self) -> bool:

@@ -91,6 +91,14 @@ class RunEvent(Wire, frozen=True):
     causation_id: str | None = None
 
 
+class ChildRun(Wire, frozen=True):
+    """A child in its parent's snapshot (W21)."""
+
+    run_id: str
+    workflow_id: str
+    status: RunStatus
+
+
 class RunSnapshot(Wire, frozen=True):
     """Where a run stands: the fold of its log. `last_sequence` is what the snapshot has seen (-1: nothing)."""
 
@@ -120,6 +128,8 @@ class RunSnapshot(Wire, frozen=True):
     metrics: dict[str, Any] | None = None
     scope_id: str | None = None
     parent_run_id: str | None = None
+    parent_node_id: str | None = None
+    child_runs: list[ChildRun] = []
     source_run_id: str | None = None
     last_sequence: int = -1
 
@@ -285,7 +295,7 @@ class Limits(Wire, frozen=True):
 
     max_node_executions: int = 10_000
     max_run_duration_ms: int = 30 * 24 * 3600 * 1000
-    max_loop_iterations: int = 1000
+    max_loop_iterations: int = 10_000
     max_tags: int = 100
     max_inputs_bytes: int = 1024 * 1024
     max_metadata_bytes: int = 50 * 1024

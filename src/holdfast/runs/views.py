@@ -51,6 +51,7 @@ def snapshot(state: RunState, now: int) -> RunSnapshot:
         metrics={"openwopCost": state.usage} if state.usage else None,
         scope_id=started.get("scopeId"),
         parent_run_id=state.parent["runId"] if state.parent else None,
+        parent_node_id=state.parent["nodeId"] if state.parent else None,
         source_run_id=state.source["source"] if state.source else None,
         last_sequence=state.seq,
     )
