@@ -184,7 +184,9 @@ async def test_t5_a_family_catches_up_together(
         (child,) = [event for event in await runs.events(run_id, "acme") if event.type == "node.dispatched"][:1]
         child_id = child.payload["childRunId"]
         ended = await finish(runs, child_id)
-        done = [event.payload["nodeId"] for event in await runs.events(child_id, "acme") if event.type == "node.completed"]
+        done = [
+            event.payload["nodeId"] for event in await runs.events(child_id, "acme") if event.type == "node.completed"
+        ]
     assert (run.error.code if run.error else None) == outcome
     assert (ended.status, done) == (("completed", ["x", "y"]) if outcome is None else ("cancelled", ["x"]))
 
@@ -249,8 +251,8 @@ class Author:
         links = []
         for index in range(1, len(nodes)):
             rule = chance.choice(["all_success", "all_success", "all_complete", "any_success"])
-            for source in chance.sample(range(index), chance.randint(0, min(index, 2))):
-                links.append(edge(f"{id}{source}", f"{id}{index}", triggerRule=rule))
+            sources = chance.sample(range(index), chance.randint(0, min(index, 2)))
+            links += [edge(f"{id}{source}", f"{id}{index}", triggerRule=rule) for source in sources]
         timeout = {"timeout": next(self.times) * 3} if id == "w" and chance.random() < 0.7 else {}
         return workflow(id, nodes, links, settings=timeout)
 

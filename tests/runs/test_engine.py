@@ -257,7 +257,9 @@ async def test_w21_parents_and_children_show_each_other(
         middle = node("sub", "core.subWorkflow", config={"workflowId": "inner"})
         await runs.put_workflow(workflow("middle", [middle]), tenant=None)
         call = {"workflowId": "middle", **({"items": [1, 2]} if mapped else {})}
-        run_id = await start(runs, workflow("w", [node("a", "core.map" if mapped else "core.subWorkflow", config=call)]))
+        run_id = await start(
+            runs, workflow("w", [node("a", "core.map" if mapped else "core.subWorkflow", config=call)])
+        )
         await asyncio.sleep(1)
         shown = await runs.get_run(run_id, "acme")
         assert shown.status == status

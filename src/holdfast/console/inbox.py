@@ -32,7 +32,9 @@ async def waiting(parts: Parts, caller: Caller) -> int:
 async def questions_of(parts: Parts, caller: Caller, run_id: str, workflow_id: str = "") -> list[Question]:
     if "approvals:respond" not in caller.scopes:
         return []
-    return [Question(run_id, workflow_id, item) for item in await parts.runs.interrupts(run_id, caller.tenant, caller.name)]
+    return [
+        Question(run_id, workflow_id, item) for item in await parts.runs.interrupts(run_id, caller.tenant, caller.name)
+    ]
 
 
 async def show(request: Request, parts: Parts) -> Response:

@@ -71,7 +71,9 @@ class RunActor:
         self.owing = 0  # what its relatives have not heard of it yet
         self._inbox: list[_Command] = []
         self._news: list[Event] = []  # what the log is told of the clock, before anything else happens
-        self._acting: dict[str, int] = {}  # nodes with children whose code is not just waiting for them: how late it began
+        self._acting: dict[
+            str, int
+        ] = {}  # nodes with children whose code is not just waiting for them: how late it began
         self._missed_ms = engine.missed_ms
         self._todo: dict[str, None] = {}
         self._driver: asyncio.Task[None] | None = None

@@ -93,7 +93,9 @@ class Answering:
             expires = min(expires, asked.asked_ms + asked.timeout_ms)
 
         def token(approver: str) -> str:
-            return interrupts.sign(Claims(state.run_id, asked.node, asked.id, expires, "resolve", approver), self._secret)
+            return interrupts.sign(
+                Claims(state.run_id, asked.node, asked.id, expires, "resolve", approver), self._secret
+            )
 
         listed = asked.data.get("approversList") if isinstance(asked.data, dict) else None
         return Interrupt(

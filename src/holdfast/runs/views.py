@@ -12,7 +12,13 @@ from holdfast.runs.secrets import cover, cover_run
 from holdfast.runs.state import MASK, NodeState, RunState, shown_outputs
 from holdfast.runs.types import RunError, RunSnapshot, RunSummary
 
-_SHOWN = {"approval": "suspended", "input": "suspended", "external": "suspended", "stopped": "suspended", "idle": "pending"}
+_SHOWN = {
+    "approval": "suspended",
+    "input": "suspended",
+    "external": "suspended",
+    "stopped": "suspended",
+    "idle": "pending",
+}
 
 
 def snapshot(state: RunState, now: int) -> RunSnapshot:
