@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -36,7 +37,7 @@ def work(id: str, ms: int, *, fails: int = 0, **settings: Any) -> Document:
 
 
 def chain(*nodes: Document, timeout: int | None = None, id: str = "w") -> Document:
-    links = [edge(a["id"], b["id"]) for a, b in zip(nodes, nodes[1:], strict=False)]
+    links = [edge(a["id"], b["id"]) for a, b in pairwise(nodes)]
     return workflow(id, list(nodes), links, settings={"timeout": timeout} if timeout else {})
 
 

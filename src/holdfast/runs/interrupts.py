@@ -3,8 +3,8 @@
 - I1  A token is bound to one interrupt of one run and to a time; nothing in the log or a snapshot carries one.
 - I2  An interrupt is answered once: of two answers exactly one wins, the other hears `interrupt_already_resolved`.
 - I3  An answer is checked before it is taken: the action is one that was offered, a question has its answer.
-- I4  A vote belongs to a voter, and a voter votes once: the caller, whom the caller may speak for, or the approver that a
-      token names (W18).
+- I4  A vote belongs to a voter, and a voter votes once: the caller, whom the caller may speak for, or the approver that
+      a token names (W18).
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def check_open(asked: InterruptState, now: int) -> None:
 
 
 def check_expired(asked: InterruptState, now: int) -> None:
-    """Refuse an interrupt whose timeout has passed, whatever became of the run (W19). One that somebody answered in time
-    stays answered (W7)."""
+    """Refuse an interrupt whose timeout has passed, whatever became of the run (W19). One that somebody answered in
+    time stays answered (W7)."""
     if asked.timeout_ms is None or (asked.status == "resolved" and not asked.timed_out):
         return
     until = asked.asked_ms + asked.timeout_ms

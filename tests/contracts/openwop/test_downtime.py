@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ def document(id: str, nodes: list[tuple[str, dict[str, Any]]], timeout: int) -> 
         {"id": name, "typeId": type, "name": name, "position": {"x": 0, "y": 0}, "config": config, "inputs": {}}
         for name, (type, config) in zip(names, nodes, strict=True)
     ]
-    links = [{"id": f"{a}-{b}", "sourceNodeId": a, "targetNodeId": b} for a, b in zip(names, names[1:], strict=False)]
+    links = [{"id": f"{a}-{b}", "sourceNodeId": a, "targetNodeId": b} for a, b in pairwise(names)]
     triggers = [{"id": "manual", "type": "manual"}]
     body = {"id": id, "name": id, "version": "1.0.0", "nodes": parts, "edges": links, "triggers": triggers}
     return {**body, "variables": [], "metadata": {}, "settings": {"timeout": timeout}}

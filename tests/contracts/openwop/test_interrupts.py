@@ -128,8 +128,7 @@ def stored(api: Api, id: str, **config: Any) -> str:
     answer = api.http.put(f"/v1/workflows/{id}", json=document)
     if answer.status_code not in (200, 201):
         pytest.skip(f"this host takes no workflow: {answer.text[:200]}")
-    run_id = str(api.post("/v1/runs", {"workflowId": id}).json()["runId"])
-    return run_id
+    return str(api.post("/v1/runs", {"workflowId": id}).json()["runId"])
 
 
 def test_w18_a_voter_votes_once(api: Api) -> None:
