@@ -20,8 +20,8 @@ from tests.runs.documents import finish, node, start, workflow
         ("append", [1, 2], [1, 2]),
         ("merge", [{"a": 1, "b": 1}, {"b": 2}], {"a": 1, "b": 2}),
         ("counter", [1, 2.5, None], 4.5),
-        ("votes", [{"voter": "x", "v": 1}, {"voter": "y", "v": 2}, {"voter": "x", "v": 3}],
-         [{"voter": "y", "v": 2}, {"voter": "x", "v": 3}]),
+        ("votes", [{"userId": "x", "v": 1}, {"userId": "y", "v": 2}, {"userId": "x", "v": 3}],
+         [{"userId": "y", "v": 2}, {"userId": "x", "v": 3}]),
         ("feedback", ["a", "b"], ["a", "b"]),
         ("message", [{"messageId": "1", "t": 1}, {"messageId": "1", "t": 2}, {"messageId": "2"}],
          [{"messageId": "1", "t": 1}, {"messageId": "2"}]),
@@ -38,7 +38,7 @@ def test_old_entries_are_gone_on_read_and_on_write() -> None:
     state = open_channel(Channel(reducer="append", ttl_ms=100))
     for ts in (0, 50, 90):
         write(state, ts, ts)
-    assert read(state, 120) == [50, 90]
+    assert read(state, 120) == [{"value": 50, "_ts": 50}, {"value": 90, "_ts": 90}]
     write(state, 200, 200)
     assert [entry.value for entry in state.entries] == [200]
 

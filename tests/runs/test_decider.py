@@ -42,6 +42,7 @@ class Sim:
 
     def take(self, event: Event) -> None:
         event.seq, event.ts = self.state.seq + 1, 1000 + self.state.seq
+        event.at = event.ts
         self.log.append(event)
         evolve(self.state, event)
 

@@ -136,7 +136,7 @@ async def test_pause_starts_nothing_until_resume(host: Host) -> None:
     async with host() as runs:
         document = workflow("w", [node("a", "core.delay", config={"delayMs": 1000}), node("b")], [edge("a", "b")])
         run_id = await start(runs, document)
-        assert (await runs.pause(run_id, "acme")).status == "paused"
+        assert (await runs.pause(run_id, "acme", drain_policy="immediate")).status == "paused"
         with pytest.raises(Problem) as refused:
             await runs.pause(run_id, "acme")
         assert refused.value.row.http == 409
@@ -146,6 +146,152 @@ async def test_pause_starts_nothing_until_resume(host: Host) -> None:
         assert "holdfast.timer.fired" not in await kinds(runs, run_id)
         await runs.resume(run_id, "acme")
         assert (await finish(runs, run_id)).status == "completed"
+
+
+@pytest.mark.parametrize("kind", ["core.delay", "test.slow", "core.subWorkflow"])
+async def test_w17_a_pause_waits_for_the_node_under_way(host: Host, kind: str) -> None:
+    types = registry()
+
+    @types.node("test.slow")
+    async def slow(ctx: Any) -> None:
+        await asyncio.sleep(5)
+
+    async with host(nodes=types) as runs:
+        wait = {"delayMs": 5000}
+        await runs.put_workflow(workflow("child", [node("c", "core.delay", config=wait)]), tenant=None)
+        a = node("a", kind, config={**wait, "workflowId": "child"})
+        run_id = await start(runs, workflow("w", [a, node("b")], [edge("a", "b")]))
+        await asyncio.sleep(1)
+        await runs.pause(run_id, "acme", reason="later")
+        assert (await runs.get_run(run_id, "acme")).status == "running"
+        with pytest.raises(Problem, match="when its node has ended"):
+            await runs.pause(run_id, "acme")
+        await waiting(runs, run_id, "run.paused")
+        events = await runs.events(run_id, "acme")
+        assert [event.type for event in events][-2:] == ["node.completed", "run.paused"]
+        assert events[-1].payload == {"drainPolicy": "drain-current-node", "reason": "later"}
+        assert (await runs.get_run(run_id, "acme")).status == "paused"
+        await runs.resume(run_id, "acme")
+        assert (await finish(runs, run_id)).status == "completed"
+
+
+async def test_w17_a_pause_at_the_last_node_is_a_pause(host: Host) -> None:
+    async with host() as runs:
+        run_id = await start(runs, workflow("w", [node("a", "core.delay", config={"delayMs": 1000})]))
+        await runs.pause(run_id, "acme")
+        await waiting(runs, run_id, "run.paused")
+        assert (await runs.get_run(run_id, "acme")).status == "paused"
+        await runs.resume(run_id, "acme")
+        assert (await finish(runs, run_id)).status == "completed"
+
+
+async def test_w17_a_pause_that_waits_can_be_taken_back_or_hurried(host: Host) -> None:
+    async with host() as runs:
+        document = workflow("w", [node("a", "core.delay", config={"delayMs": 5000}), node("b")], [edge("a", "b")])
+        run_id = await start(runs, document)
+        await runs.pause(run_id, "acme")
+        await runs.resume(run_id, "acme")
+        await runs.pause(run_id, "acme")
+        await runs.pause(run_id, "acme", drain_policy="immediate")
+        assert (await runs.get_run(run_id, "acme")).status == "paused"
+        await runs.resume(run_id, "acme")
+        assert (await finish(runs, run_id)).status == "completed"
+        assert (await kinds(runs, run_id)).count("run.paused") == 1
+
+
+async def test_w17_an_immediate_pause_gives_up_the_attempt_and_keeps_its_effects(host: Host) -> None:
+    types, calls = registry(), []
+
+    @types.node("test.two")
+    async def two(ctx: Any) -> dict[str, Any]:
+        first = await ctx.effect("one", lambda: calls.append("one") or len(calls))
+        await asyncio.sleep(5)
+        await ctx.effect("two", lambda: calls.append("two"))
+        return {"first": first}
+
+    async with host(nodes=types) as runs:
+        run_id = await start(runs, workflow("w", [node("a", "test.two", settings={"timeoutMs": 6000})]))
+        await asyncio.sleep(2)
+        await runs.pause(run_id, "acme", drain_policy="immediate")
+        await asyncio.sleep(600)
+        paused = await runs.get_run(run_id, "acme")
+        assert (paused.status, paused.node_states["a"]["status"], calls) == ("paused", "suspended", ["one"])
+    async with host(nodes=types) as runs:
+        await asyncio.sleep(600)
+        assert calls == ["one"], "a restart is no resume"
+        await runs.resume(run_id, "acme")
+        run = await finish(runs, run_id)
+        assert (run.status, run.outputs, calls) == ("completed", {"first": 1}, ["one", "two"])
+
+
+async def test_w17_nothing_goes_on_while_a_run_is_paused(host: Host) -> None:
+    """An answer and a child's end are taken in; the nodes go on with the resume."""
+    async with host() as runs:
+        await runs.put_workflow(workflow("child", [node("c", "core.delay", config={"delayMs": 1000})]), tenant=None)
+        nodes = [node("gate", "core.approvalGate"), node("sub", "core.subWorkflow", config={"workflowId": "child"})]
+        run_id = await start(runs, workflow("w", nodes))
+        await asyncio.sleep(0.5)
+        await runs.pause(run_id, "acme", drain_policy="immediate")
+        await runs.resolve_by_node(run_id, "gate", "acme", {"resumeValue": {"action": "accept"}}, "ann")
+        await asyncio.sleep(60)
+        assert "node.completed" not in await kinds(runs, run_id)
+        await runs.resume(run_id, "acme")
+        assert (await finish(runs, run_id)).status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "status"),
+    [
+        ("core.approvalGate", {}, "waiting-approval"),
+        ("core.clarificationGate", {"questions": [{"id": "q", "question": "?"}]}, "waiting-input"),
+        ("core.waitForEvent", {"event": "go"}, "waiting-external"),
+        ("core.delay", {"delayMs": 60_000}, "running"),
+    ],
+)
+@pytest.mark.parametrize("mapped", [False, True])
+async def test_w21_parents_and_children_show_each_other(
+    host: Host, kind: str, config: dict[str, Any], status: str, mapped: bool
+) -> None:
+    async with host() as runs:
+        await runs.put_workflow(workflow("inner", [node("ask", kind, config=config)]), tenant=None)
+        middle = node("sub", "core.subWorkflow", config={"workflowId": "inner"})
+        await runs.put_workflow(workflow("middle", [middle]), tenant=None)
+        call = {"workflowId": "middle", **({"items": [1, 2]} if mapped else {})}
+        run_id = await start(
+            runs, workflow("w", [node("a", "core.map" if mapped else "core.subWorkflow", config=call)])
+        )
+        await asyncio.sleep(1)
+        shown = await runs.get_run(run_id, "acme")
+        assert shown.status == status
+        assert [item.workflow_id for item in shown.child_runs] == ["middle"] * (2 if mapped else 1)
+        child = await runs.get_run(shown.child_runs[0].run_id, "acme")
+        assert (child.parent_run_id, child.parent_node_id, child.status) == (run_id, "a", status)
+
+
+async def test_w21_a_parent_with_work_of_its_own_is_running(host: Host) -> None:
+    async with host() as runs:
+        await runs.put_workflow(workflow("inner", [node("ask", "core.approvalGate")]), tenant=None)
+        wait = node("b", "core.delay", config={"delayMs": 60_000})
+        nodes = [node("a", "core.subWorkflow", config={"workflowId": "inner"}), wait]
+        run_id = await start(runs, workflow("w", nodes))
+        await asyncio.sleep(1)
+        assert (await runs.get_run(run_id, "acme")).status == "running"
+        await asyncio.sleep(60)
+        assert (await runs.get_run(run_id, "acme")).status == "waiting-approval"
+
+
+async def test_w11_a_loop_runs_as_often_as_its_document_says_or_is_refused(host: Host) -> None:
+    def document(times: int) -> dict[str, Any]:
+        count = node("n", "core.transform", config={"assign": {"x": "x + 1"}})
+        again = edge("n", "n", id="back", label="loopback", condition=when("x < 2500"))
+        numbers = [{"name": "x", "type": "number", "defaultValue": 0}]
+        return workflow("w", [count], [again], variables=numbers, settings={"maxLoopbackIterations": times})
+
+    async with host() as runs:
+        assert (await finish(runs, await start(runs, document(2500)))).variables["x"] == 2500
+        with pytest.raises(Problem, match="10,000 times, not 10,001") as refused:
+            await start(runs, document(10_001))
+        assert refused.value.details["at"] == "$.settings.maxLoopbackIterations"
 
 
 async def test_a_map_keeps_the_order_and_the_limit(host: Host) -> None:

@@ -85,7 +85,7 @@ async def make(runs: Runs) -> str:
     await runs.put_workflow(child(), tenant=None)
     run_id = await start(runs, document)
     await waiting(runs, run_id, "approval.requested")
-    await runs.resolve_by_node(run_id, "gate", "acme", {"resumeValue": {"action": "accept"}}, "ann")
+    await runs.resolve_by_node(run_id, "gate", "acme", {"resumeValue": {"action": "accept"}})
     assert (await finish(runs, run_id)).status == "completed"
     return run_id
 
@@ -266,7 +266,7 @@ async def _through(runs: Runs, run_id: str) -> None:
 
     while (await runs.get_run(run_id, "acme")).status not in ("completed", "failed", "cancelled"):
         for asked in await runs.interrupts(run_id, "acme"):
-            await runs.resolve_by_token(asked.token, {"resumeValue": {"action": "accept"}}, "ann")
+            await runs.resolve_by_token(asked.token, {"resumeValue": {"action": "accept"}})
         await asyncio.sleep(0.05)
 
 

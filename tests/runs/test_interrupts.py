@@ -45,10 +45,11 @@ async def test_i1_no_token_in_the_log_or_the_snapshot(host: Host) -> None:
 async def test_a_token_is_its_claims_and_their_seal(host: Host, clock: PatientClock) -> None:
     async with host() as runs:
         run_id = await start(runs, gate())
-        (asked,) = await runs.interrupts(run_id, "acme")
+        (asked,) = await runs.interrupts(run_id, "acme", "ann")
         body, seal = asked.token.split(".")
         said = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-        assert set(said) == {"runId", "nodeId", "interruptId", "expiresAt", "intent"}
+        assert set(said) == {"runId", "nodeId", "interruptId", "expiresAt", "intent", "approver"}
+        assert said["approver"] == "ann"
         assert (said["runId"], said["nodeId"], said["interruptId"]) == (run_id, "gate", asked.interrupt_id)
         assert 0 < said["expiresAt"] - clock.now_ms() <= 30 * 60 * 1000 and asked.expires_at == iso(said["expiresAt"])
         assert len(base64.urlsafe_b64decode(seal + "=")) == 32
@@ -163,6 +164,85 @@ async def test_a_quorum_needs_its_votes_and_counts_each_voter_once(host: Host) -
         await runs.resolve_by_node(run_id, "gate", "acme", value("reject"), "ann")
         assert (await runs.resolve_by_node(run_id, "gate", "acme", value("reject"), "ben")).resumed
         assert (await finish(runs, run_id)).status == "failed"
+
+
+async def test_w18_one_caller_has_one_vote_whatever_they_call_themselves(host: Host) -> None:
+    async with host() as runs:
+        run_id = await start(runs, gate(requiredApprovals=3))
+        for name in ("voter", "approverId", "voterId"):
+            body = {"resumeValue": {"action": "accept", name: "ben"}}
+            problem = await refused(runs.resolve_by_node(run_id, "gate", "acme", body, "ann"))
+            assert (problem.row.http, problem.details["requiredScopes"]) == (403, ["approvals:delegate"])
+        await runs.resolve_by_node(run_id, "gate", "acme", {**value("accept"), "voter": "ann"}, "ann")
+        assert (await refused(runs.resolve_by_node(run_id, "gate", "acme", value("accept"), "ann"))).row.http == 409
+        token = (await runs.interrupts(run_id, "acme", "ann"))[0].token
+        assert (await refused(runs.resolve_by_token(token, value("accept")))).row.http == 409, "the same voter"
+        problem = await refused(runs.resolve_by_token(token, {**value("accept"), "voter": "ben"}))
+        assert problem.row.http == 403, "a token speaks for nobody else"
+
+
+async def test_w18_who_may_speak_for_others_names_each_voter_once(host: Host) -> None:
+    async with host() as runs:
+        run_id = await start(runs, gate(requiredApprovals=3))
+        for name in ("ann", "ben"):
+            vote = {**value("accept"), "voter": name}
+            assert not (await runs.resolve_by_node(run_id, "gate", "acme", vote, "root", delegate=True)).resumed
+            again = await refused(runs.resolve_by_node(run_id, "gate", "acme", vote, "root", delegate=True))
+            assert again.row.http == 409
+        assert (await runs.resolve_by_node(run_id, "gate", "acme", value("accept"), "root", delegate=True)).resumed
+        await finish(runs, run_id)
+        events = await runs.events(run_id, "acme")
+        assert [e.payload["principal"] for e in events if e.type == "approval.granted"] == ["ann", "ben", "root"]
+        assert [e.payload["decidedBy"] for e in events if e.type == "approval.received"] == ["root"]
+        for bad in (5, "", ["ann"], None):
+            problem = await refused(
+                runs.resolve_by_node(await start(runs, gate()), "gate", "acme", {**value("accept"), "voter": bad}, "a")
+            )
+            assert problem.row.http == 400
+
+
+async def test_w18_an_approvers_own_token_names_its_approver(host: Host) -> None:
+    async with host() as runs:
+        run_id = await start(runs, gate(requiredApprovals=2, approversList=["ann", "ben"]))
+        (plain,) = await runs.interrupts(run_id, "acme", "cas")
+        assert plain.approver_tokens is None, "only for who may speak for others"
+        assert (await refused(runs.resolve_by_token(plain.token, value("accept")))).row.http == 403
+        (asked,) = await runs.interrupts(run_id, "acme", "root", delegate=True)
+        assert asked.approver_tokens is not None and set(asked.approver_tokens) == {"ann", "ben"}
+        await runs.resolve_by_token(asked.approver_tokens["ann"], value("accept"))
+        assert (await refused(runs.resolve_by_token(asked.approver_tokens["ann"], value("accept")))).row.http == 409
+        assert (await runs.resolve_by_token(asked.approver_tokens["ben"], value("accept"))).resumed
+
+
+@pytest.mark.parametrize("end", ["timeout", "cancel", "default", "withdrawn"])
+async def test_w19_a_question_whose_timeout_has_passed_is_gone(host: Host, end: str) -> None:
+    """Whatever became of the run: it failed, was cancelled, went on with the default."""
+    async with host() as runs:
+        document = gate(timeoutMs=5000, **({"onTimeout": "accept"} if end == "default" else {}))
+        if end == "withdrawn":
+            document = workflow("w", [node("gate", "core.interrupt", config={"timeoutMs": 5000})])
+        run_id = await start(runs, document)
+        token = (await runs.interrupts(run_id, "acme"))[0].token
+        if end == "cancel":
+            await runs.cancel(run_id, "acme")
+            assert (await refused(runs.resolve_by_token(token, value("accept")))).row.http == 422, "not yet"
+        await finish(runs, run_id)
+        await asyncio.sleep(6)
+        for deed in (
+            runs.inspect_token(token),
+            runs.resolve_by_token(token, value("accept")),
+            runs.resolve_by_node(run_id, "gate", "acme", value("accept"), "ann"),
+        ):
+            problem = await refused(deed)
+            assert (problem.row.http, problem.as_openwop()["error"]) == (410, "interrupt_expired")
+
+
+async def test_w19_an_answer_in_time_stays_an_answer(host: Host) -> None:
+    async with host() as runs:
+        run_id = await start(runs, gate(timeoutMs=5000))
+        await runs.resolve_by_node(run_id, "gate", "acme", value("accept"), "ann")
+        await asyncio.sleep(60)
+        assert (await refused(runs.resolve_by_node(run_id, "gate", "acme", value("accept"), "ann"))).row.http == 409
 
 
 async def test_only_listed_approvers_may_answer(host: Host) -> None:

@@ -185,7 +185,7 @@ class World:
             return
         chosen = asked[index % len(asked)]
         body: Any = {"action": action} if chosen.kind == "approval" else {"answers": {"q": "x"}}
-        done = await self.runs.resolve_by_token(chosen.token, {"resumeValue": body}, "bob")
+        done = await self.runs.resolve_by_token(chosen.token, {"resumeValue": body})
         self.resumed[(run_id, done.interrupt_id)] += done.resumed
 
     async def _pause(self, run_id: str) -> None:

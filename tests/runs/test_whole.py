@@ -51,15 +51,16 @@ async def meddle(runs: Runs, run_id: str, chance: random.Random) -> None:
         deed = chance.choice(["pause", "resume", "signal", "answer", "answer", "fork", "query", "cancel"])
         try:
             if deed == "pause":
-                await runs.pause(run_id, "acme")
+                await runs.pause(run_id, "acme", drain_policy=chance.choice(["immediate", "drain-current-node"]))
             elif deed == "resume":
                 await runs.resume(run_id, "acme")
             elif deed == "signal":
                 await runs.signal(run_id, "acme", "e", {"a": chance.randint(0, 1)})
             elif deed == "answer":
                 for asked in await runs.interrupts(run_id, "acme"):
-                    value = {"action": "accept", "answers": {"q": 1}, "approverId": str(chance.random())}
-                    await runs.resolve_by_token(asked.token, {"resumeValue": value}, None)
+                    value = {"action": "accept", "answers": {"q": 1}, "voter": str(chance.random())}
+                    body = {"resumeValue": value}
+                    await runs.resolve_by_node(run_id, asked.node_id, "acme", body, "alice", delegate=True)
             elif deed == "fork":
                 length = (await runs.get_run(run_id, "acme")).last_sequence + 1
                 request = ForkRequest(mode="branch", from_seq=chance.randrange(length))
@@ -70,7 +71,7 @@ async def meddle(runs: Runs, run_id: str, chance: random.Random) -> None:
                 await runs.cancel(run_id, "acme")
         except Problem as problem:
             assert problem.key not in ("internal", "ledger_conflict"), problem
-    if (await runs.get_run(run_id, "acme")).status == "paused":
+    with contextlib.suppress(Problem):  # a run that is paused, or will be
         await runs.resume(run_id, "acme")
 
 
@@ -112,7 +113,8 @@ async def check(runs: Runs, run_id: str) -> None:
     """The log folds to what was shown, and a replay of it does not diverge."""
     shown = await runs.get_run(run_id, "acme")
     folded = snapshot(await fold_by_steps(runs, run_id), 10**15)
-    assert msgspec.to_builtins(folded) == msgspec.to_builtins(shown)
+    alone = msgspec.structs.replace(shown, child_runs=[])  # whose children a log does not know
+    assert msgspec.to_builtins(folded) == msgspec.to_builtins(alone)
     fork = await runs.fork(run_id, "acme", ForkRequest(mode="replay"))
     again = await runs.events(fork.run_id, "acme")
     assert [event.payload for event in again if event.type == "replay.diverged"] == []

@@ -95,7 +95,7 @@ class Author:
         return "core.fail", {"code": "planned"}
 
     def a_write(self) -> tuple[str, Any]:
-        values = [1, "text", {"voter": "ann", "messageId": "m", "a": [1]}, [2], None, 2.5]
+        values = [1, "text", {"userId": "ann", "messageId": "m", "a": [1]}, [2], None, 2.5]
         written = {"expression": self.expression()} if self.chance.random() < 0.5 else {}
         name = self.chance.choice("cmvz")
         return "core.channelWrite", {

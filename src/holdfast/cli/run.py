@@ -244,10 +244,16 @@ async def cancel(
 
 @app.command("pause")
 @answers("run.pause")
-async def pause(run: RunId, url: Url = None, key: Key = None, data: Data = None) -> Any:
-    """Start no further node of a run."""
+async def pause(
+    run: RunId,
+    immediate: Annotated[bool, typer.Option("--immediate", help="Give up the attempts that are under way.")] = False,
+    url: Url = None,
+    key: Key = None,
+    data: Data = None,
+) -> Any:
+    """Start no further node of a run. Nodes that are under way end first."""
     async with connected(url, key, data) as host:
-        return await host.post(f"/v1/runs/{run}:pause")
+        return await host.post(f"/v1/runs/{run}:pause", {"drainPolicy": "immediate"} if immediate else None)
 
 
 @app.command("resume")

@@ -32,7 +32,9 @@ async def waiting(parts: Parts, caller: Caller) -> int:
 async def questions_of(parts: Parts, caller: Caller, run_id: str, workflow_id: str = "") -> list[Question]:
     if "approvals:respond" not in caller.scopes:
         return []
-    return [Question(run_id, workflow_id, item) for item in await parts.runs.interrupts(run_id, caller.tenant)]
+    return [
+        Question(run_id, workflow_id, item) for item in await parts.runs.interrupts(run_id, caller.tenant, caller.name)
+    ]
 
 
 async def show(request: Request, parts: Parts) -> Response:
@@ -47,5 +49,5 @@ async def answer(request: Request, parts: Parts) -> Response:
     run_id, node_id = request.path_params["run_id"], request.path_params["node_id"]
     asked = [item for item in await questions_of(parts, caller, run_id) if item.interrupt.node_id == node_id]
     body = {"resumeValue": answer_of(form, asked[0] if asked else None)}
-    await parts.runs.resolve_by_node(run_id, node_id, caller.tenant, body, caller.principal or caller.key_id)
+    await parts.runs.resolve_by_node(run_id, node_id, caller.tenant, body, caller.name)
     return go(f"/runs/{run_id}" if form.get("back") == "run" else "/inbox")

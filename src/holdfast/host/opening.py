@@ -204,7 +204,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             models=NodeModels(models),
             tools=NodeTools(extensions, config.agents, ledger, clock, runs=lambda: runs),
             http=egress,
-            limits=options.limits,
+            limits=options.limits or Limits(max_loop_iterations=config.workflows.max_loop_iterations),
             sample_seams=options.sample_seams,
         )
         metrics.watch(ledger, runs, relay)

@@ -47,7 +47,15 @@ CONTRACT_SCOPES = (
     "deploy:pause",
 )
 # What the contract has no scope for, because it has no endpoint for it (W4).
-OWN_SCOPES = ("manifest:write", "runs:signal", "schedules:manage", "keys:manage", "grants:manage", "metrics:read")
+OWN_SCOPES = (
+    "manifest:write",
+    "runs:signal",
+    "schedules:manage",
+    "keys:manage",
+    "grants:manage",
+    "metrics:read",
+    "approvals:delegate",
+)
 SCOPES = CONTRACT_SCOPES + OWN_SCOPES
 
 _BEARER = re.compile(r"bearer +([!-~]{1,512}) *", re.IGNORECASE)
@@ -66,6 +74,16 @@ class Caller(msgspec.Struct, frozen=True):
     principal: str | None = None
     workspace: str | None = None
     test: bool = False
+
+    @property
+    def name(self) -> str:
+        """Who this is in what a run records: the principal, or the key where it has none."""
+        return self.principal or self.key_id
+
+    @property
+    def delegate(self) -> bool:
+        """Whether this caller may answer for others (W18)."""
+        return "approvals:delegate" in self.scopes
 
     def require(self, *scopes: str) -> None:
         missing = [scope for scope in scopes if scope not in self.scopes]

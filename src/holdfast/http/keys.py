@@ -19,7 +19,7 @@ Scope = Annotated[str, Meta(extra_json_schema={"enum": list(SCOPES)})]
 
 class NewKey(Body, frozen=True):
     name: Name
-    # Without it, the scopes of the key that asks.
+    # Without it, the scopes of the key that asks, but not to speak for others (W18).
     scopes: list[Scope] | None = None
     # Another than the caller's: for the operator, who has no other way to admit one.
     tenant: Name | None = None
@@ -81,7 +81,7 @@ def operations(services: Services) -> list[Operation]:
     async def create(call: Call) -> Response:
         body: NewKey = call.body
         caller = call.caller
-        scopes = sorted(caller.scopes) if body.scopes is None else body.scopes
+        scopes = sorted(caller.scopes - {"approvals:delegate"}) if body.scopes is None else body.scopes
         caller.require(*scopes)  # nobody hands out more than he has
         if body.tenant not in (None, caller.tenant):
             caller.require_operator()

@@ -162,10 +162,12 @@ class Agents(_Section, frozen=True):
 
 class Workflows(_Section, frozen=True):
     """Folders of workflow documents that are stored when the host opens, and Python files with node types of the
-    project's own, which are executed when a person trusts them."""
+    project's own, which are executed when a person trusts them. `max_loop_iterations` is the most that a document may
+    ask for."""
 
     paths: list[str] = []
     nodes: list[str] = []
+    max_loop_iterations: int = 10_000
 
 
 class Config(_Section, frozen=True):

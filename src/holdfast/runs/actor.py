@@ -4,6 +4,8 @@
 - A2  A batch is appended only where the log stands as we know it; otherwise another owner has it, and we let go.
 - A3  A node that may touch the outside starts after its `node.started` is on disk.
 - A4  A batch is bounded: a long chain of instant nodes is several appends, never one endless one.
+
+What time it is for the run: see `run_clock`.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.kernel.ledger import Append
 from holdfast.kernel.problems import Problem
@@ -47,6 +49,15 @@ class _Batch:
         self.settled = False  # nothing follows from it
 
 
+class _Command(NamedTuple):
+    """What is to be done in a run's turn. `at`: a time of the run's own clock, when it is not now."""
+
+    make: Make
+    future: asyncio.Future[Any] | None
+    asked: bool
+    at: int | None = None
+
+
 _NOTHING = _Batch()
 
 
@@ -58,7 +69,15 @@ class RunActor:
         self.owned = self.owner == engine.instance
         self.lost = False
         self.tasks: dict[str, asyncio.Task[None]] = {}
-        self._inbox: list[tuple[Make, asyncio.Future[Any] | None, bool]] = []
+        self.gathering = False  # its relatives are being taken up
+        self.unborn = 0  # children that are in its log and not in memory yet
+        self.owing = 0  # what its relatives have not heard of it yet
+        self._inbox: list[_Command] = []
+        self._news: list[Event] = []  # what the log is told of the clock, before anything else happens
+        self._acting: dict[
+            str, int
+        ] = {}  # nodes with children whose code is not just waiting for them: how late it began
+        self._missed_ms = engine.missed_ms
         self._todo: dict[str, None] = {}
         self._driver: asyncio.Task[None] | None = None
         self._wake: asyncio.TimerHandle | None = None
@@ -79,32 +98,77 @@ class RunActor:
     def now(self) -> int:
         return max(self.engine.clock.now_ms(), self.state.ts)
 
+    def moment(self) -> int:
+        """The time of the run's own clock (T1)."""
+        state, now = self.state, self.now()
+        if self.gathering or self.unborn or self._has_orphans:
+            return state.at
+        here, due = now - self._lag, state.next_due()
+        if due is not None and due <= here:
+            here = min(here, self.engine.family.kin.horizon(self, now))
+        return max(state.at, here)
+
+    def next_move(self, now: int) -> int:
+        """The earliest time, by its own clock, at which this run may still do something (T5)."""
+        state = self.state
+        if self.gathering or self.owing or self._committing or self._inbox or state.ended is not None:
+            return state.at
+        here, due = now - self._lag, state.next_due()
+        return here if due is None else min(here, due)
+
+    @property
+    def _has_orphans(self) -> bool:
+        """Whether children were left in this batch: they hear of it before the run goes on (T5)."""
+        return len(self.state.orphans) > self._orphans
+
+    @property
+    def _lag(self) -> int:
+        acting = max(self._acting.values(), default=0)
+        return max(self.state.lag, acting) + self._jump_ms
+
+    @property
+    def _jump_ms(self) -> int:
+        """What the clock has jumped over while work was under way, and the log does not know yet (T4)."""
+        return self.engine.look_at_the_clock() - self._missed_ms if self.state.counts.get("running") else 0
+
     def new_id(self, prefix: str) -> str:
         return self.engine.ids.new(prefix)
 
     def perform(self, execution: Execution, key: str, fn: Callable[[], Any]) -> Awaitable[Any] | Any:
         return fn()
 
-    def ended_children(self, node_id: str) -> asyncio.Queue[str]:
-        return self._ended.setdefault(node_id, asyncio.Queue())
+    async def next_ended(self, node_id: str) -> str:
+        """The key of the next child of a node that ends; meanwhile the children's time is the node's (T2)."""
+        queue = self._ended.setdefault(node_id, asyncio.Queue())
+        if queue.empty() and self._acting.pop(node_id, None) is not None:
+            self.poke()
+            self.engine.family.kin.moved(self)
+        return await queue.get()
+
+    def child_ended(self, node_id: str, key: str) -> None:
+        if node_id in self.tasks:
+            self._ended.setdefault(node_id, asyncio.Queue()).put_nowait(key)
 
     async def new_child(self, execution: Execution, key: str, workflow_id: str, inputs: Any, **options: Any) -> Make:
         return await self.engine.family.new_child(self, execution, key, workflow_id, inputs, **options)
 
     # Commands
 
-    async def post(self, make: Make, *, asked: bool = False) -> Any:
-        """Do `make` in this run's turn; returns its result when it is on disk. `asked`: by somebody outside."""
+    async def post(self, make: Make, *, asked: bool = False, at: int | None = None) -> Any:
+        """Do `make` in this run's turn; returns its result when it is on disk. `asked`: by somebody outside; `at`: a
+        time of the run's own clock, when it is not now."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.submit(make, future, asked=asked)
+        self.submit(make, future, asked=asked, at=at)
         return await future
 
-    def submit(self, make: Make, future: asyncio.Future[Any] | None = None, *, asked: bool = False) -> None:
+    def submit(
+        self, make: Make, future: asyncio.Future[Any] | None = None, *, asked: bool = False, at: int | None = None
+    ) -> None:
         if self.lost:
             if future is not None:
                 future.set_exception(_gone(self.state.run_id))
             return
-        self._inbox.append((make, future, asked))
+        self._inbox.append(_Command(make, future, asked, at))
         self.poke()
 
     def poke(self) -> None:
@@ -154,11 +218,14 @@ class RunActor:
     # The turn
 
     async def _drive(self) -> None:
+        moved = False
         try:
             while not self.lost:
+                moved = moved or bool(self._inbox)
                 batch = self._collect()
                 if batch is None:
                     break
+                moved = True
                 await self._commit(batch)
                 if batch.settled and not self._inbox:
                     break
@@ -167,22 +234,46 @@ class RunActor:
         finally:
             self._driver = None
             self._batch = _NOTHING  # a run that rests keeps nothing of what it has written
+        if moved:
+            self.engine.family.kin.moved(self)
         if not self.lost:
             self._rest()
 
     def _collect(self) -> _Batch | None:
+        """What is to be written next: the commands that came in, each after what fell due before it (T3)."""
         batch = self._batch = _Batch()
-        inbox, self._inbox = self._inbox, []
-        for make, future, asked in inbox:
-            batch.asked = batch.asked or asked
-            self._do(batch, make, future)
-        self._progress(batch)
+        self._notice_a_jump()
+        while self._news:
+            event = self._news.pop(0)
+            self._take(batch, event, event.at)
+        while self._inbox and len(batch.events) < _BATCH:
+            at = self._inbox[0].at
+            if self._is_overdue(at) and not self._progress(batch, at):
+                break
+            command = self._inbox.pop(0)
+            batch.asked = batch.asked or command.asked
+            self._do(batch, command.make, command.future, at)
+        batch.settled = not self._inbox and self._progress(batch) and not self._has_orphans
         if batch.events or batch.appends:
             return batch
         self._answer(batch)
         return None
 
-    def _do(self, batch: _Batch, make: Make, future: asyncio.Future[Any] | None) -> None:
+    def _is_overdue(self, at: int | None) -> bool:
+        """Whether a deadline comes before that time of the run's own clock; None: now."""
+        due = self.state.next_due() if self.owned else None
+        return due is not None and due <= (self.moment() if at is None else at)
+
+    def _notice_a_jump(self) -> None:
+        """Put into the log that the clock jumped while work is under way (T4)."""
+        jump, at = self._jump_ms, self.moment()
+        self._missed_ms = self.engine.look_at_the_clock()
+        if jump:
+            self._news.append(Event("holdfast.clock.jumped", {"byMs": jump}, at=at))
+
+    def _do(self, batch: _Batch, make: Make, future: asyncio.Future[Any] | None, at: int | None) -> None:
+        """Do `make` at that time of the run's own clock; None: now."""
+        at = max(self.state.at, self.moment() if at is None else at)
         try:
             outcome = make(self.state)
         except (Problem, asyncio.CancelledError) as error:
@@ -199,49 +290,56 @@ class RunActor:
                 future.set_exception(Problem.unexpected(error))
             return
         for event in outcome.events:
-            self._take(batch, event)
+            self._take(batch, event, at)
         batch.appends.extend(outcome.appends)
         batch.waiters.append((future, outcome.result))
         if outcome.after is not None:
             batch.after.append(outcome.after)
 
-    def _progress(self, batch: _Batch) -> None:
-        """Decide and run instant nodes until nothing follows, or the batch is full (A4)."""
+    def _progress(self, batch: _Batch, until: int | None = None) -> bool:
+        """Decide and run instant nodes until nothing follows, up to the time `until`; False when the batch is full
+        first (A4)."""
         now = self.now() if self.owned else 0  # time is the owner's
         chance = self.engine.randomness.uniform
         while len(batch.events) < _BATCH:
-            events = decider.decide(self.state, now, chance)
+            limit = self.moment() if self.owned else 0
+            events = decider.decide(self.state, now, chance, limit if until is None else min(limit, until))
             for event in events:
-                self._take(batch, event)
+                self._take(batch, event, self.state.at)
             ran = self._run_inline(batch)
             if not events and not ran:
-                batch.settled = True
-                return
+                return True
+        return False
 
-    def _take(self, batch: _Batch, event: Event) -> None:
-        """Give an event its place and take it into the state."""
+    def _take(self, batch: _Batch, event: Event, at: int) -> None:
+        """Give an event its place and its times, and take it into the state."""
         event.id = event.id or self.engine.ids.new()
         event.ts = event.ts or self.now()
+        event.at = min(event.at or at, event.ts)
         event.seq = self.state.seq + 1
         evolve(self.state, event)
         batch.events.append(event)
         name = event.node
         if name is None or name not in self.state.nodes:
-            if self.state.ended is not None:
+            if self.state.ended is not None or self.state.paused_ms is not None:
                 self._stop_tasks()
+            elif event.type == "run.resumed":
+                self._todo |= {other: None for other in self._running() if other not in self.tasks}
             return
         status = self.state.nodes[name].status
+        if event.type == "node.dispatched" and name in self.tasks:
+            self._acting[name] = self.state.ts - self.state.at
         if status == "running":
             if event.type in _STARTS and name not in self.tasks:
                 self._todo[name] = None
         else:
             self._todo.pop(name, None)
-            if (status in ENDED or status in ("retrying", "idle")) and (task := self.tasks.pop(name, None)):
-                task.cancel()
+            if status in ENDED or status in ("retrying", "idle"):
+                self._stop_task(name)
         if event.type == "holdfast.loop.taken":
             for other in list(self.tasks):
                 if self.state.nodes[other].status != "running":
-                    self.tasks.pop(other).cancel()
+                    self._stop_task(other)
 
     async def _commit(self, batch: _Batch) -> None:
         first, last = batch.events[0] if batch.events else None, len(batch.events) - 1
@@ -274,9 +372,9 @@ class RunActor:
 
     def _leave_orphans(self) -> None:
         """Cancel the children whose node has ended since the last batch."""
-        known, self._orphans = self._orphans, len(self.state.orphans)
-        if self._orphans > known:
-            self.engine.family.leave(self.state)
+        if self._has_orphans:
+            self._orphans = len(self.state.orphans)
+            self.engine.family.leave(self)
 
     def _answer(self, batch: _Batch) -> None:
         for future, result in batch.waiters:
@@ -290,7 +388,7 @@ class RunActor:
         self.lost = True
         self._stop_tasks()
         waiting = [future for future, _ in self._batch.waiters]
-        waiting.extend(future for _, future, _ in self._inbox)
+        waiting.extend(command.future for command in self._inbox)
         self._inbox.clear()
         for future in waiting:
             if future is not None and not future.done():
@@ -304,21 +402,23 @@ class RunActor:
         self._stop_tasks()
         if self._wake is not None:
             self._wake.cancel()
-        for _, future, _ in self._inbox:
-            if future is not None and not future.done():
-                future.set_exception(Problem("unavailable", "The engine is closing.", retry_after_ms=1000))
+        for command in self._inbox:
+            if command.future is not None and not command.future.done():
+                command.future.set_exception(Problem("unavailable", "The engine is closing.", retry_after_ms=1000))
         self._inbox.clear()
         self._tell_watchers()
 
     def _rest(self) -> None:
         """Nothing to do now: be woken when time alone will move the run."""
-        due = self.state.next_wake() if self.owned else None
+        due, now = self.state.next_wake() if self.owned else None, self.engine.clock.now_ms()
+        if due is not None and due <= now and (own := self.state.next_due()) is not None:
+            due = now + max(1, own - self.moment())  # a relative holds it back, and will say when it has moved
         if due != self._wake_at:
             if self._wake is not None:
                 self._wake.cancel()
                 self._wake = None
             if due is not None:
-                seconds = min(max((due - self.engine.clock.now_ms()) / 1000, 0.001), 3600.0)
+                seconds = min(max((due - now) / 1000, 0.001), 3600.0)
                 self._wake = asyncio.get_running_loop().call_later(seconds, self._woken)
             self._wake_at = due
         self.engine.on_idle(self)
@@ -331,12 +431,15 @@ class RunActor:
 
     def resume(self) -> None:
         """After loading: whatever the log says is running, runs again from its start."""
-        for name in self.state.active:
-            if self.state.nodes[name].status == "running":
-                self._todo[name] = None
+        self._todo |= dict.fromkeys(self._running())
         if self._todo:
-            self._inbox.append((lambda state: Outcome([self.engine.lease_event(state)]), None, False))
+            event = self.engine.lease_event(self.state)
+            event.at = max(self.state.at, self.now() - self.engine.limits.max_run_duration_ms)
+            self._news.append(event)
         self.poke()
+
+    def _running(self) -> list[str]:
+        return [name for name in self.state.active if self.state.nodes[name].status == "running"]
 
     def _run_inline(self, batch: _Batch) -> bool:
         ran = False
@@ -346,15 +449,19 @@ class RunActor:
                 del self._todo[name]
                 if self.state.nodes[name].status == "running":
                     ran = True
-                    self._do(batch, _step(Execution(self, name), kind, self), None)
+                    execution = Execution(self, name, moment=self.state.at)
+                    self._do(batch, _step(execution, kind, self), None, self.state.at)
         return ran
 
     def _start_tasks(self) -> None:
         todo, self._todo = self._todo, {}
+        parents = {name for name, _ in self.state.children.values()}
         for name in todo:
             if self.state.nodes[name].status == "running" and name not in self.tasks:
                 work = self._work(Execution(self, name), self._kind(name))
                 self.tasks[name] = asyncio.get_running_loop().create_task(work)
+                if name in parents:
+                    self._acting[name] = self.state.ts - self.state.at
 
     def _kind(self, name: str) -> NodeType:
         kind = self.engine.registry.get(self.state.plan.nodes[name].doc.type_id)
@@ -377,9 +484,11 @@ class RunActor:
         except Exception as error:  # noqa: BLE001 - node code is anybody's; its failure is the run's to handle
             _tell(execution, error)
             make = self._failed(execution, error_of(error))
+        at = self.moment()
         self._ended.pop(name, None)
         self.tasks.pop(name, None)
-        self.submit(lambda state: make(state) if execution.live else Outcome([]))
+        self._acting.pop(name, None)
+        self.submit(lambda state: make(state) if execution.live else Outcome([]), at=at)
 
     def _failed(self, execution: Execution, error: dict[str, Any]) -> Make:
         execution.drop_changes()
@@ -390,10 +499,14 @@ class RunActor:
             ]
         )
 
-    def _stop_tasks(self) -> None:
-        for task in self.tasks.values():
+    def _stop_task(self, name: str) -> None:
+        self._acting.pop(name, None)
+        if (task := self.tasks.pop(name, None)) is not None:
             task.cancel()
-        self.tasks.clear()
+
+    def _stop_tasks(self) -> None:
+        for name in list(self.tasks):
+            self._stop_task(name)
         self._todo.clear()
 
 
@@ -424,7 +537,7 @@ def completed(execution: Execution, outputs: Any) -> Make:
         name = execution.node_id
         shown = shown_outputs(state, name, outputs)
         payload: dict[str, Any] = {"nodeId": name, "outputs": shown}
-        duration = execution.now_ms - state.nodes[name].started_ms
+        duration = execution.wall_ms - state.nodes[name].started_ms
         payload["durationMs"] = max(0, duration)
         private = {"outputs": outputs} if shown is not outputs else None
         event = Event("node.completed", payload, name, private)

@@ -10,7 +10,7 @@ from holdfast.kernel.problems import Problem
 from holdfast.runs import interrupts
 from holdfast.runs.engine import Engine
 from holdfast.runs.execution import Outcome
-from holdfast.runs.interrupts import Claims
+from holdfast.runs.interrupts import Claims, Voter
 from holdfast.runs.secrets import cover
 from holdfast.runs.state import InterruptState, RunState
 from holdfast.runs.types import Interrupt, InterruptView, Resolved
@@ -23,9 +23,9 @@ class Answering:
         self._engine = engine
         self._secret = secret
 
-    def open(self, state: RunState) -> list[Interrupt]:
-        """The open interrupts of a run, each with a fresh token."""
-        return [self._shown(state, asked) for asked in state.interrupts.values() if asked.status == "open"]
+    def open(self, state: RunState, caller: Voter) -> list[Interrupt]:
+        """The open interrupts of a run, each with a fresh token of the caller's."""
+        return [self._shown(state, asked, caller) for asked in state.interrupts.values() if asked.status == "open"]
 
     async def inspect(self, token: str) -> InterruptView:
         """`not_found` for a token that we did not sign, `interrupt_expired` when its time is over."""
@@ -41,16 +41,17 @@ class Answering:
             resume_schema=asked.resume_schema,
         )
 
-    async def resolve_by_token(self, token: str, body: dict[str, Any], principal: str | None) -> Resolved:
+    async def resolve_by_token(self, token: str, body: dict[str, Any]) -> Resolved:
         claims, state, asked = await self._by_token(token)
         if isinstance(asked.data, dict) and asked.data.get("profile") == interrupts.AUTH_PROFILE:
             raise Problem(
                 "unauthenticated", "This gate takes no token.", fix="Answer with a key that has approvals:respond."
             )
-        return await self._resolve(state.run_id, lambda now: now.interrupts[claims.interrupt_id], body, principal)
+        caller = Voter(claims.approver)
+        return await self._resolve(state.run_id, lambda now, _: now.interrupts[claims.interrupt_id], body, caller)
 
-    async def resolve_by_node(self, run_id: str, node_id: str, body: dict[str, Any], principal: str | None) -> Resolved:
-        return await self._resolve(run_id, lambda now: interrupts.find_open(now, node_id), body, principal)
+    async def resolve_by_node(self, run_id: str, node_id: str, body: dict[str, Any], caller: Voter) -> Resolved:
+        return await self._resolve(run_id, lambda now, ms: interrupts.find_open(now, node_id, ms), body, caller)
 
     async def _by_token(self, token: str) -> tuple[Claims, RunState, InterruptState]:
         claims = interrupts.read_token(token, self._secret)
@@ -58,19 +59,22 @@ class Answering:
         asked = state.interrupts.get(claims.interrupt_id)
         if asked is None:
             raise Problem("not_found", "There is no such interrupt.")
-        if self._engine.clock.now_ms() >= claims.expires_at and asked.status == "open":
+        now = self._engine.clock.now_ms()
+        if now >= claims.expires_at and asked.status == "open":
             raise Problem("interrupt_expired", "The time to answer is over.", expiredAt=iso(claims.expires_at))
+        interrupts.check_expired(asked, now)
         return claims, state, asked
 
     async def _resolve(
-        self, run_id: str, find: Callable[[RunState], InterruptState], body: dict[str, Any], principal: str | None
+        self, run_id: str, find: Callable[[RunState, int], InterruptState], body: dict[str, Any], caller: Voter
     ) -> Resolved:
         if not isinstance(body, dict):
             raise Problem("schema_mismatch", "The body is an object with `resumeValue`.", at="$")
 
         def make(state: RunState) -> Outcome:
-            asked = find(state)
-            result = interrupts.answer(asked, body, principal, self._engine.clock.now_ms())
+            now = self._engine.clock.now_ms()
+            asked = find(state, now)
+            result = interrupts.answer(asked, body, caller, now)
             return Outcome(result.events, (asked.node, asked.id, result.resumed))
 
         node, id, resumed = await self._engine.command(run_id, make)
@@ -84,17 +88,24 @@ class Answering:
             votes=interrupts.votes_of(state.interrupts[id]),
         )
 
-    def _shown(self, state: RunState, asked: InterruptState) -> Interrupt:
+    def _shown(self, state: RunState, asked: InterruptState, caller: Voter) -> Interrupt:
         expires = self._engine.clock.now_ms() + self._engine.limits.interrupt_token_ms
         due = asked.asked_ms + asked.timeout_ms if asked.timeout_ms is not None else None
         if due is not None:
             expires = min(expires, due)
-        claims = Claims(state.run_id, asked.node, asked.id, expires)
+
+        def token(approver: str) -> str:
+            return interrupts.sign(
+                Claims(state.run_id, asked.node, asked.id, expires, "resolve", approver), self._secret
+            )
+
+        listed = asked.data.get("approversList") if isinstance(asked.data, dict) else None
         return Interrupt(
             interrupt_id=asked.id,
             node_id=asked.node,
             kind=asked.kind,  # type: ignore[arg-type]
-            token=interrupts.sign(claims, self._secret),
+            token=token(caller.name),
+            approver_tokens={name: token(name) for name in listed} if listed and caller.delegate else None,
             expires_at=iso(expires),
             data=cover(state, asked.data),
             key=asked.key,

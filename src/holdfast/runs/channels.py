@@ -18,7 +18,7 @@ from holdfast.runs.definition import Access, Channel
 AGING = frozenset({"append", "votes", "feedback"})
 MAX_COUNT = 2**53
 # The field of an entry that says whose it is, by reducer.
-_KEYS = {"votes": "voter", "message": "messageId"}
+_KEYS = {"votes": "userId", "message": "messageId"}
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -66,12 +66,13 @@ def write(state: ChannelState, value: Any, ts: int) -> None:
 
 
 def read(state: ChannelState, now: int) -> Any:
-    """The channel's value at `now`: entries older than its time to live are gone."""
+    """The channel's value at `now`: entries older than its time to live are gone, the others say when they were written
+    (W20)."""
     if state.reducer not in _LISTS:
         return dict(state.value) if isinstance(state.value, dict) else state.value
     if state.reducer in AGING and state.ttl_ms is not None:
         fresh = now - state.ttl_ms
-        return [entry.value for entry in state.entries if entry.ts >= fresh]
+        return [{"value": entry.value, "_ts": entry.ts} for entry in state.entries if entry.ts >= fresh]
     return [entry.value for entry in state.entries]
 
 
@@ -112,8 +113,8 @@ def _counter(state: ChannelState, value: Any, ts: int) -> None:
 
 
 def _votes(state: ChannelState, value: Any, ts: int) -> None:
-    """One vote a voter: a later one replaces the earlier."""
-    voter = value.get("voter") if isinstance(value, dict) else None
+    """One vote a user: a later one replaces the earlier (W20)."""
+    voter = value.get(_KEYS["votes"]) if isinstance(value, dict) else None
     if isinstance(voter, str):
         if voter in state.ids:
             state.entries = [e for e in state.entries if not _is_of(e.value, voter)]
@@ -122,7 +123,7 @@ def _votes(state: ChannelState, value: Any, ts: int) -> None:
 
 
 def _is_of(vote: Any, voter: str) -> bool:
-    return isinstance(vote, dict) and vote.get("voter") == voter
+    return isinstance(vote, dict) and vote.get(_KEYS["votes"]) == voter
 
 
 def _message(state: ChannelState, value: Any, ts: int) -> None:

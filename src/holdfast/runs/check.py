@@ -27,7 +27,7 @@ from holdfast.runs.nodes.checks import check_config
 from holdfast.runs.nodes.registry import NodeRegistry
 from holdfast.runs.plan import LOOPBACK, MAX_LOOP_WORK, cycle, descendants, loop_work, split_edges, successors
 from holdfast.runs.shape import mistakes
-from holdfast.runs.types import WorkflowCheck
+from holdfast.runs.types import Limits, WorkflowCheck
 
 Finding = dict[str, Any]
 _LOOKS = 5_000  # at names, while guessing what the wrong ones of one document were meant to be
@@ -36,14 +36,16 @@ _CONDITION = 'Write {"type": "expression", "expression": "output.total > 100"}.'
 _INSTEAD = {"schedule": "Make a schedule: POST /v1/schedules.", "webhook": "Have the sender call POST /v1/runs."}
 
 
-def check_workflow(document: Any, registry: NodeRegistry) -> tuple[Workflow | None, WorkflowCheck]:
+def check_workflow(
+    document: Any, registry: NodeRegistry, limits: Limits | None = None
+) -> tuple[Workflow | None, WorkflowCheck]:
     """The typed workflow when it can be read, and everything that is wrong with it."""
     try:
         workflow = read_workflow(document)
     except Problem as problem:
         errors = list(islice(mistakes(document), _MOST)) or problem.details["errors"]
         return None, WorkflowCheck(valid=False, errors=errors, warnings=[])
-    errors = list(_errors(workflow, registry))
+    errors = [*_errors(workflow, registry), *_beyond(workflow, limits or Limits())]
     warnings = list(_warnings(workflow, registry)) if not errors else []
     return workflow, WorkflowCheck(valid=not errors, errors=errors, warnings=warnings)
 
@@ -69,6 +71,17 @@ class _Guesses:
         if not names:
             return "There are none."
         return f"There are: {', '.join(names[:30])}{' …' if len(names) > 30 else ''}."
+
+
+def _beyond(workflow: Workflow, limits: Limits) -> Iterator[Finding]:
+    """What the host would not do: a run must not stop at a limit that its document does not name."""
+    wanted, most = workflow.settings.max_loopback_iterations, limits.max_loop_iterations
+    if wanted > most:
+        yield _finding(
+            "$.settings.maxLoopbackIterations",
+            f"This host lets a loop run {most:,} times, not {wanted:,}.",
+            "Ask for less, or raise `workflows.max_loop_iterations` in the host's configuration.",
+        )
 
 
 def _errors(workflow: Workflow, registry: NodeRegistry) -> Iterator[Finding]:

@@ -27,20 +27,29 @@ Chance = Callable[[], float]
 Verdict = str | None  # "start", "skip", or nothing yet
 
 
-def decide(state: RunState, now: int, chance: Chance = lambda: 0.5) -> list[Event]:
-    """The next events. Take them in and call again until there are none."""
+def decide(state: RunState, now: int, chance: Chance = lambda: 0.5, until: int | None = None) -> list[Event]:
+    """The next events. Take them in and call again until there are none. Deadlines are taken up to `until`, a time of
+    the run's own clock; `now` is the wall clock's."""
     if state.ended is not None or state.seq < 0:
         return []
-    if state.deadline is not None and now >= state.deadline:
-        return _out_of_time(state, now)
     if state.failure is not None:
         error = state.nodes[state.failure].error or {}
         return finish_failed(state, now, error, state.failure)
-    if state.paused_ms is not None:
+    following = [] if state.paused_ms is not None else _paused(state) or _following(state, now)
+    return following or _due(state, now, now if until is None else until, chance)
+
+
+def _paused(state: RunState) -> list[Event]:
+    """A pause that waited for the nodes under way (W17)."""
+    return [Event("run.paused", state.pausing)] if state.pausing is not None and not state.executing else []
+
+
+def _following(state: RunState, now: int) -> list[Event]:
+    """What follows at once, without time (T3)."""
+    if state.pausing is not None:
         return []
     return (
-        _due(state, now, chance)
-        or _answered(state)
+        _answered(state)
         or _loops(state, now)
         or _ready(state, now)
         or _signals(state)
@@ -153,29 +162,34 @@ def _port(state: RunState, port: Port, name: str, reader: tuple[str, str]) -> An
 # Time
 
 
-def _due(state: RunState, now: int, chance: Chance) -> list[Event]:
-    while state.timers and state.timers[0][0] <= now:
-        timer = heapq.heappop(state.timers)
-        if not state.is_live(timer):
-            continue
-        _, kind, name = timer
-        if kind == "interrupt":
-            return timed_out(state, state.interrupts[name])
-        if kind == "timeout":
-            limit = state.plan.nodes[name].timeout_ms
-            error = {"code": "node_timeout", "message": f"The node took longer than {limit} ms."}
-            return failed(state, name, error, chance)
-        if kind == "retry":
-            payload = {
-                "nodeId": name,
-                "typeId": state.plan.nodes[name].doc.type_id,
-                "attempt": state.nodes[name].attempt + 1,
-            }
-            return [Event("node.started", payload, name)]
-        node = state.nodes[name]
-        key = next(key[6:] for key, due in node.memo.items() if key.startswith("timer:") and _unfired(node, key, due))
-        return [_node_event("holdfast.timer.fired", name, key=key)]
-    return []
+def _due(state: RunState, now: int, until: int, chance: Chance) -> list[Event]:
+    """The earliest deadline up to `until`, with its own time (T3)."""
+    due = state.next_due()
+    if due is None or due > until:
+        return []
+    if due == state.deadline:
+        events = _out_of_time(state, now)
+    else:
+        events = _rung(state, heapq.heappop(state.timers), chance)
+    for event in events:
+        event.at = max(state.at, due)
+    return events
+
+
+def _rung(state: RunState, timer: tuple[int, str, str], chance: Chance) -> list[Event]:
+    _, kind, name = timer
+    if kind == "interrupt":
+        return timed_out(state, state.interrupts[name])
+    if kind == "timeout":
+        limit = state.plan.nodes[name].timeout_ms
+        error = {"code": "node_timeout", "message": f"The node took longer than {limit} ms."}
+        return failed(state, name, error, chance)
+    node = state.nodes[name]
+    if kind == "retry":
+        payload = {"nodeId": name, "typeId": state.plan.nodes[name].doc.type_id, "attempt": node.attempt + 1}
+        return [Event("node.started", payload, name)]
+    key = next(key[6:] for key, due in node.memo.items() if key.startswith("timer:") and _unfired(node, key, due))
+    return [_node_event("holdfast.timer.fired", name, key=key)]
 
 
 def _unfired(node: NodeState, key: str, due: Any) -> bool:
@@ -213,7 +227,7 @@ def timed_out(state: RunState, asked: InterruptState) -> list[Event]:
     else:
         error = {"code": "interrupt_timeout", "message": f"Nobody answered within {asked.timeout_ms} ms."}
         return [_node_event("node.failed", asked.node, error=error, attempts=1)]
-    events = resolve_events(asked, value)
+    events = resolve_events(asked, value, {"timedOut": True})
     if asked.kind == "approval":
         events.insert(0, _node_event("approval.received", asked.node, action="timeout"))
     return events
@@ -316,6 +330,15 @@ def finish_failed(state: RunState, now: int, error: dict[str, Any], name: str | 
         payload["failedNodeId"] = name
     stopped = [cancel_node(other, "run-failed") for other in state.active]
     return [*stopped, Event("run.failed", payload)]
+
+
+def pause_run(state: RunState, policy: str, reason: str | None) -> list[Event]:
+    """Pause now, or when the nodes under way have ended (W17)."""
+    payload: dict[str, Any] = {"drainPolicy": policy}
+    if reason:
+        payload["reason"] = reason
+    drains = policy == "drain-current-node" and state.executing
+    return [Event("holdfast.pause.requested" if drains else "run.paused", payload)]
 
 
 def cancel_run(

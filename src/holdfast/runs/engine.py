@@ -31,6 +31,7 @@ from holdfast.runs.log import FORK, PRIVATE, stream_of, to_event
 from holdfast.runs.nodes.registry import NodeRegistry
 from holdfast.runs.ports import HttpConnector, ModelCaller, ToolSource
 from holdfast.runs.projection import ENGINES
+from holdfast.runs.run_clock import Watch
 from holdfast.runs.state import Event, RunState, new_state
 from holdfast.runs.types import Limits
 from holdfast.runs.workflows import Ref, Stored, Workflows
@@ -96,7 +97,16 @@ class Engine:
         self._loading: dict[str, asyncio.Task[RunActor | RunState]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._faults: dict[str, int] = {}
+        self._watch = Watch(clock.now_ms(), clock.monotonic())
         self.family = Family(self)
+
+    @property
+    def missed_ms(self) -> int:
+        """What the wall clock has jumped over since this engine was made."""
+        return self._watch.missed_ms
+
+    def look_at_the_clock(self) -> int:
+        return self._watch.look(self.clock.now_ms(), self.clock.monotonic())
 
     # Life
 
@@ -196,7 +206,7 @@ class Engine:
         if actor.idle and head.seq > actor.state.seq:
             actor.close()
             if self._actors.get(run_id) is actor:
-                del self._actors[run_id]
+                self._unseat(actor)
             await self._take_up(run_id)
         elif actor.state.children:
             await self.family.reconcile(actor)
@@ -241,10 +251,16 @@ class Engine:
             return actor  # not kept: its owner appends without asking us
         self._actors[run_id] = actor
         if self.started and not self._is_hopeless(run_id):
-            actor.resume()
             if state.children or state.orphans or state.parent:
-                self.spawn(self.family.reconcile(actor))
+                self.family.gather(actor)
+            actor.resume()
         return actor
+
+    def _unseat(self, actor: RunActor) -> None:
+        """A run that is no longer in memory."""
+        self._actors.pop(actor.state.run_id, None)
+        self._idle.pop(actor.state.run_id, None)
+        self.family.kin.part(actor)
 
     async def _owner(self, run_id: str) -> str:
         """Who executes the run: the instance that has it, as long as its beat is heard; otherwise this one (G2)."""
@@ -309,6 +325,7 @@ class Engine:
 
     def adopt(self, child: RunState) -> None:
         actor = self._actors[child.run_id] = RunActor(self, child)
+        self.family.kin.join(actor)
         actor.poke()
 
     def adopt_fork(self, state: RunState) -> None:
@@ -342,14 +359,15 @@ class Engine:
 
     # Commands on a run
 
-    async def command(self, run_id: str, make: Make, *, asked: bool = True) -> Any:
-        """Do `make` in the run's turn; when another owner was faster, once more on the newer state."""
+    async def command(self, run_id: str, make: Make, *, asked: bool = True, at: int | None = None) -> Any:
+        """Do `make` in the run's turn; when another owner was faster, once more on the newer state. `at`: a time of the
+        run's own clock, when it is not now."""
         for attempt in range(4):
             found = await self.find(run_id)
             if isinstance(found, RunState):
                 return make(found).result
             try:
-                return await found.post(make, asked=asked)
+                return await found.post(make, asked=asked, at=at)
             except Problem as problem:
                 if problem.key != "ledger_conflict" or attempt == 3:
                     raise
@@ -390,7 +408,7 @@ class Engine:
             wake = actor.state.next_wake()
             if wake is None or wake > soon:
                 actor.close()
-                del self._actors[run_id]
+                self._unseat(actor)
 
     def on_ended(self, actor: RunActor) -> None:
         state = actor.state
@@ -400,15 +418,14 @@ class Engine:
         self._faults.pop(state.run_id, None)
         if not self.started:
             return
-        if state.parent is not None and not state.parent.get("detached"):
-            self.spawn(self.family.tell_parent(state))
-        self.family.leave(state)
+        if state.parent is not None or state.children or state.orphans:
+            self.spawn(self.family.part(actor))
 
     def on_lost(self, actor: RunActor, problem: Problem, *, own: bool) -> None:
         """`own`: nobody outside had a part in what failed, so the run will come to it again."""
         run_id = actor.state.run_id
         if self._actors.get(run_id) is actor:
-            del self._actors[run_id]
+            self._unseat(actor)
         if own and problem.key in _OWN_FAULTS:
             self._faults[run_id] = self._faults.get(run_id, 0) + 1
             if self._faults[run_id] == _FAULTS and self.started:

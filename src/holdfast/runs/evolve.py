@@ -30,6 +30,7 @@ def evolve(state: RunState, event: Event) -> None:
     """Take `event` into `state`, in place: its owner is the only one that holds it."""
     state.seq = event.seq
     state.ts = max(state.ts, event.ts)
+    state.at = max(state.at, event.at)
     if event.private is not None and (mark := event.private.get("emit")) is not None and event.node is not None:
         node = state.nodes[event.node]
         value = _private(event, "next", event.payload.get("next"))
@@ -47,6 +48,8 @@ def _move(state: RunState, name: str, status: str, wake: tuple[str, int] | None 
     node = state.nodes[name]
     counts = state.counts
     before = node.status
+    if status == "running" and state.paused_ms is not None:
+        status = "stopped"
     if before != "idle" and before not in ENDED:
         counts[before] -= 1
     node.status = status
@@ -56,6 +59,7 @@ def _move(state: RunState, name: str, status: str, wake: tuple[str, int] | None 
     else:
         counts[status] = counts.get(status, 0) + 1
         state.active[name] = None
+    state.keep_pace(name)
     return node
 
 
@@ -65,7 +69,7 @@ def _move(state: RunState, name: str, status: str, wake: tuple[str, int] | None 
 def _run_started(state: RunState, event: Event) -> None:
     payload = event.payload
     state.started = payload
-    state.created_ms = event.ts
+    state.created_ms, state.begun = event.ts, event.at
     state.owner = msgspec.convert(payload["owner"], Owner) if "owner" in payload else None
     state.inputs = _private(event, "inputs", payload.get("inputs", {}))
     state.configurable = payload.get("configurable", {})
@@ -77,7 +81,7 @@ def _run_started(state: RunState, event: Event) -> None:
     }
     state.variables.update(state.inputs)
     declared = state.plan.workflow.channels
-    state.channels = {name: channels.open_channel(item, event.ts) for name, item in declared.items()}
+    state.channels = {name: channels.open_channel(item, event.at) for name, item in declared.items()}
     for name in state.plan.sensitive:
         learn(state, state.variables.get(name))
     learn(state, _private(event, "secrets", []))
@@ -92,19 +96,20 @@ def _apply_limits(state: RunState) -> None:
     state.execution_limit = min(limits.max_node_executions, executions or limits.max_node_executions)
     durations = (limits.max_run_duration_ms, state.plan.workflow.settings.timeout, duration)
     state.duration_limit = min(item for item in durations if item)
-    state.deadline = state.created_ms + state.duration_limit
+    state.deadline = state.begun + state.duration_limit
 
 
 def _run_ended(status: Any) -> Callable[[RunState, Event], None]:
     def handler(state: RunState, event: Event) -> None:
         state.ended = status
         state.ended_ms = event.ts
-        state.paused_ms = None
+        state.paused_ms = state.pausing = None
         state.outputs = event.payload.get("outputs")
         state.error = event.payload.get("error")
         state.dirty.clear()
         state.loops.clear()
         state.timers.clear()
+        state.late.clear()
         for item in state.interrupts.values():
             if item.status == "open":
                 item.status = "cancelled"
@@ -112,12 +117,22 @@ def _run_ended(status: Any) -> Callable[[RunState, Event], None]:
     return handler
 
 
+def _pausing(state: RunState, event: Event) -> None:
+    state.pausing = event.payload
+
+
 def _paused(state: RunState, event: Event) -> None:
-    state.paused_ms = event.ts
+    """Nothing runs while a run is paused: attempts under way are given up, what they have on record is kept (W17)."""
+    state.paused_ms, state.pausing = event.ts, None
+    for name in [name for name in state.active if state.nodes[name].status == "running"]:
+        _move(state, name, "stopped")
 
 
 def _resumed(state: RunState, event: Event) -> None:
-    state.paused_ms = None
+    state.paused_ms = state.pausing = None
+    for name in [name for name in state.active if state.nodes[name].status == "stopped"]:
+        _move(state, name, "running")
+        _limit(state, name)
 
 
 def _forked(state: RunState, event: Event) -> None:
@@ -139,7 +154,7 @@ def _forked(state: RunState, event: Event) -> None:
         _apply_limits(state)
     for name in state.plan.sensitive:
         learn(state, state.variables.get(name))
-    state.deadline = event.ts + state.duration_limit
+    state.deadline = event.at + state.duration_limit
     for name, key in state.children.values():
         state.nodes[name].memo.pop(f"child:{key}", None)
         if state.nodes[name].status == "child":
@@ -165,13 +180,18 @@ def _node_started(state: RunState, event: Event) -> None:
         node.started_ms = event.ts
         state.forced.discard(name)
     node.error = None
-    limit = state.plan.nodes[name].timeout_ms
-    node.timeout_at = event.ts + limit if limit is not None else None
-    if node.timeout_at is not None:
-        heapq.heappush(state.timers, (node.timeout_at, "timeout", name))
+    _limit(state, name)
     agent = state.plan.nodes[name].doc.agent
     if agent is not None:
         state.agent = agent
+
+
+def _limit(state: RunState, name: str) -> None:
+    """The time that an attempt has, from now on."""
+    node, limit = state.nodes[name], state.plan.nodes[name].timeout_ms
+    node.timeout_at = state.at + limit if limit is not None else None
+    if node.timeout_at is not None:
+        heapq.heappush(state.timers, (node.timeout_at, "timeout", name))
 
 
 def _node_completed(state: RunState, event: Event) -> None:
@@ -232,7 +252,7 @@ def _node_cancelled(state: RunState, event: Event) -> None:
 
 
 def _node_retried(state: RunState, event: Event) -> None:
-    name, due = event.payload["nodeId"], event.ts + event.payload.get("delayMs", 0)
+    name, due = event.payload["nodeId"], event.at + event.payload.get("delayMs", 0)
     node = _move(state, name, "retrying", ("retry", due))
     node.error = event.payload.get("lastError")
     node.timeout_at = None
@@ -319,13 +339,14 @@ def _suspended(state: RunState, event: Event) -> None:
     state.interrupts[id] = asked
     _move(state, name, WAIT_OF_KIND.get(kind, "input")).interrupt = id
     if asked.timeout_ms is not None:
-        heapq.heappush(state.timers, (event.ts + asked.timeout_ms, "interrupt", id))
+        heapq.heappush(state.timers, (event.at + asked.timeout_ms, "interrupt", id))
     state.check_signals = state.check_signals or kind == "external-event"
 
 
 def _resolved(state: RunState, event: Event) -> None:
     asked = state.interrupts[event.payload["interruptId"]]
     asked.status = "resolved"
+    asked.timed_out = _private(event, "timedOut", False)
     state.answers[asked.key] = event.payload.get("resumeValue")
     state.answered[asked.id] = None
     if (name := _private(event, "signal")) is not None:
@@ -383,6 +404,8 @@ def _dispatched(state: RunState, event: Event) -> None:
         state.children.pop(child, None)
         if state.nodes[name].status == "child":
             _move(state, name, "running")
+        else:
+            state.keep_pace(name)
         return
     memo[f"child:{key}"] = child
     if _private(event, "detached"):
@@ -411,7 +434,7 @@ def _channel(state: RunState, event: Event) -> None:
     value = _private(event, "value", payload["value"])
     if found.sensitive:
         learn(state, value)
-    channels.write(found, value, event.ts)
+    channels.write(found, value, event.at)
 
 
 def _artifact(state: RunState, event: Event) -> None:
@@ -437,7 +460,20 @@ def _decided(state: RunState, event: Event) -> None:
 
 
 def _leased(state: RunState, event: Event) -> None:
+    """A host takes the run up: work that was under way begins again, and so does the time it has (T4)."""
     state.lease = event.payload["leaseId"]
+    parents = {name for name, _ in state.children.values()}
+    for name in state.active:
+        if state.nodes[name].status == "running" and name not in parents:
+            state.keep_pace(name)
+            _limit(state, name)
+
+
+def _jumped(state: RunState, event: Event) -> None:
+    """The wall clock jumped: work that is under way did not have that time (T4)."""
+    for name in state.active:
+        if state.nodes[name].status == "running":
+            state.keep_pace(name)
 
 
 _HANDLERS: dict[str, Callable[[RunState, Event], None]] = {
@@ -447,6 +483,7 @@ _HANDLERS: dict[str, Callable[[RunState, Event], None]] = {
     "run.cancelled": _run_ended("cancelled"),
     "run.paused": _paused,
     "run.resumed": _resumed,
+    "holdfast.pause.requested": _pausing,
     "node.started": _node_started,
     "node.completed": _node_completed,
     "node.failed": _node_failed,
@@ -466,6 +503,7 @@ _HANDLERS: dict[str, Callable[[RunState, Event], None]] = {
     "provider.usage": _usage,
     "runOrchestrator.decided": _decided,
     "lease.acquired": _leased,
+    "holdfast.clock.jumped": _jumped,
     "holdfast.loop.taken": _loop_taken,
     "holdfast.timer.set": _timer_set,
     "holdfast.timer.fired": _timer_fired,

@@ -75,7 +75,8 @@ class Parked(BaseException):
 class Execution:
     """The NodeContext of one execution."""
 
-    def __init__(self, actor: RunActor, node_id: str, prefix: str = "") -> None:
+    def __init__(self, actor: RunActor, node_id: str, prefix: str = "", moment: int | None = None) -> None:
+        """`moment`: the run's own time, where the code is instant and takes none."""
         state = actor.state
         node = state.nodes[node_id]
         doc = state.plan.nodes[node_id].doc
@@ -83,6 +84,7 @@ class Execution:
         self._state = state
         self._node = node
         self._prefix = prefix
+        self._moment = moment
         self._emits: dict[str, int] = {}
         self._waits = 0
         self._writes: dict[str, Any] = {}
@@ -120,7 +122,7 @@ class Execution:
 
     def within(self, prefix: str, config: dict[str, Any], inputs: dict[str, Any], type_id: str) -> Execution:
         """A part of this execution with its own names: an item of a map."""
-        part = Execution(self._actor, self.node_id, f"{self._prefix}{prefix}/")
+        part = Execution(self._actor, self.node_id, f"{self._prefix}{prefix}/", self._moment)
         part.config, part.inputs, part.type_id = config, inputs, type_id
         return part
 
@@ -141,6 +143,11 @@ class Execution:
 
     @property
     def now_ms(self) -> int:
+        """The time of the run's own clock (T1)."""
+        return self._actor.moment() if self._moment is None else self._moment
+
+    @property
+    def wall_ms(self) -> int:
         return self._actor.now()
 
     @property
@@ -241,7 +248,7 @@ class Execution:
             "value": value,
             "reducer": reducer,
             "nodeId": self.node_id,
-            "writtenAt": iso(self.now_ms),
+            "writtenAt": iso(self.wall_ms),
             "schemaVersion": version or (declared.schema_version if declared else 1),
         }
         private: dict[str, Any] = {}
@@ -353,7 +360,7 @@ class Execution:
         if timeout_ms is not None:
             request["timeoutMs"] = timeout_ms
         events = [
-            Event("node.suspended", {**payload, "reason": kind}, self.node_id, private),
+            Event("node.suspended", {**payload, **_about(kind, data)}, self.node_id, private),
             Event("interrupt.requested", request, self.node_id),
         ]
         if announce is not None:
@@ -416,7 +423,15 @@ class Execution:
 
     async def next_ended(self) -> str:
         """The key of the next child of this node that ends from now on."""
-        return await self._actor.ended_children(self.node_id).get()
+        return await self._actor.next_ended(self.node_id)
+
+
+def _about(kind: str, data: Any) -> dict[str, Any]:
+    """What `node.suspended` says of why: the contract names some reasons otherwise than their kinds."""
+    about: dict[str, Any] = {"reason": "conversation-input" if kind == "conversation.exchange" else kind}
+    if kind == "low-confidence" and isinstance(data, dict):
+        about |= {key: data[key] for key in ("agentId", "threshold", "observed") if key in data}
+    return about
 
 
 def _wired(port: T | None, name: str) -> T:

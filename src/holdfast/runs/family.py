@@ -1,4 +1,5 @@
-"""Parents and children: a child starts in the append that says so, and each hears of the other's end (G4)."""
+"""Parents and children: a child starts in the append that says so, and each hears of the other's end (G4), at the time
+of that end (T5)."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from holdfast.runs.evolve import evolve
 from holdfast.runs.execution import Execution, Outcome
 from holdfast.runs.log import standing_of, stream_of, to_draft
 from holdfast.runs.requests import check_child
+from holdfast.runs.run_clock import Kin, kin_of
 from holdfast.runs.secrets import inside
 from holdfast.runs.state import Event, RunState
 
@@ -35,6 +37,7 @@ class Family:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._sizes: dict[str, int] = {}  # by the run that everything began with
+        self.kin = Kin()
 
     async def new_child(
         self,
@@ -67,6 +70,8 @@ class Family:
             link["propagate"] = False
         if detached:
             link["detached"] = True
+        if (kin := kin_of(state)) != root:
+            link["kin"] = kin
         event = engine.started_event(
             stored,
             inputs,
@@ -88,13 +93,22 @@ class Family:
             told = Event("node.dispatched", payload, execution.node_id, private)
             child = engine.blank(child_id, stored)
             event.id, event.ts, event.seq = engine.ids.new(), parent.now(), 0
+            event.at = min(max(state.at, parent.moment()), event.ts)
             evolve(child, event)
             append = Append(stream_of(child_id), [to_draft(event, standing_of(child, engine.instance))], -1)
+
+            parent.unborn += 1
+
+            def begin() -> None:
+                parent.unborn -= 1
+                self.kin.join(parent)
+                engine.adopt(child)
+
             return Outcome(
                 [*execution.take(), told],
                 child_id,
                 [append, *execution.take_appends()],
-                lambda: engine.adopt(child),
+                begin,
             )
 
         return make
@@ -112,12 +126,19 @@ class Family:
                 "recursion_limit_exceeded", f"One run has started more than {MAX_FAMILY} others.", limit=MAX_FAMILY
             )
 
-    async def tell_parent(self, child: RunState) -> None:
-        assert child.parent is not None
-        await self._tell(child.parent["runId"], child)
+    async def part(self, actor: RunActor) -> None:
+        """A run has ended: its parent and its children hear of it before they go on (T5)."""
+        state = actor.state
+        told = [self._leave(child_id, state, state.at) for child_id in (*state.orphans, *state.children)]
+        if state.parent is not None and not state.parent.get("detached"):
+            told.append(self._tell(state.parent["runId"], state))
+        try:
+            await asyncio.gather(*told, return_exceptions=True)  # who was not told is found by the sweep
+        finally:
+            self.kin.part(actor)
 
     async def _tell(self, run_id: str, child: RunState) -> None:
-        await self._engine.command(run_id, lambda state: self._child_ended(state, child), asked=False)
+        await self._engine.command(run_id, lambda state: self._child_ended(state, child), asked=False, at=child.at)
 
     def _child_ended(self, state: RunState, child: RunState) -> Outcome:
         engine = self._engine
@@ -144,19 +165,30 @@ class Family:
             actor.restate()  # the child's end has marked this run busy
 
         def wake() -> None:
-            if actor is not None and name in actor.tasks:
-                actor.ended_children(name).put_nowait(key)
+            if actor is not None:
+                actor.child_ended(name, key)
 
         return Outcome([Event("node.dispatched", payload, name, {"key": key, "result": result})], after=wake)
 
-    def leave(self, parent: RunState) -> None:
-        """Cancel the children of an ended run, or those whose node has ended."""
-        left = [*parent.orphans, *parent.children] if parent.ended is not None else [*parent.orphans]
-        for child_id in left:
-            self._engine.spawn(self._leave(child_id, parent))
+    def leave(self, actor: RunActor) -> None:
+        """Cancel the children whose node has ended."""
+        if actor.state.orphans:
+            actor.owing += 1
+            self._engine.spawn(self._leave_orphans(actor, [*actor.state.orphans], actor.state.at))
 
-    async def _leave(self, child_id: str, parent: RunState) -> None:
-        await self._engine.command(child_id, lambda state: self._cancel_orphan(state, parent), asked=False)
+    async def _leave_orphans(self, actor: RunActor, orphans: list[str], at: int) -> None:
+        left = [self._leave(child_id, actor.state, at) for child_id in orphans]
+        try:
+            await asyncio.gather(*left, return_exceptions=True)
+        finally:
+            actor.owing -= 1
+            self.kin.moved(actor)
+
+    async def _leave(self, child_id: str, parent: RunState, at: int) -> None:
+        def cancel(state: RunState) -> Outcome:
+            return self._cancel_orphan(state, parent)
+
+        await self._engine.command(child_id, cancel, asked=False, at=at)
 
     def _cancel_orphan(self, state: RunState, parent: RunState) -> Outcome:
         engine = self._engine
@@ -167,6 +199,20 @@ class Family:
         now = engine.clock.now_ms()
         return Outcome(decider.cancel_run(state, now, reason, None, parent.run_id))
 
+    def gather(self, actor: RunActor) -> None:
+        """A run that was taken up goes on when its relatives are there to go on with it (T5)."""
+        self.kin.join(actor)
+        actor.gathering = True
+        self._engine.spawn(self._gather(actor))
+
+    async def _gather(self, actor: RunActor) -> None:
+        try:
+            await self.reconcile(actor)
+        finally:
+            actor.gathering = False
+            actor.poke()
+            self.kin.moved(actor)
+
     async def reconcile(self, actor: RunActor) -> None:
         """After a restart: hear of children that ended, and of a parent that is gone (G4)."""
         engine = self._engine
@@ -175,8 +221,8 @@ class Family:
             child = await engine.find(child_id)
             if isinstance(child, RunState):
                 await self._tell(state.run_id, child)
-        self.leave(state)
+        self.leave(actor)
         if state.parent is not None and not state.parent.get("detached"):
             parent = await engine.find(state.parent["runId"])
             if isinstance(parent, RunState):
-                await self._leave(state.run_id, parent)
+                await self._leave(state.run_id, parent, parent.at)

@@ -97,6 +97,7 @@ def _branch(
     events.append(Event("holdfast.run.forked", {**payload, "overlay": shown}, None, private))
     for event in events:
         event.id, event.ts, event.seq = engine.ids.new(), engine.clock.now_ms(), state.seq + 1
+        event.at = event.ts
         evolve(state, event)
         if event.seq == 0:
             fork_origin(state, fork)

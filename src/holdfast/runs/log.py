@@ -11,8 +11,9 @@ from holdfast.runs.types import RunEvent
 
 PREFIX = "run/"
 ENGINE_VERSION = "1.0.0"
-# Attributes of a record: node, cause, private part, standing (what the `runs` table is told), fork.
-NODE, CAUSE, PRIVATE, STANDING, FORK = "n", "c", "p", "s", "f"
+# Attributes of a record: node, cause, private part, standing (what the `runs` table is told), fork, and the run's own
+# time where the wall clock was ahead of it.
+NODE, CAUSE, PRIVATE, STANDING, FORK, AT = "n", "c", "p", "s", "f", "t"
 
 
 def stream_of(run_id: str) -> str:
@@ -27,6 +28,8 @@ def to_draft(event: Event, standing: dict[str, Any] | None = None, fork: dict[st
         attrs[CAUSE] = event.cause
     if event.private is not None:
         attrs[PRIVATE] = event.private
+    if event.at and event.at != event.ts:
+        attrs[AT] = event.at
     if standing is not None:
         attrs[STANDING] = standing
     if fork is not None:
@@ -45,6 +48,7 @@ def to_event(record: Record) -> Event:
         record.id,
         record.ts,
         record.seq,
+        attrs.get(AT, record.ts),
     )
 
 

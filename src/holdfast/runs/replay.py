@@ -48,13 +48,16 @@ class _Replayer:
     def now(self) -> int:
         return self.state.ts
 
+    def moment(self) -> int:
+        return self.state.at
+
     def new_id(self, prefix: str) -> str:
         return self.engine.ids.new(prefix)
 
     def perform(self, execution: Execution, key: str, fn: Callable[[], Any]) -> Awaitable[Any]:
         raise Unrecorded(key)
 
-    def ended_children(self, node_id: str) -> Any:
+    async def next_ended(self, node_id: str) -> str:
         raise Unrecorded(node_id)
 
     async def new_child(self, execution: Execution, key: str, workflow_id: str, inputs: Any, **options: Any) -> Any:
@@ -86,7 +89,8 @@ class Replay:
             self._take(event)
         if self._expected and self._expected[-1].type not in TERMINAL_EVENTS:
             forked = {"sourceRunId": self._fork["source"], "fromSeq": self._fork["fromSeq"], "mode": "replay"}
-            self._append(Event("holdfast.run.forked", forked))
+            now = max(self._engine.clock.now_ms(), self._state.ts)
+            self._append(Event("holdfast.run.forked", forked, ts=now))
         return self._events
 
     async def _compare(self, event: Event) -> str | None:
@@ -169,7 +173,7 @@ class Replay:
         }
         if event.node is not None:
             payload["divergencePoint"] = event.node
-        self._append(Event("replay.diverged", payload, ts=event.ts))
+        self._append(Event("replay.diverged", payload, ts=event.ts, at=event.at))
 
     def _take(self, event: Event) -> None:
         """Take a recorded event over with its time: how old a channel's entry was decided what came after."""
@@ -177,6 +181,7 @@ class Replay:
 
     def _append(self, event: Event) -> None:
         event.id, event.ts, event.seq = self._engine.ids.new(), event.ts or self._actor.now(), self._state.seq + 1
+        event.at = event.at or event.ts
         evolve(self._state, event)
         if event.seq == 0:
             from holdfast.runs.engine import fork_origin

@@ -25,6 +25,7 @@ from holdfast.runs.engine import Engine, Ports
 from holdfast.runs.execution import Outcome
 from holdfast.runs.expressions import compile_expression
 from holdfast.runs.feeds import Feeds
+from holdfast.runs.interrupts import NOBODY, Voter
 from holdfast.runs.log import ENGINE_VERSION, PRIVATE, stream_of, to_wire
 from holdfast.runs.mock_models import MockModels
 from holdfast.runs.nodes.core import standard_registry
@@ -33,14 +34,16 @@ from holdfast.runs.ports import HttpConnector, ModelCaller, ToolSource
 from holdfast.runs.projection import EnginesProjection, RunsProjection
 from holdfast.runs.requests import check_against, check_create, check_engine
 from holdfast.runs.secrets import TELLING, cover_event, masked, may_have
-from holdfast.runs.state import Event, RunState
+from holdfast.runs.state import WAITING, Event, RunState
 from holdfast.runs.types import (
     TERMINAL,
     TERMINAL_EVENTS,
     Ancestry,
     Artifact,
     BulkResult,
+    ChildRun,
     CreateRun,
+    DrainPolicy,
     EventPage,
     ForkRequest,
     Interrupt,
@@ -56,6 +59,7 @@ from holdfast.runs.types import (
     RunPage,
     RunSnapshot,
     RunStanding,
+    RunStatus,
     WorkflowCheck,
     WorkflowVersion,
 )
@@ -65,6 +69,8 @@ from holdfast.runs.workflows import Condition, Ref, Stored, Workflows
 MAX_BULK = 100
 MAX_SIGNALS = 10_000
 _DEDUP_RETRY_MS = 1000  # nobody knows how long a run takes: come back soon, and look at it
+MAX_CHILDREN = 1_000
+"""How many children a parent's snapshot lists; `GET /v1/runs?parentRunId=` lists them all."""
 
 
 def projections() -> list[Projection]:
@@ -100,7 +106,7 @@ class Runs:
         self._ids = ids
         self._limits = limits or Limits()
         self._registry = nodes or standard_registry(sample_seams=sample_seams)
-        self._workflows = Workflows(ledger, self._registry)
+        self._workflows = Workflows(ledger, self._registry, self._limits)
         self._feeds = Feeds(ledger)
         self.mocks = MockModels(models, programs=sample_seams)
         asked = self.mocks if models is not None or sample_seams else None
@@ -190,7 +196,7 @@ class Runs:
 
     def check_workflow(self, document: Any) -> WorkflowCheck:
         """Located errors and warnings, nothing stored."""
-        return check_workflow(document, self._registry)[1]
+        return check_workflow(document, self._registry, self._limits)[1]
 
     # Runs
 
@@ -255,7 +261,28 @@ class Runs:
         )
 
     async def get_run(self, run_id: str, tenant: str) -> RunSnapshot:
-        return snapshot(await self._state(run_id, tenant), self._clock.now_ms())
+        return await self._shown(await self._state(run_id, tenant))
+
+    async def _shown(self, state: RunState) -> RunSnapshot:
+        """A run with its children, and with their waiting where it waits for nothing else (W21)."""
+        shown = snapshot(state, self._clock.now_ms())
+        rows = self._ledger.look_up(
+            "SELECT run_id, workflow_id, status FROM runs WHERE parent = ? ORDER BY run_id LIMIT ?",
+            (state.run_id, MAX_CHILDREN),
+        )
+        if not rows:
+            return shown
+        children = [ChildRun(run_id=run_id, workflow_id=name, status=status) for run_id, name, status in rows]
+        status = await self._waiting(state)
+        return msgspec.structs.replace(shown, child_runs=children, status=status)
+
+    async def _waiting(self, state: RunState) -> RunStatus:
+        """The status of a run: that of its children when all of them wait, and nothing else is under way (W21)."""
+        if state.status != "running" or not state.waits_for_children:
+            return state.status
+        found = {await self._waiting(await self._known(child_id)) for child_id in state.children}
+        kinds = [status for _, status in WAITING if status in found]
+        return kinds[0] if kinds and len(kinds) == len(found) else state.status
 
     async def list_runs(self, filters: RunFilter, tenant: str, cursor: str | None = None, limit: int = 50) -> RunPage:
         """Newest first. A cursor that is none of ours is `validation_error`; `limit` is 1..200."""
@@ -294,7 +321,7 @@ class Runs:
             if state.owner is None or state.owner.tenant != tenant:
                 raise Problem("not_found", "There is no such run.", runId=run_id[:128])
             if isinstance(found, RunState):
-                return snapshot(found, self._clock.now_ms())
+                return await self._shown(found)
             if not self._engine.started:
                 raise Problem("unavailable", "The engine is closing.", retry_after_ms=1000)
             if found.owned:
@@ -350,15 +377,23 @@ class Runs:
         return results
 
     async def pause(
-        self, run_id: str, tenant: str, principal: str | None = None, reason: str | None = None
+        self,
+        run_id: str,
+        tenant: str,
+        principal: str | None = None,
+        reason: str | None = None,
+        drain_policy: DrainPolicy = "drain-current-node",
     ) -> RunStanding:
-        """Start no further node; 409 with `runStatus` when the run is not one that can be paused."""
+        """Start no further node (W17). Nodes under way end first; with `immediate` they are given up, and started again
+        on resume. 409 with `runStatus` when the run is not one that can be paused."""
         await self._own(run_id, tenant)
 
         def make(state: RunState) -> Outcome:
             if state.ended is not None or state.paused_ms is not None:
                 raise _wrong_status(state, "paused")
-            return Outcome([Event("run.paused", {"reason": reason} if reason else {})])
+            if state.pausing is not None and drain_policy != "immediate":
+                raise Problem("state_conflict", "The run pauses when its node has ended.", runStatus=state.status)
+            return Outcome(decider.pause_run(state, drain_policy, reason))
 
         await self._engine.command(run_id, make)
         state = await self._engine.state(run_id)
@@ -369,7 +404,7 @@ class Runs:
         await self._own(run_id, tenant)
 
         def make(state: RunState) -> Outcome:
-            if state.paused_ms is None:
+            if state.paused_ms is None and state.pausing is None:
                 raise _wrong_status(state, "resumed")
             return Outcome([Event("run.resumed", {"resumedBy": principal} if principal else {})])
 
@@ -403,23 +438,34 @@ class Runs:
 
     # Interrupts, signals, queries, artifacts
 
-    async def interrupts(self, run_id: str, tenant: str) -> list[Interrupt]:
-        """The open interrupts with fresh tokens (W7)."""
-        return self._answering.open(await self._state(run_id, tenant))
+    async def interrupts(
+        self, run_id: str, tenant: str, principal: str = NOBODY, *, delegate: bool = False
+    ) -> list[Interrupt]:
+        """The open interrupts with fresh tokens (W7), which answer as `principal`. With `delegate`, the right to speak
+        for others, also one for each of a gate's approvers (W18)."""
+        return self._answering.open(await self._state(run_id, tenant), Voter(principal, delegate))
 
     async def inspect_token(self, token: str) -> InterruptView:
         """`not_found` for a token that we did not sign, `interrupt_expired` when its time is over."""
         return await self._answering.inspect(token)
 
-    async def resolve_by_token(self, token: str, body: dict[str, Any], principal: str | None = None) -> Resolved:
-        """Answer with `{"resumeValue": …}`; see W7 for what each refusal is."""
-        return await self._answering.resolve_by_token(token, body, principal)
+    async def resolve_by_token(self, token: str, body: dict[str, Any]) -> Resolved:
+        """Answer with `{"resumeValue": …}` as the one that the token names; see W7 for what each refusal is."""
+        return await self._answering.resolve_by_token(token, body)
 
     async def resolve_by_node(
-        self, run_id: str, node_id: str, tenant: str, body: dict[str, Any], principal: str | None = None
+        self,
+        run_id: str,
+        node_id: str,
+        tenant: str,
+        body: dict[str, Any],
+        principal: str = NOBODY,
+        *,
+        delegate: bool = False,
     ) -> Resolved:
+        """Answer as `principal`; with `delegate` the body's `voter` may name somebody else (W18)."""
         await self._own(run_id, tenant)
-        return await self._answering.resolve_by_node(run_id, node_id, body, principal)
+        return await self._answering.resolve_by_node(run_id, node_id, body, Voter(principal, delegate))
 
     async def signal(
         self, run_id: str, tenant: str, name: str, payload: Any = None, principal: str | None = None

@@ -15,17 +15,32 @@ from holdfast.runs.types import Limits, Owner, RunStatus
 
 ENDED = frozenset({"completed", "failed", "skipped", "cancelled"})
 MASK = "[REDACTED]"
-# Node statuses beyond the ended ones: idle, running, retrying, sleeping, child, approval, input, external.
-_WAITING: tuple[tuple[str, RunStatus], ...] = (
+# Node statuses beyond the ended ones: idle, running, retrying, sleeping, child, approval, input, external, and stopped:
+# it would run, but the run is paused.
+EXECUTING = ("running", "retrying", "sleeping", "child")
+WAITING: tuple[tuple[str, RunStatus], ...] = (
     ("approval", "waiting-approval"),
     ("input", "waiting-input"),
     ("external", "waiting-external"),
 )
-WAIT_OF_KIND = {"approval": "approval", "low-confidence": "approval", "external-event": "external"}
+# The contract gives a conversation no status of its own: it waits for an approval (OpenWOP, interrupt.md).
+WAIT_OF_KIND = {
+    "approval": "approval",
+    "low-confidence": "approval",
+    "conversation.start": "approval",
+    "conversation.exchange": "approval",
+    "conversation.close": "approval",
+    "external-event": "external",
+}
+
+
+# A node in one of these takes real time: somebody works or thinks.
+_REAL = frozenset({"running", "approval", "input", "external"})
 
 
 class Event(msgspec.Struct):
-    """An event of a run, before or after it has its place in the log. `private` is durable but not shown."""
+    """An event of a run, before or after it has its place in the log. `private` is durable but not shown; `ts` is the
+    time of the wall clock, `at` that of the run's own clock (T1)."""
 
     type: str
     payload: dict[str, Any]
@@ -35,6 +50,7 @@ class Event(msgspec.Struct):
     id: str = ""
     ts: int = 0
     seq: int = -1
+    at: int = 0
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -58,6 +74,7 @@ class NodeState(msgspec.Struct):
     skipped: int = 0
     started_ms: int = 0
     ended_ms: int = 0
+    lag: int = 0
     wake: tuple[str, int] | None = None
     timeout_at: int | None = None
     inputs: dict[str, Any] = {}
@@ -80,6 +97,7 @@ class InterruptState(msgspec.Struct):
     timeout_ms: int | None = None
     default: Any = None
     status: str = "open"
+    timed_out: bool = False
     votes: dict[str, str] = {}
     asked: list[dict[str, Any]] = []
 
@@ -92,9 +110,12 @@ class RunState(msgspec.Struct):
     limits: Limits
     seq: int = -1
     ts: int = 0
+    at: int = 0
     ended: RunStatus | None = None
     paused_ms: int | None = None
+    pausing: dict[str, Any] | None = None  # what `run.paused` will say, once the nodes under way have ended
     created_ms: int = 0
+    begun: int = 0
     ended_ms: int = 0
     deadline: int | None = None
     duration_limit: int = 0
@@ -118,6 +139,7 @@ class RunState(msgspec.Struct):
     loops: list[str] = []
     iterations: dict[str, int] = {}
     timers: list[tuple[int, str, str]] = []
+    late: list[tuple[int, str]] = []  # what takes real time and began behind the wall clock, the latest first
     interrupts: dict[str, InterruptState] = {}
     answers: dict[str, Any] = {}
     answered: dict[str, None] = {}
@@ -145,33 +167,71 @@ class RunState(msgspec.Struct):
         if self.paused_ms is not None:
             return "paused"
         counts = self.counts
-        if counts.get("running") or counts.get("retrying") or counts.get("sleeping") or counts.get("child"):
+        if self.executing:
             return "running"
-        for wait, status in _WAITING:
+        for wait, status in WAITING:
             if counts.get(wait):
                 return status
         return "running"
+
+    @property
+    def executing(self) -> bool:
+        """Whether a node is under way, rather than waiting for somebody."""
+        return any(self.counts.get(status) for status in EXECUTING)
+
+    @property
+    def waits_for_children(self) -> bool:
+        """Whether every node under way waits for its children (W21)."""
+        parents = {name for name, _ in self.children.values()}
+        under_way = {name for name in self.active if self.nodes[name].status in EXECUTING}
+        return bool(parents) and under_way <= parents
 
     @property
     def busy(self) -> bool:
         """Whether something is to be done now, rather than waited for."""
         if self.ended is not None:
             return False
-        ready = self.paused_ms is None and (self.dirty or self.loops)
+        ready = self.paused_ms is None and self.pausing is None and (self.dirty or self.loops)
         return bool(self.counts.get("running") or self.failure or ready)
 
-    def next_wake(self) -> int | None:
-        """When time alone will move this run."""
+    def next_due(self) -> int | None:
+        """The next deadline, in the run's own time."""
         if self.ended is not None:
             return None
-        wake = self.deadline
+        due = self.deadline
         if self.paused_ms is None:
             timers = self.timers
             while timers and not self.is_live(timers[0]):
                 heapq.heappop(timers)
-            if timers and (wake is None or timers[0][0] < wake):
-                wake = timers[0][0]
-        return wake
+            if timers and (due is None or timers[0][0] < due):
+                due = timers[0][0]
+        return due
+
+    def next_wake(self) -> int | None:
+        """When, by the wall clock, time alone will move this run."""
+        due = self.next_due()
+        return None if due is None else due + self.lag
+
+    @property
+    def lag(self) -> int:
+        """How far the run's own clock is behind the wall clock, for what takes real time (T2)."""
+        late = self.late
+        while late and not self._is_late(*late[0]):
+            heapq.heappop(late)
+        return -late[0][0] if late else 0
+
+    def _is_late(self, lag: int, name: str) -> bool:
+        """Children take the time of the node that waits for them."""
+        node = self.nodes[name]
+        waits = node.lag == -lag and node.status in _REAL
+        return waits and not any(owner == name for owner, _ in self.children.values())
+
+    def keep_pace(self, name: str) -> None:
+        """What this node begins now takes real time, from where the run's clock stands."""
+        node = self.nodes[name]
+        node.lag = self.ts - self.at if node.status in _REAL else 0
+        if node.lag:
+            heapq.heappush(self.late, (-node.lag, name))
 
     def is_live(self, timer: tuple[int, str, str]) -> bool:
         due, kind, name = timer
@@ -224,7 +284,7 @@ class _Channels(dict[str, Any]):
         if self._reader is not None:
             check_reader(self._state, key, *self._reader)
         found = self._state.channels.get(key)
-        return default if found is None else channels.read(found, self._state.ts)
+        return default if found is None else channels.read(found, self._state.at)
 
 
 def check_reader(state: RunState, channel: str, node: str, type_id: str) -> None:

@@ -29,6 +29,7 @@ InterruptKind = Literal[
     "low-confidence",
 ]
 ForkMode = Literal["replay", "branch"]
+DrainPolicy = Literal["drain-current-node", "immediate"]
 
 TERMINAL: frozenset[str] = frozenset({"completed", "failed", "cancelled"})
 TERMINAL_EVENTS: frozenset[str] = frozenset({"run.completed", "run.failed", "run.cancelled"})
@@ -90,6 +91,14 @@ class RunEvent(Wire, frozen=True):
     causation_id: str | None = None
 
 
+class ChildRun(Wire, frozen=True):
+    """A child in its parent's snapshot (W21)."""
+
+    run_id: str
+    workflow_id: str
+    status: RunStatus
+
+
 class RunSnapshot(Wire, frozen=True):
     """Where a run stands: the fold of its log. `last_sequence` is what the snapshot has seen (-1: nothing)."""
 
@@ -119,6 +128,8 @@ class RunSnapshot(Wire, frozen=True):
     metrics: dict[str, Any] | None = None
     scope_id: str | None = None
     parent_run_id: str | None = None
+    parent_node_id: str | None = None
+    child_runs: list[ChildRun] = []
     source_run_id: str | None = None
     last_sequence: int = -1
 
@@ -211,6 +222,8 @@ class Interrupt(Wire, frozen=True):
     resume_schema: dict[str, Any] | None = None
     votes: dict[str, Any] | None = None
     due_at: str | None = None
+    # A token for each listed approver, which answers as that approver: for those who may speak for others (W18).
+    approver_tokens: dict[str, str] | None = None
 
 
 class InterruptView(Wire, frozen=True):
@@ -286,7 +299,7 @@ class Limits(Wire, frozen=True):
 
     max_node_executions: int = 10_000
     max_run_duration_ms: int = 30 * 24 * 3600 * 1000
-    max_loop_iterations: int = 1000
+    max_loop_iterations: int = 10_000
     max_tags: int = 100
     max_inputs_bytes: int = 1024 * 1024
     max_metadata_bytes: int = 50 * 1024

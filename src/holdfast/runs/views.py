@@ -12,12 +12,18 @@ from holdfast.runs.secrets import cover, cover_run
 from holdfast.runs.state import MASK, NodeState, RunState, shown_outputs
 from holdfast.runs.types import RunError, RunSnapshot, RunSummary
 
-_SHOWN = {"approval": "suspended", "input": "suspended", "external": "suspended", "idle": "pending"}
+_SHOWN = {
+    "approval": "suspended",
+    "input": "suspended",
+    "external": "suspended",
+    "stopped": "suspended",
+    "idle": "pending",
+}
 
 
 def snapshot(state: RunState, now: int) -> RunSnapshot:
     """The run as GET /v1/runs/{runId} shows it."""
-    now = min(now, state.ended_ms) if state.ended is not None else now  # an ended run grows no older
+    now = state.at if state.ended is not None else now - state.lag  # an ended run grows no older
     started = state.started
     hidden = state.plan.sensitive
     error = state.error
@@ -51,6 +57,7 @@ def snapshot(state: RunState, now: int) -> RunSnapshot:
         metrics={"openwopCost": state.usage} if state.usage else None,
         scope_id=started.get("scopeId"),
         parent_run_id=state.parent["runId"] if state.parent else None,
+        parent_node_id=state.parent["nodeId"] if state.parent else None,
         source_run_id=state.source["source"] if state.source else None,
         last_sequence=state.seq,
     )

@@ -116,7 +116,9 @@ class Source(Protocol):
         self, run_id: str, tenant: str, from_sequence: int = 0, limit: int | None = None
     ) -> list[RunEvent]: ...
 
-    async def interrupts(self, run_id: str, tenant: str) -> list[Interrupt]: ...
+    async def interrupts(
+        self, run_id: str, tenant: str, principal: str, *, delegate: bool = False
+    ) -> list[Interrupt]: ...
 
 
 class _Due(msgspec.Struct, frozen=True):
@@ -471,7 +473,8 @@ class Webhooks:
         body: dict[str, Any] = {"runId": due.run_id, "workspaceId": due.tenant, "event": event}
         asked = event.payload.get("interruptId") if isinstance(event.payload, dict) else None
         if asked is not None and event.type.endswith((".requested", ".suspended")):
-            open_now = await self._source.interrupts(due.run_id, due.tenant)
+            receiver = f"webhook:{due.webhook_id}"
+            open_now = await self._source.interrupts(due.run_id, due.tenant, receiver, delegate=True)
             body["interrupts"] = [item for item in open_now if item.interrupt_id == asked]  # B5
         return msgspec.json.encode(body)
 

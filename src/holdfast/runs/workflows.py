@@ -16,7 +16,7 @@ from holdfast.runs.check import check_workflow
 from holdfast.runs.definition import read_workflow
 from holdfast.runs.nodes.registry import NodeRegistry
 from holdfast.runs.plan import Plan, compile_plan
-from holdfast.runs.types import WorkflowVersion
+from holdfast.runs.types import Limits, WorkflowVersion
 
 SHARED = "_"
 _PAGE = 1000
@@ -58,9 +58,10 @@ class Condition(msgspec.Struct, frozen=True):
 class Workflows:
     """The definitions of one ledger, compiled once each."""
 
-    def __init__(self, ledger: Ledger, registry: NodeRegistry) -> None:
+    def __init__(self, ledger: Ledger, registry: NodeRegistry, limits: Limits) -> None:
         self._ledger = ledger
         self._registry = registry
+        self._limits = limits
         self._latest: dict[str, Ref] = {}
         self._plans: OrderedDict[Ref, Stored] = OrderedDict()  # the longest unused first
         self._held = 0
@@ -72,7 +73,7 @@ class Workflows:
         principal: str | None,
         condition: Condition | None = None,
     ) -> WorkflowVersion:
-        workflow, checked = check_workflow(document, self._registry)
+        workflow, checked = check_workflow(document, self._registry, self._limits)
         if workflow is None or not checked.valid:
             first = checked.errors[0]
             raise Problem(

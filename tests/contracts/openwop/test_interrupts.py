@@ -121,6 +121,47 @@ def test_exactly_one_of_many_answers_wins(api: Api) -> None:
     assert types.count("interrupt.resolved") <= 1 and types.count("node.resumed") <= 1
 
 
+def stored(api: Api, id: str, **config: Any) -> str:
+    """A run of a workflow with one gate."""
+    node = {"id": "gate", "typeId": "core.approvalGate", "name": "gate", "position": {"x": 0, "y": 0}, "inputs": {}}
+    document = {
+        "id": id, "name": id, "version": "1.0.0", "nodes": [{**node, "config": config}], "edges": [],
+        "triggers": [{"id": "manual", "type": "manual"}], "variables": [], "metadata": {}, "settings": {},
+    }  # fmt: skip
+    answer = api.http.put(f"/v1/workflows/{id}", json=document)
+    if answer.status_code not in (200, 201):
+        pytest.skip(f"this host takes no workflow: {answer.text[:200]}")
+    return str(api.post("/v1/runs", {"workflowId": id}).json()["runId"])
+
+
+def test_w18_a_voter_votes_once(api: Api) -> None:
+    run_id = stored(api, "suite-quorum", requiredApprovals=3)
+    path = f"/v1/runs/{run_id}/interrupts/gate"
+    assert api.post(path, ACCEPT).json()["resumed"] is False
+    refused(api.post(path, ACCEPT), 409, "interrupt_already_resolved")
+    named = {"resumeValue": {"action": "accept", "voter": "ben"}}
+    assert api.post(path, named).json()["resumed"] is False
+    refused(api.post(path, named), 409, "interrupt_already_resolved")
+    made = api.post("/host/v1/keys", {"name": "plain-voter", "scopes": ["approvals:respond", "runs:read"]})
+    if made.status_code == 201:
+        headers = {"Authorization": f"Bearer {made.json()['result']['apiKey']}"}
+        other = {"resumeValue": {"action": "accept", "voter": "cas"}}
+        refused(api.post(path, other, headers=headers), 403, "forbidden")
+        assert api.post(path, ACCEPT, headers=headers).json()["resumed"] is True
+        api.wait(run_id)
+        (received,) = [e["payload"] for e in api.events(run_id) if e["type"] == "approval.received"]
+        assert received["decidedBy"] == made.json()["result"]["description"]["keyId"]
+
+
+def test_w19_past_its_timeout_a_question_is_gone(api: Api) -> None:
+    run_id = stored(api, "suite-brief", timeoutMs=400)
+    token = question(api, run_id)["token"]
+    assert api.wait(run_id)["status"] == "failed"
+    refused(api.caller("").get(f"/v1/interrupts/{token}"), 410, "interrupt_expired")
+    refused(api.caller("").post(f"/v1/interrupts/{token}", ACCEPT), 410, "interrupt_expired")
+    refused(api.post(f"/v1/runs/{run_id}/interrupts/gate", ACCEPT), 410, "interrupt_expired")
+
+
 def test_clarifications_are_answered_by_question(api: Api) -> None:
     run_id = api.start("clarification")
     api.wait(run_id, "waiting-input")

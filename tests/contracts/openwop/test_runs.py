@@ -220,6 +220,23 @@ def test_pause_and_resume(api: Api) -> None:
     api.post(f"/v1/runs/{run_id}/cancel")
 
 
+def test_w17_a_pause_drains_or_is_immediate(api: Api) -> None:
+    run_id = api.start("delay", {"delayMs": 700})
+    assert api.post(f"/v1/runs/{run_id}:pause", {"reason": "later"}).status_code == 202
+    api.wait(run_id, "paused")
+    types = [event["type"] for event in api.events(run_id)]
+    assert types.index("node.completed") < types.index("run.paused")
+    api.post(f"/v1/runs/{run_id}:resume")
+    assert api.wait(run_id)["status"] == "completed"
+    run_id = api.start("delay", {"delayMs": 60_000})
+    assert api.post(f"/v1/runs/{run_id}:pause", {"drainPolicy": "immediate"}).status_code == 202
+    api.wait(run_id, "paused")
+    (told,) = [event["payload"] for event in api.events(run_id) if event["type"] == "run.paused"]
+    assert told["drainPolicy"] == "immediate"
+    refused(api.post(f"/v1/runs/{run_id}:pause", {"drainPolicy": "someday"}), 400, "validation_error")
+    api.post(f"/v1/runs/{run_id}/cancel")
+
+
 def test_an_ended_run_cannot_be_paused(api: Api) -> None:
     run_id = api.start("noop")
     api.wait(run_id)

@@ -70,8 +70,9 @@ class Child:
     def lives(self) -> bool:
         return self._process.poll() is None
 
-    def build(self, order: Order) -> Built:
+    def build(self, path: Path) -> Built:
         """Wait for one build, on a thread; a child that ends before it answers is a Problem."""
+        order = Order(str(path.absolute()))
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None
         with self._talking:
@@ -114,8 +115,7 @@ class Workshop:
         child = self._take()
         try:
             with outside_work(loop):
-                order = Order(os.path.abspath(path))  # noqa: PTH100 - no file is looked at
-                built = await asyncio.wait_for(asyncio.to_thread(child.build, order), seconds)
+                built = await asyncio.wait_for(asyncio.to_thread(child.build, path), seconds)
         except BaseException as error:  # given up: by the deadline, by whoever waited, or by the child itself (K2)
             child.kill()
             if isinstance(error, TimeoutError):

@@ -28,12 +28,16 @@ def operations(services: Services) -> list[Operation]:
     runs = services.runs
 
     async def list_(call: Call) -> Response:
-        return call.answer(Interrupts(interrupts=await runs.interrupts(call.path["runId"], call.caller.tenant)))
+        caller = call.caller
+        found = await runs.interrupts(call.path["runId"], caller.tenant, caller.name, delegate=caller.delegate)
+        return call.answer(Interrupts(interrupts=found))
 
     async def resolve_node(call: Call) -> Response:
         path, caller = call.path, call.caller
         return call.answer(
-            await runs.resolve_by_node(path["runId"], path["nodeId"], caller.tenant, call.body, caller.principal)
+            await runs.resolve_by_node(
+                path["runId"], path["nodeId"], caller.tenant, call.body, caller.name, delegate=caller.delegate
+            )
         )
 
     async def inspect(call: Call) -> Response:
@@ -86,7 +90,7 @@ def operations(services: Services) -> list[Operation]:
             auth="token",
             body=dict[str, Any],
             answers={200: Resolved},
-            problems=_REFUSALS,
+            problems=(*_REFUSALS, "permission_denied"),
             tag="interrupts",
         ),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from msgspec import Meta, field, structs
 from starlette.responses import Response
@@ -17,6 +17,7 @@ from holdfast.runs.types import (
     Ancestry,
     Artifact,
     BulkResult,
+    DrainPolicy,
     RunCreated,
     RunDiff,
     RunFilter,
@@ -58,8 +59,7 @@ class Reason(Body, frozen=True):
 
 class Pause(Body, frozen=True):
     reason: Text | None = None
-    # A node that runs is let to its end; nothing else is offered here.
-    drain_policy: Literal["drain-current-node"] = "drain-current-node"
+    drain_policy: DrainPolicy = "drain-current-node"
 
 
 class BulkCancel(Body, frozen=True):
@@ -154,9 +154,10 @@ def operations(services: Services) -> list[Operation]:
         return call.answer(made, 201, {"Location": f"/v1/runs/{made.run_id}"})
 
     async def pause(call: Call) -> Response:
-        reason = call.body.reason if call.body else None
-        caller = call.caller
-        return call.answer(await runs.pause(call.path["runId"], caller.tenant, caller.principal, reason), 202)
+        caller, body = call.caller, call.body or Pause()
+        return call.answer(
+            await runs.pause(call.path["runId"], caller.tenant, caller.principal, body.reason, body.drain_policy), 202
+        )
 
     async def resume(call: Call) -> Response:
         return call.answer(await runs.resume(call.path["runId"], call.caller.tenant, call.caller.principal), 202)
@@ -276,7 +277,7 @@ def operations(services: Services) -> list[Operation]:
             method="POST",
             path=f"{run}:pause",
             perform=pause,
-            summary="Start no further node until the run is resumed.",
+            summary="Start no further node until the run is resumed; `immediate` gives up the attempts under way.",
             scopes=("runs:cancel",),
             body=Pause,
             body_optional=True,

@@ -172,20 +172,20 @@ async def _ask(ctx: Execution, key: str, request: ModelRequest, *, stream: bool 
     async def call() -> dict[str, Any]:
         text: list[str] = []
         last = ModelDelta()
-        async for delta in ctx.models.stream(request, ctx.caller(key, provider)):
-            if delta.text:
-                text.append(delta.text)
-                if stream:
-                    chunk = {"nodeId": ctx.node_id, "runId": ctx.run_id, "chunk": delta.text, "isLast": False}
-                    ctx.emit("output.chunk", chunk)
-                    await ctx.flush()
-            last = delta
+        try:
+            async for delta in ctx.models.stream(request, ctx.caller(key, provider)):
+                if delta.text:
+                    if stream and text:  # one behind: only what comes next tells that it was not the last
+                        _chunk(ctx, text[-1])
+                        await ctx.flush()
+                    text.append(delta.text)
+                last = delta
+        except Exception:
+            if stream and text:
+                _chunk(ctx, text[-1])  # the answer broke off behind it
+            raise
         if stream:
-            meta = {"finishReason": last.finish_reason or "stop"}
-            ctx.emit(
-                "output.chunk",
-                {"nodeId": ctx.node_id, "runId": ctx.run_id, "chunk": "", "isLast": True, "meta": meta},
-            )
+            _chunk(ctx, text[-1] if text else "", last)
         used = last.provider or request.provider or "default"
         model = last.model or request.model or "default"
         usage: dict[str, Any] = {
@@ -207,6 +207,16 @@ async def _ask(ctx: Execution, key: str, request: ModelRequest, *, stream: bool 
         }
 
     return await ctx.effect(key, call, provider=provider)
+
+
+def _chunk(ctx: Execution, text: str, end: ModelDelta | None = None) -> None:
+    """A piece of an answer as it goes out; the last one says how the answer ended and what it used."""
+    chunk: dict[str, Any] = {"nodeId": ctx.node_id, "runId": ctx.run_id, "chunk": text, "isLast": end is not None}
+    if end is not None:
+        asked, said = end.input_tokens, end.output_tokens
+        usage = {"promptTokens": asked, "completionTokens": said, "totalTokens": asked + said}
+        chunk["meta"] = {"finishReason": end.finish_reason or "stop", "usage": usage}
+    ctx.emit("output.chunk", chunk)
 
 
 def _refused(ctx: Execution, answer: dict[str, Any]) -> NodeError:
