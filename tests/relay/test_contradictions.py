@@ -29,6 +29,23 @@ async def test_i2_two_documents_about_two_things_both_stand(relay: Relay) -> Non
     assert (await session.facts("Which berth has the Aurora?"))[0][0].text == "Berth: 7"
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("berth: 7", "berth: 9"),
+        ("Berth: 7", "Berth: 9"),
+        ("status: open", "status: closed"),
+        ("Ship: Aurora\nStatus: docked", "Ship: Aurora\nStatus: at sea"),
+        ("# Aurora\n\nStatus: docked", "# Aurora\n\nStatus: at sea"),
+        ("The deadline is 2026-03-01.", "The deadline is now 2026-04-15."),
+    ],
+)
+async def test_i2_a_later_value_of_the_same_attribute_does(relay: Relay, first: str, second: str) -> None:
+    session = await relay.init("port")
+    await session.ingest(first, "log")
+    assert (await session.ingest(second, "log")).facts_superseded == 1
+
+
 @pytest.mark.parametrize("label", ["chat", None, "turn {}"])
 async def test_i1_a_chat_ingested_turn_by_turn_loses_no_turn(relay: Relay, label: str | None) -> None:
     """Every turn contradicts the one before it, for whoever takes the speaker for an attribute."""
@@ -94,6 +111,7 @@ async def test_i2_another_source_supersedes_only_when_the_caller_says_so(relay: 
         ("# Aurora\n\nberth: 7", "# Borealis\n\nberth: 9"),
         ("berth: 7\n\nberth: 8", "berth: 9"),
         ("The deadline was 2026-03-01.", "The deadline is 2026-04-15."),
+        ("Ann: Yes", "Ann: No"),
         ("Ann: 7", "Ann: I was wrong, and I am sorry for it, all of it."),
     ],
 )

@@ -215,20 +215,10 @@ class Run:
             left = {"dispatch_id": state.id, "max_tokens": max_tokens, "envelope_tokens": allowed}
             session.stage(Draft("crp.dispatch.budget_warning", left))
         first, anew = self._first, self.reground or state.reground
-        packed = first.packed if first is not None and not anew else None
         query = f"{state.query}\n{state.output[-2000:]}" if anew else state.query
+        known = first.packed if first is not None and not anew else None
         limit = min(plan.context_window - max_tokens, fixed + allowed)
-        room = allowed
-        while True:
-            if packed is None or packed.tokens > room:
-                packed = await self._envelope(query, room)
-            messages = window.first_messages(state.system_prompt, packed.text, state.task_input) + extra
-            tokens = window.request_tokens(model, messages, self._tools)
-            if tokens <= limit:
-                break
-            if not packed.text:
-                raise window.exceeded(tokens + max_tokens, plan.context_window)
-            room, packed = packed.tokens - (tokens - limit), None
+        packed, messages, tokens = await self._fitted(known, query, allowed, limit, extra)
         built = Built(
             session.relay.ids.uuid4(),
             messages,
@@ -260,6 +250,22 @@ class Run:
     @property
     def _tools(self) -> Sequence[ToolSpec]:
         return self.toolbox.specs if self.toolbox is not None else ()
+
+    async def _fitted(
+        self, packed: Packed | None, query: str, room: int, limit: int, extra: list[Message]
+    ) -> tuple[Packed, list[Message], int]:
+        """The envelope, the messages and their tokens, at most `limit`: counted whole, as the model counts now (W1)."""
+        state = self.state
+        while True:
+            if packed is None or packed.tokens > room:
+                packed = await self._envelope(query, room)
+            messages = window.first_messages(state.system_prompt, packed.text, state.task_input) + extra
+            tokens = window.request_tokens(self.session.model, messages, self._tools)
+            if tokens <= limit:
+                return packed, messages, tokens
+            if not packed.text:
+                raise window.exceeded(tokens, limit)
+            room, packed = packed.tokens - (tokens - limit), None
 
     async def _envelope(self, query: str, room: int) -> Packed:
         session = self.session

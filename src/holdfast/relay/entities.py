@@ -106,17 +106,19 @@ def relation(words: Sequence[str]) -> str:
     return next(_RELATION_OF[word] for word in words if word in _MARKERS)
 
 
-def claim(text: str, kind: str) -> tuple[str, str] | None:
+def claim(text: str, kind: str, *, alone: bool = False) -> tuple[str, str] | None:
     """What the fact sets, and to which value; None when it sets nothing.
 
     The value is empty where the attribute is one that says things and has no value: who speaks in a conversation.
+    A text that is nothing but `Ann: Yes` (`alone`) is taken for speech.
     """
     if kind == "pair":
         at = min((place for mark in (":", "=") if (place := text.find(mark)) > 0), default=0)
         attribute, value = " ".join(text[:at].strip("\"' \t").lower().split()), text[at + 1 :].strip()
         if not attribute or not value or attribute in _SPEAKERS:
             return None
-        return (attribute, "") if _is_speech(value) else (attribute, _plain(value))
+        named = alone and text[:1].isupper() and not any(_type_of(word.strip(_TRIM)) for word in value.split())
+        return (attribute, "") if named or _is_speech(value) else (attribute, _plain(value))
     if kind != "sentence" or (verb := _CLAIM.search(text)) is None:
         return None
     subject, said = " ".join(text[: verb.start()].lower().split()).removeprefix("the "), text[verb.end() :].split()

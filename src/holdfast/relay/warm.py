@@ -180,7 +180,7 @@ class Warm:
 
     def _note_claim(self, fact: Fact, batch: Batch) -> None:
         """C16: the same subject and attribute, in the same source or in one that this source supersedes."""
-        said = claim(fact.text, fact.kind)
+        said = claim(fact.text, fact.kind, alone=len(batch.rows) == 1)
         if said is None:
             return
         attribute, value = said
