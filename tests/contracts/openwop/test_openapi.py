@@ -78,7 +78,7 @@ MORE_STATUSES = {
     # An address may have the right form and still be one that the host never calls: 400 by W24.
     "webhooks.register": ("positive_data_acceptance", ["2xx", "400", "401", "403", "404", "409", "5xx"]),
     "runs.create": ("positive_data_acceptance", ["2xx", "400", "401", "403", "404", "409", "5xx"]),
-    # A condition that does not hold is 412. One that is no condition is 400: documents here are our own, headers are not.
+    # A condition that does not hold is 412, and one that is none is 400: the documents are ours, the headers are not.
     "workflows.put": ("positive_data_acceptance", ["2xx", "400", "401", "403", "404", "409", "412", "5xx"]),
     "runs.query": ("negative_data_rejection", ["400", "401", "403", "404", "405", "406", "415", "429", "431"]),
 }
