@@ -11,8 +11,8 @@ Invariants:
 - D6  A person is asked at most once per extension and capability, unless they said "once"; without a person the
       answer is no. What was asked and answered stands in the records between the first decision and the second.
 - D7  What a person decided for a session ends with that session.
-- D9  An extension that passes a quota is stopped: this call and every later one is refused.
 - D8  A call is weighed before anything else reads it: what is kept, shown or looked up has a largest size.
+- D9  An extension that passes a quota is stopped: this call and every later one is refused.
 """
 
 from __future__ import annotations
