@@ -1,8 +1,8 @@
 """What an extension did, read back out of its evidence: a pure fold over the records of its stream.
 
 V1  A host call is one line, whatever came between its start and its end; one without an end says so.
-V3  Calls that were counted in one record are one line, with their number; the sums have each of them.
 V2  Only what the evidence says is shown: parameters are their hash (Pi §3.4), never more.
+V3  Calls that were counted in one record are one line, with their number; the sums have each of them.
 """
 
 from __future__ import annotations
