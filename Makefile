@@ -20,7 +20,7 @@ setup:
 	@scripts/setup
 
 run: setup
-	@$(BIN)/holdfast up
+	@$(BIN)/forestay up
 
 test: setup
 	@$(BIN)/python scripts/examples.py
@@ -46,10 +46,10 @@ docs: setup
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 screenshots: setup
-	@HOLDFAST_SCREENSHOTS=docs/images $(BIN)/python -m pytest -q tests/browser/test_screenshots.py
+	@FORESTAY_SCREENSHOTS=docs/images $(BIN)/python -m pytest -q tests/browser/test_screenshots.py
 
 corpus: setup
-	@$(BIN)/holdfast ext corpus fetch
+	@$(BIN)/forestay ext corpus fetch
 
 lock:
 	@uv pip compile pyproject.toml --extra openai --extra anthropic --extra tokenizers --extra postgres --extra otel --group dev --universal --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements.lock

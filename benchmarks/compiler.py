@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 
 from benchmarks.measure import duration, percentile
-from holdfast.extensions.compiler import build
-from holdfast.extensions.compiler.cache import Cache
-from holdfast.extensions.conform.corpus import Corpus
-from holdfast.extensions.conform.run import packages_of
-from holdfast.kernel.problems import Problem
-from holdfast.kernel.seal import Seal
+from forestay.extensions.compiler import build
+from forestay.extensions.compiler.cache import Cache
+from forestay.extensions.conform.corpus import Corpus
+from forestay.extensions.conform.run import packages_of
+from forestay.kernel.problems import Problem
+from forestay.kernel.seal import Seal
 
 Row = tuple[str, str, str]
 _MOST = 60

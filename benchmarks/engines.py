@@ -1,4 +1,4 @@
-"""The other search engines and how each is measured; it runs in their environments, where holdfast is not installed.
+"""The other search engines and how each is measured; it runs in their environments, where forestay is not installed.
 
 As a script, `FILE ENGINE`: facts and questions as JSON, one of `tantivy` and `bm25s`; the figures are one JSON object.
 """

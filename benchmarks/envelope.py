@@ -17,15 +17,15 @@ import jsonschema_rs
 import msgspec
 from tests.contracts.lafs.schema import envelope_schemas as contract_schemas
 
-from holdfast.envelope import Envelope, encode, failure, project, success
-from holdfast.envelope.conformance import conform
-from holdfast.envelope.estimate import estimate
-from holdfast.envelope.fit import Budget, fit
-from holdfast.envelope.pages import offset_page
-from holdfast.envelope.validate import decode
-from holdfast.kernel.clock import SystemClock
-from holdfast.kernel.ids import Ids
-from holdfast.kernel.problems import Problem
+from forestay.envelope import Envelope, encode, failure, project, success
+from forestay.envelope.conformance import conform
+from forestay.envelope.estimate import estimate
+from forestay.envelope.fit import Budget, fit
+from forestay.envelope.pages import offset_page
+from forestay.envelope.validate import decode
+from forestay.kernel.clock import SystemClock
+from forestay.kernel.ids import Ids
+from forestay.kernel.problems import Problem
 
 Row = tuple[str, str, str]
 

@@ -10,18 +10,18 @@ import msgspec
 
 from benchmarks.measure import percentiles, resident, stretches
 from benchmarks.pi_runtime import FILE, HOW_TO_GET, SOURCE, Times
-from holdfast.extensions.compiler import Artifact
-from holdfast.extensions.compiler.build import compile_source
-from holdfast.extensions.compiler.source import sources
-from holdfast.extensions.conform.host import Host, Place
-from holdfast.extensions.connectors.paths import Roots
-from holdfast.extensions.dispatcher import Subject
-from holdfast.extensions.engine.bytecode import compile_module
-from holdfast.extensions.engine.pool import Pool
-from holdfast.extensions.outcomes import Surroundings
-from holdfast.extensions.runtime import Extension
-from holdfast.extensions.suite import loadable
-from holdfast.kernel.problems import Problem
+from forestay.extensions.compiler import Artifact
+from forestay.extensions.compiler.build import compile_source
+from forestay.extensions.compiler.source import sources
+from forestay.extensions.conform.host import Host, Place
+from forestay.extensions.connectors.paths import Roots
+from forestay.extensions.dispatcher import Subject
+from forestay.extensions.engine.bytecode import compile_module
+from forestay.extensions.engine.pool import Pool
+from forestay.extensions.outcomes import Surroundings
+from forestay.extensions.runtime import Extension
+from forestay.extensions.suite import loadable
+from forestay.kernel.problems import Problem
 
 Row = tuple[str, str, str]
 PASSES = 3
@@ -50,7 +50,7 @@ async def memory(artifacts: list[Artifact]) -> Row:
     what = "memory per loaded extension, the examples of pi"
     if not artifacts:
         return what, "not measured", HOW_TO_GET
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as work:
+    with tempfile.TemporaryDirectory(prefix="forestay-bench-") as work:
         place = Place(Path(work))
         async with Host(place, artifacts[0]) as host:
             before, pool = resident(), Pool()
@@ -86,7 +86,7 @@ async def cold_loads(artifacts: list[Artifact], real: Times | str) -> list[Row]:
     if not artifacts:
         return [(what, "not measured", HOW_TO_GET)]
     times, failed = [], 0
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as work:
+    with tempfile.TemporaryDirectory(prefix="forestay-bench-") as work:
         for number, artifact in enumerate(artifacts * PASSES):
             async with Host(Place(Path(work) / str(number)), artifact) as host:
                 started = time.perf_counter()
@@ -127,7 +127,7 @@ def _real_loads(real: Times | str) -> list[Row]:
 async def file_calls(real: Times | str) -> list[Row]:
     """A synchronous call of the file system: JavaScript, policy, evidence, the disk, and back, on the VM's thread."""
     rows = []
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as work:
+    with tempfile.TemporaryDirectory(prefix="forestay-bench-") as work:
         entry = Path(work) / "own" / "index.js"
         entry.parent.mkdir()
         entry.write_text(SOURCE)

@@ -14,17 +14,17 @@ from typing import Any
 
 from benchmarks import extension_corpus, pi_runtime
 from benchmarks.measure import duration, percentile, percentiles, rate, resident, stretches
-from holdfast.extensions.engine.bytecode import compile_module
-from holdfast.extensions.engine.image import base_image
-from holdfast.extensions.engine.limits import Limits
-from holdfast.extensions.engine.native import native
-from holdfast.extensions.engine.pool import Pool
-from holdfast.extensions.engine.snapshot import Nobody, restore
-from holdfast.extensions.hooks import Hooks
-from holdfast.extensions.isolate import Artifact
-from holdfast.extensions.outcomes import Surroundings
-from holdfast.extensions.protocol import HostCall, HostResult
-from holdfast.extensions.runtime import Extension
+from forestay.extensions.engine.bytecode import compile_module
+from forestay.extensions.engine.image import base_image
+from forestay.extensions.engine.limits import Limits
+from forestay.extensions.engine.native import native
+from forestay.extensions.engine.pool import Pool
+from forestay.extensions.engine.snapshot import Nobody, restore
+from forestay.extensions.hooks import Hooks
+from forestay.extensions.isolate import Artifact
+from forestay.extensions.outcomes import Surroundings
+from forestay.extensions.protocol import HostCall, HostResult
+from forestay.extensions.runtime import Extension
 
 Row = tuple[str, str, str]
 STRETCHES = 5

@@ -23,10 +23,10 @@ from pydoc_data.topics import topics
 
 from benchmarks.questions import LANGUAGE
 from benchmarks.retrieval import CUTS, Question, Row, ours, plain_bm25, recall, take
-from holdfast.models.words import words
-from holdfast.relay.index import Index
-from holdfast.relay.rank import Terms
-from holdfast.relay.warm import Warm
+from forestay.models.words import words
+from forestay.relay.index import Index
+from forestay.relay.rank import Terms
+from forestay.relay.warm import Warm
 
 TERMS = ("graph", "recency", "novelty", "aspects", "headings")
 _PEOPLE = (

@@ -13,21 +13,21 @@ import time
 import urllib.request
 from pathlib import Path
 
-from holdfast.host import Host
-from holdfast.kernel.config import Agents, Config, Models
-from holdfast.models.scripted import Script, Scripted, ScriptedCall, Turn
-from holdfast.runs.types import CreateRun
+from forestay.host import Host
+from forestay.kernel.config import Agents, Config, Models
+from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
+from forestay.runs.types import CreateRun
 
-_UP = "import sys; from holdfast.cli.main import main; sys.exit(main())"
+_UP = "import sys; from forestay.cli.main import main; sys.exit(main())"
 _KEY = "a-key-for-the-benchmark"
 _SECONDS = 3.0
 
 
 def first_answer(idle: float = 0.0) -> tuple[float, int, float]:
-    """Seconds from starting `holdfast up` to the answer to a request, the resident KiB afterwards, and the share of a
+    """Seconds from starting `forestay up` to the answer to a request, the resident KiB afterwards, and the share of a
     core that it uses while nobody asks for `idle` seconds."""
     with tempfile.TemporaryDirectory() as folder:
-        env = {**os.environ, "HOLDFAST_API_KEY": _KEY, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        env = {**os.environ, "FORESTAY_API_KEY": _KEY, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         began = time.perf_counter()
         command = [sys.executable, "-c", _UP, "up", "--port", "0", "--json"]
         process = subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE)
@@ -69,7 +69,7 @@ async def turns(clients: int, script: Script) -> tuple[float, float]:
             async def client() -> None:
                 while time.perf_counter() < until:
                     began = time.perf_counter()
-                    request = CreateRun(workflow_id="holdfast-ask", inputs={"question": "Where?"})
+                    request = CreateRun(workflow_id="forestay-ask", inputs={"question": "Where?"})
                     run_id = (await host.runs.create_run(request, "default")).run_id
                     async for _ in host.runs.follow(run_id, "default"):
                         pass
@@ -85,7 +85,7 @@ def run() -> list[tuple[str, str, str]]:
     """(what, figure, note) for the benchmark report."""
     starts = [first_answer(idle) for idle in (0.0, 0.0, 10.0)]
     rows = [
-        ("`holdfast up` to its first answer", f"{statistics.median(item[0] for item in starts):.2f} s", "median of 3"),
+        ("`forestay up` to its first answer", f"{statistics.median(item[0] for item in starts):.2f} s", "median of 3"),
         ("resident memory after it", f"{starts[-1][1] / 1024:.0f} MiB", "no extension loaded"),
         ("processor while idle", f"{starts[-1][2]:.1%} of a core", "over 10 s, after the first answer"),
     ]

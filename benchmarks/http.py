@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from holdfast.kernel.clock import parse_iso
+from forestay.kernel.clock import parse_iso
 
 KEY = "benchmark-key-0123456789"
 NOOP = {"id": "a", "typeId": "core.noop", "name": "a", "position": {"x": 0, "y": 0}, "config": {}, "inputs": {}}
@@ -31,8 +31,8 @@ GATE = {**NOOP, "id": "gate", "typeId": "core.approvalGate", "config": {"title":
 def serving() -> Iterator[tuple[str, int]]:
     with tempfile.TemporaryDirectory() as folder:
         process = subprocess.Popen(
-            [sys.executable, "-m", "holdfast.cli.main", "up", "--port", "0", "--data", folder, "--json"],
-            env={**os.environ, "HOLDFAST_API_KEY": KEY, "PYTHONPATH": str(Path(__file__).parents[1] / "src")},
+            [sys.executable, "-m", "forestay.cli.main", "up", "--port", "0", "--data", folder, "--json"],
+            env={**os.environ, "FORESTAY_API_KEY": KEY, "PYTHONPATH": str(Path(__file__).parents[1] / "src")},
             stdout=subprocess.PIPE,
         )
         assert process.stdout is not None

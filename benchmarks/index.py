@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks import alternatives, engines
 from benchmarks.engines import BEST, Engine
 from benchmarks.measure import duration, percentile
-from holdfast.relay.index import Index
+from forestay.relay.index import Index
 
 Row = tuple[str, str, str]
 THEIRS = ("tantivy-0.27.0", "bm25s-0.3.16")

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 from benchmarks.measure import duration, per_second, percentile, rate, ratio
-from holdfast.kernel import canonical
-from holdfast.kernel.ledger import Draft, Ledger
-from holdfast.kernel.policy import Grant, Policy, Request
+from forestay.kernel import canonical
+from forestay.kernel.ledger import Draft, Ledger
+from forestay.kernel.policy import Grant, Policy, Request
 
 Row = tuple[str, str, str]
 PAYLOAD = {"nodeId": "node-7", "status": "completed", "output": {"text": "hello world", "n": 42}, "tags": ["a", "b"]}

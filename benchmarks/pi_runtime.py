@@ -11,11 +11,11 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.extensions.conform.corpus import Corpus
-from holdfast.extensions.conform.node import node_for, run_node
-from holdfast.extensions.conform.oracle import LOADER
-from holdfast.extensions.conform.run import packages_of
-from holdfast.kernel.problems import Problem
+from forestay.extensions.conform.corpus import Corpus
+from forestay.extensions.conform.node import node_for, run_node
+from forestay.extensions.conform.oracle import LOADER
+from forestay.extensions.conform.run import packages_of
+from forestay.kernel.problems import Problem
 
 ORACLE = "pi-0.73"
 HOW_TO_GET = "the examples of pi 0.73.1 are not here: `make corpus`"
@@ -64,7 +64,7 @@ def measure(entries: list[Path]) -> Times | str:
         node = node_for(oracle.node)
     except Problem as problem:
         return f"{problem.message} {problem.details.get('fix', '')}".strip()
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as work:
+    with tempfile.TemporaryDirectory(prefix="forestay-bench-") as work:
         project, home, temp = (Path(work) / name for name in ("project", "home", "temp"))
         for folder in (project, home, temp):
             folder.mkdir()

@@ -22,8 +22,8 @@ from typing import Any
 
 from benchmarks import alternatives
 from benchmarks.measure import duration, percentiles, stretches
-from holdfast.models.protocol import DEFAULT_PARAMS, Delta, Message, Params, ToolSpec, Usage
-from holdfast.relay import Relay
+from forestay.models.protocol import DEFAULT_PARAMS, Delta, Message, Params, ToolSpec, Usage
+from forestay.relay import Relay
 
 Row = tuple[str, str, str]
 SIZES = (0, 1_000, 10_000, 100_000)
@@ -91,7 +91,7 @@ def _import() -> Row:
         runs = [subprocess.run([python, "-c", script], capture_output=True, text=True, check=True) for _ in range(3)]
         return min(float(done.stdout.split()[-1]) for done in runs)
 
-    mine = seconds(sys.executable, "holdfast.relay")
+    mine = seconds(sys.executable, "forestay.relay")
     beside = []
     for name in THEIRS:
         theirs = seconds(str(alternatives.python_of(name)), "crp")
@@ -179,8 +179,8 @@ async def _size(folder: Path, text: Text, size: int, found: dict[str, dict[str, 
 
 def _memory(text: Text) -> Row:
     """What 10,000 facts with their index take, by the allocator's own count."""
-    from holdfast.relay.facts import GENESIS, batches
-    from holdfast.relay.warm import Warm
+    from forestay.relay.facts import GENESIS, batches
+    from forestay.relay.warm import Warm
 
     document = text.document(10_000)
     made = list(batches(document, "ingest:x", window=0, first=0, key=b"x" * 32, parent=GENESIS))

@@ -30,12 +30,12 @@ import re
 import time
 from collections.abc import Callable
 
-from holdfast.kernel.problems import Problem
-from holdfast.models import embed
-from holdfast.relay.facts import GENESIS, batches
-from holdfast.relay.rank import ALL_TERMS, Terms, rank
-from holdfast.relay.vectors import Vectors
-from holdfast.relay.warm import Warm
+from forestay.kernel.problems import Problem
+from forestay.models import embed
+from forestay.relay.facts import GENESIS, batches
+from forestay.relay.rank import ALL_TERMS, Terms, rank
+from forestay.relay.vectors import Vectors
+from forestay.relay.warm import Warm
 
 Row = tuple[str, str, str]
 Question = tuple[str, str, frozenset[int]]  # kind, text, numbers of the facts that answer it

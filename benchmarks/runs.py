@@ -4,7 +4,7 @@ Figures are of this machine. DBOS is measured beside us, in an environment of it
 step's output is on disk before the next step begins, the start and the end of the whole too. That is seven commits for
 DBOS (start, five outputs, end) and six for us (an end and the start that follows from it are one), all of them synced:
 `commits()` counts ours. A step of ours that records an effect inside itself has a record more, and is a row of its own.
-Both are called in the process and wait for the end; ours runs on the event loop that `holdfast up` runs on.
+Both are called in the process and wait for the end; ours runs on the event loop that `forestay up` runs on.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from typing import Any
 import httpx
 
 from benchmarks import alternatives
-from holdfast.http.server import run as on_loop
-from holdfast.kernel.clock import SystemClock, parse_iso
-from holdfast.kernel.ids import Ids, SystemRandomness
-from holdfast.kernel.ledger import Ledger
-from holdfast.runs.nodes.core import standard_registry
-from holdfast.runs.nodes.registry import NodeRegistry
-from holdfast.runs.service import Runs, projections
-from holdfast.runs.types import CreateRun
+from forestay.http.server import run as on_loop
+from forestay.kernel.clock import SystemClock, parse_iso
+from forestay.kernel.ids import Ids, SystemRandomness
+from forestay.kernel.ledger import Ledger
+from forestay.runs.nodes.core import standard_registry
+from forestay.runs.nodes.registry import NodeRegistry
+from forestay.runs.service import Runs, projections
+from forestay.runs.types import CreateRun
 
 TENANT = "bench"
 
@@ -200,7 +200,7 @@ async def growth(events: int) -> tuple[float, float]:
             "condition": {"type": "expression", "expression": f"variables.n < {events // 4}"},
         }
     ]  # fmt: skip
-    from holdfast.runs.types import Limits
+    from forestay.runs.types import Limits
 
     clock, randomness = SystemClock(), SystemRandomness()
     ids = Ids(clock, randomness)
@@ -254,7 +254,7 @@ async def suspended(count: int) -> tuple[float, float]:
 
 def resumed(suspended_runs: int = 0) -> tuple[float, float]:
     """Seconds from the start of a host's process to the first new event of the run that a SIGKILL interrupted, and to
-    its first answer: a real `holdfast up`, killed while a run waits for a moment that passes meanwhile."""
+    its first answer: a real `forestay up`, killed while a run waits for a moment that passes meanwhile."""
     pause = document("pause", [{"id": "w", "typeId": "core.delay", "config": {"delayMs": 400}}])
     gate = document("gate", [{"id": "g", "typeId": "core.approvalGate"}])
     with tempfile.TemporaryDirectory() as folder:
@@ -271,16 +271,16 @@ def resumed(suspended_runs: int = 0) -> tuple[float, float]:
         with _up(folder, defined) as (process, client, begun):
             answered = time.time() - begun
             page = client.get(f"/v1/runs/{run_id}/events/poll", params={"lastSequence": 1, "timeout": 10}).json()
-            went_on = next(item["timestamp"] for item in page["events"] if item["type"] != "holdfast.timer.set")
+            went_on = next(item["timestamp"] for item in page["events"] if item["type"] != "forestay.timer.set")
             process.terminate()
     return parse_iso(went_on) / 1000 - begun, answered
 
 
 @contextmanager
 def _up(folder: str, workflows: Path) -> Iterator[tuple[subprocess.Popen[str], httpx.Client, float]]:
-    command = [sys.executable, "-m", "holdfast.cli.main", "up", "--port", "0", "--json"]
+    command = [sys.executable, "-m", "forestay.cli.main", "up", "--port", "0", "--json"]
     options = ["--data", f"{folder}/data", "--workflows", str(workflows)]
-    environment = {**os.environ, "HOLDFAST_API_KEY": "hf_bench_0123456789abcdef0123456789abcdef"}
+    environment = {**os.environ, "FORESTAY_API_KEY": "hf_bench_0123456789abcdef0123456789abcdef"}
     begun = time.time()
     process = subprocess.Popen(
         [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment, cwd=folder
@@ -288,7 +288,7 @@ def _up(folder: str, workflows: Path) -> Iterator[tuple[subprocess.Popen[str], h
     try:
         assert process.stdout is not None
         url = json.loads(process.stdout.readline())["result"]["url"]
-        headers = {"Authorization": f"Bearer {environment['HOLDFAST_API_KEY']}"}
+        headers = {"Authorization": f"Bearer {environment['FORESTAY_API_KEY']}"}
         with httpx.Client(base_url=url, headers=headers, timeout=30) as client:
             yield process, client, begun
     finally:
@@ -310,7 +310,7 @@ async def streams(count: int, ticks: int) -> tuple[float, float]:
 
             def committed(records: Any) -> Any:  # on the writer's thread, right after COMMIT
                 now = time.perf_counter()
-                sent.update({item.seq: now for item in records if item.type == "holdfast.signal.received"})
+                sent.update({item.seq: now for item in records if item.type == "forestay.signal.received"})
                 return announced(records)
 
             writer._announced = committed
@@ -379,7 +379,7 @@ def run() -> list[tuple[str, str, str]]:
     rows.append(("10,000 suspended runs: open to first answer", f"{spent * 1000:.0f} ms", "new process state"))
     rows.append(("memory of a suspended run", f"{memory:.1f} KiB", "while kept; the engine keeps 2,000"))
     went_on, answered = (statistics.median(item) for item in zip(*(resumed() for _ in range(3)), strict=True))
-    note = f"a real `holdfast up` after SIGKILL, median of 3; it answers requests after {answered * 1000:.0f} ms"
+    note = f"a real `forestay up` after SIGKILL, median of 3; it answers requests after {answered * 1000:.0f} ms"
     rows.append(("start of the process to the interrupted run's next event", f"{went_on * 1000:.0f} ms", note))
     for count in (1, 500):
         p50, p95 = on_loop(streams(count, 30))

@@ -10,11 +10,11 @@ from unittest.mock import MagicMock
 
 import typer.main
 
-from holdfast.cli.commands import COMMANDS, GROUPS
-from holdfast.cli.main import build
-from holdfast.http.app import build_app
-from holdfast.http.crp.operations import OPERATIONS as CRP
-from holdfast.kernel.problem_table import LAFS_CODES, TABLE
+from forestay.cli.commands import COMMANDS, GROUPS
+from forestay.cli.main import build
+from forestay.http.app import build_app
+from forestay.http.crp.operations import OPERATIONS as CRP
+from forestay.kernel.problem_table import LAFS_CODES, TABLE
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 
@@ -23,7 +23,7 @@ def problems_page() -> str:
     lines = [
         "# Problems",
         "",
-        "Every error that holdfast gives is a row of one table. `holdfast problems KEY` explains one of them.",
+        "Every error that forestay gives is a row of one table. `forestay problems KEY` explains one of them.",
         "This page is generated from `kernel/problem_table.py` by `make docs`.",
         "",
     ]
@@ -59,7 +59,7 @@ def commands_page() -> str:
         "",
     ]
     for name, entry in sorted({**COMMANDS, **GROUPS}.items()):
-        lines += [f"## holdfast {name}", "", entry.help, ""]
+        lines += [f"## forestay {name}", "", entry.help, ""]
         for path, command in _commands(name, typer.main.get_command(build([name])).commands[name]):
             if path != name:
                 lines += [f"### {path}", "", _sentence(command.help), ""]
@@ -80,7 +80,7 @@ def _commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
 def _parameters(path: str, command: Any) -> list[str]:
     shown = [item for item in command.params if not item.hidden and item.name != "help"]
     arguments = [_argument(item) for item in shown if item.param_type_name == "argument"]
-    usage = " ".join(["holdfast", path, *(["[OPTIONS]"] if len(shown) > len(arguments) else []), *arguments])
+    usage = " ".join(["forestay", path, *(["[OPTIONS]"] if len(shown) > len(arguments) else []), *arguments])
     lines = [f"`{usage}`", ""]
     if shown:
         lines += ["| | meaning | default |", "|---|---|---|"]

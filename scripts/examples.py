@@ -36,7 +36,7 @@ def main() -> int:
 
 
 def _fetch(package: dict[str, str]) -> None:
-    from holdfast import assets
+    from forestay import assets
 
     npm = assets.npm_command()
     if npm is None:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ids import Ids, SeededRandomness
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ids import Ids, SeededRandomness
 
 # Log files of extensions belong to whoever runs the tests, not into their home.
-os.environ.setdefault("PI_EXTENSION_LOG_DIR", str(Path(tempfile.gettempdir()) / "holdfast-test-logs"))
+os.environ.setdefault("PI_EXTENSION_LOG_DIR", str(Path(tempfile.gettempdir()) / "forestay-test-logs"))
 
 # A property holds or does not; how long an example took says only what else the machine was doing.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

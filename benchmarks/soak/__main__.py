@@ -27,12 +27,12 @@ REPORT = Path(__file__).parents[1] / "SOAK.md"
 SECONDS = 480.0
 SHARE = 0.8
 _CLIENTS = 8
-_HOLDFAST = [sys.executable, "-m", "holdfast.cli.main"]
+_FORESTAY = [sys.executable, "-m", "forestay.cli.main"]
 
 
 def main() -> int:
     seconds = float(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("SOAK_SECONDS", SECONDS))
-    with tempfile.TemporaryDirectory(prefix="holdfast-soak-") as name:
+    with tempfile.TemporaryDirectory(prefix="forestay-soak-") as name:
         folder = Path(name)
         project.write(folder)
         with _host(folder) as (address, pid):
@@ -49,9 +49,9 @@ def main() -> int:
 
 @contextmanager
 def _host(folder: Path) -> Iterator[tuple[tuple[str, int], int]]:
-    """`holdfast up` on the project, as anybody starts it."""
+    """`forestay up` on the project, as anybody starts it."""
     process = subprocess.Popen(
-        [*_HOLDFAST, "up", "--port", "0", "--trust", "--json"],
+        [*_FORESTAY, "up", "--port", "0", "--trust", "--json"],
         cwd=folder,
         env=_environment(),
         stdout=subprocess.PIPE,
@@ -68,8 +68,8 @@ def _host(folder: Path) -> Iterator[tuple[tuple[str, int], int]]:
 
 
 def _environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-    return {**kept, "HOLDFAST_API_KEY": KEY, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("FORESTAY_")}
+    return {**kept, "FORESTAY_API_KEY": KEY, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 async def _drive(address: tuple[str, int], pid: int, seconds: float) -> tuple[Soak, float]:
@@ -102,7 +102,7 @@ async def _watch(pid: int, memory: list[Memory]) -> None:
 
 def _verified(folder: Path) -> tuple[bool, int]:
     done = subprocess.run(
-        [*_HOLDFAST, "ledger", "verify", "--json"], cwd=folder, env=_environment(), capture_output=True, text=True
+        [*_FORESTAY, "ledger", "verify", "--json"], cwd=folder, env=_environment(), capture_output=True, text=True
     )
     answer: dict[str, Any] = json.loads(done.stdout or "{}")
     result = answer.get("result") or {}
@@ -114,7 +114,7 @@ def _report(soak: Soak, busy: float, found: list[str]) -> list[str]:
     return [
         "# Soak",
         "",
-        "Written by `make soak`: one `holdfast up` process, asked over HTTP at 80 % of the capacity measured before.",
+        "Written by `make soak`: one `forestay up` process, asked over HTTP at 80 % of the capacity measured before.",
         "Of twenty operations ten are runs of five nodes, four call an extension's tool from a workflow, three are "
         "agent turns (two model answers and a tool call), three are relay sessions (open, ingest, dispatch, close). "
         "Models are scripted; the ledger syncs every commit. Times count from the moment an operation was due.",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.http import Connection
 from benchmarks.soak.project import AGENT, ANSWER, WORDS
-from holdfast.kernel.config import HttpLimits
+from forestay.kernel.config import HttpLimits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -124,7 +124,7 @@ async def _tool(host: Connection, number: int) -> None:
 
 async def _agent(host: Connection, number: int) -> None:
     inputs = {"question": f"How many words has the note? ({number})", "agentId": AGENT}
-    outputs = (await _run(host, "holdfast-ask", inputs))["outputs"]
+    outputs = (await _run(host, "forestay-ask", inputs))["outputs"]
     assert outputs["output"] == ANSWER, outputs
 
 

@@ -62,7 +62,7 @@ _CALL = {"path": "notes/berths.md"}
 def write(folder: Path) -> None:
     """Put the project into `folder`."""
     files: dict[str, str | dict[str, Any]] = {
-        "holdfast.toml": _CONFIG,
+        "forestay.toml": _CONFIG,
         "notes/berths.md": _NOTE,
         "plain.json": {"turns": [{"text": ANSWER, "repeat": True}], "name": "plain"},
         "reading.json": {

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.agents import (
+from forestay.agents import (
     Agent,
     AgentResult,
     ApprovalAnswer,
@@ -27,9 +27,9 @@ from holdfast.agents import (
     ToolOutcome,
     Verdict,
 )
-from holdfast.kernel.clock import SystemClock
-from holdfast.kernel.ledger import Draft, Ledger
-from holdfast.models.scripted import Script, Scripted, ScriptedCall, Turn
+from forestay.kernel.clock import SystemClock
+from forestay.kernel.ledger import Draft, Ledger
+from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
 from tests.agents.world import TOOLS, manifest
 
 STREAM = "run/one"

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.agents.decide import AgentState, decide, evolve
-from holdfast.agents.steps import (
+from forestay.agents.decide import AgentState, decide, evolve
+from forestay.agents.steps import (
     Answered,
     Approved,
     AskApproval,
@@ -28,7 +28,7 @@ from holdfast.agents.steps import (
     RefuseCall,
     Returned,
 )
-from holdfast.models import Message, ToolCall
+from forestay.models import Message, ToolCall
 from tests.agents.world import TOOLS, manifest
 
 NAMES = st.sampled_from([*(tool.name for tool in TOOLS), "absent"])

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.agents import ApprovalAnswer, Tool, ToolOutcome, Verdict
-from holdfast.kernel.problems import Problem
-from holdfast.models import Message, Usage
-from holdfast.models.scripted import ScriptedCall, Turn
+from forestay.agents import ApprovalAnswer, Tool, ToolOutcome, Verdict
+from forestay.kernel.problems import Problem
+from forestay.models import Message, Usage
+from forestay.models.scripted import ScriptedCall, Turn
 from tests.agents.world import Listener, Policy, Tools, World, manifest
 
 CALL = Turn("I look.", (ScriptedCall("do_read", {"x": 1}),))
@@ -323,7 +323,7 @@ class Notes:
 
 
 async def test_memory_is_recalled_and_kept_when_the_manifest_says_so() -> None:
-    from holdfast.agents.manifest import MemoryShape
+    from forestay.agents.manifest import MemoryShape
 
     notes = Notes()
     notes.entries["earlier"] = "The sky is blue."

@@ -9,9 +9,9 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from holdfast import agents
-from holdfast.agents.manifest import SCHEMA
-from holdfast.kernel.problems import Problem
+from forestay import agents
+from forestay.agents.manifest import SCHEMA
+from forestay.kernel.problems import Problem
 
 CONTRACT = Path(__file__).parents[3] / "shared" / "reference" / "openwop" / "schemas" / "agent-manifest.schema.json"
 GOOD: dict[str, Any] = {
@@ -41,7 +41,7 @@ toolAllowlist = ["ext:notes/*"]
 longTerm = true
 [handoff]
 returnSchemaRef = "answer.json"
-[holdfast]
+[forestay]
 turns = 7
 """
     )
@@ -63,9 +63,9 @@ turns = 7
         ({"systemPrompt": None}, "$.systemPrompt"),
         ({"systemPromptRef": "p.md"}, "$"),
         ({"confidence": {"defaultThreshold": 2}}, "$.confidence.defaultThreshold"),
-        ({"holdfast": {"turns": 0}}, "$.holdfast.turns"),
-        ({"holdfast": {"returnSchema": {"type": "nonsense"}}}, "$.holdfast.returnSchema"),
-        ({"holdfast": {"returnSchema": {"$ref": "https://example.org/x.json"}}}, "$.holdfast.returnSchema"),
+        ({"forestay": {"turns": 0}}, "$.forestay.turns"),
+        ({"forestay": {"returnSchema": {"type": "nonsense"}}}, "$.forestay.returnSchema"),
+        ({"forestay": {"returnSchema": {"$ref": "https://example.org/x.json"}}}, "$.forestay.returnSchema"),
         ({"handoff": {"returnSchemaRef": "../secret.json"}}, "$.handoff.returnSchemaRef"),
         ({"handoff": {"returnSchemaRef": "absent.json"}}, "$.handoff.returnSchemaRef"),
     ],
@@ -115,7 +115,7 @@ def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
 @pytest.mark.skipif(not CONTRACT.is_file(), reason="the contract's schemas are not beside the project")
 def test_what_we_accept_without_our_own_part_the_contract_accepts() -> None:
     theirs = json.loads(CONTRACT.read_text())
-    ours = set(SCHEMA["properties"]) - {"holdfast"}
+    ours = set(SCHEMA["properties"]) - {"forestay"}
     assert ours == set(theirs["properties"])
     assert SCHEMA["required"] == theirs["required"]
     assert SCHEMA["properties"]["agentId"]["pattern"] == theirs["properties"]["agentId"]["pattern"]

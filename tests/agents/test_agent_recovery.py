@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.agents import ApprovalAnswer, EffectClass, Verdict, recover
-from holdfast.models.scripted import ScriptedCall, Turn
+from forestay.agents import ApprovalAnswer, EffectClass, Verdict, recover
+from forestay.models.scripted import ScriptedCall, Turn
 from tests.agents.world import CLASSES, Policy, World
 
 CALLS = st.builds(

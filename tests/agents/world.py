@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.agents import (
+from forestay.agents import (
     Agent,
     AgentEvent,
     AgentManifest,
@@ -23,9 +23,9 @@ from holdfast.agents import (
     ToolOutcome,
     Verdict,
 )
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.problems import Problem
-from holdfast.models.scripted import Script, Scripted, Turn
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.problems import Problem
+from forestay.models.scripted import Script, Scripted, Turn
 
 ANY = {"type": "object", "properties": {"x": {"type": "number"}}}
 CLASSES: tuple[EffectClass, ...] = ("pure", "read", "write", "unsafe")

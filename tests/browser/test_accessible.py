@@ -22,7 +22,7 @@ def paths(host: Served) -> list[str]:
     for run in (clarify, gate):
         host.until(run, "interrupt.requested")
     events = host.api.get(f"/v1/runs/{done}/events/poll", params={"lastSequence": -1}).json()["events"]
-    answered = next(event["payload"] for event in events if event["type"] == "holdfast.relay.answered")
+    answered = next(event["payload"] for event in events if event["type"] == "forestay.relay.answered")
     session = f"/relay/{answered['sessionId']}"
     return [
         "/",

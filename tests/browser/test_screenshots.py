@@ -1,6 +1,6 @@
 """The pictures of the documentation are made here, from a real host, by `make screenshots`.
 
-Without HOLDFAST_SCREENSHOTS they go to a temporary folder, and only their names and sizes are compared.
+Without FORESTAY_SCREENSHOTS they go to a temporary folder, and only their names and sizes are compared.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Harbour:
         self.asked = host.start("harbour", question=QUESTION)
         host.until(self.asked, "interrupt.requested")
         events = host.api.get(f"/v1/runs/{self.done}/events/poll", params={"lastSequence": -1}).json()["events"]
-        answered = next(event["payload"] for event in events if event["type"] == "holdfast.relay.answered")
+        answered = next(event["payload"] for event in events if event["type"] == "forestay.relay.answered")
         self.session = str(answered["sessionId"])
 
 
@@ -97,7 +97,7 @@ def _take(
     visit.go(path)
     if first is not None:
         first(visit.page)
-    made = Path(os.environ.get("HOLDFAST_SCREENSHOTS") or folder) / f"{name}.png"
+    made = Path(os.environ.get("FORESTAY_SCREENSHOTS") or folder) / f"{name}.png"
     visit.page.screenshot(path=made)
     context.close()
     assert visit.troubles == []

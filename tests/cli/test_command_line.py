@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.commands import COMMANDS, GROUPS
-from holdfast.kernel.ledger import Draft, Ledger
-from holdfast.kernel.problem_table import TABLE
+from forestay.cli.commands import COMMANDS, GROUPS
+from forestay.kernel.ledger import Draft, Ledger
+from forestay.kernel.problem_table import TABLE
 
 
 class Ran:
@@ -29,9 +29,9 @@ class Ran:
         return document
 
 
-def holdfast(folder: Path, *words: str, **environ: str) -> Ran:
+def forestay(folder: Path, *words: str, **environ: str) -> Ran:
     done = subprocess.run(
-        [sys.executable, "-m", "holdfast.cli.main", *words],
+        [sys.executable, "-m", "forestay.cli.main", *words],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -41,7 +41,7 @@ def holdfast(folder: Path, *words: str, **environ: str) -> Ran:
 
 
 async def fill(folder: Path, count: int = 3) -> Path:
-    path = folder / ".holdfast" / "ledger.db"
+    path = folder / ".forestay" / "ledger.db"
     async with Ledger.open(path) as ledger:
         for number in range(count):
             await ledger.append("run/a", [Draft("t.event", {"n": number, "text": "PAYLOAD"})])
@@ -50,7 +50,7 @@ async def fill(folder: Path, count: int = 3) -> Path:
 
 
 def test_piped_output_is_one_envelope(tmp_path: Path) -> None:
-    ran = holdfast(tmp_path, "version")
+    ran = forestay(tmp_path, "version")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.count("\n") == 1
     assert ran.envelope["success"] is True
@@ -61,126 +61,126 @@ def test_piped_output_is_one_envelope(tmp_path: Path) -> None:
 def test_on_a_terminal_people_are_addressed(tmp_path: Path) -> None:
     """A real pseudo-terminal: no flag, no pipe, no JSON."""
     leader, follower = pty.openpty()
-    subprocess.run([sys.executable, "-m", "holdfast.cli.main", "version"], cwd=tmp_path, stdout=follower, check=True)
+    subprocess.run([sys.executable, "-m", "forestay.cli.main", "version"], cwd=tmp_path, stdout=follower, check=True)
     os.close(follower)
-    assert os.read(leader, 4096).startswith(b"holdfast 0.")
+    assert os.read(leader, 4096).startswith(b"forestay 0.")
     os.close(leader)
 
 
 @pytest.mark.parametrize("words", [("version", "--human"), ("--human", "version")])
 def test_r4_human_wins_over_the_pipe_wherever_it_stands(tmp_path: Path, words: tuple[str, ...]) -> None:
-    assert holdfast(tmp_path, *words).out.startswith("holdfast 0.")
+    assert forestay(tmp_path, *words).out.startswith("forestay 0.")
 
 
 def test_r6_two_formats_conflict(tmp_path: Path) -> None:
-    ran = holdfast(tmp_path, "version", "--human", "--json")
+    ran = forestay(tmp_path, "version", "--human", "--json")
     assert (ran.code, ran.envelope["error"]["code"]) == (2, "E_FORMAT_CONFLICT")
-    ran = holdfast(tmp_path, "version", "--field", "a", "--fields", "b")
+    ran = forestay(tmp_path, "version", "--field", "a", "--fields", "b")
     assert (ran.code, ran.envelope["error"]["code"]) == (2, "E_FIELD_CONFLICT")
 
 
 def test_r8_the_project_file_beats_the_users_and_a_flag_beats_both(tmp_path: Path) -> None:
-    (tmp_path / "holdfast").mkdir()
-    (tmp_path / "holdfast" / "config.toml").write_text('[output]\nformat = "human"\n')
-    assert not holdfast(tmp_path, "version").out.startswith("{")
-    (tmp_path / "holdfast.toml").write_text('[output]\nformat = "json"\n')
-    assert holdfast(tmp_path, "version").out.startswith("{")
-    assert not holdfast(tmp_path, "version", "--human").out.startswith("{")
+    (tmp_path / "forestay").mkdir()
+    (tmp_path / "forestay" / "config.toml").write_text('[output]\nformat = "human"\n')
+    assert not forestay(tmp_path, "version").out.startswith("{")
+    (tmp_path / "forestay.toml").write_text('[output]\nformat = "json"\n')
+    assert forestay(tmp_path, "version").out.startswith("{")
+    assert not forestay(tmp_path, "version", "--human").out.startswith("{")
 
 
 def test_r11_field_gives_the_plain_value_and_fields_a_filtered_envelope(tmp_path: Path) -> None:
-    assert holdfast(tmp_path, "version", "--json", "--field", "python").out.strip() == sys.version.split()[0]
-    filtered = holdfast(tmp_path, "version", "--json", "--fields", "python").envelope
+    assert forestay(tmp_path, "version", "--json", "--field", "python").out.strip() == sys.version.split()[0]
+    filtered = forestay(tmp_path, "version", "--json", "--fields", "python").envelope
     assert list(filtered["result"]) == ["python"]
     assert filtered["_meta"]["mvi"] == "custom"
-    ran = holdfast(tmp_path, "version", "--human", "--field", "python")
+    ran = forestay(tmp_path, "version", "--human", "--field", "python")
     assert ran.code == 0
     assert ran.err  # a warning, not an error
-    assert holdfast(tmp_path, "version", "--human", "--mvi", "minimal").err == ""
-    assert holdfast(tmp_path, "version", "--field", "nonsense").code == 4
+    assert forestay(tmp_path, "version", "--human", "--mvi", "minimal").err == ""
+    assert forestay(tmp_path, "version", "--field", "nonsense").code == 4
 
 
 def test_mvi_projects_the_envelope(tmp_path: Path) -> None:
-    meta = holdfast(tmp_path, "version", "--mvi", "minimal").envelope["_meta"]
+    meta = forestay(tmp_path, "version", "--mvi", "minimal").envelope["_meta"]
     assert set(meta) == {"requestId", "contextVersion"}
 
 
 def test_unknown_words_are_usage_problems(tmp_path: Path) -> None:
     for words in (["leger"], ["ledger", "tial"], ["version", "--nonsense"], ["ledger", "tail", "-n", "x"], ["--mvi"]):
-        ran = holdfast(tmp_path, *words)
+        ran = forestay(tmp_path, *words)
         assert ran.code == 2, words
         assert ran.envelope["error"]["details"]["problem"] == "invalid_usage"
-    assert "ledger" in holdfast(tmp_path, "leger").envelope["error"]["message"]
+    assert "ledger" in forestay(tmp_path, "leger").envelope["error"]["message"]
 
 
 def test_every_command_is_listed_and_has_help(tmp_path: Path) -> None:
-    listing = holdfast(tmp_path, "--help").out
+    listing = forestay(tmp_path, "--help").out
     for name in {**GROUPS, **COMMANDS}:
         assert name in listing
-        assert holdfast(tmp_path, name, "--help").code == 0, name
+        assert forestay(tmp_path, name, "--help").code == 0, name
 
 
 def test_problems_lists_every_row_and_explains_one(tmp_path: Path) -> None:
-    rows = holdfast(tmp_path, "problems").envelope["result"]["problems"]
+    rows = forestay(tmp_path, "problems").envelope["result"]["problems"]
     assert [row["key"] for row in rows] == list(TABLE)
-    human = holdfast(tmp_path, "problems", "--human", COLUMNS="300").out
+    human = forestay(tmp_path, "problems", "--human", COLUMNS="300").out
     assert all(key in human for key in TABLE)
-    one = holdfast(tmp_path, "problems", "chain_broken", "--human").out
+    one = forestay(tmp_path, "problems", "chain_broken", "--human").out
     assert "What to do" in one and "E_INTERNAL_UNEXPECTED" in one
-    by_code = holdfast(tmp_path, "problems", "E_RATE_LIMITED").envelope["result"]["problems"]
+    by_code = forestay(tmp_path, "problems", "E_RATE_LIMITED").envelope["result"]["problems"]
     assert "rate_limited" in [row["key"] for row in by_code]
-    assert holdfast(tmp_path, "problems", "nonsense").code == 4
+    assert forestay(tmp_path, "problems", "nonsense").code == 4
 
 
 async def test_ledger_commands(tmp_path: Path) -> None:
-    assert holdfast(tmp_path, "ledger", "verify").code == 4
+    assert forestay(tmp_path, "ledger", "verify").code == 4
     await fill(tmp_path)
-    tail = holdfast(tmp_path, "ledger", "tail", "-n", "2").envelope["result"]["records"]
+    tail = forestay(tmp_path, "ledger", "tail", "-n", "2").envelope["result"]["records"]
     assert [(record["stream"], record["seq"]) for record in tail] == [("run/a", 2), ("ext/b", 2)]
-    assert len(holdfast(tmp_path, "ledger", "tail", "run/").envelope["result"]["records"]) == 3
-    streams = holdfast(tmp_path, "ledger", "show").envelope["result"]["streams"]
+    assert len(forestay(tmp_path, "ledger", "tail", "run/").envelope["result"]["records"]) == 3
+    streams = forestay(tmp_path, "ledger", "show").envelope["result"]["streams"]
     assert [item["stream"] for item in streams] == ["ext/b", "run/a"]
-    shown = holdfast(tmp_path, "ledger", "show", "run/a", "--start", "1").envelope["result"]["records"]
+    shown = forestay(tmp_path, "ledger", "show", "run/a", "--start", "1").envelope["result"]["records"]
     assert [record["seq"] for record in shown] == [1, 2]
-    assert holdfast(tmp_path, "ledger", "show", "run/none").code == 4
-    assert "PAYLOAD" in holdfast(tmp_path, "ledger", "show", "run/a", "--human").out
-    assert holdfast(tmp_path, "ledger", "verify").envelope["result"] == {"streams": 2, "records": 6, "faults": []}
+    assert forestay(tmp_path, "ledger", "show", "run/none").code == 4
+    assert "PAYLOAD" in forestay(tmp_path, "ledger", "show", "run/a", "--human").out
+    assert forestay(tmp_path, "ledger", "verify").envelope["result"] == {"streams": 2, "records": 6, "faults": []}
 
 
 async def test_a_flipped_byte_is_named_and_gives_the_tables_exit_code(tmp_path: Path) -> None:
     path = await fill(tmp_path)
     heads = tmp_path / "heads.json"
-    heads.write_text(holdfast(tmp_path, "ledger", "show").out)
-    assert holdfast(tmp_path, "ledger", "verify", "--trusted", str(heads)).code == 0
+    heads.write_text(forestay(tmp_path, "ledger", "show").out)
+    assert forestay(tmp_path, "ledger", "verify", "--trusted", str(heads)).code == 0
     data = bytearray(path.read_bytes())
     data[data.index(b'"n":1,"text"') + 4] ^= 1
     path.write_bytes(data)
-    ran = holdfast(tmp_path, "ledger", "verify")
+    ran = forestay(tmp_path, "ledger", "verify")
     assert ran.code == TABLE["chain_broken"].exit == 11
     error = ran.envelope["error"]
     assert (error["details"]["stream"], error["details"]["seq"]) == ("run/a", 1)
     assert ran.envelope["result"]["faults"][0]["seq"] == 1
-    human = holdfast(tmp_path, "ledger", "verify", "--human")
+    human = forestay(tmp_path, "ledger", "verify", "--human")
     assert (human.code, "run/a at sequence 1" in human.out) == (11, True)
 
 
 async def test_export_import_and_a_second_export_agree(tmp_path: Path) -> None:
     await fill(tmp_path)
-    exported = holdfast(tmp_path, "ledger", "export")
+    exported = forestay(tmp_path, "ledger", "export")
     assert exported.out.count("\n") == 6
     (tmp_path / "backup.jsonl").write_text(exported.out)
-    ran = holdfast(tmp_path, "ledger", "import", "backup.jsonl", "--data", "copy")
+    ran = forestay(tmp_path, "ledger", "import", "backup.jsonl", "--data", "copy")
     assert ran.envelope["result"] == {"records": 6}
-    assert holdfast(tmp_path, "ledger", "export", "--data", "copy").out == exported.out
-    assert holdfast(tmp_path, "ledger", "import", "backup.jsonl", "--data", "copy").code == 7
-    assert holdfast(tmp_path, "ledger", "export", "-o", "again.jsonl").envelope["result"]["records"] == 6
+    assert forestay(tmp_path, "ledger", "export", "--data", "copy").out == exported.out
+    assert forestay(tmp_path, "ledger", "import", "backup.jsonl", "--data", "copy").code == 7
+    assert forestay(tmp_path, "ledger", "export", "-o", "again.jsonl").envelope["result"]["records"] == 6
     assert (tmp_path / "again.jsonl").read_text() == exported.out
 
 
 async def test_tail_follows_what_another_process_writes(tmp_path: Path) -> None:
     path = await fill(tmp_path, 1)
     child = subprocess.Popen(
-        [sys.executable, "-m", "holdfast.cli.main", "ledger", "tail", "-f"],
+        [sys.executable, "-m", "forestay.cli.main", "ledger", "tail", "-f"],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         text=True,
@@ -196,44 +196,44 @@ async def test_tail_follows_what_another_process_writes(tmp_path: Path) -> None:
 
 
 def test_config_show_hides_the_password_in_an_address(tmp_path: Path) -> None:
-    ran = holdfast(tmp_path, "config", "show", HOLDFAST_MODELS_DEFAULT="openai:m@https://me:hunter22@models.test/v1")
+    ran = forestay(tmp_path, "config", "show", FORESTAY_MODELS_DEFAULT="openai:m@https://me:hunter22@models.test/v1")
     assert "models.test" in ran.out and "hunter22" not in ran.out
 
 
 def test_config_show_tells_sources_and_a_typo_is_a_problem(tmp_path: Path) -> None:
-    settings = holdfast(tmp_path, "config", "show", HOLDFAST_HTTP_PORT="99").envelope["result"]["settings"]
+    settings = forestay(tmp_path, "config", "show", FORESTAY_HTTP_PORT="99").envelope["result"]["settings"]
     assert {"name": "http.port", "value": 99, "source": "environment"} in settings
-    (tmp_path / "holdfast.toml").write_text("[http]\nprot = 1\n")
-    ran = holdfast(tmp_path, "config", "show")
+    (tmp_path / "forestay.toml").write_text("[http]\nprot = 1\n")
+    ran = forestay(tmp_path, "config", "show")
     assert ran.code == 2
     assert ran.envelope["error"]["suggestedAction"] == "Did you mean `port`?"
-    doctor = holdfast(tmp_path, "doctor")
+    doctor = forestay(tmp_path, "doctor")
     assert "configuration" in [
         item["name"] for item in doctor.envelope["result"]["findings"] if item["state"] == "broken"
     ]
 
 
 def test_schemas_are_listed_shown_and_exported(tmp_path: Path) -> None:
-    names = holdfast(tmp_path, "schema", "list").envelope["result"]["schemas"]
-    assert "holdfast/record" in names
-    record = holdfast(tmp_path, "schema", "show", "holdfast/record").envelope["result"]
+    names = forestay(tmp_path, "schema", "list").envelope["result"]["schemas"]
+    assert "forestay/record" in names
+    record = forestay(tmp_path, "schema", "show", "forestay/record").envelope["result"]
     assert record["$defs"]["Record"]["required"] == [
         "stream", "seq", "id", "type", "ts", "payload", "attrs", "prev", "hash"
     ]  # fmt: skip
-    files = holdfast(tmp_path, "schema", "export", "out").envelope["result"]["files"]
+    files = forestay(tmp_path, "schema", "export", "out").envelope["result"]["files"]
     assert len(files) == len(names)
     assert all(json.loads((tmp_path / "out" / file).read_text()) for file in files)
-    assert holdfast(tmp_path, "schema", "show", "x").code == 4
+    assert forestay(tmp_path, "schema", "show", "x").code == 4
 
 
 def test_completion_scripts_are_offered(tmp_path: Path) -> None:
-    done = holdfast(tmp_path, "--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    done = forestay(tmp_path, "--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
     assert "complete" in done.out
 
 
 def test_the_help_does_not_load_heavy_modules(tmp_path: Path) -> None:
     code = (
-        "import sys; from holdfast.cli.main import run; run(['--help'])\n"
+        "import sys; from forestay.cli.main import run; run(['--help'])\n"
         "heavy = {'rich', 'sqlite3', 'starlette', 'wasmtime', 'grpc', 'jsonschema_rs', 'asyncio', 'httpx'}\n"
         "print('HEAVY', sorted(heavy & set(sys.modules)))"
     )
@@ -242,9 +242,9 @@ def test_the_help_does_not_load_heavy_modules(tmp_path: Path) -> None:
 
 
 def test_without_a_command_people_get_the_help_and_programs_a_problem(tmp_path: Path) -> None:
-    shown = holdfast(tmp_path, "--human")
-    assert shown.code == 2 and shown.out.startswith("Usage: holdfast") and "workflow" in shown.out and not shown.err
-    told = holdfast(tmp_path, "ledger")
+    shown = forestay(tmp_path, "--human")
+    assert shown.code == 2 and shown.out.startswith("Usage: forestay") and "workflow" in shown.out and not shown.err
+    told = forestay(tmp_path, "ledger")
     assert told.envelope["error"]["message"] == "A command is missing."
 
 
@@ -255,21 +255,21 @@ def listening() -> Iterator[str]:
 
 
 def leave_note(folder: Path, url: str, pid: int) -> None:
-    (folder / ".holdfast").mkdir(exist_ok=True)
-    (folder / ".holdfast" / "host.json").write_text(json.dumps({"url": url, "pid": pid}))
+    (folder / ".forestay").mkdir(exist_ok=True)
+    (folder / ".forestay" / "host.json").write_text(json.dumps({"url": url, "pid": pid}))
 
 
 async def test_an_import_is_refused_while_a_host_has_the_folder_open(tmp_path: Path, listening: str) -> None:
     await fill(tmp_path)
-    assert holdfast(tmp_path, "ledger", "export", "--output", "all.jsonl").code == 0
+    assert forestay(tmp_path, "ledger", "export", "--output", "all.jsonl").code == 0
     leave_note(tmp_path, listening, os.getpid())
-    refused = holdfast(tmp_path, "ledger", "import", "all.jsonl")
+    refused = forestay(tmp_path, "ledger", "import", "all.jsonl")
     assert refused.envelope["error"]["details"]["problem"] == "state_conflict"
 
 
 def test_a_second_host_on_one_folder_is_refused(tmp_path: Path, listening: str) -> None:
     leave_note(tmp_path, listening, os.getpid())
-    refused = holdfast(tmp_path, "up", "--port", "0").envelope["error"]
+    refused = forestay(tmp_path, "up", "--port", "0").envelope["error"]
     assert refused["details"]["problem"] == "state_conflict" and listening in refused["message"]
 
 
@@ -279,19 +279,19 @@ def test_the_note_of_a_host_that_was_killed_is_not_believed(tmp_path: Path, aliv
     with socket.create_server(("127.0.0.1", 0)) as gone:
         url = f"http://127.0.0.1:{gone.getsockname()[1]}"
     leave_note(tmp_path, url, os.getpid() if alive else 2**22 + 1)
-    assert holdfast(tmp_path, "run", "list").envelope["result"]["runs"] == []
+    assert forestay(tmp_path, "run", "list").envelope["result"]["runs"] == []
 
 
 def test_a_run_that_is_not_there_is_told_as_such(tmp_path: Path) -> None:
     for words in (("ask", "--run-id", "run_none"), ("run", "show", "run_none")):
-        assert holdfast(tmp_path, *words).envelope["error"]["details"]["problem"] == "not_found"
+        assert forestay(tmp_path, *words).envelope["error"]["details"]["problem"] == "not_found"
 
 
 @pytest.mark.parametrize("words", [("up", "--port", "0"), ("ledger", "verify"), ("relay", "ingest", "-")])
 @pytest.mark.parametrize("place", ["file/inner", "n" * 300])
 def test_a_data_folder_that_cannot_be_says_why(tmp_path: Path, words: tuple[str, ...], place: str) -> None:
     (tmp_path / "file").touch()
-    ran = holdfast(tmp_path, *words, "--data", place)
+    ran = forestay(tmp_path, *words, "--data", place)
     error = ran.envelope["error"]
     assert (ran.code, error["retryable"]) == (TABLE[error["details"]["problem"]].exit, False)
     assert error["details"]["problem"] in ("config_invalid", "not_found")
@@ -300,7 +300,7 @@ def test_a_data_folder_that_cannot_be_says_why(tmp_path: Path, words: tuple[str,
 
 UP = {
     "url": "http://127.0.0.1:1",
-    "data": ".holdfast",
+    "data": ".forestay",
     "model": "local",
     "key": None,
     "keyFrom": "earlier",
@@ -317,7 +317,7 @@ def shown_by_up(**result: Any) -> str:
 
     from rich.console import Console
 
-    from holdfast.cli.up import _show
+    from forestay.cli.up import _show
 
     console = Console(width=120, record=True, file=io.StringIO())
     _show(console, {**UP, **result})
@@ -326,34 +326,34 @@ def shown_by_up(**result: Any) -> str:
 
 def test_up_says_where_the_key_is() -> None:
     shown = shown_by_up(keyFrom="environment")
-    assert "the one in HOLDFAST_API_KEY" in shown and "shown once" not in shown
-    assert "hfk_new" in shown_by_up(keyFrom="new", key="hfk_new")
-    assert "in .holdfast/first-key, which only you may read" in shown_by_up(
-        keyFrom="file", keyFile=".holdfast/first-key"
+    assert "the one in FORESTAY_API_KEY" in shown and "shown once" not in shown
+    assert "fsk_new" in shown_by_up(keyFrom="new", key="fsk_new")
+    assert "in .forestay/first-key, which only you may read" in shown_by_up(
+        keyFrom="file", keyFile=".forestay/first-key"
     )
-    assert "Stop this host; `holdfast key create NAME`" in shown_by_up()
+    assert "Stop this host; `forestay key create NAME`" in shown_by_up()
 
 
 def test_up_names_the_workflows_that_it_left_out_and_the_extensions_that_it_cannot_load() -> None:
     left_out = [{"file": "strange.json", "problem": "workflow_invalid", "reason": "There is no type acme.absent."}]
-    lacking = {"paths": ["extensions/tally"], "reason": "No engine.", "fix": "Run `holdfast setup`."}
+    lacking = {"paths": ["extensions/tally"], "reason": "No engine.", "fix": "Run `forestay setup`."}
     shown = shown_by_up(leftOut=left_out, unloadable=lacking)
     assert "left out   strange.json: There is no type acme.absent." in shown
-    assert "not loaded extensions/tally: No engine." in shown and "Run `holdfast setup`. Then start again." in shown
+    assert "not loaded extensions/tally: No engine." in shown and "Run `forestay setup`. Then start again." in shown
 
 
 def test_up_prints_a_command_that_can_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = tmp_path / "clone" / ".venv" / "bin" / "holdfast"
+    command = tmp_path / "clone" / ".venv" / "bin" / "forestay"
     command.parent.mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "clone")
     monkeypatch.setattr(sys, "argv", [str(command)])
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "  .venv/bin/holdfast ask" in shown_by_up()
+    assert "  .venv/bin/forestay ask" in shown_by_up()
     command.touch(0o755)
     monkeypatch.setenv("PATH", str(command.parent))
-    assert "  holdfast ask" in shown_by_up()
+    assert "  forestay ask" in shown_by_up()
 
 
 def test_up_names_the_workflows_and_how_to_start_one() -> None:
     shown = shown_by_up(workflows=[f"w{number}" for number in range(9)])
-    assert "w0, w1, w2, w3, w4 and 4 more" in shown and "holdfast run start w0 --wait" in shown
+    assert "w0, w1, w2, w3, w4 and 4 more" in shown and "forestay run start w0 --wait" in shown

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.commands import GROUPS
+from forestay.cli.commands import GROUPS
 
 
 def offered(folder: Path, line: str, shell: str = "bash") -> list[str]:
@@ -21,38 +21,38 @@ def offered(folder: Path, line: str, shell: str = "bash") -> list[str]:
         "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
     }[shell]
     done = subprocess.run(
-        [sys.executable, "-m", "holdfast.cli.main"],
+        [sys.executable, "-m", "forestay.cli.main"],
         cwd=folder,
         capture_output=True,
         text=True,
-        env={**os.environ, "_HOLDFAST_COMPLETE": f"complete_{shell}", **typed},
+        env={**os.environ, "_FORESTAY_COMPLETE": f"complete_{shell}", **typed},
         check=True,
     )
     return done.stdout.split()
 
 
 def test_the_first_level_offers_every_command(tmp_path: Path) -> None:
-    assert set(GROUPS) <= set(offered(tmp_path, "holdfast "))
-    assert offered(tmp_path, "holdfast ru") == ["run"]
+    assert set(GROUPS) <= set(offered(tmp_path, "forestay "))
+    assert offered(tmp_path, "forestay ru") == ["run"]
 
 
 @pytest.mark.parametrize("group", sorted(GROUPS))
 def test_below_each_group_its_commands_are_offered(tmp_path: Path, group: str) -> None:
-    found = offered(tmp_path, f"holdfast {group} ")
+    found = offered(tmp_path, f"forestay {group} ")
     assert found, group
-    assert "--help" in offered(tmp_path, f"holdfast {group} {found[0]} --")
+    assert "--help" in offered(tmp_path, f"forestay {group} {found[0]} --")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_is_offered_the_second_level(tmp_path: Path, shell: str) -> None:
-    said = " ".join(offered(tmp_path, "holdfast ledger ver", shell))
+    said = " ".join(offered(tmp_path, "forestay ledger ver", shell))
     assert "verify" in said and "export" not in said
 
 
 def test_options_of_a_command_are_offered(tmp_path: Path) -> None:
-    assert offered(tmp_path, "holdfast run approve --re") == ["--reject", "--remember"]
-    assert "--show-key" in offered(tmp_path, "holdfast up --")
+    assert offered(tmp_path, "forestay run approve --re") == ["--reject", "--remember"]
+    assert "--show-key" in offered(tmp_path, "forestay up --")
 
 
 def test_an_open_quote_is_no_error(tmp_path: Path) -> None:
-    assert isinstance(offered(tmp_path, "holdfast run start 'an op"), list)
+    assert isinstance(offered(tmp_path, "forestay run start 'an op"), list)

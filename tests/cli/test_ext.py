@@ -1,4 +1,4 @@
-"""`holdfast ext` as somebody uses it who writes their first extension: in one process, each command as typed."""
+"""`forestay ext` as somebody uses it who writes their first extension: in one process, each command as typed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.main import run
-from holdfast.extensions.sandbox import Sandbox
+from forestay.cli.main import run
+from forestay.extensions.sandbox import Sandbox
 
 SOURCE = """
 import { Type } from "typebox";
@@ -37,7 +37,7 @@ Ext = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def ext(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ext:
-    """Run `holdfast ext …` in a new folder; its envelope, with the exit code beside."""
+    """Run `forestay ext …` in a new folder; its envelope, with the exit code beside."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
     monkeypatch.setenv("PI_EXTENSION_LOG_DIR", str(tmp_path / "logs"))

@@ -1,4 +1,4 @@
-"""`holdfast ext check|build|catalog`, as a program sees them."""
+"""`forestay ext check|build|catalog`, as a program sees them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from holdfast.cli.ext_compile import app
-from holdfast.cli.output import take_flags
+from forestay.cli.ext_compile import app
+from forestay.cli.output import take_flags
 
 MANIFEST = {
     "schema": "pi.ext.manifest.v1",

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.files import decoded, fix_of, read_bytes, read_text
-from holdfast.kernel.problems import Problem
+from forestay.cli.files import decoded, fix_of, read_bytes, read_text
+from forestay.kernel.problems import Problem
 
 
 def refused(path: Path, **options: object) -> Problem:

@@ -13,7 +13,7 @@ from tests.runs.documents import edge, node, workflow
 NODES = """
 from pathlib import Path
 
-from holdfast.runs.nodes import NodeContext, node
+from forestay.runs.nodes import NodeContext, node
 
 
 @node("mine.read")
@@ -25,7 +25,7 @@ async def read(ctx: NodeContext) -> dict:
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
     """A project with one node type, trusted, and a workflow of it."""
-    (tmp_path / "holdfast.toml").write_text('[workflows]\npaths = ["workflows"]\nnodes = ["nodes.py"]\n')
+    (tmp_path / "forestay.toml").write_text('[workflows]\npaths = ["workflows"]\nnodes = ["nodes.py"]\n')
     (tmp_path / "nodes.py").write_text(NODES)
     (tmp_path / "word.txt").write_text("first")
     (tmp_path / "workflows").mkdir()
@@ -52,7 +52,7 @@ def test_a_replay_that_goes_another_way_fails_and_shows_the_first_difference(she
 
 
 BROKEN = """
-from holdfast.runs.nodes import NodeContext, node
+from forestay.runs.nodes import NodeContext, node
 
 SECRET = "hunter2-is-no-part-of-a-trace"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from holdfast.cli.run_compare import differences, outcome, remark
+from forestay.cli.run_compare import differences, outcome, remark
 from tests.cli.test_runs import Shell, shell  # noqa: F401 - the fixture
 from tests.contracts.openwop.documents import node, variable, workflow
 
@@ -23,14 +23,14 @@ ONE = [
 
 
 def test_how_many_events_there_are_does_not_count() -> None:
-    again = [ONE[0], event("holdfast.run.forked", fromSeq=0), event("log.appended", message="x"), *ONE[1:]]
+    again = [ONE[0], event("forestay.run.forked", fromSeq=0), event("log.appended", message="x"), *ONE[1:]]
     assert differences(ONE, again) == []
 
 
 def test_inputs_nodes_and_ends_are_compared() -> None:
     other = [
         ONE[0],
-        event("holdfast.run.forked", overlay={"inputs": {"x": 4}}),
+        event("forestay.run.forked", overlay={"inputs": {"x": 4}}),
         event("node.failed", "a", error={"code": "broke", "message": "It broke."}),
         event("run.failed", error={"code": "broke", "message": "It broke."}),
     ]
@@ -49,7 +49,7 @@ def test_a_node_that_ran_again_counts_with_its_last_end() -> None:
 
 def test_an_event_says_what_matters() -> None:
     assert remark(event("node.failed", "a", error={"code": "broke", "message": "It broke."})) == "broke: It broke."
-    assert remark(event("holdfast.effect.recorded", "a", key="charge", invocationId="x")) == "charge"
+    assert remark(event("forestay.effect.recorded", "a", key="charge", invocationId="x")) == "charge"
     assert remark({"type": "x", "payload": None}) == ""
 
 

@@ -21,12 +21,12 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from holdfast.cli.run_picture import picture
-from holdfast.cli.run_text import show_run
-from holdfast.cli.run_view import View, span
-from holdfast.cli.run_watch import Keys
-from holdfast.kernel.clock import iso
-from holdfast.kernel.problems import Problem
+from forestay.cli.run_picture import picture
+from forestay.cli.run_text import show_run
+from forestay.cli.run_view import View, span
+from forestay.cli.run_watch import Keys
+from forestay.kernel.clock import iso
+from forestay.kernel.problems import Problem
 from tests.contracts.openwop.conftest import Api, LocalHost
 from tests.contracts.openwop.documents import APPROVAL, node, workflow
 
@@ -79,7 +79,7 @@ def test_a_retry_says_what_was_wrong_and_when_it_is_tried_again() -> None:
 
 
 def test_a_timer_counts_down() -> None:
-    view = seen(*BEGUN, ("holdfast.timer.set", "fetch", {"key": "1", "dueAt": START + 60_000}))
+    view = seen(*BEGUN, ("forestay.timer.set", "fetch", {"key": "1", "dueAt": START + 60_000}))
     assert "wakes in 50.0s" in text(view)
     assert view.status == "running"
 
@@ -87,7 +87,7 @@ def test_a_timer_counts_down() -> None:
 def test_a_question_shows_what_is_asked_and_how_to_answer() -> None:
     shown = text(seen(*ASKED))
     assert "Go on?" in shown and "Somebody must say so." in shown
-    assert "holdfast run approve run_1 gate --action accept|reject" in shown
+    assert "forestay run approve run_1 gate --action accept|reject" in shown
     assert "waiting" in shown
 
 
@@ -96,7 +96,7 @@ def test_the_end_shows_the_outputs_or_the_error() -> None:
     view = seen(*BEGUN, ("run.failed", None, {"error": {"code": "broke", "message": "It broke."}}))
     assert "broke: It broke." in text(view) and view.over
     many = seen(*BEGUN, ("run.completed", None, {"outputs": {"text": "x" * 3000}}))
-    assert "holdfast run show run_1" in text(many)
+    assert "forestay run show run_1" in text(many)
 
 
 def test_many_nodes_show_those_around_what_is_under_way() -> None:
@@ -131,12 +131,12 @@ def test_a_picture_fits_the_terminal(width: int, height: int) -> None:
 
 def test_a_question_is_wrapped_and_never_cut() -> None:
     shown = " ".join(text(seen(*ASKED), width=40, height=20).replace("│", " ").split())
-    assert "holdfast run approve run_1 gate --action accept|reject" in shown
+    assert "forestay run approve run_1 gate --action accept|reject" in shown
     assert "Somebody must say so." in shown
 
 
 def test_what_has_many_parts_says_how_far_it_is() -> None:
-    recorded = [("holdfast.effect.recorded", "fetch", {"key": f"item:{number}"}) for number in range(1000)]
+    recorded = [("forestay.effect.recorded", "fetch", {"key": f"item:{number}"}) for number in range(1000)]
     assert "1000 items done" in text(seen(*BEGUN, *recorded))
     begun = [("node.dispatched", "fetch", {"childRunId": f"c{number}"}) for number in range(7)]
     ended = [
@@ -166,7 +166,7 @@ def test_what_a_run_says_is_text_and_no_markup() -> None:
     assert "[/x]" in shown and "1.5s" in shown and "attempt 2" in shown
     open_now = {**run, "error": None, "nodeStates": {"gate": {"status": "suspended", "attempt": 1}}}
     show_run(console, open_now, {"gate": {"kind": "approval", "data": None}})
-    assert "holdfast run approve run_1 gate" in console.export_text()
+    assert "forestay run approve run_1 gate" in console.export_text()
 
 
 class Asked:
@@ -211,18 +211,18 @@ async def test_keys_offer_what_can_be_done_now() -> None:
 
 
 class Watching:
-    """`holdfast run watch` in a real pseudo-terminal of a given size."""
+    """`forestay run watch` in a real pseudo-terminal of a given size."""
 
     def __init__(self, host: LocalHost, run_id: str, columns: int = 80, rows: int = 24) -> None:
         self.terminal, secondary = pty.openpty()
         fcntl.ioctl(secondary, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "holdfast.cli.main", "run", "watch", run_id, "--url", host.url],
+            [sys.executable, "-m", "forestay.cli.main", "run", "watch", run_id, "--url", host.url],
             stdin=secondary,
             stdout=secondary,
             stderr=secondary,
-            env={**kept, "PYTHONPATH": SOURCE, "HOLDFAST_API_KEY": host.keys["full"], "TERM": "xterm", "NO_COLOR": "1"},
+            env={**kept, "PYTHONPATH": SOURCE, "FORESTAY_API_KEY": host.keys["full"], "TERM": "xterm", "NO_COLOR": "1"},
         )
         os.close(secondary)
         self.said = b""

@@ -1,4 +1,4 @@
-"""`holdfast run`, `workflow` and `key`: against a running host, and against a data folder that none has open."""
+"""`forestay run`, `workflow` and `key`: against a running host, and against a data folder that none has open."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Shell:
 
     def __init__(self, folder: Path, **environment: str) -> None:
         self.folder = folder
-        known = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+        known = {name: value for name, value in os.environ.items() if not name.startswith("FORESTAY_")}
         source = str(Path(__file__).parents[2] / "src")
         self.environment = {**known, "PYTHONPATH": source, "XDG_CONFIG_HOME": str(folder), **environment}
 
     def __call__(self, *words: str) -> Ran:
         return Ran(
             subprocess.run(
-                [sys.executable, "-m", "holdfast.cli.main", *words],
+                [sys.executable, "-m", "forestay.cli.main", *words],
                 cwd=self.folder,
                 capture_output=True,
                 text=True,
@@ -66,7 +66,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     """A shell beside a running host that has the workflows of the suite."""
     folder = tmp_path_factory.mktemp("cli")
     host = LocalHost(folder / "data")
-    made = Shell(folder, HOLDFAST_URL=host.start(), HOLDFAST_API_KEY=host.keys["full"])
+    made = Shell(folder, FORESTAY_URL=host.start(), FORESTAY_API_KEY=host.keys["full"])
     made("workflow", "put", *write(folder, "noop", "chain", "approval", "identity", "failing", "delay"))
     yield made
     host.stop()
@@ -189,7 +189,7 @@ def test_workflows_are_checked_without_a_host(tmp_path: Path) -> None:
     results = json.loads(ran.out)["result"]["results"]
     assert [item["valid"] for item in results] == [True, False]
     assert results[1]["errors"][0]["at"].startswith("$.nodes[0]")
-    assert not (tmp_path / ".holdfast").exists()
+    assert not (tmp_path / ".forestay").exists()
 
 
 def test_workflows_are_drawn(shell: Shell) -> None:
@@ -231,18 +231,18 @@ def test_without_a_host_it_is_said_that_a_run_waits_for_one(tmp_path: Path) -> N
     (tmp_path / "long.json").write_text(json.dumps(workflow("long", node("a", "core.delay", {"delayMs": 600_000}))))
     shell("workflow", "put", "long.json")
     left = shell("run", "start", "long")
-    assert left.code == 0 and "holdfast up" in left.err and left.result["runId"] in left.err
+    assert left.code == 0 and "forestay up" in left.err and left.result["runId"] in left.err
     waits = shell("run", "start", "suite-approval")
-    assert "holdfast up" not in waits.err, "it waits for a person, not for a host"
+    assert "forestay up" not in waits.err, "it waits for a person, not for a host"
 
 
 def test_a_host_that_has_the_folder_open_is_found_and_wants_a_key(tmp_path: Path) -> None:
-    host = LocalHost(tmp_path / ".holdfast")
+    host = LocalHost(tmp_path / ".forestay")
     host.start()
     try:
         ran = Shell(tmp_path)("run", "list")
-        assert ran.code == 3 and "HOLDFAST_API_KEY" in ran.error["suggestedAction"]
-        assert Shell(tmp_path, HOLDFAST_API_KEY=host.keys["full"])("run", "list").code == 0
+        assert ran.code == 3 and "FORESTAY_API_KEY" in ran.error["suggestedAction"]
+        assert Shell(tmp_path, FORESTAY_API_KEY=host.keys["full"])("run", "list").code == 0
     finally:
         host.stop()
     assert Shell(tmp_path)("run", "list").code == 0
@@ -253,7 +253,7 @@ def test_on_a_terminal_a_run_is_watched_live(shell: Shell) -> None:
     run_id = shell("run", "start", "suite-chain", "--wait").result["runId"]
     primary, secondary = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "holdfast.cli.main", "run", "watch", run_id],
+        [sys.executable, "-m", "forestay.cli.main", "run", "watch", run_id],
         cwd=shell.folder,
         env={**shell.environment, "TERM": "xterm", "COLUMNS": "100"},
         stdout=secondary,
@@ -301,7 +301,7 @@ def test_inputs_come_from_a_file_or_from_standard_input(shell: Shell, kind: str)
     words = ["run", "start", "suite-identity", "--wait", "--inputs", "@inputs.json" if kind == "@file" else "-"]
     with (shell.folder / "inputs.json").open() as file:
         done = subprocess.run(
-            [sys.executable, "-m", "holdfast.cli.main", *words],
+            [sys.executable, "-m", "forestay.cli.main", *words],
             cwd=shell.folder,
             env=shell.environment,
             stdin=file,
@@ -320,8 +320,8 @@ def test_what_a_run_waits_for_is_shown_with_the_command_that_answers_it(shell: S
     shell("workflow", "put", "asks.json")
     run_id = shell("run", "start", "suite-asks", "--wait").result["runId"]
     shown = shell("run", "show", run_id, "--human").out
-    assert f"""holdfast run approve {run_id} ask --value '{{"why":"…"}}'""" in shown
-    assert f"holdfast run signal {run_id} paid" in shown
+    assert f"""forestay run approve {run_id} ask --value '{{"why":"…"}}'""" in shown
+    assert f"forestay run signal {run_id} paid" in shown
     refused = shell("run", "approve", run_id, "ask")
     assert refused.code == 2 and "--value" in refused.error["suggestedAction"]
     assert shell("run", "approve", run_id, "ask", "--value", '{"why":"because"}').code == 0
@@ -336,10 +336,10 @@ def test_what_a_run_waits_for_is_shown_with_the_command_that_answers_it(shell: S
         (["run", "start", "suite-noop", "--configurable", "3"], 2, "{"),
         (["run", "start", "suite-noop", "--inputs", "chain.json"], 2, "@chain.json"),
         (["run", "start", "suite-noop", "--inputs", "x" * 5000], 2, "JSON"),
-        (["run", "start", "chain.json"], 4, "holdfast workflow put chain.json"),
-        (["run", "start", "there-is-none"], 4, "holdfast workflow list"),
+        (["run", "start", "chain.json"], 4, "forestay workflow put chain.json"),
+        (["run", "start", "there-is-none"], 4, "forestay workflow list"),
         (["run", "list", "--status", "done"], 2, "completed"),
-        (["run", "show", "run_none"], 4, "holdfast run list"),
+        (["run", "show", "run_none"], 4, "forestay run list"),
     ],
 )
 def test_a_slip_at_the_keyboard_is_answered_with_what_to_type(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.main import run
+from forestay.cli.main import run
 
 HOSTILE = """export default (pi) => {
   const bad = "\\u001b[2J\\u001b]0;owned\\u0007 \\u001b[31mred\\u001b[0m\\r\\u009b1A end";

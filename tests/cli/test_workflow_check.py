@@ -1,4 +1,4 @@
-"""`holdfast workflow check` on what beginners write: each mistake is told with its place and what to write instead."""
+"""`forestay workflow check` on what beginners write: each mistake is told with its place and what to write instead."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Console:
     def session_of(self, run_id: str) -> str:
         """The relay session of the run's agent."""
         events = self.running.api.get(f"/v1/runs/{run_id}/events/poll", params={"lastSequence": -1}).json()["events"]
-        return next(str(e["payload"]["sessionId"]) for e in events if e["type"] == "holdfast.relay.answered")
+        return next(str(e["payload"]["sessionId"]) for e in events if e["type"] == "forestay.relay.answered")
 
 
 @pytest.fixture(scope="module")

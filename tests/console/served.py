@@ -76,7 +76,7 @@ CLARIFY = workflow(
 def harbour(folder: Path) -> Path:
     """The example project, where a person is asked about what nobody granted, with two workflows more."""
     shutil.copytree(HARBOUR, folder, dirs_exist_ok=True)
-    config = folder / "holdfast.toml"
+    config = folder / "forestay.toml"
     text = config.read_text().replace('mode = "strict"', 'mode = "prompt"')
     assert 'mode = "prompt"' in text
     config.write_text(text.replace("[agents]\n", '[agents]\nallow = ["ext:ext.tally/*"]\n'))
@@ -128,11 +128,11 @@ class Served:
 
 @contextmanager
 def served(folder: Path, *words: str, errors: IO[str] | None = None) -> Iterator[Served]:
-    """`holdfast up` in `folder`; it must end well."""
+    """`forestay up` in `folder`; it must end well."""
     child = subprocess.Popen(
-        [sys.executable, "-m", "holdfast.cli.main", "up", "--port", "0", "--json", *words],
+        [sys.executable, "-m", "forestay.cli.main", "up", "--port", "0", "--json", *words],
         cwd=folder,
-        env={**os.environ, "HOLDFAST_API_KEY": KEY},
+        env={**os.environ, "FORESTAY_API_KEY": KEY},
         stdout=subprocess.PIPE,
         stderr=errors,
         text=True,

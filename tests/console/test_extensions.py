@@ -185,7 +185,7 @@ def test_a_folder_is_trusted_as_it_was_looked_at(tmp_path: Path) -> None:
         assert "changed since it was looked at" in parse(visitor.send("/trust", 409, digest=digest).text).one("h1").text
         visitor.send("/trust", 400)
 
-        run = running.start("holdfast-ask", question="Where does the Aurora lie?")
+        run = running.start("forestay-ask", question="Where does the Aurora lie?")
         running.until(run, "run.completed")  # the suite is open now, and empty
         again = visitor.page("/trust").one(".digest").text
         assert again != digest

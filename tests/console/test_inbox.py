@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.console.questions import Question, answer_of
-from holdfast.kernel.problems import Problem
-from holdfast.runs.types import Interrupt
+from forestay.console.questions import Question, answer_of
+from forestay.kernel.problems import Problem
+from forestay.runs.types import Interrupt
 from tests.console.conftest import Console
 from tests.console.page import Node
 from tests.console.served import QUESTION, served, workflow
@@ -128,7 +128,7 @@ def asked(kind: str, data: Any) -> Question:
 )
 @pytest.mark.parametrize("kind", ["approval", "clarification", "custom"])
 def test_a_question_that_an_author_wrote_badly_is_still_shown(kind: str, data: Any) -> None:
-    from holdfast.console.render import Templates
+    from forestay.console.render import Templates
 
     item = asked(kind, data)
     session = type("Session", (), {"csrf": "token", "is_operator": True})()

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from holdfast.console.app import PAGES
+from forestay.console.app import PAGES
 from tests.console.page import parse
 from tests.console.served import KEY, served
 
@@ -115,21 +115,21 @@ def test_the_cookie_goes_over_tls_alone_where_the_public_address_does(
     with client:
         forwarded = client.post("/login", data={"key": KEY}, headers={"X-Forwarded-Proto": "https"})
         assert "Secure" not in forwarded.headers["set-cookie"]  # anybody can send that header
-    monkeypatch.setenv("HOLDFAST_HTTP_PUBLIC_URL", "https://host.example")
+    monkeypatch.setenv("FORESTAY_HTTP_PUBLIC_URL", "https://host.example")
     with served(tmp_path) as running, httpx.Client(base_url=running.url, trust_env=False) as other:
         signed = other.post("/login", data={"key": KEY})
         assert "; Secure" in signed.headers["set-cookie"]
         token = signed.headers["set-cookie"].split(";")[0].partition("=")[2]
-        left = other.post("/logout", data={}, headers={"Cookie": f"holdfast={token}"})
+        left = other.post("/logout", data={}, headers={"Cookie": f"forestay={token}"})
         assert left.headers["location"] == "/"  # without its token the form does nothing
 
 
 def test_a_forged_cookie_is_no_session(client: httpx.Client) -> None:
     with client:
         signed_in(client)
-        body, signature = client.cookies["holdfast"].split(".")
+        body, signature = client.cookies["forestay"].split(".")
         for forged in (f"{body}.{signature[:-2]}xx", f"e30.{signature}", f"{body}.", ".", "x", f"{signature}.{body}"):
-            with httpx.Client(base_url=client.base_url, cookies={"holdfast": forged}, trust_env=False) as other:
+            with httpx.Client(base_url=client.base_url, cookies={"forestay": forged}, trust_env=False) as other:
                 assert other.get("/").headers["location"] == "/login", forged
 
 

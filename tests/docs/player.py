@@ -34,10 +34,10 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.kernel.config import Config
+from forestay.kernel.config import Config
 from tests.docs.pages import ROOT, Block
 
-_HOLDFAST = "import sys; from holdfast.cli.main import main; sys.exit(main())"
+_FORESTAY = "import sys; from forestay.cli.main import main; sys.exit(main())"
 # What the pages ask of curl, for a machine without it.
 _CURL = """
 import argparse, sys, urllib.request
@@ -53,7 +53,7 @@ request = urllib.request.Request(given.url, given.d and given.d.encode(), header
 sys.stdout.write(urllib.request.urlopen(request).read().decode())
 """
 _PATIENCE = 120.0
-_COMMAND = re.compile(r"^\s*(\$ |[A-Z_]+=\S+ |(holdfast|make|pip|python3?|curl|git|npm) )", re.MULTILINE)
+_COMMAND = re.compile(r"^\s*(\$ |[A-Z_]+=\S+ |(forestay|make|pip|python3?|curl|git|npm) )", re.MULTILINE)
 _ADDRESS = "127.0.0.1:8787"  # on a page; here every page has a port of its own
 
 
@@ -76,24 +76,24 @@ class Player:
         self._where.write_text(str(self._work))
         place = self._work / ".venv" / "bin" if clone else folder / "bin"
         place.mkdir(parents=True, exist_ok=True)
-        _command(place / "holdfast", "-c", _HOLDFAST)
+        _command(place / "forestay", "-c", _FORESTAY)
         _command(folder / "bin" / "python3")
         if shutil.which("curl") is None:
             _command(folder / "bin" / "curl", "-c", _CURL)
         kept = {
             key: value
             for key, value in os.environ.items()
-            if not key.startswith(("HOLDFAST_", "XDG_", "PYTEST_")) and key != "PWD"
+            if not key.startswith(("FORESTAY_", "XDG_", "PYTEST_")) and key != "PWD"
         }
         self._env = kept | {
             "HOME": str(folder / "home"),
-            "PATH": os.pathsep.join([str(folder / "bin"), *_paths_without("holdfast")]),
+            "PATH": os.pathsep.join([str(folder / "bin"), *_paths_without("forestay")]),
             "PYTHONPATH": str(ROOT / "src"),
             "NO_COLOR": "1",
             "COLUMNS": "200",
             "LINES": "50",
             "TERM": "dumb",
-            "HOLDFAST_HTTP_PORT": str(self._port),
+            "FORESTAY_HTTP_PORT": str(self._port),
         }
 
     def play(self, block: Block) -> None:
@@ -169,13 +169,13 @@ class Player:
             words = shlex.split(line, comments=True)
             if not words:
                 continue
-            assert words[0] == "holdfast", (block.line, line)
+            assert words[0] == "forestay", (block.line, line)
             named = [word for word in words[1:] if re.fullmatch(r"[a-z][a-z-]*", word)]
             assert any(self._has_help(named[:depth]) for depth in (3, 2, 1)), (block.line, line)
         self.said = None
 
     def _has_help(self, command: list[str]) -> bool:
-        done = subprocess.run(["holdfast", *command, "--help"], env=self._env, capture_output=True)
+        done = subprocess.run(["forestay", *command, "--help"], env=self._env, capture_output=True)
         return done.returncode == 0
 
 

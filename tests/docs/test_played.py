@@ -65,9 +65,9 @@ def block(language: str, text: str, mark: str | None = None, title: str | None =
         block("toml", "[nothing]\nport = 1\n"),
         block("json", "{,}"),
         block("text", "out of nowhere\n"),
-        block("", "holdfast version\n"),
+        block("", "forestay version\n"),
         block("ts", "let unplayed = 1;\n"),
-        block("sh", "holdfast no-such-command\n", mark="help: because"),
+        block("sh", "forestay no-such-command\n", mark="help: because"),
         block("sh", "make no-such-target\n"),
     ],
     ids=lambda bad: f"{bad.language}:{bad.text.strip()[:20]}",
@@ -87,11 +87,11 @@ def test_a_drawing_is_not_typed(tmp_path: Path) -> None:
 def test_another_terminal_knows_the_folder_and_nothing_that_was_exported(tmp_path: Path) -> None:
     player = Player(tmp_path, clone=True)
     player.play(
-        block("sh", 'mkdir deep && cd deep\nexport WORD=tide PATH="$PWD/../.venv/bin:$PATH"\nholdfast version\n')
+        block("sh", 'mkdir deep && cd deep\nexport WORD=tide PATH="$PWD/../.venv/bin:$PATH"\nforestay version\n')
     )
     player.play(block("sh", "echo ${WORD-nothing} $(basename $PWD)\n", mark="another terminal"))
     assert player.said == "nothing deep\n"
-    player.play(block("sh", "command -v holdfast  # exit 1\n"))
+    player.play(block("sh", "command -v forestay  # exit 1\n"))
     player.close()
 
 

@@ -13,14 +13,14 @@ import msgspec
 import pytest
 from benchmarks.readme import refreshed
 
-from holdfast.cli.commands import COMMANDS, GROUPS
-from holdfast.extensions.capabilities import CAPABILITIES, METHODS, READS, WRITES
-from holdfast.extensions.hooks import EVENTS, OLDER_EVENTS
-from holdfast.host.builtin import BUILTIN
-from holdfast.kernel.config import Config, ExtensionOverride, _leaves
-from holdfast.kernel.problem_table import TABLE
-from holdfast.runs import definition
-from holdfast.runs.channels import REDUCERS
+from forestay.cli.commands import COMMANDS, GROUPS
+from forestay.extensions.capabilities import CAPABILITIES, METHODS, READS, WRITES
+from forestay.extensions.hooks import EVENTS, OLDER_EVENTS
+from forestay.host.builtin import BUILTIN
+from forestay.kernel.config import Config, ExtensionOverride, _leaves
+from forestay.kernel.problem_table import TABLE
+from forestay.runs import definition
+from forestay.runs.channels import REDUCERS
 from tests.docs.pages import ROOT, blocks
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -41,7 +41,7 @@ def test_the_generated_pages_are_current() -> None:
 def test_every_command_has_a_heading() -> None:
     text = page("commands")
     for name in {**COMMANDS, **GROUPS}:
-        assert f"\n## holdfast {name}\n" in text
+        assert f"\n## forestay {name}\n" in text
 
 
 def test_no_command_is_without_words() -> None:
@@ -115,7 +115,7 @@ def written(tree: ast.AST) -> Iterator[str]:
 
 def test_every_type_of_record_is_named_and_no_other() -> None:
     found: dict[str, Path] = {}
-    for path in sorted((ROOT / "src" / "holdfast").rglob("*.py")):
+    for path in sorted((ROOT / "src" / "forestay").rglob("*.py")):
         if path.parent.name != "cli":
             found |= dict.fromkeys(written(ast.parse(path.read_text("utf-8"))), path)
     assert len(found) > 100

@@ -13,15 +13,15 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from holdfast.envelope.expand import Expanders
-from holdfast.envelope.pages import page_request, slice_by_offset
-from holdfast.envelope.transports.a2a_agent import agent_card, agent_routes
-from holdfast.envelope.transports.grpc_service import add_to
-from holdfast.envelope.transports.http import operation_routes
-from holdfast.envelope.transports.operations import Operation, Operations, Reply
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ids import Ids, SeededRandomness
-from holdfast.kernel.problems import Problem
+from forestay.envelope.expand import Expanders
+from forestay.envelope.pages import page_request, slice_by_offset
+from forestay.envelope.transports.a2a_agent import agent_card, agent_routes
+from forestay.envelope.transports.grpc_service import add_to
+from forestay.envelope.transports.http import operation_routes
+from forestay.envelope.transports.operations import Operation, Operations, Reply
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ids import Ids, SeededRandomness
+from forestay.kernel.problems import Problem
 
 BOOKS = [{"id": f"b{n}", "title": f"Book {n}", "author": f"a{n % 3}", "pages": 100 + n} for n in range(20)]
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from holdfast.envelope import Envelope, Warning, failure, success
-from holdfast.envelope.pages import cursor_page, no_page, offset_page
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ids import Ids, SeededRandomness
-from holdfast.kernel.problem_table import TABLE
-from holdfast.kernel.problems import Problem
+from forestay.envelope import Envelope, Warning, failure, success
+from forestay.envelope.pages import cursor_page, no_page, offset_page
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ids import Ids, SeededRandomness
+from forestay.kernel.problem_table import TABLE
+from forestay.kernel.problems import Problem
 
 text = st.text(st.characters(codec="utf-8"), max_size=40)
 keys = st.one_of(st.sampled_from(["id", "name", "code", "message", "items", "__proto__", ""]), text)

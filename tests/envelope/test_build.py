@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.envelope import decode, encode, failure, success
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ids import Ids
-from holdfast.kernel.problems import Problem
+from forestay.envelope import decode, encode, failure, success
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ids import Ids
+from forestay.kernel.problems import Problem
 
 
 class Book(msgspec.Struct):

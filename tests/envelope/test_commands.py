@@ -1,4 +1,4 @@
-"""`holdfast envelope …` from outside."""
+"""`forestay envelope …` from outside."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.envelope import Envelope, encode, failure, success
-from holdfast.envelope.validate import MAX_ENVELOPE_BYTES, decode
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ids import Ids
-from holdfast.kernel.problems import Problem
-from tests.contracts.lafs.support import holdfast
+from forestay.envelope import Envelope, encode, failure, success
+from forestay.envelope.validate import MAX_ENVELOPE_BYTES, decode
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ids import Ids
+from forestay.kernel.problems import Problem
+from tests.contracts.lafs.support import forestay
 
 
 @pytest.fixture
@@ -34,45 +34,45 @@ def result_of(ran: Any) -> Any:
 
 
 def test_validate_says_where_each_file_is_wrong(folder: Path) -> None:
-    assert result_of(holdfast(folder, "envelope", "validate", "good.json", "bad.json"))["valid"] is True
-    ran = holdfast(folder, "envelope", "validate", "good.json", "broken.json")
+    assert result_of(forestay(folder, "envelope", "validate", "good.json", "bad.json"))["valid"] is True
+    ran = forestay(folder, "envelope", "validate", "good.json", "broken.json")
     assert ran.returncode == 2
     first, second = result_of(ran)["files"]
     assert first["valid"] is True and second["problem"]["details"]["at"] == "$.$schema"
-    assert holdfast(folder, "envelope", "validate", "nowhere.json").returncode == 4
-    human = holdfast(folder, "--human", "envelope", "validate", "broken.json")
+    assert forestay(folder, "envelope", "validate", "nowhere.json").returncode == 4
+    human = forestay(folder, "--human", "envelope", "validate", "broken.json")
     assert "not valid at $.$schema" in human.stdout and human.returncode == 2
 
 
 def test_project_shows_a_level_picked_fields_and_a_budget(folder: Path) -> None:
-    shown = result_of(holdfast(folder, "envelope", "project", "good.json", "--level", "minimal", "--pick", "id"))
+    shown = result_of(forestay(folder, "envelope", "project", "good.json", "--level", "minimal", "--pick", "id"))
     assert shown["result"]["items"][3] == {"id": 3} and set(shown["_meta"]) == {"requestId", "contextVersion"}
-    small = result_of(holdfast(folder, "envelope", "project", "good.json", "--level", "full", "--max-tokens", "500"))
+    small = result_of(forestay(folder, "envelope", "project", "good.json", "--level", "full", "--max-tokens", "500"))
     assert 0 < len(small["result"]["items"]) < 40
-    assert small["_extensions"]["x-holdfast-budget"]["estimated"] <= 500
-    ran = holdfast(folder, "envelope", "project", "good.json", "--max-tokens", "3")
+    assert small["_extensions"]["x-forestay-budget"]["estimated"] <= 500
+    ran = forestay(folder, "envelope", "project", "good.json", "--max-tokens", "3")
     told = json.loads(ran.stdout)
     assert told["error"]["code"] == "E_MVI_BUDGET_EXCEEDED" and ran.returncode == 2
-    assert holdfast(folder, "envelope", "project", "good.json", "--level", "most").returncode == 2
+    assert forestay(folder, "envelope", "project", "good.json", "--level", "most").returncode == 2
 
 
 def test_explain_tells_people_and_agents(folder: Path) -> None:
-    told = result_of(holdfast(folder, "envelope", "explain", "bad.json"))
+    told = result_of(forestay(folder, "envelope", "explain", "bad.json"))
     assert told["action"] == "wait" and told["automatic"] is True
-    human = holdfast(folder, "--human", "envelope", "explain", "bad.json").stdout
+    human = forestay(folder, "--human", "envelope", "explain", "bad.json").stdout
     assert "Next: Wait at least 0.9 seconds." in human
 
 
 def test_schema_prints_what_is_generated(folder: Path) -> None:
-    assert result_of(holdfast(folder, "envelope", "schema"))["required"] == ["$schema", "_meta", "success", "result"]
-    assert result_of(holdfast(folder, "envelope", "schema", "context-ledger"))["title"] == "LedgerDocument"
-    assert holdfast(folder, "envelope", "schema", "nothing").returncode == 4
+    assert result_of(forestay(folder, "envelope", "schema"))["required"] == ["$schema", "_meta", "success", "result"]
+    assert result_of(forestay(folder, "envelope", "schema", "context-ledger"))["title"] == "LedgerDocument"
+    assert forestay(folder, "envelope", "schema", "nothing").returncode == 4
 
 
 def test_conform_reads_lines_of_any_length(folder: Path) -> None:
     good = (folder / "good.json").read_text()
     lines = [good, "", "x" * (MAX_ENVELOPE_BYTES + 5000), "y" * MAX_ENVELOPE_BYTES, good]
-    ran = holdfast(folder, "envelope", "conform", "--ndjson", "--tier", "core", stdin="\n".join(lines) + "\n")
+    ran = forestay(folder, "envelope", "conform", "--ndjson", "--tier", "core", stdin="\n".join(lines) + "\n")
     results = [json.loads(line) for line in ran.stdout.splitlines()]
     assert [result["ok"] for result in results] == [True, False, False, True] and ran.returncode == 2
     assert "bytes" in results[1]["checks"][0]["detail"]
@@ -80,11 +80,11 @@ def test_conform_reads_lines_of_any_length(folder: Path) -> None:
 
 
 def test_conform_takes_a_known_tier_and_either_lines_or_files(folder: Path) -> None:
-    assert holdfast(folder, "envelope", "conform", "good.json", "--tier", "best").returncode == 2
-    assert holdfast(folder, "envelope", "conform", "good.json", "--ndjson").returncode == 2
-    alone = result_of(holdfast(folder, "envelope", "conform", "--flags"))
+    assert forestay(folder, "envelope", "conform", "good.json", "--tier", "best").returncode == 2
+    assert forestay(folder, "envelope", "conform", "good.json", "--ndjson").returncode == 2
+    alone = result_of(forestay(folder, "envelope", "conform", "--flags"))
     assert alone["ok"] is True and alone["checks"][0]["name"] == "json_protocol_default"
-    both = result_of(holdfast(folder, "envelope", "conform", "good.json", "--flags", "--tier", "core"))
+    both = result_of(forestay(folder, "envelope", "conform", "good.json", "--flags", "--tier", "core"))
     assert len(both["checks"]) == 6
-    human = holdfast(folder, "--human", "envelope", "conform", "broken.json")
+    human = forestay(folder, "--human", "envelope", "conform", "broken.json")
     assert "FAIL  envelope_schema_valid" in human.stdout and human.returncode == 2

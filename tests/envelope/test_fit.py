@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.envelope import Envelope, encode, project, success
-from holdfast.envelope.budget import Budget, cost, read_budget, within
-from holdfast.envelope.fit import EXTENSION, TRUNCATED, Fitting, _emptied, _marked, fit
-from holdfast.envelope.pages import Cursors, cursor_page, offset_page
-from holdfast.envelope.truncate import Strategy
-from holdfast.envelope.types import Mvi, Page
-from holdfast.envelope.validate import decode
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ids import Ids
-from holdfast.kernel.problems import Problem
+from forestay.envelope import Envelope, encode, project, success
+from forestay.envelope.budget import Budget, cost, read_budget, within
+from forestay.envelope.fit import EXTENSION, TRUNCATED, Fitting, _emptied, _marked, fit
+from forestay.envelope.pages import Cursors, cursor_page, offset_page
+from forestay.envelope.truncate import Strategy
+from forestay.envelope.types import Mvi, Page
+from forestay.envelope.validate import decode
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ids import Ids
+from forestay.kernel.problems import Problem
 from tests.envelope.strategies import envelopes, objects, trees
 
 STRATEGIES: list[Strategy] = ["depth_first", "field_priority", "hybrid"]

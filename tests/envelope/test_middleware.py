@@ -12,15 +12,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from holdfast.envelope import Envelope, OutputChoice, encode, failure, success
-from holdfast.envelope.compliance import assert_compliant, comply, with_compliance
-from holdfast.envelope.conformance import Report
-from holdfast.envelope.transports.asgi import ConformanceMiddleware
-from holdfast.envelope.transports.http import operation_routes
-from holdfast.envelope.validate import decode
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ids import Ids
-from holdfast.kernel.problems import Problem
+from forestay.envelope import Envelope, OutputChoice, encode, failure, success
+from forestay.envelope.compliance import assert_compliant, comply, with_compliance
+from forestay.envelope.conformance import Report
+from forestay.envelope.transports.asgi import ConformanceMiddleware
+from forestay.envelope.transports.http import operation_routes
+from forestay.envelope.validate import decode
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ids import Ids
+from forestay.kernel.problems import Problem
 from tests.envelope import serving
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.envelope.pages import MAX_CURSOR, Cursors, cursor_page, page_request, slice_by_offset
-from holdfast.kernel.problems import Problem
+from forestay.envelope.pages import MAX_CURSOR, Cursors, cursor_page, page_request, slice_by_offset
+from forestay.kernel.problems import Problem
 from tests.envelope.strategies import trees
 
 KEY = b"a key of thirty-two bytes, indeed"

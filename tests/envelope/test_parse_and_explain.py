@@ -9,15 +9,15 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from holdfast.envelope import Envelope, encode, failure, success
-from holdfast.envelope.explain import explain
-from holdfast.envelope.pages import offset_page
-from holdfast.envelope.types import Error
-from holdfast.envelope.validate import decode, parse
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ids import Ids
-from holdfast.kernel.problem_table import TABLE
-from holdfast.kernel.problems import Problem
+from forestay.envelope import Envelope, encode, failure, success
+from forestay.envelope.explain import explain
+from forestay.envelope.pages import offset_page
+from forestay.envelope.types import Error
+from forestay.envelope.validate import decode, parse
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ids import Ids
+from forestay.kernel.problem_table import TABLE
+from forestay.kernel.problems import Problem
 from tests.envelope.strategies import envelopes
 
 
@@ -77,7 +77,7 @@ def test_an_explanation_says_what_to_do(clock: ManualClock, ids: Ids) -> None:
 
 def test_importing_the_envelope_brings_no_transport() -> None:
     heavy = ["grpc", "mcp", "a2a", "starlette", "asyncio"]
-    code = f"import sys, holdfast.envelope; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, forestay.envelope; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
 

@@ -19,20 +19,20 @@ from google.rpc import error_details_pb2, status_pb2
 from mcp import Client
 from starlette.applications import Starlette
 
-from holdfast.envelope import encode
-from holdfast.envelope.conformance import conform
-from holdfast.envelope.transports import grpc_messages as messages
-from holdfast.envelope.transports.a2a_agent import EXTENSION, envelope_in, negotiate
-from holdfast.envelope.transports.a2a_tasks import NEXT, advance, is_terminal
-from holdfast.envelope.transports.discovery import legacy_route
-from holdfast.envelope.transports.grpc_service import DETAILS_KEY, call
-from holdfast.envelope.transports.http import negotiate as negotiate_media
-from holdfast.envelope.transports.mcp_server import from_tool_result, mcp_server
-from holdfast.envelope.types import MEDIA_TYPE, Envelope, Error
-from holdfast.envelope.validate import decode
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ids import Ids
-from holdfast.kernel.problems import Problem
+from forestay.envelope import encode
+from forestay.envelope.conformance import conform
+from forestay.envelope.transports import grpc_messages as messages
+from forestay.envelope.transports.a2a_agent import EXTENSION, envelope_in, negotiate
+from forestay.envelope.transports.a2a_tasks import NEXT, advance, is_terminal
+from forestay.envelope.transports.discovery import legacy_route
+from forestay.envelope.transports.grpc_service import DETAILS_KEY, call
+from forestay.envelope.transports.http import negotiate as negotiate_media
+from forestay.envelope.transports.mcp_server import from_tool_result, mcp_server
+from forestay.envelope.types import MEDIA_TYPE, Envelope, Error
+from forestay.envelope.validate import decode
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ids import Ids
+from forestay.kernel.problems import Problem
 from tests.contracts.lafs.schema import published
 from tests.envelope import serving
 

@@ -7,28 +7,28 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from holdfast.extensions.connectors.compute import ComputeConnector
-from holdfast.extensions.connectors.contract import Call
-from holdfast.extensions.connectors.environment import EnvConnector, Environment
-from holdfast.extensions.connectors.exec import ExecConnector
-from holdfast.extensions.connectors.fs import FsConnector
-from holdfast.extensions.connectors.http import HttpConnector
-from holdfast.extensions.connectors.paths import Roots
-from holdfast.extensions.connectors.small import (
+from forestay.extensions.connectors.compute import ComputeConnector
+from forestay.extensions.connectors.contract import Call
+from forestay.extensions.connectors.environment import EnvConnector, Environment
+from forestay.extensions.connectors.exec import ExecConnector
+from forestay.extensions.connectors.fs import FsConnector
+from forestay.extensions.connectors.http import HttpConnector
+from forestay.extensions.connectors.paths import Roots
+from forestay.extensions.connectors.small import (
     EventsConnector,
     LogConnector,
     ModelConnector,
     SessionConnector,
     UiConnector,
 )
-from holdfast.extensions.connectors.tool import ToolConnector
-from holdfast.extensions.dispatcher import Dispatcher, Subject
-from holdfast.extensions.evidence import Correlation, Evidence, stream_of
-from holdfast.extensions.grants import granted_folders, policy_of
-from holdfast.extensions.protocol import HostCall, HostResult
-from holdfast.kernel.clock import SystemClock
-from holdfast.kernel.config import Extensions
-from holdfast.kernel.ledger import Ledger, Record
+from forestay.extensions.connectors.tool import ToolConnector
+from forestay.extensions.dispatcher import Dispatcher, Subject
+from forestay.extensions.evidence import Correlation, Evidence, stream_of
+from forestay.extensions.grants import granted_folders, policy_of
+from forestay.extensions.protocol import HostCall, HostResult
+from forestay.kernel.clock import SystemClock
+from forestay.kernel.config import Extensions
+from forestay.kernel.ledger import Ledger, Record
 
 ENVIRON = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",

@@ -8,13 +8,13 @@ from typing import Any
 
 from tests.extensions.dispatcher_world import World
 
-from holdfast.extensions.engine.limits import Limits
-from holdfast.extensions.isolate import Artifact
-from holdfast.extensions.outcomes import Surroundings
-from holdfast.extensions.runtime import Extension
+from forestay.extensions.engine.limits import Limits
+from forestay.extensions.isolate import Artifact
+from forestay.extensions.outcomes import Surroundings
+from forestay.extensions.runtime import Extension
 
 HEAD = """
-const find = globalThis.__holdfast_modules__;
+const find = globalThis.__forestay_modules__;
 const require = (name) => find(name.startsWith("@") ? name : "pi:node/" + name.replace(/^node:/, "").replace(/\\//g, "_"));
 const caught = async (call) => {
   try { return { value: await call() ?? null }; }

@@ -9,10 +9,10 @@ from typing import Any
 
 from tests.extensions.runtime_world import ENVIRONMENT, StillWorld, artifact
 
-from holdfast.extensions.effects import Call, Effect, Reply
-from holdfast.extensions.engine.limits import Limits
-from holdfast.extensions.isolate import Isolate, Observer
-from holdfast.extensions.world import World
+from forestay.extensions.effects import Call, Effect, Reply
+from forestay.extensions.engine.limits import Limits
+from forestay.extensions.isolate import Isolate, Observer
+from forestay.extensions.world import World
 
 # A program is a list of actions; an action is [kind, label, argument, nested program].
 Program = list[list[Any]]

@@ -8,11 +8,11 @@ import hashlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from holdfast.extensions.engine.limits import Limits
-from holdfast.extensions.isolate import Artifact
-from holdfast.extensions.outcomes import Surroundings
-from holdfast.extensions.protocol import Chunk, HostCall, HostResult
-from holdfast.extensions.runtime import Extension
+from forestay.extensions.engine.limits import Limits
+from forestay.extensions.isolate import Artifact
+from forestay.extensions.outcomes import Surroundings
+from forestay.extensions.protocol import Chunk, HostCall, HostResult
+from forestay.extensions.runtime import Extension
 
 Answer = Callable[[HostCall], Any]
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from tests.extensions.dispatcher_world import World
 
-from holdfast.extensions.connectors.process import descendants
-from holdfast.extensions.layout import Confinement, Layout
-from holdfast.extensions.sandbox import Sandbox, _bubblewrap
-from holdfast.kernel.config import ExtensionOverride, Extensions
+from forestay.extensions.connectors.process import descendants
+from forestay.extensions.layout import Confinement, Layout
+from forestay.extensions.sandbox import Sandbox, _bubblewrap
+from forestay.kernel.config import ExtensionOverride, Extensions
 
 confined = pytest.mark.skipif(Sandbox.detect().kind == "none", reason="this system offers no sandbox")
 KINDS = [one for one in Sandbox.offered() if one.kind != "none"] or [Sandbox("none")]

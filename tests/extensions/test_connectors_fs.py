@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.extensions.dispatcher_world import World
 
-from holdfast.extensions.connectors.paths import Roots, resolve
+from forestay.extensions.connectors.paths import Roots, resolve
 
 
 @pytest.fixture

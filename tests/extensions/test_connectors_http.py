@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from tests.extensions.dispatcher_world import World
 
-from holdfast.extensions.connectors.addresses import canonical_host, checked, is_public
-from holdfast.kernel.problems import Problem
+from forestay.extensions.connectors.addresses import canonical_host, checked, is_public
+from forestay.kernel.problems import Problem
 
 
 class Handler(BaseHTTPRequestHandler):

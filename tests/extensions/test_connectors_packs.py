@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from holdfast.extensions.packs import discover, front_matter, package_resources
-from holdfast.extensions.themes import TOKENS
+from forestay.extensions.packs import discover, front_matter, package_resources
+from forestay.extensions.themes import TOKENS
 
 
 def write(path: Path, text: str = "") -> None:
@@ -19,9 +19,9 @@ def test_discovery_in_project_and_user_folders(tmp_path: Path) -> None:
     write(project / ".pi/skills/review/SKILL.md", "---\nname: review\ndescription: Reads code.\n---\nbody")
     write(project / ".pi/skills/Bad_Name/SKILL.md", "---\ndescription: x\n---\n")
     write(project / ".pi/prompts/fix.md", "---\ndescription: Fix it\n---\nFix $1")
-    write(project / ".holdfast/themes/night.json", json.dumps({"name": "Night", "colors": dict.fromkeys(TOKENS, 4)}))
-    write(project / ".holdfast/themes/half.json", '{"name": "half", "colors": {"accent": 1}}')
-    write(project / ".holdfast/themes/broken.json", "{")
+    write(project / ".forestay/themes/night.json", json.dumps({"name": "Night", "colors": dict.fromkeys(TOKENS, 4)}))
+    write(project / ".forestay/themes/half.json", '{"name": "half", "colors": {"accent": 1}}')
+    write(project / ".forestay/themes/broken.json", "{")
     write(project / ".pi/extensions/one.ts")
     write(project / ".pi/extensions/two/index.ts")
     write(home / ".pi/agent/prompts/fix.md", "another")

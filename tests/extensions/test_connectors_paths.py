@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.extensions.dispatcher_world import plain_call
 
-from holdfast.extensions.connectors.contract import Call
-from holdfast.extensions.connectors.fs import FsConnector
-from holdfast.extensions.connectors.paths import Roots, resolve
-from holdfast.kernel.problems import Problem
+from forestay.extensions.connectors.contract import Call
+from forestay.extensions.connectors.fs import FsConnector
+from forestay.extensions.connectors.paths import Roots, resolve
+from forestay.kernel.problems import Problem
 
 NAMES = ("a", "b", "c", "l")
 SEGMENT = st.sampled_from((*NAMES, "..", ".", "", "secret"))

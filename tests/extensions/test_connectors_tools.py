@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.extensions.dispatcher_world import World
 
-from holdfast.extensions.connectors import truncate
+from forestay.extensions.connectors import truncate
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.extensions.consent import Answer, Question
-from holdfast.extensions.suite import Suite
-from holdfast.kernel.ledger import Ledger
+from forestay.extensions.consent import Answer, Question
+from forestay.extensions.suite import Suite
+from forestay.kernel.ledger import Ledger
 
 CODE = """
 import fs from 'node:fs'; import os from 'node:os'; import path from 'node:path';
@@ -162,7 +162,7 @@ def test_the_person_is_asked_about_where_the_path_really_leads(tmp_path: Path, a
 def test_a_yes_is_not_asked_for_what_no_yes_opens(tmp_path: Path, agent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     person = Person(write=YES["session"])
-    paths = [tmp_path / "home" / ".bashrc", "holdfast.toml", ".git/hooks/pre-commit"]
+    paths = [tmp_path / "home" / ".bashrc", "forestay.toml", ".git/hooks/pre-commit"]
     said = told(tmp_path, person, *[("put", {"path": path}) for path in paths], data=tmp_path / "data")
     assert said == ["failed EACCES"] * 3 and person.asked == []
 

@@ -14,22 +14,22 @@ import msgspec
 import pytest
 from tests.extensions.dispatcher_world import World
 
-from holdfast.extensions import capabilities
-from holdfast.extensions.capabilities import CAPABILITIES, READS, WRITES, Requirement, derive, resolve
-from holdfast.extensions.connectors.small import LogConnector
-from holdfast.extensions.connectors.ui import NoUi, RpcUi, ScriptedUi, TerminalUi
-from holdfast.extensions.consent import Answer, Question
-from holdfast.extensions.dispatcher import Subject
-from holdfast.extensions.evidence import Correlation, Evidence, LogFile, log_entry, normalized, params_hash, stream_of
-from holdfast.extensions.grants import Grants, checked, policy_of
-from holdfast.extensions.protocol import HostCall
-from holdfast.kernel.canonical import encode
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.config import ExtensionOverride, ExtensionPolicy, Extensions
-from holdfast.kernel.ledger import Ledger
-from holdfast.kernel.policy import Grant, Request
-from holdfast.kernel.problems import Problem
-from holdfast.kernel.scopes import Scope
+from forestay.extensions import capabilities
+from forestay.extensions.capabilities import CAPABILITIES, READS, WRITES, Requirement, derive, resolve
+from forestay.extensions.connectors.small import LogConnector
+from forestay.extensions.connectors.ui import NoUi, RpcUi, ScriptedUi, TerminalUi
+from forestay.extensions.consent import Answer, Question
+from forestay.extensions.dispatcher import Subject
+from forestay.extensions.evidence import Correlation, Evidence, LogFile, log_entry, normalized, params_hash, stream_of
+from forestay.extensions.grants import Grants, checked, policy_of
+from forestay.extensions.protocol import HostCall
+from forestay.kernel.canonical import encode
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.config import ExtensionOverride, ExtensionPolicy, Extensions
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.policy import Grant, Request
+from forestay.kernel.problems import Problem
+from forestay.kernel.scopes import Scope
 
 
 @pytest.fixture
@@ -578,7 +578,7 @@ async def test_d4_a_timeout_ends_a_call_that_waits_for_somebody(tmp_path: Path, 
 
 
 def test_capability_resolve_is_an_entry(world: World) -> None:
-    from holdfast.extensions.evidence import Event
+    from forestay.extensions.evidence import Event
 
     data = resolve([Requirement("read")], [Requirement("http")]).log_data([{"capability": "http", "value_hash": "x"}])
     world.evidence.write(Correlation("ext.test", "scn-1"), Event("capability.resolve", data))

@@ -14,11 +14,11 @@ import pytest
 import wasmtime
 from tests.extensions.runtime_world import TableDispatcher, extension, text_of, tool
 
-from holdfast.extensions.engine import handover, owner
-from holdfast.extensions.engine.handover import Line, Words
-from holdfast.extensions.engine.limits import Limits
-from holdfast.extensions.engine.owner import MAX_STREAK, Owner
-from holdfast.kernel.problems import Problem
+from forestay.extensions.engine import handover, owner
+from forestay.extensions.engine.handover import Line, Words
+from forestay.extensions.engine.limits import Limits
+from forestay.extensions.engine.owner import MAX_STREAK, Owner
+from forestay.kernel.problems import Problem
 
 PATIENCE = 30.0  # of a test that would otherwise hang
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from holdfast.extensions.engine.pulse import Pulse
+from forestay.extensions.engine.pulse import Pulse
 
 PATIENCE = 30.0
 

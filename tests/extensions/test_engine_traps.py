@@ -8,8 +8,8 @@ import asyncio
 import pytest
 from tests.extensions.runtime_world import extension, text_of, tool
 
-from holdfast.extensions.engine.limits import Limits
-from holdfast.kernel.problems import Problem
+from forestay.extensions.engine.limits import Limits
+from forestay.kernel.problems import Problem
 
 TIGHT = Limits(memory_mb=24, slice_ms=400)
 

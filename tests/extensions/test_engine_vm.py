@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.extensions.runtime_world import StillWorld
 
-from holdfast.extensions.engine import bytecode, mapping, snapshot
-from holdfast.extensions.engine.bytecode import KeptBytecode, compile_module
-from holdfast.extensions.engine.image import base_image
-from holdfast.extensions.engine.limits import EngineTrap, GuestError, Limits
-from holdfast.extensions.engine.native import native
-from holdfast.extensions.engine.snapshot import Snapshot
-from holdfast.extensions.engine.vm import Vm
-from holdfast.kernel.problems import Problem
-from holdfast.kernel.seal import Seal
+from forestay.extensions.engine import bytecode, mapping, snapshot
+from forestay.extensions.engine.bytecode import KeptBytecode, compile_module
+from forestay.extensions.engine.image import base_image
+from forestay.extensions.engine.limits import EngineTrap, GuestError, Limits
+from forestay.extensions.engine.native import native
+from forestay.extensions.engine.snapshot import Snapshot
+from forestay.extensions.engine.vm import Vm
+from forestay.kernel.problems import Problem
+from forestay.kernel.seal import Seal
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_a_snapshot_is_untouched_by_what_its_vm_does_later(vm: Vm) -> None:
 
 @pytest.mark.parametrize("mapped", [True, False])
 def test_mapped_or_copied_a_restored_vm_is_the_same(vm: Vm, mapped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.extensions.engine import mapping
+    from forestay.extensions.engine import mapping
 
     if not mapped:
         monkeypatch.setattr(mapping, "available", lambda: False)
@@ -176,7 +176,7 @@ def test_mapped_or_copied_a_restored_vm_is_the_same(vm: Vm, mapped: bool, monkey
 def test_the_file_of_an_image_goes_with_it() -> None:
     import gc
 
-    from holdfast.extensions.engine import mapping
+    from forestay.extensions.engine import mapping
 
     vm = snapshot.restore(base_image(), StillWorld(), Limits(memory_mb=32))
     image = snapshot.take(vm, {})
@@ -196,7 +196,7 @@ def test_a_restored_vm_has_no_bytes_of_the_instance_below(vm: Vm) -> None:
     assert before.keys() == after.keys()
 
 
-@pytest.mark.parametrize("data", [b"", b"holdfast-vm-1\n", b"holdfast-vm-1\nxx", b"other"])
+@pytest.mark.parametrize("data", [b"", b"forestay-vm-1\n", b"forestay-vm-1\nxx", b"other"])
 def test_damaged_snapshots_are_refused(data: bytes) -> None:
     with pytest.raises(Problem) as caught:
         Snapshot.from_bytes(data)

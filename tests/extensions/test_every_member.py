@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.extensions.connectors.ui import ScriptedUi
-from holdfast.extensions.hooks import EVENTS, OLDER_EVENTS
-from holdfast.extensions.suite import Suite
-from holdfast.kernel.ledger import Ledger
-from holdfast.kernel.problems import Problem
+from forestay.extensions.connectors.ui import ScriptedUi
+from forestay.extensions.hooks import EVENTS, OLDER_EVENTS
+from forestay.extensions.suite import Suite
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.problems import Problem
 
 PROBE = Path(__file__).with_name("member_probe.ts")
 OTHER = """export default (pi) => {
@@ -376,7 +376,7 @@ class Yes:
         self.asked: list[str] = []
 
     async def ask(self, question: Any) -> Any:
-        from holdfast.extensions.consent import Answer
+        from forestay.extensions.consent import Answer
 
         self.asked.append(question.capability)
         return Answer(True, "session")

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.extensions.compiler.build import compile_source
-from holdfast.extensions.compiler.source import sources
-from holdfast.extensions.conform.corpus import Corpus
-from holdfast.extensions.conform.differential import registrations_of
-from holdfast.extensions.conform.recorded import read_recorded, registrations_digest
-from holdfast.extensions.conform.run import oracle_wording
-from holdfast.kernel.problems import Problem
+from forestay.extensions.compiler.build import compile_source
+from forestay.extensions.compiler.source import sources
+from forestay.extensions.conform.corpus import Corpus
+from forestay.extensions.conform.differential import registrations_of
+from forestay.extensions.conform.recorded import read_recorded, registrations_digest
+from forestay.extensions.conform.run import oracle_wording
+from forestay.kernel.problems import Problem
 
 CORPUS = Corpus(Path(__file__).parents[2] / "corpus")
 PACKAGE = next(item for item in CORPUS.lock().packages if item.group == "pi-0.73")

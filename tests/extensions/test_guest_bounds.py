@@ -10,9 +10,9 @@ import pytest
 from tests.extensions.dispatcher_world import World
 from tests.extensions.runtime_world import TableDispatcher, extension, text_of, tool
 
-from holdfast.extensions.engine.limits import Limits
-from holdfast.kernel import redact
-from holdfast.kernel.problems import Problem
+from forestay.extensions.engine.limits import Limits
+from forestay.kernel import redact
+from forestay.kernel.problems import Problem
 
 HUGE = "'E'.repeat(2e7)"
 ROOMY = Limits(memory_mb=512, slice_ms=30_000)
@@ -29,7 +29,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         lengths.append(len(text))
         return original(text)
 
-    for place in ("holdfast.kernel.redact", "holdfast.kernel.problems", "holdfast.extensions.dispatcher"):
+    for place in ("forestay.kernel.redact", "forestay.kernel.problems", "forestay.extensions.dispatcher"):
         monkeypatch.setattr(f"{place}.redact_text", counted)
     return lengths
 

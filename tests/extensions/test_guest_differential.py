@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 from tests.extensions.dispatcher_world import World
 
-from holdfast.extensions.engine.limits import Limits
-from holdfast.extensions.isolate import Artifact
-from holdfast.extensions.outcomes import Surroundings
-from holdfast.extensions.runtime import Extension
-from holdfast.kernel.problems import Problem
+from forestay.extensions.engine.limits import Limits
+from forestay.extensions.isolate import Artifact
+from forestay.extensions.outcomes import Surroundings
+from forestay.extensions.runtime import Extension
+from forestay.kernel.problems import Problem
 
 HERE = Path(__file__).parent
 CASES = (HERE / "guest_cases.mjs").read_text("utf-8")
@@ -91,7 +91,7 @@ def node(tmp_path_factory: pytest.TempPathFactory, server: str) -> dict[str, Any
 
 
 EXTENSION = """
-const find = globalThis.__holdfast_modules__;
+const find = globalThis.__forestay_modules__;
 const require = (name) => find("pi:node/" + name.replace(/^node:/, "").replace(/\\//g, "_"));
 export default (pi) => {
   for (const name of Object.keys(cases)) {

@@ -12,7 +12,7 @@ import pytest
 from tests.extensions.dispatcher_world import World
 from tests.extensions.guest_run import run, run_async
 
-from holdfast.extensions.consent import Answer, Question
+from forestay.extensions.consent import Answer, Question
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from tests.extensions.runtime_world import extension
 
-from holdfast.extensions.engine.limits import Limits
-from holdfast.extensions.folds import fold_for
-from holdfast.extensions.hooks import Hooks
-from holdfast.extensions.outcomes import HookOutcome
-from holdfast.extensions.runtime import Extension
-from holdfast.kernel.problems import Problem
+from forestay.extensions.engine.limits import Limits
+from forestay.extensions.folds import fold_for
+from forestay.extensions.hooks import Hooks
+from forestay.extensions.outcomes import HookOutcome
+from forestay.extensions.runtime import Extension
+from forestay.kernel.problems import Problem
 
 
 class House:

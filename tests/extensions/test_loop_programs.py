@@ -8,10 +8,10 @@ import pytest
 from tests.extensions.loop_programs import Steps, drive, expected, make, to_js
 from tests.extensions.runtime_world import StillWorld, artifact
 
-from holdfast.extensions.engine.image import image_digest
-from holdfast.extensions.engine.limits import Limits
-from holdfast.extensions.trace import FORMAT, Header, Recorder, replay
-from holdfast.kernel.problems import Problem
+from forestay.extensions.engine.image import image_digest
+from forestay.extensions.engine.limits import Limits
+from forestay.extensions.trace import FORMAT, Header, Recorder, replay
+from forestay.kernel.problems import Problem
 
 
 def _plain(said: list[str]) -> list[str]:

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import assets
-from holdfast.extensions.suite import Suite
-from holdfast.kernel.config import ExtensionPolicy, Extensions
-from holdfast.kernel.ledger import Ledger
+from forestay import assets
+from forestay.extensions.suite import Suite
+from forestay.kernel.config import ExtensionPolicy, Extensions
+from forestay.kernel.ledger import Ledger
 
 pytestmark = [
     pytest.mark.sweep,

@@ -9,8 +9,8 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from holdfast.extensions import protocol
-from holdfast.extensions.protocol import (
+from forestay.extensions import protocol
+from forestay.extensions.protocol import (
     CapabilityManifest,
     CapabilityRequirement,
     CapabilityScope,
@@ -20,7 +20,7 @@ from holdfast.extensions.protocol import (
     Message,
     MessageType,
 )
-from holdfast.extensions.registry import Registrations
+from forestay.extensions.registry import Registrations
 
 SCHEMA = Path(__file__).parents[2].parent / "shared" / "spec" / "pi-extension-protocol.schema.json"
 

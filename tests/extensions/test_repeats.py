@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 from tests.extensions.dispatcher_world import World
 
-from holdfast.extensions.evidence import Correlation, Event, Evidence
-from holdfast.extensions.quotas import BURST_SECONDS, Quotas
-from holdfast.extensions.repeats import FULL_CALLS, MAX_KNOWN, Repeats
-from holdfast.host.extension_evidence import seen
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.config import ExtensionQuotas
-from holdfast.kernel.ledger import Ledger, Record
-from holdfast.kernel.problems import Problem
+from forestay.extensions.evidence import Correlation, Event, Evidence
+from forestay.extensions.quotas import BURST_SECONDS, Quotas
+from forestay.extensions.repeats import FULL_CALLS, MAX_KNOWN, Repeats
+from forestay.host.extension_evidence import seen
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.config import ExtensionQuotas
+from forestay.kernel.ledger import Ledger, Record
+from forestay.kernel.problems import Problem
 
 
 def flood(world: World, times: int, **params: Any) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.extensions.suite import Suite
-from holdfast.kernel.config import ExtensionPolicy, Extensions
-from holdfast.kernel.ledger import Ledger
+from forestay.extensions.suite import Suite
+from forestay.kernel.config import ExtensionPolicy, Extensions
+from forestay.kernel.ledger import Ledger
 
 NODE = shutil.which("node")
 ASKED = (

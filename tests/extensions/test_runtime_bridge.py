@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from tests.extensions.runtime_world import TableDispatcher, extension, text_of
 
-from holdfast.extensions.effects import read_effects, read_sync
-from holdfast.extensions.engine.limits import EngineTrap
-from holdfast.extensions.protocol import HostCall
-from holdfast.extensions.runtime import Extension
-from holdfast.kernel.problems import Problem
+from forestay.extensions.effects import read_effects, read_sync
+from forestay.extensions.engine.limits import EngineTrap
+from forestay.extensions.protocol import HostCall
+from forestay.extensions.runtime import Extension
+from forestay.kernel.problems import Problem
 
 # Each of these runs before anything else of the extension.
 POLLUTION = {
@@ -71,7 +71,7 @@ async def _loaded(source: str, dispatcher: TableDispatcher | None = None) -> Ext
 
 
 async def test_the_hosts_functions_are_out_of_reach() -> None:
-    names = ["__host_sync__", "__host_random__", "__host_memory__", "__holdfast_entry__"]
+    names = ["__host_sync__", "__host_random__", "__host_memory__", "__forestay_entry__"]
     source = f"""export default (pi) => pi.registerCommand("go", {{ handler: async () => {{
       const reachable = {names}.filter((name) => name in globalThis);
       return [reachable, Object.getOwnPropertyNames(globalThis).filter((name) => name.includes("host")) ] }} }})"""
@@ -99,11 +99,11 @@ async def test_strict_functions_show_no_caller() -> None:
 
 async def test_modules_cannot_be_replaced() -> None:
     source = """export default (pi) => pi.registerCommand("go", { handler: async () => {
-      const before = globalThis.__holdfast_modules__;
-      try { globalThis.__holdfast_modules__ = () => 1 } catch {}
+      const before = globalThis.__forestay_modules__;
+      try { globalThis.__forestay_modules__ = () => 1 } catch {}
       try { before.x = 1 } catch {}
       let missing = ""; try { before("no:such") } catch (e) { missing = e.code }
-      return [globalThis.__holdfast_modules__ === before, "x" in before, Object.keys(globalThis).includes("__holdfast_modules__"), missing] } })"""
+      return [globalThis.__forestay_modules__ === before, "x" in before, Object.keys(globalThis).includes("__forestay_modules__"), missing] } })"""
     subject = await _loaded(source)
     assert await subject.run_command("go") == [True, False, False, "MODULE_NOT_FOUND"]
     await subject.close()
@@ -160,7 +160,7 @@ def test_what_no_bridge_would_ask_ends_the_vm(request_: bytes) -> None:
 
 
 async def test_a_call_id_that_was_used_before_ends_the_vm() -> None:
-    from holdfast.extensions import effects as said
+    from forestay.extensions import effects as said
 
     subject = await _loaded(
         'export default (pi) => pi.registerCommand("go", { handler: async () => { await pi.tool("x"); return 1 } })',

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from tests.extensions.runtime_world import TableDispatcher, extension, text_of, tool
 
-from holdfast.extensions.driver import MAX_CALLS
-from holdfast.extensions.engine.limits import Limits
-from holdfast.extensions.hooks import Hooks
-from holdfast.extensions.protocol import HostCall, HostResult
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.problems import Problem
+from forestay.extensions.driver import MAX_CALLS
+from forestay.extensions.engine.limits import Limits
+from forestay.extensions.hooks import Hooks
+from forestay.extensions.protocol import HostCall, HostResult
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.problems import Problem
 
 
 def _with_pi(body: str) -> str:

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from tests.extensions.runtime_world import TableDispatcher, artifact, extension, text_of
 
-from holdfast.extensions.hooks import EVENTS, OLDER_EVENTS
-from holdfast.extensions.outcomes import Surroundings
-from holdfast.extensions.registry import Registrations, command_names, tool_owners
-from holdfast.extensions.runtime import Extension
-from holdfast.kernel.problems import Problem
+from forestay.extensions.hooks import EVENTS, OLDER_EVENTS
+from forestay.extensions.outcomes import Surroundings
+from forestay.extensions.registry import Registrations, command_names, tool_owners
+from forestay.extensions.runtime import Extension
+from forestay.kernel.problems import Problem
 
 FULL = """export default function (pi) {
   pi.registerTool({ name: "add", label: "Add", description: "Adds", promptSnippet: "adds two",

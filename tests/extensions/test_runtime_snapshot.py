@@ -14,14 +14,14 @@ import msgspec
 import pytest
 from tests.extensions.runtime_world import ENVIRONMENT, StillWorld, TableDispatcher, artifact, extension, text_of, tool
 
-from holdfast.extensions.effects import Reply
-from holdfast.extensions.engine.limits import Limits
-from holdfast.extensions.engine.pool import Pool
-from holdfast.extensions.isolate import Frozen, Isolate
-from holdfast.extensions.outcomes import Saved
-from holdfast.extensions.protocol import HostCall
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.problems import Problem
+from forestay.extensions.effects import Reply
+from forestay.extensions.engine.limits import Limits
+from forestay.extensions.engine.pool import Pool
+from forestay.extensions.isolate import Frozen, Isolate
+from forestay.extensions.outcomes import Saved
+from forestay.extensions.protocol import HostCall
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.problems import Problem
 
 PROGRAM = """
 const said = [];
@@ -187,7 +187,7 @@ async def test_timers_of_a_warm_instance_wait_their_full_time(clock: ManualClock
 
 
 async def test_other_surroundings_are_another_instance() -> None:
-    from holdfast.extensions.outcomes import Surroundings
+    from forestay.extensions.outcomes import Surroundings
 
     pool = Pool()
     for cwd in ("/a", "/b", "/a"):
@@ -225,7 +225,7 @@ async def test_a_trapped_extension_comes_back_from_the_pool() -> None:
 
 
 async def test_a_recorded_extension_replays() -> None:
-    from holdfast.extensions.trace import replay
+    from forestay.extensions.trace import replay
 
     lines: list[bytes] = []
     source = """export default (pi) => pi.registerTool({ name: "go", description: "d", parameters: { type: "object" },
@@ -291,7 +291,7 @@ async def test_saved_state_of_another_artifact_is_refused() -> None:
 
 
 async def test_a_trace_with_a_trap_in_it_replays_past_it() -> None:
-    from holdfast.extensions.trace import replay
+    from forestay.extensions.trace import replay
 
     lines: list[bytes] = []
     source = """let n = 0; export default (pi) => { const add = (name, execute) => pi.registerTool({ name, description: "d", parameters: { type: "object" }, execute });
@@ -309,7 +309,7 @@ async def test_a_trace_with_a_trap_in_it_replays_past_it() -> None:
 
 
 async def test_a_trace_on_disk_replays(tmp_path: Path) -> None:
-    from holdfast.extensions.trace import TraceFile, replay
+    from forestay.extensions.trace import TraceFile, replay
 
     path = tmp_path / "trace.jsonl"
     with TraceFile(path) as trace:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from tests.extensions.runtime_world import TableDispatcher, extension, text_of, tool
 
-from holdfast.extensions.outcomes import Surroundings
-from holdfast.extensions.protocol import HostCall, HostResult
-from holdfast.extensions.runtime import Extension
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.problems import Problem
+from forestay.extensions.outcomes import Surroundings
+from forestay.extensions.protocol import HostCall, HostResult
+from forestay.extensions.runtime import Extension
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.problems import Problem
 
 
 async def _loaded(source: str, dispatcher: TableDispatcher | None = None, **options: Any) -> Extension:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from holdfast.extensions.connectors.ui import ScriptedUi
-from holdfast.extensions.suite import Suite
-from holdfast.kernel.ledger import Ledger
+from forestay.extensions.connectors.ui import ScriptedUi
+from forestay.extensions.suite import Suite
+from forestay.kernel.ledger import Ledger
 
 INPUT = """
 export default function (pi) {

@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast.extensions.suite import Suite
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.config import ExtensionPolicy, Extensions
-from holdfast.kernel.ledger import Ledger
+from forestay.extensions.suite import Suite
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.config import ExtensionPolicy, Extensions
+from forestay.kernel.ledger import Ledger
 
 HEAD = "export default (pi) => { const say = (name, run, about) => pi.registerCommand(name, { description: about, handler: async (args, ctx) => run(ctx, args) });"
 
@@ -102,7 +102,7 @@ async def test_the_first_default_of_a_flag_is_its_value_for_everybody(tmp_path: 
 
 PROVIDER = """
   pi.registerProvider("quay", { name: "The Quay", baseUrl: "http://quay", apiKey: "key-1", api: "quay-api", models: [{ id: "m1", name: "M", input: ["text"], headers: { a: "b" } }],
-    streamSimple: (model, context) => { const { AssistantMessageEventStream } = globalThis.__holdfast_modules__("@mariozechner/pi-ai"); const s = new AssistantMessageEventStream(); s.push({ type: "done", message: { role: "assistant", content: [{ type: "text", text: "from " + model.id }] } }); s.end(); return s; } });
+    streamSimple: (model, context) => { const { AssistantMessageEventStream } = globalThis.__forestay_modules__("@mariozechner/pi-ai"); const s = new AssistantMessageEventStream(); s.push({ type: "done", message: { role: "assistant", content: [{ type: "text", text: "from " + model.id }] } }); s.end(); return s; } });
   pi.registerProvider("quay", { baseUrl: "http://pier" });
   pi.registerProvider("keyless", { baseUrl: "http://k", api: "k", models: [{ id: "k1" }] });
   const named = (list) => list.map((model) => model.provider + "/" + model.id);
@@ -110,7 +110,7 @@ PROVIDER = """
   say("available", (ctx) => named(ctx.modelRegistry.getAvailable()));
   say("find", (ctx) => ctx.modelRegistry.find("quay", "m1"));
   say("key", async (ctx) => [await ctx.modelRegistry.getApiKeyForProvider("quay"), await ctx.modelRegistry.getApiKeyForProvider("keyless") ?? null, ctx.modelRegistry.getProviderDisplayName("quay"), ctx.modelRegistry.hasConfiguredAuth({ provider: "quay" })]);
-  say("ask", async (ctx) => (await globalThis.__holdfast_modules__("@mariozechner/pi-ai").complete(ctx.modelRegistry.find("quay", "m1"), { messages: [] })).content[0].text);
+  say("ask", async (ctx) => (await globalThis.__forestay_modules__("@mariozechner/pi-ai").complete(ctx.modelRegistry.find("quay", "m1"), { messages: [] })).content[0].text);
   say("gone", (ctx) => { pi.unregisterProvider("quay"); return named(ctx.modelRegistry.getAll()); });
 """
 
@@ -140,7 +140,7 @@ async def test_the_model_registry_knows_the_providers_that_were_registered(tmp_p
 
 async def test_pi_ai_validates_as_the_host_does(tmp_path: Path) -> None:
     source = """
-      const { validateToolArguments } = globalThis.__holdfast_modules__("@mariozechner/pi-ai");
+      const { validateToolArguments } = globalThis.__forestay_modules__("@mariozechner/pi-ai");
       const tool = { name: "t", parameters: { type: "object", properties: { n: { type: "number" } }, required: ["n"] } };
       say("good", () => validateToolArguments(tool, { name: "t", arguments: { n: "4" } }));
       say("bad", () => { try { return validateToolArguments(tool, { name: "t", arguments: { n: "four" } }); } catch (error) { return error.message; } });

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.extensions.connectors.ui import NoUi, ScriptedUi, TerminalUi, styled
-from holdfast.extensions.guest.build import SOURCES
-from holdfast.extensions.packs import discover
-from holdfast.extensions.suite import Suite
-from holdfast.extensions.themes import BUILT_IN, TOKENS, Themes, read_theme, theme_of
-from holdfast.kernel.ledger import Ledger
-from holdfast.kernel.problems import Problem
+from forestay.extensions.connectors.ui import NoUi, ScriptedUi, TerminalUi, styled
+from forestay.extensions.guest.build import SOURCES
+from forestay.extensions.packs import discover
+from forestay.extensions.suite import Suite
+from forestay.extensions.themes import BUILT_IN, TOKENS, Themes, read_theme, theme_of
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.problems import Problem
 
 EXTENSION = """
 import { Theme, getMarkdownTheme } from "@mariozechner/pi-coding-agent";
@@ -51,7 +51,7 @@ def document(name: str, **changes: Any) -> dict[str, Any]:
 
 
 def project(folder: Path) -> Path:
-    themes = folder / ".holdfast/themes"
+    themes = folder / ".forestay/themes"
     themes.mkdir(parents=True)
     (themes / "sea.json").write_text(json.dumps(document("sea")))
     (themes / "half.json").write_text(json.dumps({"name": "half", "colors": {"accent": 1}}))

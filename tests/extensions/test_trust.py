@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.extensions.trust import Trust, brought, content_hash
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ledger import Ledger
-from holdfast.kernel.problems import Problem
+from forestay.extensions.trust import Trust, brought, content_hash
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.problems import Problem
 
 
 def project(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
     (folder / ".pi" / "extensions" / "deep").mkdir(parents=True)
-    (folder / ".holdfast" / "extensions").mkdir(parents=True)
+    (folder / ".forestay" / "extensions").mkdir(parents=True)
     (folder / ".pi" / "extensions" / "one.ts").write_text("export default () => {}")
     (folder / ".pi" / "extensions" / "notes.txt").write_text("not code")
     (folder / ".pi" / "extensions" / "deep" / "index.ts").write_text("export default () => {}")
@@ -38,7 +38,7 @@ async def test_t1_trust_ends_when_anything_changes(tmp_path: Path, clock: Manual
         changes = [
             lambda: (folder / ".pi/extensions/one.ts").write_text("evil()"),
             lambda: (folder / ".pi/extensions/deep/more.ts").write_text(""),
-            lambda: (folder / ".holdfast/extensions/new.js").write_text("x"),
+            lambda: (folder / ".forestay/extensions/new.js").write_text("x"),
             lambda: (folder / ".pi/extensions/deep/more.ts").rename(folder / ".pi/extensions/deep/other.ts"),
             lambda: (folder / ".pi/extensions/deep/other.ts").unlink(),
             lambda: (folder / ".pi/settings.json").write_text("{}"),
@@ -59,7 +59,7 @@ async def test_t3_refusal_says_how_to_go_on(tmp_path: Path, clock: ManualClock) 
     async with Ledger.open(tmp_path / "l.db", clock=clock) as ledger:
         with pytest.raises(Problem) as refused:
             await Trust(ledger).require(project(tmp_path))
-        assert "holdfast ext trust" in refused.value.details["fix"]
+        assert "forestay ext trust" in refused.value.details["fix"]
         assert refused.value.as_pi()["code"] == "denied"
         await Trust(ledger).require(tmp_path)  # a folder that brings nothing needs no trust
 

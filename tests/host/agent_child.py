@@ -15,13 +15,13 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.host import Host
-from holdfast.kernel.config import Agents, Config, Models
-from holdfast.kernel.ledger import Ledger
-from holdfast.kernel.problems import Problem
-from holdfast.models import Delta, Message
-from holdfast.models.scripted import Script, Scripted, ScriptedCall, Turn
-from holdfast.runs.types import CreateRun
+from forestay.host import Host
+from forestay.kernel.config import Agents, Config, Models
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.problems import Problem
+from forestay.models import Delta, Message
+from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
+from forestay.runs.types import CreateRun
 
 RUN = "run_child"
 TENANT = "default"
@@ -91,7 +91,7 @@ async def main(folder: Path, deadline: int) -> None:
     config = Config(models=Models(default="logged"), agents=Agents(allow=["*"]))
     model = Logged(folder / "model", boundaries)
     async with Host.open(config, root=project, data=folder / "data", models={"logged": model}) as host:
-        request = CreateRun(workflow_id="holdfast-ask", inputs={"question": "Where does the Aurora lie?"})
+        request = CreateRun(workflow_id="forestay-ask", inputs={"question": "Where does the Aurora lie?"})
         try:
             await host.runs.create_run(request, TENANT, run_id=RUN)
         except Problem as problem:

@@ -10,12 +10,12 @@ from typing import Any
 
 import httpx
 
-from holdfast.host import Host, Options
-from holdfast.http.hosting import Serving, serve
-from holdfast.kernel.config import Agents, Config, ExtensionPolicy, Extensions, Models
-from holdfast.kernel.policy import Mode
-from holdfast.models import Delta, Message
-from holdfast.models.scripted import Script, Scripted, ScriptedCall, Turn
+from forestay.host import Host, Options
+from forestay.http.hosting import Serving, serve
+from forestay.kernel.config import Agents, Config, ExtensionPolicy, Extensions, Models
+from forestay.kernel.policy import Mode
+from forestay.models import Delta, Message
+from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
 
 EXTENSION = """
 import { execSync } from "node:child_process";
@@ -66,7 +66,7 @@ def options(folder: Path, *tools: str, mode: Mode = "prompt") -> Options:
         extensions=Extensions(policy=ExtensionPolicy(mode=mode)),
         agents=Agents(allow=["ext:crier/*"]),
     )
-    return Options(config=config, root=folder, data=folder / ".holdfast", models={"script": script})
+    return Options(config=config, root=folder, data=folder / ".forestay", models={"script": script})
 
 
 class Heard(Scripted):
@@ -94,8 +94,8 @@ class Person:
         self.http = http
         self.serving = serving
 
-    async def start(self, workflow: str = "holdfast-ask") -> str:
-        body = {"workflowId": workflow, "inputs": {"question": "Where?"} if workflow == "holdfast-ask" else {}}
+    async def start(self, workflow: str = "forestay-ask") -> str:
+        body = {"workflowId": workflow, "inputs": {"question": "Where?"} if workflow == "forestay-ask" else {}}
         made = await self.http.post("/v1/runs", json=body)
         assert made.status_code == 201, made.text
         return str(made.json()["runId"])

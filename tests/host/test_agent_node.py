@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.host import Host
-from holdfast.kernel.config import Agents, Config, ExtensionPolicy, Extensions, Models
-from holdfast.kernel.problems import Problem
-from holdfast.models.scripted import Script, Scripted, ScriptedCall, Turn
-from holdfast.runs.types import CreateRun, RunSnapshot
+from forestay.host import Host
+from forestay.kernel.config import Agents, Config, ExtensionPolicy, Extensions, Models
+from forestay.kernel.problems import Problem
+from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
+from forestay.runs.types import CreateRun, RunSnapshot
 from tests.runs.documents import node, workflow
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "harbour"
@@ -60,7 +60,7 @@ def run(
         config = Config(
             models=Models(default="script"), agents=agents or Agents(), extensions=extensions or Extensions()
         )
-        async with Host.open(config, root=tmp_path, data=tmp_path / ".holdfast", models=played(*turns)) as host:
+        async with Host.open(config, root=tmp_path, data=tmp_path / ".forestay", models=played(*turns)) as host:
             if trust:
                 await host.extensions.trust.give(host.root)
             await story(host)
@@ -69,7 +69,7 @@ def run(
 
 
 async def start(host: Host, question: str = "Where?", tenant: str = TENANT) -> str:
-    request = CreateRun(workflow_id="holdfast-ask", inputs={"question": question})
+    request = CreateRun(workflow_id="forestay-ask", inputs={"question": question})
     return (await host.runs.create_run(request, tenant)).run_id
 
 
@@ -104,7 +104,7 @@ def test_a3_policy_says_prompt_and_a_person_accepts(tmp_path: Path) -> None:
         assert (tmp_path / "out.md").read_text() == "seven"
         decisions = [record.payload for record in await host.ledger.read("audit")]
         assert [(item["tool"], item["effect"], item["runId"]) for item in decisions] == [
-            ("holdfast:write", "prompt", run_id)
+            ("forestay:write", "prompt", run_id)
         ]
 
     run(tmp_path, story, WRITE, END)
@@ -127,7 +127,7 @@ def test_a_turn_costs_no_more_commits_than_it_has_facts_to_wait_for(tmp_path: Pa
         assert (await settled(host, await start(host))).status == "completed"
         assert len(commits) == 6
         assert commits[-1][-3:] == ["node.completed", "run.completed", "crp.session.close"]
-        recorded = "holdfast.effect.recorded"
+        recorded = "forestay.effect.recorded"
         assert commits[1:4] == [
             ["crp.session.init", "crp.dispatch.start", "crp.envelope.build_complete"],
             [recorded, "agent.invocation.started", recorded, "agent.promptResolved"],
@@ -195,7 +195,7 @@ def test_an_allowed_tool_asks_nobody(tmp_path: Path) -> None:
         done = await settled(host, await start(host))
         assert done.status == "completed" and (tmp_path / "out.md").read_text() == "seven"
 
-    run(tmp_path, story, WRITE, END, agents=Agents(allow=["holdfast:write"]))
+    run(tmp_path, story, WRITE, END, agents=Agents(allow=["forestay:write"]))
 
 
 def test_s2_a_tool_cannot_leave_the_project(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_p15_a_turn_a_node_and_a_direct_call_prepare_convert_and_validate_alike(
         returned = [
             (item.payload["key"], item.attrs["p"]["result"]["content"], item.attrs["p"]["result"]["status"])
             for item in await host.ledger.read(f"run/{run_id}")
-            if item.type == "holdfast.effect.recorded" and item.payload["key"].endswith("/result")
+            if item.type == "forestay.effect.recorded" and item.payload["key"].endswith("/result")
         ]
         assert returned[0][1:] == (f"{wanted} 1", "ok")
         assert returned[1][1:] == ("Error: not these", "error")
@@ -342,7 +342,7 @@ def test_a_workflow_is_a_tool_that_runs_once_for_a_key(tmp_path: Path) -> None:
         await host.runs.put_workflow(document, tenant=None)
         run_id = await start(host)
         assert (await settled(host, run_id)).status == "completed"
-        from holdfast.runs.types import RunFilter
+        from forestay.runs.types import RunFilter
 
         page = await host.runs.list_runs(RunFilter(workflow_id="tide"), TENANT)
         assert [item.status for item in page.runs] == ["completed"]
@@ -379,7 +379,7 @@ def test_an_answer_that_a_limit_cut_is_joined_by_the_relay(tmp_path: Path) -> No
 
 def test_an_unknown_agent_is_named_with_those_that_are_known(tmp_path: Path) -> None:
     async def story(host: Host) -> None:
-        request = CreateRun(workflow_id="holdfast-ask", inputs={"question": "?", "agentId": "local.no.body"})
+        request = CreateRun(workflow_id="forestay-ask", inputs={"question": "?", "agentId": "local.no.body"})
         run_id = (await host.runs.create_run(request, TENANT)).run_id
         done = await settled(host, run_id)
         assert done.status == "failed" and done.error is not None and "local.no.body" in done.error.message
@@ -419,6 +419,6 @@ def test_a_node_calls_a_tool_and_asks_about_what_nobody_allowed(tmp_path: Path) 
 def test_what_the_host_offers_is_what_is_wired(tmp_path: Path) -> None:
     async def story(host: Host) -> None:
         assert {"core.agent", "core.ai.callPrompt", "core.tool", "core.http"} <= set(host.runs.node_types)
-        assert host.capabilities()["holdfast"]["model"] == "scripted"
+        assert host.capabilities()["forestay"]["model"] == "scripted"
 
     run(tmp_path, story, END)

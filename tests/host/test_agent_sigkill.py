@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.kernel.ledger import Ledger, Record
+from forestay.kernel.ledger import Ledger, Record
 
 ROOT = Path(__file__).parents[2]
 AGENT = ("agent.", "provider.usage", "output.chunk")
@@ -48,7 +48,7 @@ def story(folder: Path) -> list[Any]:
 
 def answered(folder: Path) -> set[str]:
     """The turns whose model answer is on record."""
-    keys = [record.payload["key"] for record in records(folder) if record.type == "holdfast.effect.recorded"]
+    keys = [record.payload["key"] for record in records(folder) if record.type == "forestay.effect.recorded"]
     return {key.split("/")[1].removeprefix("turn-") for key in keys if key.startswith("model/")}
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.host.egress import Egress
-from holdfast.kernel.problems import Problem
-from holdfast.runs.ports import Caller, HttpRequest
+from forestay.host.egress import Egress
+from forestay.kernel.problems import Problem
+from forestay.runs.ports import Caller, HttpRequest
 
 CALLER = Caller(tenant="t", run_id="r", node_id="n", idempotency_key="k")
 

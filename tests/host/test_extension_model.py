@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from holdfast.extensions.connectors.contract import Call
-from holdfast.extensions.connectors.small import ModelConnector
-from holdfast.host import Host
-from holdfast.host.extension_model import ExtensionModel
-from holdfast.host.models import HostModels
-from holdfast.kernel.clock import SystemClock
-from holdfast.kernel.config import Config, ExtensionPolicy, Extensions, Models
-from holdfast.kernel.problems import Problem
-from holdfast.models.scripted import Script, Scripted, ScriptedCall, Turn
+from forestay.extensions.connectors.contract import Call
+from forestay.extensions.connectors.small import ModelConnector
+from forestay.host import Host
+from forestay.host.extension_model import ExtensionModel
+from forestay.host.models import HostModels
+from forestay.kernel.clock import SystemClock
+from forestay.kernel.config import Config, ExtensionPolicy, Extensions, Models
+from forestay.kernel.problems import Problem
+from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
 from tests.extensions.dispatcher_world import World
 
 ASKS = """
@@ -52,7 +52,7 @@ def test_an_extension_completes_and_streams_through_the_hosts_model(tmp_path: Pa
             extensions=Extensions(policy=ExtensionPolicy(mode="strict", default_caps=["model", "session"])),
         )
         model = scripted(Turn("Aye."), Turn("Again.", (ScriptedCall("tide", {"at": "noon"}),)))
-        async with Host.open(config, root=tmp_path, data=tmp_path / ".holdfast", models={"script": model}) as host:
+        async with Host.open(config, root=tmp_path, data=tmp_path / ".forestay", models={"script": model}) as host:
             await host.extensions.trust.give(host.root)
             suite = await host.extensions.suite()
             outcome = await suite.call_tool("ask", {})
@@ -97,7 +97,7 @@ def test_the_codex_provider_is_reached_through_the_host(tmp_path: Path) -> None:
         policy = ExtensionPolicy(mode="strict", default_caps=["model", "session"])
         config = Config(models=Models(default="script"), extensions=Extensions(policy=policy))
         model = scripted(Turn("Aye."), Turn("Nay."))
-        async with Host.open(config, root=tmp_path, data=tmp_path / ".holdfast", models={"script": model}) as host:
+        async with Host.open(config, root=tmp_path, data=tmp_path / ".forestay", models={"script": model}) as host:
             await host.extensions.trust.give(host.root)
             outcome = await (await host.extensions.suite()).call_tool("ask", {})
             first, second, provider, refused = json.loads(outcome.content[0]["text"])
@@ -151,7 +151,7 @@ def test_parts_of_an_answer_wait_for_their_reader(tmp_path: Path) -> None:
     world = World(tmp_path, mode="permissive", model=model)
 
     async def main() -> tuple[int, int]:
-        from holdfast.extensions.protocol import HostCall
+        from forestay.extensions.protocol import HostCall
 
         seen = most = 0
         request = HostCall("c1", "", "model", {"op": "complete", "stream": True})

@@ -11,7 +11,7 @@ from tests.console.conftest import Console
 from tests.console.served import served, workflow
 
 NODES = """
-from holdfast.runs.nodes import NodeContext, node
+from forestay.runs.nodes import NodeContext, node
 
 
 @node("mine.fails")
@@ -22,7 +22,7 @@ TRACE = ["nodes.py:7 in fails"]
 
 
 def test_the_place_is_in_the_events_the_console_and_the_log_and_nowhere_else(tmp_path: Path) -> None:
-    (tmp_path / "holdfast.toml").write_text('[workflows]\npaths = ["workflows"]\nnodes = ["nodes.py"]\n')
+    (tmp_path / "forestay.toml").write_text('[workflows]\npaths = ["workflows"]\nnodes = ["nodes.py"]\n')
     (tmp_path / "nodes.py").write_text(NODES)
     (tmp_path / "workflows").mkdir()
     document = workflow("fails", ("step", "mine.fails", {}))

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.host import Host
-from holdfast.host.memory import LedgerMemory
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.config import Agents, Config, Models
-from holdfast.kernel.ledger import Ledger
-from holdfast.models.scripted import Script, Scripted, Turn
-from holdfast.runs.types import CreateRun
+from forestay.host import Host
+from forestay.host.memory import LedgerMemory
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.config import Agents, Config, Models
+from forestay.kernel.ledger import Ledger
+from forestay.models.scripted import Script, Scripted, Turn
+from forestay.runs.types import CreateRun
 
 AGENT = "local.harbour.master"
 
@@ -64,7 +64,7 @@ def test_an_agent_with_a_memory_recalls_what_it_answered_before(tmp_path: Path) 
         async with Host.open(config, root=tmp_path, data=tmp_path / "d", models={"m": model}) as host:
             for _ in range(2):
                 inputs = {"question": "Where does the Aurora lie?", "agentId": AGENT}
-                request = CreateRun(workflow_id="holdfast-ask", inputs=inputs)
+                request = CreateRun(workflow_id="forestay-ask", inputs=inputs)
                 run_id = (await host.runs.create_run(request, "default")).run_id
                 async for _event in host.runs.follow(run_id, "default"):
                     pass
@@ -102,7 +102,7 @@ def test_the_relay_looks_for_facts_about_the_task_that_an_extension_rewrote(cont
             }
         )
     )
-    folder = tmp_path / ".holdfast" / "extensions" / "rewrites"
+    folder = tmp_path / ".forestay" / "extensions" / "rewrites"
     folder.mkdir(parents=True)
     (folder / "index.ts").write_text(REWRITES % CONTEXTS[context])
 
@@ -115,7 +115,7 @@ def test_the_relay_looks_for_facts_about_the_task_that_an_extension_rewrote(cont
                 AGENT, "The Aurora is painted green.", idempotency_key="one"
             )
             inputs = {"question": "Where does boat A lie?", "agentId": AGENT}
-            run_id = (await host.runs.create_run(CreateRun("holdfast-ask", inputs=inputs), "default")).run_id
+            run_id = (await host.runs.create_run(CreateRun("forestay-ask", inputs=inputs), "default")).run_id
             async for _event in host.runs.follow(run_id, "default"):
                 pass
             done = await host.runs.get_run(run_id, "default")

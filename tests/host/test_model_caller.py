@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.host.model_caller import Conversation
-from holdfast.host.models import HostModels, NodeModels
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.config import Models
-from holdfast.kernel.problems import Problem
-from holdfast.models import FinishReason, Message, Params, fold
-from holdfast.runs.execution import Execution
-from holdfast.runs.ports import Caller, ModelRequest
+from forestay.host.model_caller import Conversation
+from forestay.host.models import HostModels, NodeModels
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.config import Models
+from forestay.kernel.problems import Problem
+from forestay.models import FinishReason, Message, Params, fold
+from forestay.runs.execution import Execution
+from forestay.runs.ports import Caller, ModelRequest
 from tests.relay.conftest import Pieces
 
 

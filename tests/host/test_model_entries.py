@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.host import Host
-from holdfast.host.extension_model import ExtensionModel
-from holdfast.kernel.config import Config, ModelEntry, Models
-from holdfast.runs.types import CreateRun, RunSnapshot
+from forestay.host import Host
+from forestay.host.extension_model import ExtensionModel
+from forestay.kernel.config import Config, ModelEntry, Models
+from forestay.runs.types import CreateRun, RunSnapshot
 from tests.models.wire import Reply, Server, serving
 from tests.runs.documents import node, workflow
 
@@ -51,7 +51,7 @@ def test_an_agent_the_relay_and_an_extension_ask_the_keyed_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def story(host: Host, server: Server) -> None:
-        done = await finished(host, CreateRun("holdfast-ask", inputs={"question": "Where?"}))
+        done = await finished(host, CreateRun("forestay-ask", inputs={"question": "Where?"}))
         assert done.outputs is not None
         assert done.outputs["output"] == "From the agent."
         reply = await (await host.relay.init("one")).dispatch("", "Where?")

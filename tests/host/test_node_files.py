@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from holdfast.host import Host
-from holdfast.host.node_files import trust_in_nodes, types_to_check
-from holdfast.kernel.config import Config, Workflows
-from holdfast.kernel.ledger import Ledger
-from holdfast.kernel.problems import Problem
-from holdfast.runs.nodes.registry import custom_types
-from holdfast.runs.types import CreateRun
+from forestay.host import Host
+from forestay.host.node_files import trust_in_nodes, types_to_check
+from forestay.kernel.config import Config, Workflows
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.problems import Problem
+from forestay.runs.nodes.registry import custom_types
+from forestay.runs.types import CreateRun
 from tests.cli.test_runs import Shell
 from tests.contracts.openwop.documents import node, workflow
 
 GREET = """
 import msgspec
-from holdfast.runs.nodes import NodeContext, node
+from forestay.runs.nodes import NodeContext, node
 
 class Greeting(msgspec.Struct):
     text: str
@@ -53,7 +53,7 @@ async def test_f1_what_nobody_trusts_is_not_executed(tmp_path: Path) -> None:
     with pytest.raises(Problem) as refused:
         async with Host.open(CONFIG, root=tmp_path):
             pass
-    assert refused.value.key == "folder_untrusted" and "holdfast workflow trust" in refused.value.details["fix"]
+    assert refused.value.key == "folder_untrusted" and "forestay workflow trust" in refused.value.details["fix"]
     assert not (tmp_path / "ran").exists()
 
 
@@ -95,7 +95,7 @@ def test_f3_a_check_knows_the_types_and_executes_nothing(tmp_path: Path) -> None
 
 
 def shell_with_nodes(folder: Path) -> Shell:
-    (written(folder) / "holdfast.toml").write_text('[workflows]\nnodes = ["nodes.py"]\n')
+    (written(folder) / "forestay.toml").write_text('[workflows]\nnodes = ["nodes.py"]\n')
     (folder / "greeting.json").write_text(json.dumps(DOCUMENT))
     return Shell(folder)
 
@@ -104,7 +104,7 @@ def test_from_the_command_line(tmp_path: Path) -> None:
     shell = shell_with_nodes(tmp_path)
     assert shell("workflow", "check", "greeting.json").code == 0
     untrusted = shell("workflow", "put", "greeting.json")
-    assert untrusted.code == 5 and "holdfast workflow trust" in untrusted.error["suggestedAction"]
+    assert untrusted.code == 5 and "forestay workflow trust" in untrusted.error["suggestedAction"]
     assert shell("workflow", "trust", "--show").result["state"] == "untrusted"
     assert shell("workflow", "trust").result["state"] == "trusted"
     assert shell("workflow", "put", "greeting.json").code == 0

@@ -1,4 +1,4 @@
-"""`holdfast init`, `ask` and `demo`, as processes in a folder of their own."""
+"""`forestay init`, `ask` and `demo`, as processes in a folder of their own."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.cli.init import TEMPLATE
-from holdfast.kernel.config import Config, ExtensionOverride
+from forestay.cli.init import TEMPLATE
+from forestay.kernel.config import Config, ExtensionOverride
 
 ROOT = Path(__file__).parents[2]
-COMMAND = "import sys; from holdfast.cli.main import main; sys.exit(main())"
+COMMAND = "import sys; from forestay.cli.main import main; sys.exit(main())"
 
 
-def holdfast(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    keep = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+def forestay(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    keep = {name: value for name, value in os.environ.items() if not name.startswith("FORESTAY_")}
     env = {**keep, "PYTHONPATH": f"{ROOT / 'src'}", "XDG_CONFIG_HOME": str(folder / ".none"), "NO_COLOR": "1"}
     command = [sys.executable, "-c", COMMAND, *arguments]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
 
 
 def result(folder: Path, *arguments: str) -> dict[str, Any]:
-    done = holdfast(folder, *arguments, "--json")
+    done = forestay(folder, *arguments, "--json")
     envelope = json.loads(done.stdout)
     assert envelope["success"], envelope["error"]
     found: dict[str, Any] = envelope["result"]
@@ -45,8 +45,8 @@ def harbour(tmp_path: Path) -> Path:
 
 
 def test_every_setting_stands_in_the_file_that_init_writes_with_its_default(tmp_path: Path) -> None:
-    assert result(tmp_path, "init")["file"] == "holdfast.toml"
-    assert (tmp_path / "holdfast.toml").read_text() == TEMPLATE
+    assert result(tmp_path, "init")["file"] == "forestay.toml"
+    assert (tmp_path / "forestay.toml").read_text() == TEMPLATE
     assert TEMPLATE in (ROOT / "docs" / "reference" / "config.md").read_text()
     said = re.sub(r"^# (\w+ = |\[)", r"\1", TEMPLATE, flags=re.MULTILINE)
     spoken = tomllib.loads(said)
@@ -65,14 +65,14 @@ def _sections(config: Config) -> dict[str, tuple[str, ...]]:
 
 def test_init_does_not_write_over_a_file(tmp_path: Path) -> None:
     result(tmp_path, "init")
-    (tmp_path / "holdfast.toml").write_text("# mine\n")
-    refused = holdfast(tmp_path, "init", "--json")
+    (tmp_path / "forestay.toml").write_text("# mine\n")
+    refused = forestay(tmp_path, "init", "--json")
     assert refused.returncode != 0 and "already" in json.loads(refused.stdout)["error"]["message"]
-    assert (tmp_path / "holdfast.toml").read_text() == "# mine\n"
+    assert (tmp_path / "forestay.toml").read_text() == "# mine\n"
 
 
 def test_ask_quotes_the_folder_and_says_that_the_model_is_local(harbour: Path) -> None:
-    done = holdfast(harbour, "ask", "At which berth does the Aurora lie?", "--human")
+    done = forestay(harbour, "ask", "At which berth does the Aurora lie?", "--human")
     assert done.returncode == 0, done.stderr
     assert '"The Aurora lies at berth 7."' in done.stdout
     assert "model  local (offline" in done.stderr
@@ -80,14 +80,14 @@ def test_ask_quotes_the_folder_and_says_that_the_model_is_local(harbour: Path) -
 
 def test_ask_loads_no_extension_that_nobody_trusts(harbour: Path) -> None:
     question = "Use tally: which berths do the notes name?"
-    skipped = holdfast(harbour, "ask", question, "--json")
+    skipped = forestay(harbour, "ask", question, "--json")
     assert "nobody trusts it yet" in skipped.stderr
     assert json.loads(skipped.stdout)["result"]["tools"] == []
     assert result(harbour, "ask", question, "--trust")["tools"] == [{"tool": "tally", "status": "ok"}]
     (harbour / "extensions" / "tally" / "index.ts").write_text(
         (harbour / "extensions" / "tally" / "index.ts").read_text() + "\n// changed\n"
     )
-    changed = holdfast(harbour, "ask", question, "--json")
+    changed = forestay(harbour, "ask", question, "--json")
     assert "nobody trusts it yet" in changed.stderr, "trust is given to a content, not to a path"
 
 
@@ -101,10 +101,10 @@ def test_ask_waits_for_an_approval_and_goes_on_with_its_run(harbour: Path) -> No
 
 
 def test_the_demo_in_the_documentation_is_its_real_output(tmp_path: Path) -> None:
-    done = holdfast(tmp_path, "demo", "--human")
+    done = forestay(tmp_path, "demo", "--human")
     assert done.returncode == 0, done.stderr
     page = (ROOT / "docs" / "tutorial" / "demo.md").read_text()
-    shown = page.split("```console\n$ holdfast demo\n")[1].split("```")[0]
+    shown = page.split("```console\n$ forestay demo\n")[1].split("```")[0]
     assert normal(done.stdout) == normal(shown)
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from holdfast.extensions.packages import named
-from holdfast.extensions.packs import filled
-from holdfast.host import Host
+from forestay.extensions.packages import named
+from forestay.extensions.packs import filled
+from forestay.host import Host
 from tests.host.prompting import heard, options
 from tests.host.test_agent_node import settled, start
 

@@ -12,12 +12,12 @@ from typing import Any
 import httpx
 import pytest
 
-from holdfast.cli.up import mounts
-from holdfast.console.app import PAGES
-from holdfast.host import Options
-from holdfast.http.a2a import CARD_PATH, RPC_PATH
-from holdfast.http.crp.operations import OPERATIONS as CRP
-from holdfast.http.hosting import Serving, serve
+from forestay.cli.up import mounts
+from forestay.console.app import PAGES
+from forestay.host import Options
+from forestay.http.a2a import CARD_PATH, RPC_PATH
+from forestay.http.crp.operations import OPERATIONS as CRP
+from forestay.http.hosting import Serving, serve
 
 # What anybody may read: what the host is and whether it lives. Everything else needs a key.
 PUBLIC = {
@@ -130,7 +130,7 @@ def test_without_a_login_the_console_shows_its_login_and_nothing_else(tmp_path: 
 def test_a_malformed_or_foreign_key_is_401(tmp_path: Path) -> None:
     async def story(serving: Serving) -> None:
         async with client(serving) as nobody:
-            for text in ("", "Bearer", "Basic abc", "Bearer hfk_" + "0" * 40, "Bearer " + "x" * 5000):
+            for text in ("", "Bearer", "Basic abc", "Bearer fsk_" + "0" * 40, "Bearer " + "x" * 5000):
                 for path in ("/v1/runs", "/crp/sessions", "/host/v1/keys"):
                     answer = await nobody.get(path, headers={"Authorization": text})
                     assert answer.status_code in (400, 401, 431), (text[:20], path)
@@ -204,7 +204,7 @@ def test_another_tenant_has_no_tools_and_no_texts_of_the_project(tmp_path: Path)
         (tmp_path / "note.md").write_text(f"The {MARK} lies at berth 7.\n")
         async with client(serving, "other") as other:
             body = {
-                "workflowId": "holdfast-ask",
+                "workflowId": "forestay-ask",
                 "inputs": {"question": f"Use ls and read: where does the {MARK} lie?"},
             }
             run_id = (await other.post("/v1/runs", json=body)).json()["runId"]

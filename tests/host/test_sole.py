@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.host import Host
-from holdfast.host.sole import sole_host
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.config import Config
-from holdfast.kernel.problems import Problem
-from holdfast.runs.types import CreateRun
+from forestay.host import Host
+from forestay.host.sole import sole_host
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.config import Config
+from forestay.kernel.problems import Problem
+from forestay.runs.types import CreateRun
 from tests.runs.documents import node, workflow
 
 ROOT = Path(__file__).parents[2]
 HOLDER = """
 import asyncio, sys
 from pathlib import Path
-from holdfast.host.sole import sole_host
+from forestay.host.sole import sole_host
 
 async def main():
     async with sole_host(Path(sys.argv[1])):

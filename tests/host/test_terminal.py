@@ -1,4 +1,4 @@
-"""`holdfast ask` with a person at the terminal: extensions and writes are asked about where the command was started."""
+"""`forestay ask` with a person at the terminal: extensions and writes are asked about where the command was started."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-COMMAND = "import sys; from holdfast.cli.main import main; sys.exit(main())"
+COMMAND = "import sys; from forestay.cli.main import main; sys.exit(main())"
 
 
 def played(folder: Path, *arguments: str, answer: bytes) -> str:
     """What the terminal showed; every question gets `answer`."""
     terminal, side = pty.openpty()
-    keep = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+    keep = {name: value for name, value in os.environ.items() if not name.startswith("FORESTAY_")}
     env = {**keep, "PYTHONPATH": str(ROOT / "src"), "NO_COLOR": "1", "XDG_CONFIG_HOME": str(folder / ".none")}
     command = [sys.executable, "-c", COMMAND, *arguments]
     child = subprocess.Popen(command, cwd=folder, env=env, stdin=side, stdout=side, stderr=side, start_new_session=True)
@@ -58,7 +58,7 @@ def test_a_person_says_no(tmp_path: Path) -> None:
 def test_what_a_model_says_cannot_steer_the_terminal(tmp_path: Path) -> None:
     script = {"turns": [{"text": "Berth \x1b]52;c;cHduZWQ=\x07 7\u202e.\n\tDone."}]}
     (tmp_path / "model.json").write_text(json.dumps(script))
-    (tmp_path / "holdfast.toml").write_text('[models]\ndefault = "scripted:model.json"\n')
+    (tmp_path / "forestay.toml").write_text('[models]\ndefault = "scripted:model.json"\n')
     shown = played(tmp_path, "ask", "Where?", answer=b"n")
     assert "Done." in shown
     assert not {"\x1b", "\x07", "\u202e"} & set(shown)
@@ -67,7 +67,7 @@ def test_what_a_model_says_cannot_steer_the_terminal(tmp_path: Path) -> None:
 async def test_a_call_of_unknown_outcome_asks_what_the_person_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from holdfast.cli import ask, terminal
+    from forestay.cli import ask, terminal
 
     known = {"tool": "bash", "arguments": {"command": "make"}, "effect_key": "k", "begun_at": "2026-01-01T00:00:00Z"}
     question = {"title": "Was bash done?", "artifactType": "uncertain-effect", "artifactData": known}
@@ -87,10 +87,10 @@ async def test_a_call_of_unknown_outcome_asks_what_the_person_found(
 async def test_a_capability_prompt_of_a_run_is_asked_with_its_reasons(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from holdfast.cli import terminal
-    from holdfast.extensions.consent import Question
-    from holdfast.host.prompt_form import shown
-    from holdfast.kernel.loss import weigh
+    from forestay.cli import terminal
+    from forestay.extensions.consent import Question
+    from forestay.host.prompt_form import shown
+    from forestay.kernel.loss import weigh
 
     question = Question(
         "ext.a", "exec", "run programs", None, weighed=weigh({"uses_exec": 1}), note="Commands run here."
@@ -130,9 +130,9 @@ async def test_a_capability_prompt_of_a_run_is_asked_with_its_reasons(
 async def test_p16_always_asks_for_its_end_and_everything_is_said_apart(
     replies: list[str], answer: dict[str, object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from holdfast.cli import terminal
-    from holdfast.extensions.consent import Question
-    from holdfast.host.prompt_form import shown
+    from forestay.cli import terminal
+    from forestay.extensions.consent import Question
+    from forestay.host.prompt_form import shown
 
     question = Question("ext.a", "read", "read files and folders", "note.md", scope=("note.md",))
     given, prompts = iter(replies), []

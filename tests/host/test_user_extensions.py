@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.extensions.themes import TOKENS
-from holdfast.host import Host
-from holdfast.host.extension_view import overview
+from forestay.extensions.themes import TOKENS
+from forestay.host import Host
+from forestay.host.extension_view import overview
 from tests.host.test_project_packages import extension, play, write
 
 
@@ -19,9 +19,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "home"
     folder.mkdir()
     monkeypatch.setenv("HOME", str(folder))
-    write(folder / ".holdfast/extensions/mine.ts", extension("mine"))
+    write(folder / ".forestay/extensions/mine.ts", extension("mine"))
     write(folder / ".pi/agent/extensions/two/index.ts", extension("shared"))
-    write(folder / ".holdfast/themes/sea.json", json.dumps({"name": "sea", "colors": dict.fromkeys(TOKENS, 4)}))
+    write(folder / ".forestay/themes/sea.json", json.dumps({"name": "sea", "colors": dict.fromkeys(TOKENS, 4)}))
     return folder
 
 
@@ -31,12 +31,12 @@ def tools(suite: Any) -> list[str]:
 
 def test_n1_the_users_extensions_are_listed_until_the_user_trusts_them(tmp_path: Path, home: Path) -> None:
     project = tmp_path / "project"
-    write(project / ".holdfast/extensions/theirs.ts", extension("theirs"))
+    write(project / ".forestay/extensions/theirs.ts", extension("theirs"))
 
     async def unseen(host: Host) -> None:
-        assert await host.extensions.untrusted() == [".holdfast/extensions/theirs.ts"]
+        assert await host.extensions.untrusted() == [".forestay/extensions/theirs.ts"]
         assert await host.extensions.untrusted_of_user() == [
-            "~/.holdfast/extensions/mine.ts",
+            "~/.forestay/extensions/mine.ts",
             "~/.pi/agent/extensions/two",
         ]
         suite = await host.extensions.suite()
@@ -47,7 +47,7 @@ def test_n1_the_users_extensions_are_listed_until_the_user_trusts_them(tmp_path:
         assert await host.extensions.untrusted_of_user() == []
         assert tools(await host.extensions.suite()) == ["mine", "shared"]  # the project's own is another decision
         seen = {card.source: card.trust for card in (await overview(host)).cards}
-        assert seen == {"~/.holdfast/extensions/mine.ts": "trusted", "~/.pi/agent/extensions/two": "trusted"}
+        assert seen == {"~/.forestay/extensions/mine.ts": "trusted", "~/.pi/agent/extensions/two": "trusted"}
         write(home / ".pi/agent/extensions/two/index.ts", extension("changed"))
 
     async def changed(host: Host) -> None:
@@ -61,7 +61,7 @@ def test_n1_the_users_extensions_are_listed_until_the_user_trusts_them(tmp_path:
 
 def test_the_projects_tool_comes_before_the_users(tmp_path: Path, home: Path) -> None:
     project = tmp_path / "project"
-    write(project / ".holdfast/extensions/first.ts", extension("shared"))
+    write(project / ".forestay/extensions/first.ts", extension("shared"))
 
     async def story(host: Host) -> None:
         await host.extensions.own.give(home)
@@ -85,7 +85,7 @@ def test_a_home_that_is_the_project_is_one_folder_with_two_decisions(tmp_path: P
 def test_trust_of_the_users_folder_on_the_command_line(
     tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from holdfast.cli.main import run
+    from forestay.cli.main import run
 
     def said(*arguments: str) -> Any:
         run(["ext", *arguments, "--data", str(tmp_path / "data"), "--json"])
@@ -94,6 +94,6 @@ def test_trust_of_the_users_folder_on_the_command_line(
     assert said("trust", "--user", "--show")["state"] == "untrusted"
     given = said("trust", "--user")
     assert given["state"] == "trusted" and given["folder"] == f"user:{home.resolve()}"
-    assert [item["path"] for item in given["brings"]] == [".holdfast/extensions/mine.ts", ".pi/agent/extensions/two"]
+    assert [item["path"] for item in given["brings"]] == [".forestay/extensions/mine.ts", ".pi/agent/extensions/two"]
     assert said("resources", str(tmp_path))["userTrust"] == "trusted"
     assert said("trust", "--user", "--withdraw")["state"] == "untrusted"

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from holdfast.host import relay_view
-from holdfast.host.agent_view import agent_work
-from holdfast.host.extension_evidence import seen
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ids import SeededRandomness
-from holdfast.kernel.ledger import Record
-from holdfast.kernel.problems import Problem
-from holdfast.models.scripted import Script, Scripted, Turn
-from holdfast.relay import Relay
+from forestay.host import relay_view
+from forestay.host.agent_view import agent_work
+from forestay.host.extension_evidence import seen
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ids import SeededRandomness
+from forestay.kernel.ledger import Record
+from forestay.kernel.problems import Problem
+from forestay.models.scripted import Script, Scripted, Turn
+from forestay.relay import Relay
 
 SECRET = b"a secret of sixteen bytes and more"
 
@@ -97,7 +97,7 @@ def test_troubles_and_resolutions_are_the_latest() -> None:
 
 
 def effect(key: str, result: Any, node: str = "n") -> tuple[str, dict[str, Any], dict[str, Any]]:
-    return "holdfast.effect.recorded", {"key": key}, {"n": node, "p": {"result": result}}
+    return "forestay.effect.recorded", {"key": key}, {"n": node, "p": {"result": result}}
 
 
 def started(node: str = "n") -> tuple[str, dict[str, Any], dict[str, Any]]:
@@ -116,7 +116,7 @@ def test_z1_steps_are_the_recorded_effects() -> None:
             started(),
             effect("agent/begin", {"messages": [{"role": "user", "content": "do"}], "surface": [{"name": "x"}]}),
             (
-                "holdfast.relay.answered",
+                "forestay.relay.answered",
                 {"sessionId": "s", "windowId": "w", "tier": "A", "factsInEnvelope": 2},
                 {"n": "n"},
             ),

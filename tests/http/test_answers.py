@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
-from holdfast.http.answers import Boundary, answer, handler, problem_answer, read_json
-from holdfast.http.exchange import Refused
-from holdfast.http.negotiation import LAFS, PROBLEM_JSON, form_of
-from holdfast.kernel.problem_table import TABLE
-from holdfast.kernel.problems import Problem
+from forestay.http.answers import Boundary, answer, handler, problem_answer, read_json
+from forestay.http.exchange import Refused
+from forestay.http.negotiation import LAFS, PROBLEM_JSON, form_of
+from forestay.kernel.problem_table import TABLE
+from forestay.kernel.problems import Problem
 
 
 class Pair(msgspec.Struct, forbid_unknown_fields=True):

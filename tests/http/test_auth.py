@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.http.auth import CONTRACT_SCOPES, SCOPES, Keys, KeyTable
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ids import Ids
-from holdfast.kernel.ledger import Ledger
-from holdfast.kernel.problems import Problem
+from forestay.http.auth import CONTRACT_SCOPES, SCOPES, Keys, KeyTable
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ids import Ids
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.problems import Problem
 
 
 @asynccontextmanager
@@ -54,7 +54,7 @@ async def test_a_key_opens_and_names_its_caller(tmp_path: Path, clock: ManualClo
         "Bearer ",
         "Basic abcd",
         "Bearer a b",
-        "hfk_123",
+        "fsk_123",
         "Bearer \x7f",
         "Bearer " + "x" * 600,
         "bearer nobody",

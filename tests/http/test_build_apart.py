@@ -9,12 +9,12 @@ from pathlib import Path
 
 import httpx
 
-from holdfast.cli.up import mounts
-from holdfast.extensions.compiler.apart import workshop
-from holdfast.extensions.compiler.cache import Cache
-from holdfast.host import Options
-from holdfast.http.hosting import serve
-from holdfast.kernel.config import Config, Extensions
+from forestay.cli.up import mounts
+from forestay.extensions.compiler.apart import workshop
+from forestay.extensions.compiler.cache import Cache
+from forestay.host import Options
+from forestay.http.hosting import serve
+from forestay.kernel.config import Config, Extensions
 from tests.http.test_hostapi import EXTENSION
 
 
@@ -22,7 +22,7 @@ def test_requests_are_answered_while_a_build_is_under_way(tmp_path: Path) -> Non
     (tmp_path / "warm.ts").write_text("export default function () {}\n")
     (tmp_path / "harbour.ts").write_text(EXTENSION)
     config = Config(extensions=Extensions(paths=["harbour.ts"]))
-    options = Options(config=config, root=tmp_path, data=tmp_path / ".holdfast")
+    options = Options(config=config, root=tmp_path, data=tmp_path / ".forestay")
 
     async def story() -> None:
         async with asyncio.timeout(60), serve(options, mounts=mounts) as serving:
@@ -49,7 +49,7 @@ def test_a_build_beyond_its_deadline_is_a_problem_of_that_extension_alone(tmp_pa
     (tmp_path / "warm.ts").write_text("export default function () {}\n")
     (tmp_path / "harbour.ts").write_text(EXTENSION)
     config = Config(extensions=Extensions(paths=["harbour.ts"], build_seconds=0.01))
-    options = Options(config=config, root=tmp_path, data=tmp_path / ".holdfast")
+    options = Options(config=config, root=tmp_path, data=tmp_path / ".forestay")
 
     async def story() -> None:
         async with asyncio.timeout(60), serve(options, mounts=mounts) as serving:

@@ -13,17 +13,17 @@ import pytest
 from msgspec import Meta
 from starlette.responses import Response
 
-from holdfast.http.auth import Keys, KeyTable
-from holdfast.http.dispatch import Dispatch
-from holdfast.http.limits import Load, Rate, RateLimits, Rates
-from holdfast.http.openwop.off import unmatched
-from holdfast.http.operations import Body, Call, Operation, Query
-from holdfast.http.routing import Routes
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ids import Ids
-from holdfast.kernel.ledger import Ledger
-from holdfast.kernel.problems import Problem
-from holdfast.runs.idempotency import Idempotency
+from forestay.http.auth import Keys, KeyTable
+from forestay.http.dispatch import Dispatch
+from forestay.http.limits import Load, Rate, RateLimits, Rates
+from forestay.http.openwop.off import unmatched
+from forestay.http.operations import Body, Call, Operation, Query
+from forestay.http.routing import Routes
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ids import Ids
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.problems import Problem
+from forestay.runs.idempotency import Idempotency
 
 
 class Numbers(Query, frozen=True):

@@ -15,13 +15,13 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from holdfast.cli.up import mounts
-from holdfast.host import Options
-from holdfast.host.tracing import OtelTracing, Tracing, open_tracing
-from holdfast.http.front import ACCESS_LOG, log_requests
-from holdfast.http.hosting import Serving, serve
-from holdfast.kernel.config import Config, Http, HttpLimits, Telemetry
-from holdfast.kernel.trace import read_traceparent
+from forestay.cli.up import mounts
+from forestay.host import Options
+from forestay.host.tracing import OtelTracing, Tracing, open_tracing
+from forestay.http.front import ACCESS_LOG, log_requests
+from forestay.http.hosting import Serving, serve
+from forestay.kernel.config import Config, Http, HttpLimits, Telemetry
+from forestay.kernel.trace import read_traceparent
 from tests.contracts.openwop.documents import DOCUMENTS
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -118,24 +118,24 @@ def test_metrics_say_what_the_host_did(tmp_path: Path) -> None:
     async def story(serving: Serving, http: httpx.AsyncClient) -> None:
         await http.put("/v1/workflows/suite-noop", json=DOCUMENTS["noop"] | {"id": "suite-noop"})
         await finished(http, {"workflowId": "suite-noop"})
-        await finished(http, {"workflowId": "holdfast-ask", "inputs": {"question": "Use ls: what is here?"}})
+        await finished(http, {"workflowId": "forestay-ask", "inputs": {"question": "Use ls: what is here?"}})
         await http.get("/v1/nothing-at-all")
         session = (await http.post("/crp/sessions", json={"app_id": "numbers"})).json()["session_id"]
         await http.post(f"/crp/sessions/{session}/dispatch", json={"system_prompt": "Answer.", "task_input": "Why?"})
         found = await numbers(http)
-        assert found["holdfast_runs_started_total"] == 2
-        assert found['holdfast_runs_ended_total{status="completed"}'] == 2
-        assert found['holdfast_http_requests_total{code="201",method="POST",route="runs.create"}'] == 2
-        assert found['holdfast_http_requests_total{code="404",method="GET",route="unmatched"}'] == 1
-        assert found["holdfast_ledger_commit_seconds_count"] > 5
-        assert found['holdfast_ledger_records_total{family="run"}'] > 10
-        assert found['holdfast_model_calls_total{model="local",outcome="ok"}'] >= 2
-        assert found['holdfast_model_tokens_total{direction="input",model="local"}'] > 0
+        assert found["forestay_runs_started_total"] == 2
+        assert found['forestay_runs_ended_total{status="completed"}'] == 2
+        assert found['forestay_http_requests_total{code="201",method="POST",route="runs.create"}'] == 2
+        assert found['forestay_http_requests_total{code="404",method="GET",route="unmatched"}'] == 1
+        assert found["forestay_ledger_commit_seconds_count"] > 5
+        assert found['forestay_ledger_records_total{family="run"}'] > 10
+        assert found['forestay_model_calls_total{model="local",outcome="ok"}'] >= 2
+        assert found['forestay_model_tokens_total{direction="input",model="local"}'] > 0
         assert found['crp_dispatches_total{outcome="complete"}'] >= 2
-        assert found['holdfast_host_calls_total{capability="read",outcome="ok"}'] >= 1
-        assert found["holdfast_runs_active"] >= 0 and found["holdfast_http_requests_open"] == 1
+        assert found['forestay_host_calls_total{capability="read",outcome="ok"}'] >= 1
+        assert found["forestay_runs_active"] >= 0 and found["forestay_http_requests_open"] == 1
         assert found["process_resident_memory_bytes"] > 10_000_000
-        assert found["holdfast_http_connections_open"] >= 1
+        assert found["forestay_http_connections_open"] >= 1
 
     run(tmp_path, story)
 
@@ -224,7 +224,7 @@ def test_spans_have_the_names_of_generative_ai_and_one_trace(tmp_path: Path) -> 
     provider.add_span_processor(SimpleSpanProcessor(kept))
 
     async def story(serving: Serving, http: httpx.AsyncClient) -> None:
-        body = {"workflowId": "holdfast-ask", "inputs": {"question": "Use ls: what whispered thing is here?"}}
+        body = {"workflowId": "forestay-ask", "inputs": {"question": "Use ls: what whispered thing is here?"}}
         await finished(http, body, traceparent=TRACE)
 
     run(tmp_path, story, tracing=OtelTracing(provider))
@@ -233,12 +233,12 @@ def test_spans_have_the_names_of_generative_ai_and_one_trace(tmp_path: Path) -> 
     assert format(request.context.trace_id, "032x") == "0af7651916cd43dd8448eb211c80319c"
     assert format(request.parent.span_id, "016x") == "b7ad6b7169203331"
     assert request.attributes["http.response.status_code"] == 201
-    chat, agent, tool = spans["chat local"], spans["invoke_agent core.holdfast.assistant"], spans["execute_tool ls"]
+    chat, agent, tool = spans["chat local"], spans["invoke_agent core.forestay.assistant"], spans["execute_tool ls"]
     assert chat.attributes["gen_ai.operation.name"] == "chat"
     assert chat.attributes["gen_ai.request.model"] == "local"
     assert chat.attributes["gen_ai.usage.input_tokens"] > 0
     assert chat.parent.span_id == tool.parent.span_id == agent.context.span_id
-    assert agent.attributes["gen_ai.agent.id"] == "core.holdfast.assistant"
+    assert agent.attributes["gen_ai.agent.id"] == "core.forestay.assistant"
     for span in kept.get_finished_spans():
         assert "whispered" not in str(dict(span.attributes)) + span.name, "no prompt and no answer in a span"
 
@@ -282,7 +282,7 @@ def test_f3_streams_have_a_limit_for_each_key_and_one_for_all(tmp_path: Path) ->
             full = await http.get(streams[0], headers=others)
             assert full.status_code == 503 and full.headers["retry-after"] and full.json()["error"]
             assert (await http.get("/v1/runs")).status_code == 200
-            assert (await numbers(http))["holdfast_http_streams_open"] == 5
+            assert (await numbers(http))["forestay_http_streams_open"] == 5
 
     run(tmp_path, story, streams_per_key=2, streams=5)
 

@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from holdfast.host import Options
-from holdfast.http.guard import Guard, _client, within_files
-from holdfast.http.hosting import Serving, serve
-from holdfast.kernel.config import Config, Http, HttpLimits
+from forestay.host import Options
+from forestay.http.guard import Guard, _client, within_files
+from forestay.http.hosting import Serving, serve
+from forestay.kernel.config import Config, Http, HttpLimits
 
 PATIENCE = 20  # how long a test waits for something that must happen
 

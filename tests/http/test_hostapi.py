@@ -10,12 +10,12 @@ from typing import Any
 import httpx
 import jsonschema_rs
 
-from holdfast.cli.up import mounts
-from holdfast.envelope.validate import decode as valid_envelope
-from holdfast.host import Options
-from holdfast.http.hosting import Serving, serve
-from holdfast.kernel.config import Config, Extensions, Http, Models
-from holdfast.models.scripted import Script, Scripted, ScriptedCall, Turn
+from forestay.cli.up import mounts
+from forestay.envelope.validate import decode as valid_envelope
+from forestay.host import Options
+from forestay.http.hosting import Serving, serve
+from forestay.kernel.config import Config, Extensions, Http, Models
+from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
 from tests.contracts.openwop.documents import DOCUMENTS
 
 EXTENSION = """
@@ -39,7 +39,7 @@ def run(folder: Path, story: Story, *turns: Turn, public_url: str = "") -> None:
             http=Http(public_url=public_url),
         )
         models = {"script": Scripted(Script(turns, position="conversation"))}
-        options = Options(config=config, root=folder, data=folder / ".holdfast", models=models)
+        options = Options(config=config, root=folder, data=folder / ".forestay", models=models)
         async with asyncio.timeout(60), serve(options, mounts=mounts) as serving:
             await serving.host.extensions.trust.give(serving.host.root)
             headers = {"Authorization": f"Bearer {serving.services.keys.lend(principal='ann')}"}
@@ -98,7 +98,7 @@ def test_an_extension_from_the_list_to_its_evidence_and_what_was_decided(tmp_pat
 
 async def _ask(http: httpx.AsyncClient) -> dict[str, Any]:
     """One agent run, with whatever it asks accepted."""
-    body = {"workflowId": "holdfast-ask", "inputs": {"question": "When is the tide high?"}}
+    body = {"workflowId": "forestay-ask", "inputs": {"question": "When is the tide high?"}}
     run_id = (await http.post("/v1/runs", json=body)).json()["runId"]
     after = -1
     while (run := (await http.get(f"/v1/runs/{run_id}")).json())["status"] not in ("completed", "failed"):
@@ -198,7 +198,7 @@ def test_what_is_the_operators_is_nobody_elses(tmp_path: Path) -> None:
             ("GET", "/host/v1/ledger/streams", None),
             ("GET", "/host/v1/ledger/records?stream=grants", None),
             ("POST", "/host/v1/ledger/verify", {}),
-            ("GET", "/host/v1/agents/core.holdfast.assistant", None),
+            ("GET", "/host/v1/agents/core.forestay.assistant", None),
             ("GET", "/host/v1/health", None),
         ):
             error = await result(http, method, path, 403, json=body, headers=other)

@@ -32,9 +32,9 @@ def host(tmp_path: Path) -> Iterator[LocalHost]:
 
 
 def up(data: Path, *options: str, **environment: str) -> subprocess.Popen[bytes]:
-    known = {name: value for name, value in os.environ.items() if name != "HOLDFAST_API_KEY"}
+    known = {name: value for name, value in os.environ.items() if name != "FORESTAY_API_KEY"}
     return subprocess.Popen(
-        [sys.executable, "-m", "holdfast.cli.main", "up", "--port", "0", "--data", str(data), "--json", *options],
+        [sys.executable, "-m", "forestay.cli.main", "up", "--port", "0", "--data", str(data), "--json", *options],
         env={**known, "PYTHONPATH": str(Path(__file__).parents[2] / "src"), **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -98,7 +98,7 @@ def test_show_key_prints_the_key_that_was_made_and_keeps_none(tmp_path: Path) ->
 @pytest.mark.parametrize("options", [(), ("--show-key",)])
 def test_a_key_that_was_given_is_never_printed(tmp_path: Path, options: tuple[str, ...]) -> None:
     given = "a-key-from-the-environment"
-    process = up(tmp_path, *options, HOLDFAST_API_KEY=given, HOLDFAST_HTTP_ACCESS_LOG="true")
+    process = up(tmp_path, *options, FORESTAY_API_KEY=given, FORESTAY_HTTP_ACCESS_LOG="true")
     line = first_line(process)
     assert line["result"]["keyFrom"] == "environment" and answered(line["result"]["url"], given) == 200
     assert given not in everything_said(process, line)
@@ -110,7 +110,7 @@ def test_a_folder_brings_its_workflows(tmp_path: Path) -> None:
     folder = tmp_path / "workflows"
     folder.mkdir()
     (folder / "noop.json").write_text(json.dumps(DOCUMENTS["noop"]))
-    process = up(tmp_path / "data", "--workflows", str(folder), HOLDFAST_API_KEY="a-key-from-the-environment")
+    process = up(tmp_path / "data", "--workflows", str(folder), FORESTAY_API_KEY="a-key-from-the-environment")
     try:
         said = first_line(process)["result"]
         assert said["workflows"] == ["suite-noop"]
@@ -128,7 +128,7 @@ def test_a_folder_brings_its_workflows(tmp_path: Path) -> None:
     [
         (["--port", "99999"], {}, "--port"),
         (["--workflows", "nowhere"], {}, "nowhere"),
-        ([], {"HOLDFAST_API_KEY": "short"}, "16 to 256"),
+        ([], {"FORESTAY_API_KEY": "short"}, "16 to 256"),
     ],
 )
 def test_a_host_that_cannot_start_says_why(
@@ -156,7 +156,7 @@ def mixed(tmp_path: Path) -> Path:
 def test_a_host_starts_without_the_workflows_that_do_not_hold_and_names_them(
     tmp_path: Path, mixed: Path, by: str
 ) -> None:
-    settings = {} if by == "flag" else {"HOLDFAST_WORKFLOWS_PATHS": str(mixed)}
+    settings = {} if by == "flag" else {"FORESTAY_WORKFLOWS_PATHS": str(mixed)}
     process = up(tmp_path / "data", *(["--workflows", str(mixed)] if by == "flag" else []), **settings)
     try:
         said = first_line(process)["result"]
@@ -338,7 +338,7 @@ def test_the_first_answer_of_a_new_host_knows_its_key_and_its_workflows(tmp_path
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     key = "a-key-from-the-environment"
-    process = up(tmp_path / "data", "--port", str(port), "--workflows", str(folder), HOLDFAST_API_KEY=key)
+    process = up(tmp_path / "data", "--port", str(port), "--workflows", str(folder), FORESTAY_API_KEY=key)
     headers = {"Authorization": f"Bearer {key}"}
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, trust_env=False) as http:
@@ -355,8 +355,8 @@ def test_the_first_answer_of_a_new_host_knows_its_key_and_its_workflows(tmp_path
 
 
 def test_a_port_that_two_hosts_bound_is_the_ones_that_listens_first(tmp_path: Path) -> None:
-    from holdfast.http.server import bind, serving, url_of
-    from holdfast.kernel.problems import Problem
+    from forestay.http.server import bind, serving, url_of
+    from forestay.kernel.problems import Problem
 
     async def main() -> None:
         first = bind("127.0.0.1", 0)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.http.limits import Load, Rate, RateLimits, Rates
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.problems import Problem
+from forestay.http.limits import Load, Rate, RateLimits, Rates
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.problems import Problem
 
 
 def refusal(limits: RateLimits, key: str = "k", tenant: str = "t", route: str = "r") -> Problem | None:

@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from holdfast.cli.up import mounts
-from holdfast.host import Options
-from holdfast.http.hosting import serve
-from holdfast.kernel.config import Config, ExtensionPolicy, ExtensionQuotas, Extensions
-from holdfast.kernel.problems import Problem
+from forestay.cli.up import mounts
+from forestay.host import Options
+from forestay.http.hosting import serve
+from forestay.kernel.config import Config, ExtensionPolicy, ExtensionQuotas, Extensions
+from forestay.kernel.problems import Problem
 from tests.http.test_hostapi import EXTENSION
 
 FLOOD = """
@@ -39,7 +39,7 @@ def test_an_extension_beyond_its_quota_is_shown_as_stopped_and_stays_off(tmp_pat
         policy=ExtensionPolicy(mode="permissive"),
         quotas=ExtensionQuotas(evidence_mb=3),
     )
-    options = Options(config=Config(extensions=extensions), root=tmp_path, data=tmp_path / ".holdfast")
+    options = Options(config=Config(extensions=extensions), root=tmp_path, data=tmp_path / ".forestay")
 
     async def story() -> None:
         async with asyncio.timeout(120), serve(options, mounts=mounts) as serving:

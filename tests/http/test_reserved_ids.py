@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from holdfast.http.hosting import Serving
+from forestay.http.hosting import Serving
 from tests.contracts.openwop.documents import DOCUMENTS
 from tests.http.test_front import finished, run
 

@@ -9,10 +9,10 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from holdfast.http.app import build_app
-from holdfast.http.auth import CONTRACT_SCOPES, OWN_SCOPES
-from holdfast.http.openwop.openapi import problem_keys
-from holdfast.kernel.problem_table import TABLE
+from forestay.http.app import build_app
+from forestay.http.auth import CONTRACT_SCOPES, OWN_SCOPES
+from forestay.http.openwop.openapi import problem_keys
+from forestay.kernel.problem_table import TABLE
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "openwop-rules.md").read_text("utf-8")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.http.openwop.sse import MODES, EventStream, admitting, frames, parse_modes
-from holdfast.kernel.problems import Problem
-from holdfast.runs.types import RunEvent, RunSnapshot
+from forestay.http.openwop.sse import MODES, EventStream, admitting, frames, parse_modes
+from forestay.kernel.problems import Problem
+from forestay.runs.types import RunEvent, RunSnapshot
 
 
 def event(sequence: int, type: str, payload: Any = None) -> RunEvent:

@@ -1,4 +1,4 @@
-"""What a configuration asks for: the access log of `holdfast up`, and spans sent to a collector over HTTP."""
+"""What a configuration asks for: the access log of `forestay up`, and spans sent to a collector over HTTP."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from holdfast.host.tracing import open_tracing
-from holdfast.kernel.config import Telemetry
-from holdfast.kernel.problems import Problem
+from forestay.host.tracing import open_tracing
+from forestay.kernel.config import Telemetry
+from forestay.kernel.problems import Problem
 from tests.http.test_lifecycle import first_line, up
 
 
 def test_the_access_log_is_json_lines_on_standard_error(tmp_path: Path) -> None:
-    process = up(tmp_path, HOLDFAST_HTTP_ACCESS_LOG="true")
+    process = up(tmp_path, FORESTAY_HTTP_ACCESS_LOG="true")
     try:
         said = first_line(process)["result"]
         httpx.get(f"{said['url']}/healthz", headers={"X-Request-Id": "seen-once"}, trust_env=False)
@@ -49,7 +49,7 @@ def test_spans_reach_a_collector_that_the_environment_names(monkeypatch: pytest.
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "none")
         tracing = open_tracing(Telemetry(traces="otlp", service_name="harbour"))
         with tracing.span("moor the boat") as span, pytest.raises(Problem):
-            span.set("holdfast.run.id", "run_1")
+            span.set("forestay.run.id", "run_1")
             with tracing.span("row"):
                 raise Problem("timeout", "a secret that somebody wrote")
         tracing.close()

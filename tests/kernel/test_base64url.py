@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.kernel import base64url
+from forestay.kernel import base64url
 
 
 @given(st.binary(max_size=64))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.kernel.bounded import Bounds, bounded, cut
-from holdfast.kernel.problems import Problem
+from forestay.kernel.bounded import Bounds, bounded, cut
+from forestay.kernel.problems import Problem
 from tests.kernel.test_canonical import values
 
 SMALL = Bounds(text=10, total=60, items=3, depth=3)
@@ -39,8 +39,8 @@ def test_whatever_comes_is_small_afterwards(value: Any) -> None:
 @pytest.mark.parametrize("key", ["message", "details"])
 def test_a_problem_cuts_its_texts_before_it_looks_for_secrets(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    monkeypatch.setattr("holdfast.kernel.redact.redact_text", lambda text: read.append(len(text)) or text)
-    monkeypatch.setattr("holdfast.kernel.problems.redact_text", lambda text: read.append(len(text)) or text)
+    monkeypatch.setattr("forestay.kernel.redact.redact_text", lambda text: read.append(len(text)) or text)
+    monkeypatch.setattr("forestay.kernel.problems.redact_text", lambda text: read.append(len(text)) or text)
     huge = "E" * 5_000_000
     problem = Problem("internal", huge if key == "message" else "x", **({} if key == "message" else {"what": huge}))
     problem.as_lafs()

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.kernel import canonical
-from holdfast.kernel.problems import Problem
+from forestay.kernel import canonical
+from forestay.kernel.problems import Problem
 
 
 class Inner(msgspec.Struct):

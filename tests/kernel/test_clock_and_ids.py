@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.kernel.clock import ManualClock, SystemClock, bound_of, iso, moment_of, parse_iso
-from holdfast.kernel.ids import Ids, SeededRandomness, SystemRandomness
-from holdfast.kernel.problems import Problem
+from forestay.kernel.clock import ManualClock, SystemClock, bound_of, iso, moment_of, parse_iso
+from forestay.kernel.ids import Ids, SeededRandomness, SystemRandomness
+from forestay.kernel.problems import Problem
 
 
 async def test_a_manual_clock_jumps_to_the_next_deadline(clock: ManualClock) -> None:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.kernel.http_url import URL_PATTERN, place_of
-from holdfast.kernel.problems import Problem
+from forestay.kernel.http_url import URL_PATTERN, place_of
+from forestay.kernel.problems import Problem
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.kernel import config
-from holdfast.kernel.budget import Amounts, Budget, Limits
-from holdfast.kernel.loss import LossMatrix, weigh
-from holdfast.kernel.problems import Problem
+from forestay.kernel import config
+from forestay.kernel.budget import Amounts, Budget, Limits
+from forestay.kernel.loss import LossMatrix, weigh
+from forestay.kernel.problems import Problem
 
 
 def test_the_example_of_the_specification_shows_its_arithmetic() -> None:
@@ -87,9 +87,9 @@ def test_a_budget_is_never_overspent(spends: list[int], limit: int) -> None:
 def test_layers_win_in_their_order(tmp_path: Path) -> None:
     user = tmp_path / "user.toml"
     user.write_text('[http]\nport = 1\nhost = "u"\n[models]\ndefault = "user-model"\n[data]\ndir = "d"\n')
-    (tmp_path / "holdfast.toml").write_text('[http]\nport = 2\nhost = "p"\n[data]\ndir = "e"\n')
+    (tmp_path / "forestay.toml").write_text('[http]\nport = 2\nhost = "p"\n[data]\ndir = "e"\n')
     loaded = config.load(
-        tmp_path, flags={"http.port": 4}, environ={"HOLDFAST_HTTP_PORT": "3", "HOLDFAST_HTTP_HOST": "e"}, user_file=user
+        tmp_path, flags={"http.port": 4}, environ={"FORESTAY_HTTP_PORT": "3", "FORESTAY_HTTP_HOST": "e"}, user_file=user
     )
     http = loaded.config.http
     assert (http.port, http.host, loaded.config.data.dir, loaded.config.models.default) == (4, "e", "e", "user-model")
@@ -119,7 +119,7 @@ def test_layers_win_in_their_order(tmp_path: Path) -> None:
     ],
 )
 def test_a_typo_is_told_with_its_place(tmp_path: Path, text: str, at: str, line: int, fix: str | None) -> None:
-    (tmp_path / "holdfast.toml").write_text(text)
+    (tmp_path / "forestay.toml").write_text(text)
     with pytest.raises(Problem) as caught:
         config.load(tmp_path, environ={}, user_file=tmp_path / "none")
     assert caught.value.key == "config_invalid"
@@ -130,7 +130,7 @@ def test_a_typo_is_told_with_its_place(tmp_path: Path, text: str, at: str, line:
 
 @pytest.mark.parametrize("data", [b"[http\n", b"\xff\xfe", b"a = " + b"[" * 5000])
 def test_broken_files_are_problems(tmp_path: Path, data: bytes) -> None:
-    (tmp_path / "holdfast.toml").write_bytes(data)
+    (tmp_path / "forestay.toml").write_bytes(data)
     with pytest.raises(Problem) as caught:
         config.load(tmp_path, environ={}, user_file=tmp_path / "none")
     assert caught.value.key == "config_invalid"
@@ -138,9 +138,9 @@ def test_broken_files_are_problems(tmp_path: Path, data: bytes) -> None:
 
 def test_a_wrong_value_in_the_environment_is_told(tmp_path: Path) -> None:
     with pytest.raises(Problem) as caught:
-        config.load(tmp_path, environ={"HOLDFAST_EXTENSIONS_POLICY_MODE": "lax"}, user_file=tmp_path / "none")
+        config.load(tmp_path, environ={"FORESTAY_EXTENSIONS_POLICY_MODE": "lax"}, user_file=tmp_path / "none")
     assert "environment" in caught.value.message
     listed = config.load(
-        tmp_path, environ={"HOLDFAST_EXTENSIONS_POLICY_DENY_CAPS": "exec, env"}, user_file=tmp_path / "n"
+        tmp_path, environ={"FORESTAY_EXTENSIONS_POLICY_DENY_CAPS": "exec, env"}, user_file=tmp_path / "n"
     )
     assert listed.config.extensions.policy.deny_caps == ["exec", "env"]

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.policy import Decision, Grant, Mode, Policy, Request, SubjectRules
-from holdfast.kernel.problems import Problem
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.policy import Decision, Grant, Mode, Policy, Request, SubjectRules
+from forestay.kernel.problems import Problem
 
 EXEC = Request("ext.a", "exec", "exec")
 

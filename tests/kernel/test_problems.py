@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.kernel.problem_table import LAFS_CODES, TABLE, Row
-from holdfast.kernel.problems import Problem, lafs_registry
+from forestay.kernel.problem_table import LAFS_CODES, TABLE, Row
+from forestay.kernel.problems import Problem, lafs_registry
 
-SOURCES = Path(__file__).parents[2] / "src" / "holdfast"
+SOURCES = Path(__file__).parents[2] / "src" / "forestay"
 GRPC = set(
     (
         "CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT_FOUND ALREADY_EXISTS PERMISSION_DENIED "

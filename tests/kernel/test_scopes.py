@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.kernel.problems import Problem
-from holdfast.kernel.scopes import (
+from forestay.kernel.problems import Problem
+from forestay.kernel.scopes import (
     MAX_PATH,
     MAX_PATTERN,
     Scope,

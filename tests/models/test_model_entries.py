@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import models
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.config import ModelEntry
-from holdfast.kernel.problems import Problem
-from holdfast.models import Message
+from forestay import models
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.config import ModelEntry
+from forestay.kernel.problems import Problem
+from forestay.models import Message
 from tests.models.wire import Reply, Server, serving
 
 HELLO = [Message("user", "Say hello.")]

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast import models
-from holdfast.kernel.clock import ManualClock
-from holdfast.models import DEFAULT_PARAMS, Completion, Message, Params, ToolCall, ToolSpec, fold
-from holdfast.models.local import NOTHING_FOUND
-from holdfast.models.local.toolpick import fill
+from forestay import models
+from forestay.kernel.clock import ManualClock
+from forestay.models import DEFAULT_PARAMS, Completion, Message, Params, ToolCall, ToolSpec, fold
+from forestay.models.local import NOTHING_FOUND
+from forestay.models.local.toolpick import fill
 
 CONTEXT = """[source: notes/harbour.md]
 The harbour was dredged in 1931. A new lighthouse followed in 1934, built of red granite.

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import models
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.problems import Problem
-from holdfast.models import ToolCall
-from holdfast.models.assemble import ToolCallFragments
-from holdfast.models.faults import Endpoint, retry_after_ms, status_problem
+from forestay import models
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.problems import Problem
+from forestay.models import ToolCall
+from forestay.models.assemble import ToolCallFragments
+from forestay.models.faults import Endpoint, retry_after_ms, status_problem
 from tests.models.wire import Reply, serving
 
 
@@ -70,7 +70,7 @@ async def test_limits_are_known_or_given() -> None:
 
 def test_importing_models_imports_no_provider() -> None:
     heavy = ("openai", "anthropic", "tiktoken", "httpx2")
-    code = f"import sys, holdfast.models; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, forestay.models; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

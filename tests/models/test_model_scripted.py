@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast import models
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.problems import Problem
-from holdfast.models import Completion, Message, Params, ToolCall, Usage, fold
-from holdfast.models.scripted import Script, Scripted, Turn, parse_script
+from forestay import models
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.problems import Problem
+from forestay.models import Completion, Message, Params, ToolCall, Usage, fold
+from forestay.models.scripted import Script, Scripted, Turn, parse_script
 
 
 def user(text: str) -> list[Message]:

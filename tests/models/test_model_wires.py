@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast import models
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.problems import Problem
-from holdfast.models import Completion, Message, Params, Retries, ToolCall, ToolSpec, Usage
-from holdfast.models.assemble import joined
+from forestay import models
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.problems import Problem
+from forestay.models import Completion, Message, Params, Retries, ToolCall, ToolSpec, Usage
+from forestay.models.assemble import joined
 from tests.models.wire import Reply, Server, serving
 
 WIRES = ("openai", "anthropic")

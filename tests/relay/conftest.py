@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ids import SeededRandomness
-from holdfast.kernel.ledger import Ledger
-from holdfast.kernel.problems import Problem
-from holdfast.models.protocol import DEFAULT_PARAMS, Delta, FinishReason, Message, Params, ToolCall, ToolSpec, Usage
-from holdfast.relay import Relay
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ids import SeededRandomness
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.problems import Problem
+from forestay.models.protocol import DEFAULT_PARAMS, Delta, FinishReason, Message, Params, ToolCall, ToolSpec, Usage
+from forestay.relay import Relay
 
 SECRET = b"a secret for tests only, 32 byte"
 

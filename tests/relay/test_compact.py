@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ledger import Draft
-from holdfast.models.words import words
-from holdfast.relay import Relay
-from holdfast.relay.compact import due, plan
-from holdfast.relay.facts import GENESIS, Fact, batches, view
-from holdfast.relay.rank import rank
-from holdfast.relay.warm import Warm
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ledger import Draft
+from forestay.models.words import words
+from forestay.relay import Relay
+from forestay.relay.compact import due, plan
+from forestay.relay.facts import GENESIS, Fact, batches, view
+from forestay.relay.rank import rank
+from forestay.relay.warm import Warm
 from tests.relay.conftest import Pieces
 
 LINES = st.sampled_from(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.relay.continuation import FLOOR, REACH, Seam, is_wall, join
+from forestay.relay.continuation import FLOOR, REACH, Seam, is_wall, join
 
 few = st.text(alphabet="ab", max_size=120)
 some = st.text(alphabet="abc \n", max_size=200)

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ledger import Ledger
-from holdfast.kernel.problems import Problem
-from holdfast.relay import Relay
-from holdfast.relay.entities import claim
-from holdfast.relay.facts import GENESIS, batches
-from holdfast.relay.warm import Warm
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.problems import Problem
+from forestay.relay import Relay
+from forestay.relay.entities import claim
+from forestay.relay.facts import GENESIS, batches
+from forestay.relay.warm import Warm
 
 from .conftest import Pieces, make_relay
 

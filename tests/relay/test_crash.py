@@ -9,9 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from holdfast.kernel.ledger import Ledger
-from holdfast.relay import Relay
-from holdfast.relay.types import SessionConfig
+from forestay.kernel.ledger import Ledger
+from forestay.relay import Relay
+from forestay.relay.types import SessionConfig
 
 from .conftest import Pieces
 from .documents import KINDS
@@ -19,7 +19,7 @@ from .documents import KINDS
 CHILD = """
 import asyncio, random, sys
 from pathlib import Path
-from holdfast.relay import Relay
+from forestay.relay import Relay
 from tests.relay.conftest import Pieces
 from tests.relay.documents import KINDS, windows
 
@@ -105,11 +105,11 @@ def test_a_ledger_that_cannot_be_written_leaves_the_state_as_it_was(tmp_path: Pa
         async with Relay.open(tmp_path / "relay.db", model=Pieces(["An answer."])) as relay:
             session = await relay.init("one")
             other = Ledger.open(tmp_path / "relay.db")
-            from holdfast.kernel.ledger import Draft
+            from forestay.kernel.ledger import Draft
 
             await other.append(session.stream_name, [Draft("crp.note", {})])  # somebody else wrote into the stream
             other.close()
-            from holdfast.kernel.problems import Problem
+            from forestay.kernel.problems import Problem
 
             try:
                 await session.ingest("A fact that cannot be written.", "x")

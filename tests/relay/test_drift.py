@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ledger import Ledger
-from holdfast.relay import drift
-from holdfast.relay.facts import GENESIS, batches
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ledger import Ledger
+from forestay.relay import drift
+from forestay.relay.facts import GENESIS, batches
 from tests.relay.conftest import Pieces, make_relay
 
 SHARES = st.floats(0.0, 1.0)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ledger import Ledger
-from holdfast.models.words import words
-from holdfast.relay.entities import claim, entities, relation
-from holdfast.relay.extract import units
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ledger import Ledger
+from forestay.models.words import words
+from forestay.relay.entities import claim, entities, relation
+from forestay.relay.extract import units
 
 from .conftest import make_relay
 from .documents import KINDS
@@ -184,8 +184,8 @@ async def test_c6_for_a_thousand_documents(part: int, ledger: Ledger, clock: Man
 @given(st.text(max_size=300))
 @settings(max_examples=100)
 def test_f1_offsets_are_bytes_of_the_raw_source(text: str) -> None:
-    from holdfast.relay.facts import GENESIS, batches, facts_of
-    from holdfast.relay.guard import clean
+    from forestay.relay.facts import GENESIS, batches, facts_of
+    from forestay.relay.guard import clean
 
     raw = text.encode("utf-8")
     for batch in batches(text, "ingest:x", window=0, first=0, key=b"k" * 32, parent=GENESIS):

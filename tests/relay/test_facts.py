@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ledger import Ledger
-from holdfast.kernel.problems import Problem
-from holdfast.relay import Relay
-from holdfast.relay.facts import verify
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.problems import Problem
+from forestay.relay import Relay
+from forestay.relay.facts import verify
 
 from .conftest import Pieces, make_relay
 

@@ -8,11 +8,11 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ledger import Ledger
-from holdfast.models.words import stem, words
-from holdfast.relay.index import _COMMON, K1, B, Index
-from holdfast.relay.rank import Terms, neighbours, rank
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ledger import Ledger
+from forestay.models.words import stem, words
+from forestay.relay.index import _COMMON, K1, B, Index
+from forestay.relay.rank import Terms, neighbours, rank
 
 from .conftest import make_relay
 

@@ -8,10 +8,10 @@ import random
 
 import pytest
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ledger import Ledger
-from holdfast.kernel.problems import Problem
-from holdfast.relay.continuation import join
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.problems import Problem
+from forestay.relay.continuation import join
 
 from .conftest import Failing, Pieces, make_relay
 from .documents import KINDS, SHAPES, windows

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ledger import Ledger
-from holdfast.kernel.problems import Problem
-from holdfast.relay.meters import COUNTERS, HISTOGRAMS
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.problems import Problem
+from forestay.relay.meters import COUNTERS, HISTOGRAMS
 from tests.relay.conftest import Failing, Pieces, make_relay
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "relay.md"
@@ -67,5 +67,5 @@ def test_every_number_is_in_the_reference() -> None:
 
 
 def test_the_client_library_is_not_imported_before_somebody_looks() -> None:
-    script = "import sys, holdfast.relay; assert 'prometheus_client' not in sys.modules"
+    script = "import sys, forestay.relay; assert 'prometheus_client' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True)

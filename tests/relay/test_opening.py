@@ -6,9 +6,9 @@ import asyncio
 import gc
 from pathlib import Path
 
-from holdfast.kernel.problems import Problem
-from holdfast.relay import Relay, Session
-from holdfast.relay.relay import MAX_SESSIONS_PER_APP
+from forestay.kernel.problems import Problem
+from forestay.relay import Relay, Session
+from forestay.relay.relay import MAX_SESSIONS_PER_APP
 
 
 async def test_a_crowd_of_one_app_gets_as_many_sessions_as_are_allowed(tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ledger import Ledger
-from holdfast.models.protocol import Message
-from holdfast.relay import Relay, TaskIntent
-from holdfast.relay.pack import pack
-from holdfast.relay.rank import rank
-from holdfast.relay.window import Plan, plan
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ledger import Ledger
+from forestay.models.protocol import Message
+from forestay.relay import Relay, TaskIntent
+from forestay.relay.pack import pack
+from forestay.relay.rank import rank
+from forestay.relay.window import Plan, plan
 
 from .conftest import Pieces, make_relay
 
@@ -118,7 +118,7 @@ def test_e_is_c_less_s_less_t_less_g() -> None:
 
 
 def test_the_reserve_is_the_users_then_the_providers_then_a_quarter() -> None:
-    from holdfast.relay import SessionConfig
+    from forestay.relay import SessionConfig
 
     model = Pieces(["x"], context_window=8000)
     assert plan(model, SessionConfig(), "", "", None).reserve == 2000

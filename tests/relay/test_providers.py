@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import models
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ledger import Ledger
-from holdfast.kernel.problems import Problem
-from holdfast.models import OpenModel, Retries
-from holdfast.relay import Relay, Session
+from forestay import models
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.problems import Problem
+from forestay.models import OpenModel, Retries
+from forestay.relay import Relay, Session
 from tests.models.wire import Reply, Server, serving
 
 from .conftest import SECRET, Failing, Pieces, make_relay

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ledger import Ledger
-from holdfast.relay import Pricing, Relay, SessionConfig
-from holdfast.relay.quality import tier
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ledger import Ledger
+from forestay.relay import Pricing, Relay, SessionConfig
+from forestay.relay.quality import tier
 
 from .conftest import Failing, Pieces, make_relay
 

@@ -9,11 +9,11 @@ import pytest
 from benchmarks.retrieval import CUTS, KINDS, Question, build, ours, plain_bm25, recall
 
 from benchmarks import heldout
-from holdfast.models import embed
-from holdfast.models.embed.hashed import Hashed
-from holdfast.relay.rank import Terms
-from holdfast.relay.vectors import Vectors
-from holdfast.relay.warm import Warm
+from forestay.models import embed
+from forestay.models.embed.hashed import Hashed
+from forestay.relay.rank import Terms
+from forestay.relay.vectors import Vectors
+from forestay.relay.warm import Warm
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ledger import Ledger
-from holdfast.kernel.problems import Problem
-from holdfast.relay import Relay, Session
-from holdfast.relay.guard import MAX_INPUT_BYTES, OPERATIONS, capabilities, signature
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.problems import Problem
+from forestay.relay import Relay, Session
+from forestay.relay.guard import MAX_INPUT_BYTES, OPERATIONS, capabilities, signature
 
 from .conftest import Endless, Failing, Pieces, make_relay
 
@@ -391,7 +391,7 @@ async def test_1010_fifty_million_bytes_are_the_limit(relay: Relay) -> None:
     ],
 )
 def test_1010_a_task_intent_has_limits(intent: dict[str, Any]) -> None:
-    from holdfast.relay.replies import intent_of
+    from forestay.relay.replies import intent_of
 
     with pytest.raises(Problem) as caught:
         intent_of(intent)

@@ -10,12 +10,12 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ledger import Ledger
-from holdfast.kernel.problems import Problem
-from holdfast.relay.replies import error_body
-from holdfast.relay.schemas import TYPES, schemas
-from holdfast.relay.state import read_header
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.problems import Problem
+from forestay.relay.replies import error_body
+from forestay.relay.schemas import TYPES, schemas
+from forestay.relay.state import read_header
 
 from .conftest import Failing, Pieces, make_relay
 
@@ -71,7 +71,7 @@ def test_the_schemas_are_schemas_and_complete() -> None:
 
 
 def test_schema_export_has_them_all_and_the_description() -> None:
-    from holdfast.http.crp.schemas import schemas as exported
+    from forestay.http.crp.schemas import schemas as exported
 
     found = exported()
     assert set(TYPES) < set(found)

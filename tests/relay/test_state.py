@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ledger import Ledger
-from holdfast.kernel.problems import Problem
-from holdfast.relay import Relay
-from holdfast.relay.state import read_header
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.problems import Problem
+from forestay.relay import Relay
+from forestay.relay.state import read_header
 
 from .conftest import Pieces, make_relay
 

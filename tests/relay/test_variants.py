@@ -6,11 +6,11 @@ import json
 
 import jsonschema_rs
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ledger import Ledger
-from holdfast.models.protocol import ToolCall, ToolSpec
-from holdfast.relay import variants
-from holdfast.relay.tools import SPECS, Toolbox, openai_tools
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ledger import Ledger
+from forestay.models.protocol import ToolCall, ToolSpec
+from forestay.relay import variants
+from forestay.relay.tools import SPECS, Toolbox, openai_tools
 
 from .conftest import Calling, Endless, Pieces, make_relay
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.models.embed.hashed import Hashed
-from holdfast.models.protocol import ToolCall
-from holdfast.relay import Relay
-from holdfast.relay.facts import Fact
-from holdfast.relay.tools import Toolbox
-from holdfast.relay.vectors import Vectors, passage
+from forestay.kernel.clock import ManualClock
+from forestay.models.embed.hashed import Hashed
+from forestay.models.protocol import ToolCall
+from forestay.relay import Relay
+from forestay.relay.facts import Fact
+from forestay.relay.tools import Toolbox
+from forestay.relay.vectors import Vectors, passage
 from tests.relay.conftest import Pieces
 from tests.relay.test_compact import warm_of
 
@@ -150,7 +150,7 @@ async def test_the_context_tool_finds_by_meaning_too() -> None:
 def test_products_are_the_same_with_and_without_numpy(numpy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     from array import array
 
-    from holdfast.relay import vectors
+    from forestay.relay import vectors
 
     if numpy:
         pytest.importorskip("numpy")
@@ -167,9 +167,9 @@ def _refuse(name: str) -> Any:
 
 def test_importing_the_relay_imports_neither_numpy_nor_an_embedder() -> None:
     script = (
-        "import sys, holdfast.relay, holdfast.models\n"
+        "import sys, forestay.relay, forestay.models\n"
         "assert 'numpy' not in sys.modules\n"
-        "assert not [name for name in sys.modules if name.startswith('holdfast.models.embed.')]\n"
-        "assert 'holdfast.relay.vectors' not in sys.modules\n"
+        "assert not [name for name in sys.modules if name.startswith('forestay.models.embed.')]\n"
+        "assert 'forestay.relay.vectors' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

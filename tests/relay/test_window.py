@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ledger import Ledger
-from holdfast.kernel.problems import Problem
-from holdfast.models.observed import observed
-from holdfast.models.protocol import DEFAULT_PARAMS, Delta, Message, Params, ToolCall, ToolSpec, Usage
-from holdfast.models.tokens import Estimator
-from holdfast.relay import Relay, variants
-from holdfast.relay.window import request_tokens
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.problems import Problem
+from forestay.models.observed import observed
+from forestay.models.protocol import DEFAULT_PARAMS, Delta, Message, Params, ToolCall, ToolSpec, Usage
+from forestay.models.tokens import Estimator
+from forestay.relay import Relay, variants
+from forestay.relay.window import request_tokens
 
 from .conftest import Calling, Endless, Pieces, make_relay
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.kernel.ids import Ids, SeededRandomness
-from holdfast.runs.service import Runs, projections
+from forestay.kernel.ids import Ids, SeededRandomness
+from forestay.runs.service import Runs, projections
 from tests.runs.patient import CountedLedger, PatientClock
 
 TENANT = "acme"

@@ -30,17 +30,17 @@ from typing import Any
 
 import msgspec
 
-from holdfast.host.egress import Egress
-from holdfast.kernel.ids import Ids, SeededRandomness
-from holdfast.kernel.ledger import Append, Record
-from holdfast.kernel.problems import Problem
-from holdfast.runs.nodes.core import standard_registry
-from holdfast.runs.nodes.registry import NodeError, NodeRegistry
-from holdfast.runs.outbox import Outbox
-from holdfast.runs.ports import Caller, HttpRequest, HttpResponse
-from holdfast.runs.service import Runs, projections
-from holdfast.runs.types import TERMINAL, CreateRun
-from holdfast.runs.webhooks import Webhooks
+from forestay.host.egress import Egress
+from forestay.kernel.ids import Ids, SeededRandomness
+from forestay.kernel.ledger import Append, Record
+from forestay.kernel.problems import Problem
+from forestay.runs.nodes.core import standard_registry
+from forestay.runs.nodes.registry import NodeError, NodeRegistry
+from forestay.runs.outbox import Outbox
+from forestay.runs.ports import Caller, HttpRequest, HttpResponse
+from forestay.runs.service import Runs, projections
+from forestay.runs.types import TERMINAL, CreateRun
+from forestay.runs.webhooks import Webhooks
 from tests.runs.documents import edge, node, when, workflow
 from tests.runs.patient import CountedLedger, PatientClock
 

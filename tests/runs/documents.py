@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.runs.service import Runs
-from holdfast.runs.types import CreateRun, RunEvent, RunSnapshot
+from forestay.runs.service import Runs
+from forestay.runs.types import CreateRun, RunEvent, RunSnapshot
 
 
 def node(

@@ -11,10 +11,10 @@ from typing import Any
 
 import jsonschema
 
-from holdfast.runs.types import RunEvent
+from forestay.runs.types import RunEvent
 
 ROOT = Path(__file__).parents[2]
-CONTRACT = Path(os.environ.get("HOLDFAST_REFERENCE", ROOT.parent / "shared" / "reference")) / "openwop"
+CONTRACT = Path(os.environ.get("FORESTAY_REFERENCE", ROOT.parent / "shared" / "reference")) / "openwop"
 
 # What each event must carry: name -> types. Everything else is optional.
 REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
@@ -74,15 +74,15 @@ REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
     },
     "envelope.recovery.applied": {"nodeId": str, "path": str},
     "envelope.nlToFormat.engaged": {"nodeId": str, "originalEnvelopeType": str},
-    "holdfast.clock.jumped": {"byMs": int},
-    "holdfast.pause.requested": {"drainPolicy": str},
-    "holdfast.timer.set": {"nodeId": str, "key": str, "dueAt": int},
-    "holdfast.timer.fired": {"nodeId": str, "key": str},
-    "holdfast.effect.recorded": {"nodeId": str, "key": str, "invocationId": str},
-    "holdfast.loop.taken": {"edgeId": str, "iteration": int},
-    "holdfast.signal.received": {"name": str},
-    "holdfast.approval.asked": {"nodeId": str, "interruptId": str},
-    "holdfast.run.forked": {"sourceRunId": str, "fromSeq": int},
+    "forestay.clock.jumped": {"byMs": int},
+    "forestay.pause.requested": {"drainPolicy": str},
+    "forestay.timer.set": {"nodeId": str, "key": str, "dueAt": int},
+    "forestay.timer.fired": {"nodeId": str, "key": str},
+    "forestay.effect.recorded": {"nodeId": str, "key": str, "invocationId": str},
+    "forestay.loop.taken": {"edgeId": str, "iteration": int},
+    "forestay.signal.received": {"name": str},
+    "forestay.approval.asked": {"nodeId": str, "interruptId": str},
+    "forestay.run.forked": {"sourceRunId": str, "fromSeq": int},
 }
 # Where the contract's files disagree with each other: channel-written-payload knows no `message` reducer, the
 # workflow definition does.
@@ -108,7 +108,7 @@ def check_events(events: list[RunEvent]) -> None:
 
 @cache
 def _contract(event_type: str) -> Any:
-    if not (CONTRACT / "schemas").is_dir() or event_type.startswith("holdfast."):
+    if not (CONTRACT / "schemas").is_dir() or event_type.startswith("forestay."):
         return None
     name = re.sub(r"[.-]([a-zA-Z])", lambda m: m.group(1).upper(), event_type)
     name = {"leaseAcquired": "leaseLifecycle"}.get(name, name)

@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ledger import Append, Ledger, Record
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ledger import Append, Ledger, Record
 
 T = TypeVar("T")
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.kernel.problems import Problem
-from holdfast.runs.channels import check_write, open_channel, read, write
-from holdfast.runs.definition import Access, Channel
+from forestay.kernel.problems import Problem
+from forestay.runs.channels import check_write, open_channel, read, write
+from forestay.runs.definition import Access, Channel
 from tests.runs.conftest import Host
 from tests.runs.documents import finish, node, start, workflow
 

@@ -20,8 +20,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.runs.outbox import Outbox
-from holdfast.runs.service import projections
+from forestay.runs.outbox import Outbox
+from forestay.runs.service import projections
 from tests.runs import crashing
 from tests.runs.crashing import KEY, WANTED, Life
 from tests.runs.patient import PatientClock
@@ -101,7 +101,7 @@ def records(folder: Path) -> list[tuple[str, int, str, str, int, Any, Any]]:
 
 def recorded(folder: Path) -> set[str]:
     """The effects that are on record, by the name they leave in the file; what a map looked at leaves none."""
-    results = [item[6]["p"]["result"] for item in records(folder) if item[3] == "holdfast.effect.recorded"]
+    results = [item[6]["p"]["result"] for item in records(folder) if item[3] == "forestay.effect.recorded"]
     return {item["v"] if isinstance(item, dict) else item for item in results if not isinstance(item, list)}
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.kernel.clock import iso, parse_iso
-from holdfast.kernel.problems import Problem
-from holdfast.runs import cron
+from forestay.kernel.clock import iso, parse_iso
+from forestay.kernel.problems import Problem
+from forestay.runs import cron
 
 
 def moments(expression: str, zone: str, after: str, count: int) -> list[str]:

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.runs.decider import decide
-from holdfast.runs.definition import read_workflow
-from holdfast.runs.evolve import evolve, fold
-from holdfast.runs.plan import compile_plan
-from holdfast.runs.state import Event, RunState, new_state
-from holdfast.runs.types import Limits
+from forestay.runs.decider import decide
+from forestay.runs.definition import read_workflow
+from forestay.runs.evolve import evolve, fold
+from forestay.runs.plan import compile_plan
+from forestay.runs.state import Event, RunState, new_state
+from forestay.runs.types import Limits
 from tests.runs.documents import edge, node, when, workflow
 
 RULES = ("all_success", "any_success", "all_complete", "none_failed", "any_failed")

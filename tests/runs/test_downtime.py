@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.kernel.problems import Problem
-from holdfast.runs.log import AT, NODE, PREFIX
-from holdfast.runs.nodes.core import standard_registry
-from holdfast.runs.nodes.registry import NodeError, NodeRegistry
-from holdfast.runs.service import Runs
-from holdfast.runs.types import TERMINAL, RunSnapshot
+from forestay.kernel.problems import Problem
+from forestay.runs.log import AT, NODE, PREFIX
+from forestay.runs.nodes.core import standard_registry
+from forestay.runs.nodes.registry import NodeError, NodeRegistry
+from forestay.runs.service import Runs
+from forestay.runs.types import TERMINAL, RunSnapshot
 from tests.runs.conftest import Host
 from tests.runs.documents import edge, finish, kinds, node, start, workflow
 from tests.runs.patient import PatientClock
@@ -224,7 +224,7 @@ class TestJump:
             await asyncio.sleep(0.5)
             clock.skew_ms = 3_600_000
             run = await finish(runs, run_id)
-            told = "holdfast.clock.jumped" in await kinds(runs, run_id)
+            told = "forestay.clock.jumped" in await kinds(runs, run_id)
         assert (run.error.code if run.error else None) == outcome
         assert told == (nodes[0]["typeId"] == "test.work"), "a run that only waits has nothing to tell"
 
@@ -301,7 +301,7 @@ async def story(runs: Runs, root: str) -> tuple[Story, dict[tuple[str, str], lis
         for record in await runs._ledger.read(PREFIX + run_id):
             at = record.attrs.get(AT, record.ts)
             begun = begun or at
-            if record.type in ("lease.acquired", "holdfast.effect.recorded"):
+            if record.type in ("lease.acquired", "forestay.effect.recorded"):
                 continue
             name = record.attrs.get(NODE, "")
             if record.type == "node.dispatched" and record.payload["childRunId"] not in names:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 
-from holdfast.runs.effects import invocation_id, ordinal_of
+from forestay.runs.effects import invocation_id, ordinal_of
 
 
 def test_f1_the_identity_of_an_effect_is_the_contracts() -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.problems import Problem
-from holdfast.runs.nodes.core import standard_registry
-from holdfast.runs.nodes.registry import NodeError, NodeRegistry
-from holdfast.runs.types import CreateRun, RunEvent, RunFilter
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.problems import Problem
+from forestay.runs.nodes.core import standard_registry
+from forestay.runs.nodes.registry import NodeError, NodeRegistry
+from forestay.runs.types import CreateRun, RunEvent, RunFilter
 from tests.runs.conftest import Host
 from tests.runs.documents import edge, finish, kinds, node, start, waiting, when, workflow
 
@@ -143,7 +143,7 @@ async def test_pause_starts_nothing_until_resume(host: Host) -> None:
         assert refused.value.details["runStatus"] == "paused"
         await asyncio.sleep(30)
         assert (await runs.get_run(run_id, "acme")).status == "paused"
-        assert "holdfast.timer.fired" not in await kinds(runs, run_id)
+        assert "forestay.timer.fired" not in await kinds(runs, run_id)
         await runs.resume(run_id, "acme")
         assert (await finish(runs, run_id)).status == "completed"
 
@@ -374,7 +374,7 @@ async def test_x4_what_is_for_later_is_on_disk_before_the_next_effect_begins(hos
     async def plan(ctx: Any) -> dict[str, Any]:
         async def recorded() -> list[str]:
             records = await runs._ledger.read(f"run/{ctx.run_id}")
-            return [item.payload["key"] for item in records if item.type == "holdfast.effect.recorded"]
+            return [item.payload["key"] for item in records if item.type == "forestay.effect.recorded"]
 
         first = await ctx.effect("first", lambda: 1, later=True)
         second = await ctx.effect("second", lambda: first + 1, later=True)
@@ -399,8 +399,8 @@ async def test_x4_what_is_for_later_is_on_disk_before_the_next_effect_begins(hos
         assert seen == [[], ["first", "second"]]
         assert commits == [
             ["run.started", "node.started"],
-            ["holdfast.effect.recorded", "holdfast.effect.recorded"],
-            ["holdfast.effect.recorded"],
+            ["forestay.effect.recorded", "forestay.effect.recorded"],
+            ["forestay.effect.recorded"],
             ["node.completed", "run.completed"],
         ]
 
@@ -439,10 +439,10 @@ async def test_a_restart_goes_on_where_the_log_ends(host: Host) -> None:
     )
     async with host(nodes=types) as runs:
         run_id = await start(runs, document)
-        await waiting(runs, run_id, "holdfast.effect.recorded")
+        await waiting(runs, run_id, "forestay.effect.recorded")
     dying = False
     async with host(nodes=types) as runs:
-        await waiting(runs, run_id, "holdfast.timer.set")
+        await waiting(runs, run_id, "forestay.timer.set")
     async with host(nodes=types) as runs:
         run = await finish(runs, run_id)
         assert run.status == "completed"
@@ -452,7 +452,7 @@ async def test_a_restart_goes_on_where_the_log_ends(host: Host) -> None:
 
 async def test_g1_a_run_that_was_taken_over_is_let_go(host: Host) -> None:
     """Another owner appends: ours must fail on its next append and read the log again."""
-    from holdfast.kernel.ledger import Draft
+    from forestay.kernel.ledger import Draft
 
     async with host() as runs:
         run_id = await start(runs, workflow("w", [node("gate", "core.approvalGate"), node("b")], [edge("gate", "b")]))
@@ -693,7 +693,7 @@ async def test_a_question_of_an_attempt_that_timed_out_is_withdrawn(host: Host) 
 
 
 async def test_a_fault_of_ours_is_told_and_leaves_the_other_runs_alone(host: Host, monkeypatch: Any) -> None:
-    from holdfast.runs import decider
+    from forestay.runs import decider
 
     async with host() as runs:
         broken = await start(runs, workflow("w", [node("g", "core.approvalGate")]))
@@ -811,8 +811,8 @@ async def test_sensitive_outputs_are_masked_outside_and_work_inside(host: Host) 
 
 
 async def test_the_decorator_declares_a_type_for_later_registries(host: Host) -> None:
-    from holdfast.runs.nodes import node as declare
-    from holdfast.runs.nodes.registry import _declared
+    from forestay.runs.nodes import node as declare
+    from forestay.runs.nodes.registry import _declared
 
     @declare("acme.greet", summary="Greets.")
     async def greet(ctx: Any) -> dict[str, Any]:

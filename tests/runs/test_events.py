@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from holdfast.kernel.problems import Problem
-from holdfast.runs.nodes.core import standard_registry
-from holdfast.runs.nodes.registry import NodeError
-from holdfast.runs.ports import Caller, HttpRequest, HttpResponse, ModelDelta, ModelRequest
-from holdfast.runs.types import ForkRequest
+from forestay.kernel.problems import Problem
+from forestay.runs.nodes.core import standard_registry
+from forestay.runs.nodes.registry import NodeError
+from forestay.runs.ports import Caller, HttpRequest, HttpResponse, ModelDelta, ModelRequest
+from forestay.runs.types import ForkRequest
 from tests.runs.conftest import Host
 from tests.runs.documents import edge, finish, node, start, waiting, when, workflow
 from tests.runs.events import check_events, snapshot_schema
@@ -120,8 +120,8 @@ def _plain(events: Any) -> Any:
     from tests.runs import events as shapes
 
     shapes.REQUIRED.setdefault("acme.progress", {"percent": int})
-    assert shapes._contract("holdfast.x") is None
-    return [msgspec.structs.replace(e, type="holdfast.timer.fired", payload={"nodeId": "x", "key": "x"})
+    assert shapes._contract("forestay.x") is None
+    return [msgspec.structs.replace(e, type="forestay.timer.fired", payload={"nodeId": "x", "key": "x"})
             if e.type == "acme.progress" else e for e in events]  # fmt: skip
 
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.kernel.problems import Problem
-from holdfast.runs.conditions import compile_condition, compile_path
-from holdfast.runs.definition import Condition
-from holdfast.runs.expressions import FUNCTIONS, MAX_DEPTH, MAX_STEPS, MAX_TEXT, compile_expression
+from forestay.kernel.problems import Problem
+from forestay.runs.conditions import compile_condition, compile_path
+from forestay.runs.definition import Condition
+from forestay.runs.expressions import FUNCTIONS, MAX_DEPTH, MAX_STEPS, MAX_TEXT, compile_expression
 
 SCOPE: dict[str, Any] = {
     "n": 3, "f": 2.5, "t": True, "s": "Abc", "none": None, "list": [1, "x", {"k": 1}],

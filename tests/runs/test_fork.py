@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.kernel.problems import Problem
-from holdfast.runs.diff import essence
-from holdfast.runs.nodes.core import standard_registry
-from holdfast.runs.nodes.registry import NodeError, NodeRegistry
-from holdfast.runs.service import Runs
-from holdfast.runs.types import ForkRequest, RunEvent, RunFilter
+from forestay.kernel.problems import Problem
+from forestay.runs.diff import essence
+from forestay.runs.nodes.core import standard_registry
+from forestay.runs.nodes.registry import NodeError, NodeRegistry
+from forestay.runs.service import Runs
+from forestay.runs.types import ForkRequest, RunEvent, RunFilter
 from tests.runs.conftest import Host
 from tests.runs.documents import edge, finish, kinds, node, start, waiting, when, workflow
 

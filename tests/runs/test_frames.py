@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.kernel.problems import Problem
-from holdfast.runs.actor import error_of
-from holdfast.runs.frames import frames_of, logged
-from holdfast.runs.nodes.registry import NodeError
+from forestay.kernel.problems import Problem
+from forestay.runs.actor import error_of
+from forestay.runs.frames import frames_of, logged
+from forestay.runs.nodes.registry import NodeError
 
 
 def caught(call: object) -> Exception:
@@ -60,7 +60,7 @@ def test_of_a_library_only_the_place_of_the_failure_is_told(tmp_path: Path) -> N
 
 
 def test_our_own_frames_are_no_users_trace() -> None:
-    from holdfast.kernel import canonical
+    from forestay.kernel import canonical
 
     lines = frames_of(caught(lambda: canonical.decode(b"{")))
     assert all("canonical" not in line for line in lines)

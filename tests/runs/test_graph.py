@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.runs.graph import mermaid
-from holdfast.runs.graph_layout import HEIGHT, WIDTH, Edge, layout
-from holdfast.runs.graph_svg import fitted, svg
+from forestay.runs.graph import mermaid
+from forestay.runs.graph_layout import HEIGHT, WIDTH, Edge, layout
+from forestay.runs.graph_svg import fitted, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.kernel.problems import Problem
-from holdfast.runs import service, workflows
-from holdfast.runs.check import check_workflow
-from holdfast.runs.nodes.core import standard_registry
-from holdfast.runs.nodes.registry import NodeContext
-from holdfast.runs.service import Runs
-from holdfast.runs.types import CreateRun, ForkRequest
+from forestay.kernel.problems import Problem
+from forestay.runs import service, workflows
+from forestay.runs.check import check_workflow
+from forestay.runs.nodes.core import standard_registry
+from forestay.runs.nodes.registry import NodeContext
+from forestay.runs.service import Runs
+from forestay.runs.types import CreateRun, ForkRequest
 from tests.runs.conftest import Host
 from tests.runs.documents import edge, finish, kinds, node, start, waiting, when, workflow
 

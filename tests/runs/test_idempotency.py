@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ids import Ids, SeededRandomness
-from holdfast.kernel.ledger import Ledger
-from holdfast.kernel.problems import Problem
-from holdfast.runs.idempotency import KEEP_MS, LEASE_MS, Claim, Idempotency, Reply, is_final
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ids import Ids, SeededRandomness
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.problems import Problem
+from forestay.runs.idempotency import KEEP_MS, LEASE_MS, Claim, Idempotency, Reply, is_final
 
 DONE = Reply(201, b'{"runId":"r1"}', {"location": "/v1/runs/r1"})
 

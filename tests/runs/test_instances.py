@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.kernel.ids import Ids, SeededRandomness
-from holdfast.runs.nodes.core import standard_registry
-from holdfast.runs.nodes.registry import NodeRegistry
-from holdfast.runs.service import Runs, projections
-from holdfast.runs.types import CreateRun
+from forestay.kernel.ids import Ids, SeededRandomness
+from forestay.runs.nodes.core import standard_registry
+from forestay.runs.nodes.registry import NodeRegistry
+from forestay.runs.service import Runs, projections
+from forestay.runs.types import CreateRun
 from tests.runs.documents import edge, finish, kinds, node, waiting, workflow
 from tests.runs.patient import CountedLedger, PatientClock
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.kernel.clock import iso
-from holdfast.kernel.problems import Problem
-from holdfast.runs.service import Runs
+from forestay.kernel.clock import iso
+from forestay.kernel.problems import Problem
+from forestay.runs.service import Runs
 from tests.runs.conftest import Host
 from tests.runs.documents import edge, finish, kinds, node, start, waiting, when, workflow
 from tests.runs.patient import PatientClock

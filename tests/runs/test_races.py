@@ -25,13 +25,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.kernel.clock import iso, parse_iso
-from holdfast.kernel.ids import Ids, SeededRandomness
-from holdfast.kernel.problems import Problem
-from holdfast.runs.nodes.core import standard_registry
-from holdfast.runs.nodes.registry import NodeError, NodeRegistry
-from holdfast.runs.service import Runs, projections
-from holdfast.runs.types import TERMINAL, TERMINAL_EVENTS, CreateRun, ForkRequest, RunEvent, RunFilter
+from forestay.kernel.clock import iso, parse_iso
+from forestay.kernel.ids import Ids, SeededRandomness
+from forestay.kernel.problems import Problem
+from forestay.runs.nodes.core import standard_registry
+from forestay.runs.nodes.registry import NodeError, NodeRegistry
+from forestay.runs.service import Runs, projections
+from forestay.runs.types import TERMINAL, TERMINAL_EVENTS, CreateRun, ForkRequest, RunEvent, RunFilter
 from tests.runs.documents import edge, node, workflow
 from tests.runs.patient import CountedLedger, PatientClock
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.kernel.ledger import Draft, Ledger, Record
-from holdfast.kernel.problems import Problem
-from holdfast.runs.feeds import Feeds
+from forestay.kernel.ledger import Draft, Ledger, Record
+from forestay.kernel.problems import Problem
+from forestay.runs.feeds import Feeds
 from tests.runs.documents import finish, node, start, workflow
 from tests.runs.patient import PatientClock
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.host import Host, Options, open_host
-from holdfast.kernel.clock import ManualClock, iso
-from holdfast.kernel.ids import SeededRandomness
-from holdfast.kernel.problems import Problem
-from holdfast.runs.schedules import Schedule, ScheduleSpec
-from holdfast.runs.types import RunFilter, RunSummary
+from forestay.host import Host, Options, open_host
+from forestay.kernel.clock import ManualClock, iso
+from forestay.kernel.ids import SeededRandomness
+from forestay.kernel.problems import Problem
+from forestay.runs.schedules import Schedule, ScheduleSpec
+from forestay.runs.types import RunFilter, RunSummary
 from tests.contracts.openwop.documents import DOCUMENTS
 
 TENANT = "default"
@@ -115,7 +115,7 @@ async def test_t2_missed_moments_are_treated_as_asked(
 async def test_t2_the_latest_is_one_however_many_were_missed(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr("holdfast.runs.schedules._CATCH_UP_MOST", at_once)
+    monkeypatch.setattr("forestay.runs.schedules._CATCH_UP_MOST", at_once)
     async with opened(tmp_path, clock) as host:
         schedule = await hourly(host)
     clock.advance(6.5 * HOUR)

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.runs.service import Runs
-from holdfast.runs.types import ForkRequest, RunFilter
+from forestay.kernel.clock import ManualClock
+from forestay.runs.service import Runs
+from forestay.runs.types import ForkRequest, RunFilter
 from tests.runs.conftest import Host
 from tests.runs.documents import edge, finish, node, start, workflow
 

@@ -9,8 +9,8 @@ import jsonschema
 import msgspec
 import pytest
 
-from holdfast.kernel.problems import Problem
-from holdfast.runs.types import CreateRun, ForkRequest, Limits, RunFilter
+from forestay.kernel.problems import Problem
+from forestay.runs.types import CreateRun, ForkRequest, Limits, RunFilter
 from tests.runs.conftest import Host
 from tests.runs.documents import edge, finish, node, start, workflow
 from tests.runs.events import CONTRACT
@@ -171,7 +171,7 @@ async def test_following_an_ended_run_ends(host: Host) -> None:
 def test_the_page_of_node_types_names_every_type() -> None:
     from pathlib import Path
 
-    from holdfast.runs.nodes.core import standard_registry
+    from forestay.runs.nodes.core import standard_registry
 
     page = (Path(__file__).parents[2] / "docs/reference/node-types.md").read_text()
     for item in standard_registry(sample_seams=True, custom=False):

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.kernel.problems import Problem
-from holdfast.runs.nodes.core import standard_registry
-from holdfast.runs.nodes.registry import NodeContext, NodeError
-from holdfast.runs.ports import Caller, ModelDelta, ModelRequest
-from holdfast.runs.types import ForkRequest, RunFilter
+from forestay.kernel.problems import Problem
+from forestay.runs.nodes.core import standard_registry
+from forestay.runs.nodes.registry import NodeContext, NodeError
+from forestay.runs.ports import Caller, ModelDelta, ModelRequest
+from forestay.runs.types import ForkRequest, RunFilter
 from tests.runs.conftest import Host
 from tests.runs.documents import edge, finish, kinds, node, start, when, workflow
 
@@ -219,7 +219,7 @@ async def test_a_loopback_is_not_taken_from_a_node_that_another_has_set_back(hos
     async with host() as runs:
         run_id = await start(runs, workflow("w", nodes, edges), {"i": 0})
         assert (await finish(runs, run_id)).status == "completed"
-        assert (await kinds(runs, run_id)).count("holdfast.loop.taken") == 1
+        assert (await kinds(runs, run_id)).count("forestay.loop.taken") == 1
 
 
 async def test_a_replay_judges_the_age_of_entries_as_the_run_did(host: Host) -> None:

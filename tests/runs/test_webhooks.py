@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.host import Host, Options, open_host
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ids import SeededRandomness
-from holdfast.kernel.problems import Problem
-from holdfast.runs.breaker import FAILURES, Breaker
-from holdfast.runs.types import CreateRun, ForkRequest
-from holdfast.runs.webhooks import ROTATION_GRACE_MS, RetryPolicy, fingerprint
+from forestay.host import Host, Options, open_host
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ids import SeededRandomness
+from forestay.kernel.problems import Problem
+from forestay.runs.breaker import FAILURES, Breaker
+from forestay.runs.types import CreateRun, ForkRequest
+from forestay.runs.webhooks import ROTATION_GRACE_MS, RetryPolicy, fingerprint
 from tests.contracts.openwop.documents import DOCUMENTS, from_variable, node, variable, workflow
 
 TENANT = "default"
@@ -324,7 +324,7 @@ async def test_k4_a_subscription_whose_answer_was_lost_is_told_again(tmp_path: P
 async def test_a_tenant_never_has_more_than_it_may(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.runs.webhooks.MAX_PER_TENANT", 3)
+    monkeypatch.setattr("forestay.runs.webhooks.MAX_PER_TENANT", 3)
     async with receiving() as receiver, opened(tmp_path, clock, receiver) as host:
         asked = (host.webhooks.register(TENANT, receiver.url, ["run.completed"]) for _ in range(8))
         await asyncio.gather(*asked, return_exceptions=True)

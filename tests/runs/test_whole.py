@@ -14,14 +14,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.kernel.problems import Problem
-from holdfast.runs.evolve import evolve
-from holdfast.runs.log import PRIVATE, stream_of, to_event
-from holdfast.runs.service import Runs
-from holdfast.runs.state import ENDED, Event, RunState
-from holdfast.runs.types import CreateRun, ForkRequest, RunSnapshot
-from holdfast.runs.views import snapshot
-from holdfast.runs.workflows import Ref
+from forestay.kernel.problems import Problem
+from forestay.runs.evolve import evolve
+from forestay.runs.log import PRIVATE, stream_of, to_event
+from forestay.runs.service import Runs
+from forestay.runs.state import ENDED, Event, RunState
+from forestay.runs.types import CreateRun, ForkRequest, RunSnapshot
+from forestay.runs.views import snapshot
+from forestay.runs.workflows import Ref
 from tests.runs.conftest import Host
 from tests.runs.documents import finish
 from tests.runs.whole import CHILD, Author, spoil
@@ -75,17 +75,17 @@ async def meddle(runs: Runs, run_id: str, chance: random.Random) -> None:
         await runs.resume(run_id, "acme")
 
 
-UNDER_WAY = ("node.completed", "node.retried", "node.suspended", "node.cancelled", "holdfast.timer.set")
+UNDER_WAY = ("node.completed", "node.retried", "node.suspended", "node.cancelled", "forestay.timer.set")
 
 
 def lawful(state: RunState, event: Event) -> bool:
     """Whether what happens to a node can happen to it as it stands."""
-    if event.node is None or not event.type.startswith(("node.", "holdfast.timer.", "holdfast.loop.")):
+    if event.node is None or not event.type.startswith(("node.", "forestay.timer.", "forestay.loop.")):
         return True
     status = state.nodes[event.node].status
     if event.type == "node.started":
         return status == ("idle" if event.payload["attempt"] == 1 else "retrying")
-    if event.type == "holdfast.loop.taken":
+    if event.type == "forestay.loop.taken":
         return status == "completed"
     if event.type == "node.skipped":
         return status == "idle"

@@ -9,13 +9,13 @@ from typing import Any
 import httpx
 import pytest
 
-from holdfast.http.hosting import Serving
-from holdfast.kernel.canonical import encode
-from holdfast.kernel.json_schema import compiled, misfit, schema_mistake
-from holdfast.kernel.problems import _FRAME, Problem
-from holdfast.kernel.schema_cost import MOST, Cost
-from holdfast.relay.extract import units
-from holdfast.runs import cron, family
+from forestay.http.hosting import Serving
+from forestay.kernel.canonical import encode
+from forestay.kernel.json_schema import compiled, misfit, schema_mistake
+from forestay.kernel.problems import _FRAME, Problem
+from forestay.kernel.schema_cost import MOST, Cost
+from forestay.relay.extract import units
+from forestay.runs import cron, family
 from tests.security.world import node, run, workflow
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.extensions.compiler.install import install
-from holdfast.extensions.connectors.addresses import is_public
-from holdfast.extensions.connectors.contract import Call, Output
-from holdfast.extensions.protocol import HostCall
-from holdfast.host import Options, open_host
-from holdfast.kernel.problems import Problem
+from forestay.extensions.compiler.install import install
+from forestay.extensions.connectors.addresses import is_public
+from forestay.extensions.connectors.contract import Call, Output
+from forestay.extensions.protocol import HostCall
+from forestay.host import Options, open_host
+from forestay.kernel.problems import Problem
 from tests.extensions.dispatcher_world import World
 
 TOOL = (

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from holdfast.extensions.compiler.artifact import ArtifactMeta, artifact_hash
-from holdfast.extensions.compiler.cache import Cache
-from holdfast.extensions.engine.vm import Vm
-from holdfast.extensions.suite import Suite
-from holdfast.kernel import canonical
-from holdfast.kernel.ids import Randomness
-from holdfast.kernel.ledger import Ledger
-from holdfast.kernel.seal import Seal
-from holdfast.kernel.secret import kept_secret
+from forestay.extensions.compiler.artifact import ArtifactMeta, artifact_hash
+from forestay.extensions.compiler.cache import Cache
+from forestay.extensions.engine.vm import Vm
+from forestay.extensions.suite import Suite
+from forestay.kernel import canonical
+from forestay.kernel.ids import Randomness
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.seal import Seal
+from forestay.kernel.secret import kept_secret
 
 ANSWER = "genuine"
 EVIL = "poison!"  # as long, so that sizes do not tell
@@ -37,7 +37,7 @@ export default function (pi) {
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with a victim, beside it an attacker's own extension and a cache that everybody can write."""
-    monkeypatch.setenv("HOLDFAST_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("FORESTAY_CACHE", str(tmp_path / "cache"))
     for name, text in (("victim", ANSWER), ("attacker", EVIL)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "index.ts").write_text(CODE % text)
@@ -67,7 +67,7 @@ def told(entries: list[dict[str, Any]]) -> set[str]:
 
 def test_a_cached_build_is_used_and_nothing_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert said(place) == (ANSWER, [])
-    monkeypatch.setattr(importlib.import_module("holdfast.extensions.compiler.build"), "compile_source", None)
+    monkeypatch.setattr(importlib.import_module("forestay.extensions.compiler.build"), "compile_source", None)
     monkeypatch.setattr(Vm, "compile", None)
     assert said(place) == (ANSWER, [])
 

@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.extensions.connectors import exec as running
-from holdfast.extensions.connectors.paths import Kept, Roots
-from holdfast.extensions.connectors.process import descendants
-from holdfast.extensions.dispatcher import Subject
-from holdfast.extensions.protected import protected
-from holdfast.extensions.sandbox import Sandbox
-from holdfast.extensions.suite import Suite
-from holdfast.kernel.ledger import Ledger
+from forestay.extensions.connectors import exec as running
+from forestay.extensions.connectors.paths import Kept, Roots
+from forestay.extensions.connectors.process import descendants
+from forestay.extensions.dispatcher import Subject
+from forestay.extensions.protected import protected
+from forestay.extensions.sandbox import Sandbox
+from forestay.extensions.suite import Suite
+from forestay.kernel.ledger import Ledger
 from tests.extensions.dispatcher_world import World
 from tests.extensions.test_connectors_exec import KINDS, sh
 
@@ -37,12 +37,12 @@ def world(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
 
 def keep(world: World) -> Path:
     """A data folder in the project, with what the host has in it and what a project brings."""
-    data = world.project / ".holdfast"
+    data = world.project / ".forestay"
     (data / "skills" / "sail").mkdir(parents=True)
     (data / "skills" / "sail" / "SKILL.md").write_text("how to sail")
     (data / "secret.key").write_text(SECRET)
     (data / "ledger.db").write_text(SECRET)
-    (world.project / "holdfast.toml").write_text("# mine\n")
+    (world.project / "forestay.toml").write_text("# mine\n")
     kept = Kept.of(protected(world.project, data))
     roots = Roots.of(world.project, temp=world.temp, kept=kept, extra=[(world.own, True)])
     world.dispatcher.admit(Subject("ext.test", roots))
@@ -97,7 +97,7 @@ def test_a_command_has_no_power_over_the_machine_even_where_the_host_is_root(wor
 
 def test_f4_commands_find_nothing_of_the_hosts_data(tmp_path: Path, world: World) -> None:
     data = keep(world)
-    said = sh(world, "ls -a .holdfast; cat .holdfast/secret.key .holdfast/ledger.db; cat .holdfast/skills/sail/*")
+    said = sh(world, "ls -a .forestay; cat .forestay/secret.key .forestay/ledger.db; cat .forestay/skills/sail/*")
     assert SECRET not in str(said) and "how to sail" in str(said["stdout"])
     assert (data / "secret.key").read_text() == SECRET
 
@@ -108,16 +108,16 @@ def test_f4_a_command_that_may_write_everything_does_not_write_what_is_the_hosts
     data = keep(world)
     (world.project / "notes.txt").write_text("old")
     script = (
-        "echo x > .holdfast/secret.key; echo x > .holdfast/ledger.db; rm -rf .holdfast/*; mv .holdfast gone;"
-        "umount .holdfast; umount -l .holdfast; umount -l holdfast.toml;"
-        "echo mode >> holdfast.toml; echo new > notes.txt; cat .holdfast/*key .holdfast/skills/sail/*"
+        "echo x > .forestay/secret.key; echo x > .forestay/ledger.db; rm -rf .forestay/*; mv .forestay gone;"
+        "umount .forestay; umount -l .forestay; umount -l forestay.toml;"
+        "echo mode >> forestay.toml; echo new > notes.txt; cat .forestay/*key .forestay/skills/sail/*"
     )
     said = sh(world, script)
     assert SECRET not in str(said) and "how to sail" in str(said["stdout"]), said
     assert (world.project / "notes.txt").read_text() == "new\n"
     assert (data / "secret.key").read_text() == (data / "ledger.db").read_text() == SECRET
     assert (data / "skills" / "sail" / "SKILL.md").exists()
-    assert (world.project / "holdfast.toml").read_text() == "# mine\n"
+    assert (world.project / "forestay.toml").read_text() == "# mine\n"
     world.close()
 
 
@@ -132,33 +132,33 @@ def test_f4_files_of_the_host_are_not_read_by_any_spelling(writer: World) -> Non
     data = keep(writer)
     (writer.project / "link").symlink_to(data)
     (writer.project / "straight").symlink_to(data / "secret.key")
-    for path in (".holdfast/secret.key", str(data / "ledger.db"), "link/secret.key", "straight", "./.holdfast//x"):
+    for path in (".forestay/secret.key", str(data / "ledger.db"), "link/secret.key", "straight", "./.forestay//x"):
         assert writer.refused("fs", op="read", path=path).code == "denied", path
         assert writer.refused("tool", name="read", input={"path": path}).code == "denied", path
         assert writer.refused("fs", op="copy", path=path, to="mine").code == "denied", path
     assert SECRET not in str(writer.ok("tool", name="grep", input={"pattern": "host"}))
-    assert writer.ok("tool", name="read", input={"path": ".holdfast/skills/sail/SKILL.md"})["content"]
+    assert writer.ok("tool", name="read", input={"path": ".forestay/skills/sail/SKILL.md"})["content"]
 
 
 def test_f4_files_of_the_host_are_not_changed_nor_moved_away(writer: World) -> None:
     data = keep(writer)
     attempts: Iterable[dict[str, Any]] = (
-        {"op": "write", "path": ".holdfast/secret.key", "text": "x"},
-        {"op": "write", "path": ".holdfast/new", "text": "x"},
-        {"op": "append", "path": "holdfast.toml", "text": "[extensions.policy]\nmode = 'permissive'\n"},
-        {"op": "delete", "path": "holdfast.toml"},
-        {"op": "rename", "path": ".holdfast", "to": "gone"},
-        {"op": "rename", "path": "src", "to": "holdfast.toml"},
-        {"op": "delete", "path": ".holdfast", "recursive": True},
-        {"op": "chmod", "path": ".holdfast", "mode": 0o777},
-        {"op": "symlink", "path": "holdfast.toml", "target": "other.toml"},
+        {"op": "write", "path": ".forestay/secret.key", "text": "x"},
+        {"op": "write", "path": ".forestay/new", "text": "x"},
+        {"op": "append", "path": "forestay.toml", "text": "[extensions.policy]\nmode = 'permissive'\n"},
+        {"op": "delete", "path": "forestay.toml"},
+        {"op": "rename", "path": ".forestay", "to": "gone"},
+        {"op": "rename", "path": "src", "to": "forestay.toml"},
+        {"op": "delete", "path": ".forestay", "recursive": True},
+        {"op": "chmod", "path": ".forestay", "mode": 0o777},
+        {"op": "symlink", "path": "forestay.toml", "target": "other.toml"},
     )
     (writer.project / "src").mkdir()
     for attempt in attempts:
         assert writer.refused("fs", **attempt).code == "denied", attempt
     assert (data / "secret.key").read_text() == SECRET and (writer.project / "src").is_dir()
-    assert (writer.project / "holdfast.toml").read_text() == "# mine\n"
-    assert writer.ok("fs", op="write", path=".holdfast/skills/new.md", text="x") == {"bytes": 1}
+    assert (writer.project / "forestay.toml").read_text() == "# mine\n"
+    assert writer.ok("fs", op="write", path=".forestay/skills/new.md", text="x") == {"bytes": 1}
 
 
 def test_f4_a_folder_that_holds_the_hosts_data_is_not_moved_away(writer: World) -> None:
@@ -169,7 +169,7 @@ def test_f4_a_folder_that_holds_the_hosts_data_is_not_moved_away(writer: World) 
     writer.dispatcher.admit(Subject("ext.test", roots))
     assert writer.refused("fs", op="delete", path="var", recursive=True).code == "denied"
     assert writer.refused("fs", op="rename", path="var", to="gone").code == "denied"
-    assert writer.refused("fs", op="write", path="holdfast.toml", text="x").code == "denied", "nor made"
+    assert writer.refused("fs", op="write", path="forestay.toml", text="x").code == "denied", "nor made"
     assert (data / "secret.key").read_text() == SECRET
 
 

@@ -12,9 +12,9 @@ from urllib.parse import quote, urlencode
 import httpx
 import pytest
 
-from holdfast.console.app import PAGES
-from holdfast.envelope.validate import decode as valid_envelope
-from holdfast.http.hosting import Serving
+from forestay.console.app import PAGES
+from forestay.envelope.validate import decode as valid_envelope
+from forestay.http.hosting import Serving
 from tests.contracts.openwop.test_hostile import BITS, FIELDS, METHODS, PARAMETERS, VALUES
 from tests.security.world import run
 

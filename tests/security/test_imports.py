@@ -14,14 +14,14 @@ import httpx
 import msgspec
 import pytest
 
-from holdfast.http.crp.mount import owner_of
-from holdfast.http.hosting import Serving
-from holdfast.kernel import canonical
-from holdfast.kernel.ledger import Draft, Ledger, Record
-from holdfast.kernel.ledger.records import GENESIS, hash_of
-from holdfast.kernel.problems import Problem
-from holdfast.relay.state import _cipher, unpacked_limit
-from holdfast.relay.types import PROTOCOL_VERSION, SCHEMA_VERSION
+from forestay.http.crp.mount import owner_of
+from forestay.http.hosting import Serving
+from forestay.kernel import canonical
+from forestay.kernel.ledger import Draft, Ledger, Record
+from forestay.kernel.ledger.records import GENESIS, hash_of
+from forestay.kernel.problems import Problem
+from forestay.relay.state import _cipher, unpacked_limit
+from forestay.relay.types import PROTOCOL_VERSION, SCHEMA_VERSION
 from tests.security.world import run
 
 KEY = "a passphrase that the attacker chose"

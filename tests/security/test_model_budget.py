@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.extensions.connectors.contract import Call
-from holdfast.extensions.connectors.paths import Roots
-from holdfast.extensions.connectors.small import ModelConnector
-from holdfast.kernel.problems import Problem
+from forestay.extensions.connectors.contract import Call
+from forestay.extensions.connectors.paths import Roots
+from forestay.extensions.connectors.small import ModelConnector
+from forestay.kernel.problems import Problem
 from tests.extensions.dispatcher_world import plain_call
 
 REQUEST = {"op": "complete", "context": {"messages": [{"role": "user", "content": "x" * 400}]}}

@@ -13,15 +13,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import assets
-from holdfast.cli.main import run
-from holdfast.extensions.connectors.paths import Kept, Roots
-from holdfast.extensions.dispatcher import Subject
-from holdfast.extensions.grants import checked
-from holdfast.extensions.layout import Confinement, mounts
-from holdfast.extensions.protected import protected
-from holdfast.extensions.sandbox import Sandbox
-from holdfast.extensions.stand_ins import standing_in
+from forestay import assets
+from forestay.cli.main import run
+from forestay.extensions.connectors.paths import Kept, Roots
+from forestay.extensions.dispatcher import Subject
+from forestay.extensions.grants import checked
+from forestay.extensions.layout import Confinement, mounts
+from forestay.extensions.protected import protected
+from forestay.extensions.sandbox import Sandbox
+from forestay.extensions.stand_ins import standing_in
 from tests.extensions.dispatcher_world import World
 from tests.extensions.test_connectors_exec import KINDS, sh
 
@@ -108,21 +108,21 @@ def venv(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 SETTINGS = "[extensions.overrides.esc]\\nallow = ['read:/etc/**', 'env:MY_SECRET_TOKEN']"
 ON_SETTINGS = (
-    f'printf "{SETTINGS}" > holdfast.toml',
-    f'printf "{SETTINGS}" > s; mv -f s holdfast.toml',
-    "mkdir -p d; ln -s d/x holdfast.toml",
-    "rm -f holdfast.toml; ln holdfast.toml twin; echo x >> twin",
-    "umount -l holdfast.toml; echo x > holdfast.toml",
-    "unshare -Urm sh -c 'umount -l holdfast.toml; echo x > holdfast.toml'",
-    "echo x > /proc/self/root$PWD/holdfast.toml; echo x > /proc/1/root$PWD/holdfast.toml",
-    "cd ..; mv project p; mkdir project; echo x > project/holdfast.toml",
+    f'printf "{SETTINGS}" > forestay.toml',
+    f'printf "{SETTINGS}" > s; mv -f s forestay.toml',
+    "mkdir -p d; ln -s d/x forestay.toml",
+    "rm -f forestay.toml; ln forestay.toml twin; echo x >> twin",
+    "umount -l forestay.toml; echo x > forestay.toml",
+    "unshare -Urm sh -c 'umount -l forestay.toml; echo x > forestay.toml'",
+    "echo x > /proc/self/root$PWD/forestay.toml; echo x > /proc/1/root$PWD/forestay.toml",
+    "cd ..; mv project p; mkdir project; echo x > project/forestay.toml",
 )
 
 
 @pytest.mark.parametrize("attack", ON_SETTINGS)
 @pytest.mark.parametrize("text", [None, "# mine\n"], ids=["missing", "there"])
 def test_a_program_does_not_write_the_settings(world: World, home: Path, attack: str, text: str | None) -> None:
-    settings = world.project / "holdfast.toml"
+    settings = world.project / "forestay.toml"
     if text is not None:
         settings.write_text(text)
     guard(world)
@@ -131,7 +131,7 @@ def test_a_program_does_not_write_the_settings(world: World, home: Path, attack:
     assert world.project.is_dir()
 
 
-@pytest.mark.parametrize("name", ["holdfast.toml", "HoldFast.TOML", "./src/../holdfast.toml"])
+@pytest.mark.parametrize("name", ["forestay.toml", "HoldFast.TOML", "./src/../forestay.toml"])
 def test_files_do_not_write_the_settings(files: World, home: Path, name: str) -> None:
     (files.project / "src").mkdir()
     (files.project / "plain").write_text("x")
@@ -154,7 +154,7 @@ def test_the_users_settings_are_protected_where_a_grant_opens_their_folder(tmp_p
     world = World(tmp_path, grants=["exec", "read", "write", f"write:{home}/**"])
     guard(world, extra=[(home, True)])
     (home / "notes").mkdir()
-    target = home / ".config" / "holdfast" / "config.toml"
+    target = home / ".config" / "forestay" / "config.toml"
     sh(world, f"mkdir -p {target.parent}; echo x > {target}; echo fine > {home}/notes/n")
     assert world.refused("fs", op="mkdir", path=str(target.parent), recursive=True).code == "denied"
     assert not target.exists() and (home / "notes" / "n").read_text() == "fine\n"
@@ -168,7 +168,7 @@ def test_the_settings_of_where_the_host_was_started_are_protected(
     started.mkdir(parents=True)
     monkeypatch.chdir(started)
     guard(files)
-    assert files.refused("fs", op="write", path="where/started/holdfast.toml", text="x").code == "denied"
+    assert files.refused("fs", op="write", path="where/started/forestay.toml", text="x").code == "denied"
     assert files.refused("fs", op="rename", path="where", to="gone").code == "denied"
 
 
@@ -203,7 +203,7 @@ ON_CODE = (
     "echo evil > .venv/lib/python3/site-packages/msgspec.py",
     "echo evil > .venv/lib/python3/site-packages/sitecustomize.py",
     "echo 'import os' > .venv/lib/python3/site-packages/evil.pth",
-    "printf evil > .venv/bin/python; printf evil > .venv/bin/holdfast",
+    "printf evil > .venv/bin/python; printf evil > .venv/bin/forestay",
     "rm -rf .venv; mkdir -p .venv/bin; echo evil > .venv/bin/python",
     "mv .venv old; mkdir -p .venv/bin; echo evil > .venv/bin/python",
     "ln .venv/bin/python twin && echo evil > twin",
@@ -300,13 +300,13 @@ def test_a_folder_that_is_there_is_made_again_without_a_change(
     for path in ("tools", ".", str(files.project), "tools/.venv/bin"):
         assert files.ok("fs", op="mkdir", path=path, recursive=True) == {"first": None}, path
     assert files.refused("fs", op="mkdir", path="tools/.venv/new", recursive=True).code == "denied"
-    assert files.refused("fs", op="mkdir", path="holdfast.toml", recursive=True).code == "denied"
+    assert files.refused("fs", op="mkdir", path="forestay.toml", recursive=True).code == "denied"
     assert tree(files.project) == before
 
 
 def test_a_file_with_another_name_in_the_project_is_still_the_settings(files: World, home: Path) -> None:
-    (files.project / "holdfast.toml").write_text("# mine\n")
-    os.link(files.project / "holdfast.toml", files.project / "twin")
+    (files.project / "forestay.toml").write_text("# mine\n")
+    os.link(files.project / "forestay.toml", files.project / "twin")
     guard(files)
     assert files.refused("fs", op="write", path="twin", text="x").code == "denied"
 
@@ -332,7 +332,7 @@ def test_secrets_stay_hidden_in_what_is_protected_itself(
     (world.project / "src").mkdir()
     imports = (world.project / around).resolve()
     monkeypatch.setattr(sys, "path", [*sys.path, str(imports)])
-    data = (imports if around == "src" else world.project) / ".holdfast"
+    data = (imports if around == "src" else world.project) / ".forestay"
     data.mkdir()
     (data / "secret.key").write_text("SECRET")
     (world.project / "src" / "plain").write_text("plain")
@@ -487,9 +487,9 @@ def test_shell_start_up_files_are_neither_changed_nor_made(tmp_path: Path, home:
 def test_a_person_lifts_one_by_name_or_by_path_and_never_the_settings(world: World, home: Path) -> None:
     repository(world.project)
     guard(world, lifted=("git", "settings", "data"))
-    sh(world, "printf fine > .git/hooks/pre-commit; echo evil > holdfast.toml")
+    sh(world, "printf fine > .git/hooks/pre-commit; echo evil > forestay.toml")
     assert (world.project / ".git" / "hooks" / "pre-commit").read_text() == "fine"
-    assert not (world.project / "holdfast.toml").exists()
+    assert not (world.project / "forestay.toml").exists()
     assert world.ok("fs", op="write", path=".git/hooks/post-commit", text="fine")
     guard(world, lifted=(".git/hooks",))
     sh(world, "printf more > .git/hooks/pre-commit; printf evil >> .git/config")
@@ -501,11 +501,11 @@ def test_doctor_lists_what_is_protected_and_what_is_lifted(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "holdfast.toml").write_text("[extensions]\nunprotected = ['shell', 'setings', 'settings']\n")
+    (tmp_path / "forestay.toml").write_text("[extensions]\nunprotected = ['shell', 'setings', 'settings']\n")
     run(["doctor"])
     result = json.loads(capsys.readouterr().out.splitlines()[-1])["result"]
     listed = {item["path"]: item for item in result["protected"]}
-    for path in (tmp_path / "holdfast.toml", tmp_path / ".holdfast", tmp_path / ".git", Path(sys.prefix)):
+    for path in (tmp_path / "forestay.toml", tmp_path / ".forestay", tmp_path / ".git", Path(sys.prefix)):
         assert not listed[str(path)]["lifted"] and listed[str(path)]["why"], path
     assert listed[str(home / ".bashrc")]["lifted"]
     finding = next(item for item in result["findings"] if item["name"] == "protected")
@@ -523,19 +523,19 @@ def test_what_stands_in_is_gone_when_the_last_program_ends(world: World, home: P
     before = tree(world.project)
     sh(world, "true")
     assert tree(world.project) == before
-    inner, outer = [(str(world.project / "holdfast.toml"), "file"), (str(world.project / ".git"), "folder")], []
+    inner, outer = [(str(world.project / "forestay.toml"), "file"), (str(world.project / ".git"), "folder")], []
     with standing_in(inner):  # type: ignore[arg-type]
         with standing_in(inner):  # type: ignore[arg-type]
             outer.append(sorted(tree(world.project)))
         outer.append(sorted(tree(world.project)))
-    assert outer == [[".git", "holdfast.toml"]] * 2 and tree(world.project) == before
+    assert outer == [[".git", "forestay.toml"]] * 2 and tree(world.project) == before
 
 
 def test_a_persons_own_empty_file_stays(world: World, home: Path) -> None:
-    (world.project / "holdfast.toml").touch()
+    (world.project / "forestay.toml").touch()
     guard(world)
     sh(world, "true")
-    assert (world.project / "holdfast.toml").exists()
+    assert (world.project / "forestay.toml").exists()
 
 
 def test_a_program_that_ends_first_leaves_the_other_protected(world: World, home: Path) -> None:
@@ -543,9 +543,9 @@ def test_a_program_that_ends_first_leaves_the_other_protected(world: World, home
     limits = Confinement((), (str(world.project),), places=protected(world.project))
     with standing_in(mounts(limits).stand_ins):
         sh(world, "true")
-        assert (world.project / "holdfast.toml").exists() or not may_make_beside(world)
-        sh(world, "echo evil > holdfast.toml")
-    assert not (world.project / "holdfast.toml").exists()
+        assert (world.project / "forestay.toml").exists() or not may_make_beside(world)
+        sh(world, "echo evil > forestay.toml")
+    assert not (world.project / "forestay.toml").exists()
 
 
 @pytest.mark.parametrize("kind", LONELY, ids=str)
@@ -583,15 +583,15 @@ def test_a_grant_does_not_become_every_grant(tmp_path: Path, home: Path) -> None
     (project / "esc.ts").write_text(ESC)
     before = tree(project)
     script = (
-        f'printf "{SETTINGS}" > holdfast.toml; echo evil > {packages}/sitecustomize.py; rm .venv/bin/python;'
+        f'printf "{SETTINGS}" > forestay.toml; echo evil > {packages}/sitecustomize.py; rm .venv/bin/python;'
         "echo evil > .venv/bin/python; mv .venv away; echo fine > made"
     )
     command = [
-        str(project / ".venv" / "bin" / "python"), "-m", "holdfast", "ext", "call", "esc.ts", "attack",
+        str(project / ".venv" / "bin" / "python"), "-m", "forestay", "ext", "call", "esc.ts", "attack",
         json.dumps({"script": script}), "--policy", "strict", "--data", str(tmp_path / "data"),
         "--grant", "exec", "--grant", "read", "--grant", "write",
     ]  # fmt: skip
-    environ = {**os.environ, "HOLDFAST_ASSETS": str(assets.folder().parent), "HOLDFAST_CACHE": str(tmp_path / "cache")}
+    environ = {**os.environ, "FORESTAY_ASSETS": str(assets.folder().parent), "FORESTAY_CACHE": str(tmp_path / "cache")}
     ran = subprocess.run(command, cwd=project, env=environ, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert tree(project) == {**before, "made": "fine\n"}

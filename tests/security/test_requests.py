@@ -12,9 +12,9 @@ from urllib.parse import quote, urlsplit
 import httpx
 import pytest
 
-from holdfast.console.app import PAGES
-from holdfast.http.crp.operations import OPERATIONS as CRP
-from holdfast.http.hosting import Serving
+from forestay.console.app import PAGES
+from forestay.http.crp.operations import OPERATIONS as CRP
+from forestay.http.hosting import Serving
 from tests.security.world import run
 
 PLACES = (
@@ -137,13 +137,13 @@ def test_no_path_of_any_surface_leads_to_a_file(tmp_path: Path) -> None:
             "/crp/",
             "/host/v1/",
         )
-        ends = ("etc/passwd", "secret.txt", "secret.key", "app.py", ".holdfast/secret.key")
+        ends = ("etc/passwd", "secret.txt", "secret.key", "app.py", ".forestay/secret.key")
         for start in starts:
             for climb in CLIMBS:
                 for end in ends:
                     path = (start + (climb + "/") * 6 + end).encode()  # as it is: no client has tidied it
                     asked = b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: " + key
-                    cookie = f"\r\nCookie: holdfast={http.cookies['holdfast']}\r\n\r\n".encode()
+                    cookie = f"\r\nCookie: forestay={http.cookies['forestay']}\r\n\r\n".encode()
                     answer = await said(serving, asked + cookie)
                     assert answer.startswith(b"HTTP/1.1 "), path
                     assert not answer.startswith(b"HTTP/1.1 5") or b" 501 " in answer[:16], (path, answer[:200])

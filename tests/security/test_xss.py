@@ -10,8 +10,8 @@ from urllib.parse import quote, urlsplit
 import httpx
 import pytest
 
-from holdfast.console.app import PAGES
-from holdfast.http.hosting import Serving
+from forestay.console.app import PAGES
+from forestay.http.hosting import Serving
 from tests.browser.conftest import CHROMIUM, FLAGS
 from tests.security.page import Page
 from tests.security.world import ALL, MARK, PAYLOADS, run
@@ -118,7 +118,7 @@ def test_no_payload_runs_in_a_real_browser(tmp_path: Path) -> None:
         async with async_playwright() as play:
             browser = await play.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
             context = await browser.new_context(base_url=serving.url)
-            cookie = {"name": "holdfast", "value": http.cookies["holdfast"], "url": serving.url}
+            cookie = {"name": "forestay", "value": http.cookies["forestay"], "url": serving.url}
             await context.add_cookies([cookie])  # type: ignore[list-item]
             await context.add_init_script(f"window.{MARK} = () => {{ window.hits = (window.hits || 0) + 1 }}")
             page = await context.new_page()

@@ -12,11 +12,11 @@ from typing import Any
 
 import httpx
 
-from holdfast.cli.up import mounts
-from holdfast.host import Options
-from holdfast.http.hosting import Serving, serve
-from holdfast.kernel.config import Agents, Config, Extensions, Http, HttpLimits, Models
-from holdfast.models.scripted import Script, Scripted, ScriptedCall, Turn
+from forestay.cli.up import mounts
+from forestay.host import Options
+from forestay.http.hosting import Serving, serve
+from forestay.kernel.config import Agents, Config, Extensions, Http, HttpLimits, Models
+from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
 
 MARK = "zqx"
 PAYLOADS = (
@@ -116,7 +116,7 @@ async def fill(serving: Serving, http: httpx.AsyncClient) -> None:
     }
     names = ("hostile-ask", "hostile-clarify", "hostile-fail")
     runs = [(await made("POST", "/v1/runs", {"workflowId": name, **common}))["runId"] for name in names]
-    asked = {"workflowId": "holdfast-ask", "inputs": {"question": field("prompt")}}
+    asked = {"workflowId": "forestay-ask", "inputs": {"question": field("prompt")}}
     agent = (await made("POST", "/v1/runs", asked))["runId"]
     await _settled(http, *runs, agent)
     await _settled(http, (await made("POST", f"/v1/runs/{agent}:fork", {"mode": "replay"}))["runId"])
@@ -154,7 +154,7 @@ async def _settled(http: httpx.AsyncClient, *runs: str) -> None:
             run = (await http.get(f"/v1/runs/{run_id}")).json()
             if run["status"] in ("completed", "failed", "cancelled"):
                 break
-            if run["status"].startswith("waiting") and run["workflowId"] != "holdfast-ask":
+            if run["status"].startswith("waiting") and run["workflowId"] != "forestay-ask":
                 break
             if run["status"].startswith("waiting"):
                 answer = {"resumeValue": {"action": "accept", "comment": field("comment")}}
@@ -179,7 +179,7 @@ def run(folder: Path, story: Story, *, filled: bool = True, **limits: Any) -> No
             http=Http(limits=HttpLimits(**limits)),
         )
         models = {"script": Scripted(Script(TURNS, position="conversation"))}
-        options = Options(config=config, root=folder, data=folder / ".holdfast", models=models)
+        options = Options(config=config, root=folder, data=folder / ".forestay", models=models)
         async with asyncio.timeout(240), serve(options, mounts=mounts) as serving:
             await serving.host.extensions.trust.give(serving.host.root)
             _, key = await serving.services.keys.create("operator")

@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from holdfast.http.crp import crp_app
-from holdfast.http.server import bind, serving, url_of
-from holdfast.relay import Relay
+from forestay.http.crp import crp_app
+from forestay.http.server import bind, serving, url_of
+from forestay.relay import Relay
 from tests.relay.conftest import Pieces
 
 

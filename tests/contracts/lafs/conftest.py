@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.envelope import (
+from forestay.envelope import (
     Envelope,
     failure,
     success,
 )
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ids import Ids
-from holdfast.kernel.problems import Problem
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ids import Ids
+from forestay.kernel.problems import Problem
 
 
 @pytest.fixture

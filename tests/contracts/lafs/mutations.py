@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from holdfast.envelope import Warning, failure, success
-from holdfast.envelope.pages import cursor_page, no_page, offset_page
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ids import Ids, SeededRandomness
-from holdfast.kernel.problems import Problem
+from forestay.envelope import Warning, failure, success
+from forestay.envelope.pages import cursor_page, no_page, offset_page
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ids import Ids, SeededRandomness
+from forestay.kernel.problems import Problem
 from tests.envelope.strategies import envelopes, scalars, trees
 
 TIMES = [

@@ -11,18 +11,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.envelope import (
+from forestay.envelope import (
     Envelope,
 )
-from holdfast.envelope.validate import decode
-from holdfast.kernel.problems import Problem
+from forestay.envelope.validate import decode
+from forestay.kernel.problems import Problem
 
 KEY = b"0123456789abcdef"
 
 
-def holdfast(folder: Path, *words: str, stdin: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
+def forestay(folder: Path, *words: str, stdin: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "holdfast.cli.main", *words],
+        [sys.executable, "-m", "forestay.cli.main", *words],
         cwd=folder,
         input=stdin,
         capture_output=True,

@@ -18,12 +18,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.envelope import encode, project
-from holdfast.envelope.formats import is_date_time, is_uri
-from holdfast.envelope.schemas import envelope_schema, projected_schema, schemas
-from holdfast.envelope.types import Envelope
-from holdfast.envelope.validate import decode
-from holdfast.kernel.problems import Problem
+from forestay.envelope import encode, project
+from forestay.envelope.formats import is_date_time, is_uri
+from forestay.envelope.schemas import envelope_schema, projected_schema, schemas
+from forestay.envelope.types import Envelope
+from forestay.envelope.validate import decode
+from forestay.kernel.problems import Problem
 from tests.contracts.lafs.mutations import BASES, TIMES, URIS, documents, mutated
 from tests.contracts.lafs.schema import envelope_schemas, published
 from tests.envelope.strategies import envelopes

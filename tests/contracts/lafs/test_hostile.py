@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.envelope.conformance import conform
-from holdfast.envelope.validate import MAX_ENVELOPE_BYTES, decode
-from holdfast.kernel.problems import Problem
+from forestay.envelope.conformance import conform
+from forestay.envelope.validate import MAX_ENVELOPE_BYTES, decode
+from forestay.kernel.problems import Problem
 from tests.envelope import serving
 
 VALID: dict[str, Any] = {
@@ -161,7 +161,7 @@ def test_a_gigabyte_that_is_only_announced_is_refused_before_it_is_sent() -> Non
 def test_a_body_that_lies_about_its_length_is_cut_off_while_reading() -> None:
     from starlette.requests import Request
 
-    from holdfast.envelope.transports.http import read_json
+    from forestay.envelope.transports.http import read_json
 
     sent = 0
 

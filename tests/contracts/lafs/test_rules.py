@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from holdfast.envelope import (
+from forestay.envelope import (
     SCHEMA_URL,
     Envelope,
     Error,
@@ -21,15 +21,15 @@ from holdfast.envelope import (
     select_field,
     success,
 )
-from holdfast.envelope.conformance import conform
-from holdfast.envelope.errors import CATEGORY_ACTIONS, action_of, next_step
-from holdfast.envelope.validate import decode
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ids import Ids
-from holdfast.kernel.problem_table import LAFS_CODES, TABLE
-from holdfast.kernel.problems import Problem, lafs_registry
+from forestay.envelope.conformance import conform
+from forestay.envelope.errors import CATEGORY_ACTIONS, action_of, next_step
+from forestay.envelope.validate import decode
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ids import Ids
+from forestay.kernel.problem_table import LAFS_CODES, TABLE
+from forestay.kernel.problems import Problem, lafs_registry
 from tests.contracts.lafs.schema import published
-from tests.contracts.lafs.support import changed, holdfast, refused
+from tests.contracts.lafs.support import changed, forestay, refused
 
 # 1.1 Scope
 
@@ -59,7 +59,7 @@ def test_r2_json_is_the_default_and_the_same_input_gives_the_same_bytes() -> Non
 
 def test_r3_the_default_format_is_json(tmp_path: Path) -> None:
     assert resolve(tty=False).format == "json" and resolve().source == "default"
-    ran = holdfast(tmp_path, "version")
+    ran = forestay(tmp_path, "version")
     assert decode(ran.stdout).success is True
 
 
@@ -71,19 +71,19 @@ def test_r3_on_a_terminal_without_a_setting_people_are_addressed() -> None:
 
 def test_r4_human_switches(tmp_path: Path) -> None:
     assert resolve(human=True).format == "human" and resolve(human=True).source == "flag"
-    assert not holdfast(tmp_path, "version", "--human").stdout.startswith("{")
+    assert not forestay(tmp_path, "version", "--human").stdout.startswith("{")
 
 
 def test_r5_json_is_an_alias_for_the_default(tmp_path: Path) -> None:
     assert (resolve(json=True).format, resolve(json=True).source) == ("json", "flag")
-    assert decode(holdfast(tmp_path, "version", "--json").stdout).success is True
+    assert decode(forestay(tmp_path, "version", "--json").stdout).success is True
 
 
 def test_r6_both_formats_at_once_fail(tmp_path: Path) -> None:
     with pytest.raises(Problem) as caught:
         resolve(human=True, json=True)
     assert caught.value.row.lafs == "E_FORMAT_CONFLICT"
-    ran = holdfast(tmp_path, "version", "--human", "--json")
+    ran = forestay(tmp_path, "version", "--human", "--json")
     told = decode(ran.stdout)
     assert isinstance(told.error, Error) and told.error.code == "E_FORMAT_CONFLICT" and ran.returncode == 2
 
@@ -125,8 +125,8 @@ def test_r9_there_are_exactly_two_formats(other: str) -> None:
 
 def test_r10_human_output_is_plain_text_and_respects_no_color(tmp_path: Path) -> None:
     file = tmp_path / "e.json"
-    file.write_text(holdfast(tmp_path, "version").stdout)
-    shown = holdfast(tmp_path, "--human", "envelope", "explain", str(file), NO_COLOR="1", FORCE_COLOR="")
+    file.write_text(forestay(tmp_path, "version").stdout)
+    shown = forestay(tmp_path, "--human", "envelope", "explain", str(file), NO_COLOR="1", FORCE_COLOR="")
     assert "\x1b" not in shown.stdout and "worked" in shown.stdout
 
 
@@ -140,9 +140,9 @@ def test_r11_fields_come_first_then_the_format(tmp_path: Path, ok: Envelope) -> 
     with pytest.raises(Problem) as three:
         resolve(human=True, json=True, field="a")
     assert three.value.row.lafs == "E_FORMAT_CONFLICT"
-    assert holdfast(tmp_path, "version", "--json", "--field", "holdfast").stdout.strip()[0] != "{"  # no envelope
-    filtered = decode(holdfast(tmp_path, "version", "--json", "--fields", "holdfast").stdout)
-    assert isinstance(filtered.result, dict) and list(filtered.result) == ["holdfast"]
+    assert forestay(tmp_path, "version", "--json", "--field", "forestay").stdout.strip()[0] != "{"  # no envelope
+    filtered = decode(forestay(tmp_path, "version", "--json", "--fields", "forestay").stdout)
+    assert isinstance(filtered.result, dict) and list(filtered.result) == ["forestay"]
     assert filtered.meta.mvi == "custom"
     assert select_field(ok, "name") == "Thing"
     for unknown in ("custom", "everything", None):

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from holdfast.envelope import (
+from forestay.envelope import (
     Envelope,
     Error,
     Page,
@@ -18,14 +18,14 @@ from holdfast.envelope import (
     failure,
     success,
 )
-from holdfast.envelope.conformance import CORE, STANDARD, TIERS, conform, conform_envelope, conform_flags
-from holdfast.envelope.deprecations import DEPRECATIONS, META_MVI_BOOLEAN, check, may_be_removed
-from holdfast.envelope.validate import MAX_ENVELOPE_BYTES, decode, parse
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ids import Ids
-from holdfast.kernel.problems import Problem
+from forestay.envelope.conformance import CORE, STANDARD, TIERS, conform, conform_envelope, conform_flags
+from forestay.envelope.deprecations import DEPRECATIONS, META_MVI_BOOLEAN, check, may_be_removed
+from forestay.envelope.validate import MAX_ENVELOPE_BYTES, decode, parse
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ids import Ids
+from forestay.kernel.problems import Problem
 from tests.contracts.lafs.schema import published
-from tests.contracts.lafs.support import changed, holdfast
+from tests.contracts.lafs.support import changed, forestay
 
 # 1.8 Strictness, versions, security
 
@@ -148,7 +148,7 @@ def test_r46_each_check_can_fail_and_can_pass(name: str, ok: Envelope, bad: Enve
 
 
 def test_r46_strict_mode_is_enforced_by_the_validator_in_use(ok: Envelope, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.envelope import conformance
+    from forestay.envelope import conformance
 
     monkeypatch.setattr(conformance, "decode", lambda data, **_: ok)  # a validator that lets everything pass
     report = {check.name: check.passed for check in conform_envelope(ok).checks}
@@ -167,20 +167,20 @@ def test_r46_the_command_says_it_and_exits_accordingly(tmp_path: Path, ok: Envel
     good.write_bytes(encode(ok))
     wrong.write_bytes(changed(ok, page=None))
     for tier, count in (("core", 3), ("standard", 11), ("complete", 13)):
-        ran = holdfast(tmp_path, "envelope", "conform", "good.json", "--tier", tier)
+        ran = forestay(tmp_path, "envelope", "conform", "good.json", "--tier", tier)
         result: Any = decode(ran.stdout).result
         assert ran.returncode == 0 and result["ok"] is True and result["tier"] == tier
         assert len(result["checks"]) == count
         assert all(set(check) == {"name", "pass", "detail"} for check in result["checks"])
-    ran = holdfast(tmp_path, "envelope", "conform", "wrong.json")
+    ran = forestay(tmp_path, "envelope", "conform", "wrong.json")
     told = decode(ran.stdout)
     assert ran.returncode == 2 and told.success is False  # D8
     assert isinstance(told.result, dict) and told.result["ok"] is False
-    both = holdfast(tmp_path, "envelope", "conform", "good.json", "wrong.json")
+    both = forestay(tmp_path, "envelope", "conform", "good.json", "wrong.json")
     assert both.returncode == 2
     lines = [encode(ok).decode(), changed(ok, page=None).decode(), "nonsense", encode(bad).decode()]
-    ran = holdfast(tmp_path, "envelope", "conform", "--ndjson", stdin="\n".join(lines))
+    ran = forestay(tmp_path, "envelope", "conform", "--ndjson", stdin="\n".join(lines))
     results = [json.loads(line) for line in ran.stdout.splitlines()]
     assert [result["ok"] for result in results] == [True, False, False, True] and ran.returncode == 2
     assert all(set(result) == {"ok", "tier", "checks"} for result in results)
-    assert holdfast(tmp_path, "envelope", "conform", "--ndjson", stdin=lines[0] + "\n").returncode == 0
+    assert forestay(tmp_path, "envelope", "conform", "--ndjson", stdin=lines[0] + "\n").returncode == 0

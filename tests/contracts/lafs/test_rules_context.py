@@ -10,19 +10,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.envelope.conformance import conform
-from holdfast.envelope.context import ContextStore, Follower, read_query
-from holdfast.envelope.context import project as project_context
-from holdfast.envelope.context.store import chain
-from holdfast.envelope.context.types import Entry
-from holdfast.envelope.pages import no_page, offset_page
-from holdfast.envelope.types import Envelope
-from holdfast.envelope.validate import decode
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ids import Ids
-from holdfast.kernel.ledger import Ledger
-from holdfast.kernel.problem_table import LAFS_CODES
-from holdfast.kernel.problems import Problem
+from forestay.envelope.conformance import conform
+from forestay.envelope.context import ContextStore, Follower, read_query
+from forestay.envelope.context import project as project_context
+from forestay.envelope.context.store import chain
+from forestay.envelope.context.types import Entry
+from forestay.envelope.pages import no_page, offset_page
+from forestay.envelope.types import Envelope
+from forestay.envelope.validate import decode
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ids import Ids
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.problem_table import LAFS_CODES
+from forestay.kernel.problems import Problem
 from tests.contracts.lafs.support import KEY
 
 # 1.5 Context
@@ -235,7 +235,7 @@ async def get_context(
     from starlette.applications import Starlette
     from starlette.requests import Request
 
-    from holdfast.envelope.transports.context_http import context_routes
+    from forestay.envelope.transports.context_http import context_routes
 
     async def whoever(_request: Request) -> str:
         return owner

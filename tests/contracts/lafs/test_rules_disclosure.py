@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.envelope import (
+from forestay.envelope import (
     Envelope,
     Page,
     Warning,
@@ -19,17 +19,17 @@ from holdfast.envelope import (
     select_fields,
     success,
 )
-from holdfast.envelope.ask import Ask, give, read_ask
-from holdfast.envelope.budget import Budget, cost, read_budget, within
-from holdfast.envelope.conformance import conform
-from holdfast.envelope.estimate import Estimator, estimate, graphemes
-from holdfast.envelope.expand import Expanders
-from holdfast.envelope.fit import EXTENSION, TRUNCATED, fit
-from holdfast.envelope.pages import cursor_page, no_page, offset_page, page_request
-from holdfast.envelope.validate import parse
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ids import Ids
-from holdfast.kernel.problems import Problem
+from forestay.envelope.ask import Ask, give, read_ask
+from forestay.envelope.budget import Budget, cost, read_budget, within
+from forestay.envelope.conformance import conform
+from forestay.envelope.estimate import Estimator, estimate, graphemes
+from forestay.envelope.expand import Expanders
+from forestay.envelope.fit import EXTENSION, TRUNCATED, fit
+from forestay.envelope.pages import cursor_page, no_page, offset_page, page_request
+from forestay.envelope.validate import parse
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ids import Ids
+from forestay.kernel.problems import Problem
 from tests.contracts.lafs.support import changed, refused
 
 # 1.6 Disclosure and pages

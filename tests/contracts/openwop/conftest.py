@@ -1,7 +1,7 @@
-"""A host to test: the one that HOLDFAST_CONTRACT_URL and HOLDFAST_CONTRACT_KEY name, or `holdfast up` in a process.
+"""A host to test: the one that FORESTAY_CONTRACT_URL and FORESTAY_CONTRACT_KEY name, or `forestay up` in a process.
 
-Against another host, further keys (HOLDFAST_CONTRACT_OTHER_KEY of another tenant, …_NO_SCOPES_KEY, …_READER_KEY with
-runs:read, …_TEST_KEY, …_EXPIRED_KEY, …_REVOKED_KEY) may be given too. A holdfast makes those that are missing itself;
+Against another host, further keys (FORESTAY_CONTRACT_OTHER_KEY of another tenant, …_NO_SCOPES_KEY, …_READER_KEY with
+runs:read, …_TEST_KEY, …_EXPIRED_KEY, …_REVOKED_KEY) may be given too. A forestay makes those that are missing itself;
 elsewhere, what needs one that is not given is skipped.
 """
 
@@ -128,7 +128,7 @@ def refused(answer: httpx.Response, status: int, error: str) -> dict[str, Any]:
 
 
 class LocalHost:
-    """`holdfast up` as a process, with keys made before it starts."""
+    """`forestay up` as a process, with keys made before it starts."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -137,11 +137,11 @@ class LocalHost:
         self.url = ""
 
     def start(self, *options: str) -> str:
-        command = [sys.executable, "-m", "holdfast.cli.main", "up", "--port", "0", "--data", str(self.folder), "--json"]
+        command = [sys.executable, "-m", "forestay.cli.main", "up", "--port", "0", "--data", str(self.folder), "--json"]
         environment = {
             **os.environ,
             "PYTHONPATH": str(Path(__file__).parents[3] / "src"),
-            "HOLDFAST_API_KEY": self.keys["full"],
+            "FORESTAY_API_KEY": self.keys["full"],
         }
         self.process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, env=environment)
         assert self.process.stdout is not None
@@ -160,10 +160,10 @@ class LocalHost:
 
 
 async def _make_keys(folder: Path) -> dict[str, str]:
-    from holdfast.http.auth import Keys, KeyTable
-    from holdfast.kernel.clock import SystemClock
-    from holdfast.kernel.ids import Ids
-    from holdfast.kernel.ledger import Ledger
+    from forestay.http.auth import Keys, KeyTable
+    from forestay.kernel.clock import SystemClock
+    from forestay.kernel.ids import Ids
+    from forestay.kernel.ledger import Ledger
 
     folder.mkdir(parents=True, exist_ok=True)
     clock = SystemClock()
@@ -208,15 +208,15 @@ def _asked_for(url: str, full: str) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, str]]]:
-    url = os.environ.get("HOLDFAST_CONTRACT_URL")
+    url = os.environ.get("FORESTAY_CONTRACT_URL")
     if url:
-        prefix, suffix = "HOLDFAST_CONTRACT_", "_KEY"
+        prefix, suffix = "FORESTAY_CONTRACT_", "_KEY"
         given = {
             name[len(prefix) : -len(suffix)].lower(): value
             for name, value in os.environ.items()
             if name.startswith(prefix) and name.endswith(suffix) and name != f"{prefix}KEY"
         }
-        full = os.environ["HOLDFAST_CONTRACT_KEY"]
+        full = os.environ["FORESTAY_CONTRACT_KEY"]
         yield url.rstrip("/"), {**_asked_for(url, full), "full": full, **given}
         return
     host = LocalHost(tmp_path_factory.mktemp("host"))

@@ -18,8 +18,8 @@ import schemathesis
 
 from tests.contracts.openwop.documents import DOCUMENTS
 
-_KNOWN: dict[str, list[str]] = json.loads(os.environ.get("HOLDFAST_KNOWN_IDS", "{}"))
-_SPARE: list[str] = json.loads(os.environ.get("HOLDFAST_SPARE_KEYS", "[]"))
+_KNOWN: dict[str, list[str]] = json.loads(os.environ.get("FORESTAY_KNOWN_IDS", "{}"))
+_SPARE: list[str] = json.loads(os.environ.get("FORESTAY_SPARE_KEYS", "[]"))
 _CRONS = ["0 0 1 1 *", "*/5 9-17 * * 1-5", "30 4 1,15 * 5", "0 12 * * MON"]
 _ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata"]
 _EXPRESSIONS = ["status", "size(variables) == 0", "null", "1 + 1", "'a' in ['a', 'b']", "nodes.start.output"]
@@ -89,8 +89,8 @@ def _say_what_is_unsaid(label: str, case: Any) -> None:
 
 def _asking() -> str:
     """A new run that waits for an answer."""
-    headers = {"Authorization": f"Bearer {os.environ['HOLDFAST_SUITE_KEY']}"}
-    with httpx.Client(base_url=os.environ["HOLDFAST_SUITE_URL"], headers=headers, trust_env=False) as http:
+    headers = {"Authorization": f"Bearer {os.environ['FORESTAY_SUITE_KEY']}"}
+    with httpx.Client(base_url=os.environ["FORESTAY_SUITE_URL"], headers=headers, trust_env=False) as http:
         run_id: str = http.post("/v1/runs", json={"workflowId": _WAITING}).json()["runId"]
         while http.get(f"/v1/runs/{run_id}").json()["status"] != "waiting-approval":
             http.get(f"/v1/runs/{run_id}/events/poll", params={"timeout": 1})

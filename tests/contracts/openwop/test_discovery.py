@@ -13,7 +13,7 @@ import pytest
 from tests.contracts.openwop.conftest import Api, refused
 from tests.contracts.openwop.documents import node, variable, workflow
 
-REFERENCE = os.environ.get("HOLDFAST_REFERENCE") or Path(__file__).parents[4] / "shared" / "reference"
+REFERENCE = os.environ.get("FORESTAY_REFERENCE") or Path(__file__).parents[4] / "shared" / "reference"
 SCHEMAS = Path(REFERENCE) / "openwop" / "schemas"
 
 

@@ -34,7 +34,7 @@ CASES = {
 }
 
 
-@pytest.mark.skipif("HOLDFAST_CONTRACT_URL" in os.environ, reason="this kills its host")
+@pytest.mark.skipif("FORESTAY_CONTRACT_URL" in os.environ, reason="this kills its host")
 def test_w16_a_kill_changes_no_outcome(tmp_path: Path) -> None:
     """A new process takes longer to start than the runs may take: all their deadlines are overdue."""
     host = LocalHost(tmp_path / "data")

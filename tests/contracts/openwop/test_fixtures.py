@@ -16,12 +16,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.runs.types import RunEvent
+from forestay.runs.types import RunEvent
 from tests.contracts.openwop.conftest import ENDED, Api, LocalHost, refused
 from tests.contracts.openwop.documents import CONTRACT_NAMES, DOCUMENTS
 from tests.runs.events import check_events
 
-REFERENCE = os.environ.get("HOLDFAST_REFERENCE") or Path(__file__).parents[4] / "shared" / "reference"
+REFERENCE = os.environ.get("FORESTAY_REFERENCE") or Path(__file__).parents[4] / "shared" / "reference"
 FOLDER = Path(REFERENCE) / "openwop" / "fixtures"
 OURS = [{**DOCUMENTS[name], "id": CONTRACT_NAMES[name]} for name in sorted(CONTRACT_NAMES)]
 NODE = "structured-call"
@@ -109,14 +109,14 @@ def _loadable(folder: Path, *options: str) -> Path:
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seeded]:
-    """`holdfast up`, as anybody starts it."""
+    """`forestay up`, as anybody starts it."""
     folder = tmp_path_factory.mktemp("plain")
     yield from _up(folder / "data", _loadable(folder))
 
 
 @pytest.fixture(scope="module")
 def seams(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seeded]:
-    """`holdfast up --sample-seams`."""
+    """`forestay up --sample-seams`."""
     folder = tmp_path_factory.mktemp("seams")
     yield from _up(folder / "data", _loadable(folder, "--sample-seams"), "--sample-seams")
 

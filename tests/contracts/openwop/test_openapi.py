@@ -117,10 +117,10 @@ def schemathesis(api: Api, folder: Path, *options: str, only_ended: bool = False
     environment = {
         **os.environ,
         "SCHEMATHESIS_HOOKS": "tests.contracts.openwop.real_ids",
-        "HOLDFAST_KNOWN_IDS": json.dumps(ids),
-        "HOLDFAST_SUITE_URL": api.url,
-        "HOLDFAST_SUITE_KEY": api.keys["full"],
-        "HOLDFAST_SPARE_KEYS": json.dumps([key["result"]["description"]["keyId"] for key in spare if "result" in key]),
+        "FORESTAY_KNOWN_IDS": json.dumps(ids),
+        "FORESTAY_SUITE_URL": api.url,
+        "FORESTAY_SUITE_KEY": api.keys["full"],
+        "FORESTAY_SPARE_KEYS": json.dumps([key["result"]["description"]["keyId"] for key in spare if "result" in key]),
         "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}",
     }
     done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=folder)

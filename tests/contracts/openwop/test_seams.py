@@ -14,7 +14,7 @@ SEAM = "/v1/host/sample/test/runs"
 @pytest.fixture(autouse=True)
 def _open(api: Api) -> None:
     if api.get(f"{SEAM}/__probe__/events").status_code in (404, 405):
-        assert os.environ.get("HOLDFAST_CONTRACT_URL"), "our own host was started with its seams"
+        assert os.environ.get("FORESTAY_CONTRACT_URL"), "our own host was started with its seams"
         pytest.skip("this host has no seams")
 
 

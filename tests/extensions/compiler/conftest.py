@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from holdfast import assets
-from holdfast.extensions.compiler import Artifact
+from forestay import assets
+from forestay.extensions.compiler import Artifact
 
 _HARNESS = """
 const base = { existsSync() { return true }, join: (...p) => p.join("/"), tmpdir() { return "/t" } };
-globalThis.__holdfast_modules__ = (name) => {
+globalThis.__forestay_modules__ = (name) => {
   if (name === "pi:node/events") {
     class EventEmitter {}
     return { default: EventEmitter, EventEmitter, once() {} };
   }
   return { ...base, name, default: { ...base, name } };
 };
-globalThis.__holdfast_root__ = process.argv[3];
+globalThis.__forestay_root__ = process.argv[3];
 const said = [];
 try {
   const { default: factory } = await import(process.argv[2]);

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.extensions.compiler import build
-from holdfast.extensions.compiler.apart import Child, Order, Workshop
-from holdfast.extensions.compiler.cache import Cache
-from holdfast.extensions.compiler.scan import syntax
-from holdfast.extensions.compiler.scan.uses import scan_text
-from holdfast.extensions.compiler.scan.values import Values
-from holdfast.kernel.problems import Problem
+from forestay.extensions.compiler import build
+from forestay.extensions.compiler.apart import Child, Order, Workshop
+from forestay.extensions.compiler.cache import Cache
+from forestay.extensions.compiler.scan import syntax
+from forestay.extensions.compiler.scan.uses import scan_text
+from forestay.extensions.compiler.scan.values import Values
+from forestay.kernel.problems import Problem
 
 SMALL = "export default function (pi) { pi.on('input', () => undefined); }\n"
 
@@ -137,7 +137,7 @@ async def test_k2_the_bundler_ends_with_the_child(tmp_path: Path) -> None:
 def test_k3_a_child_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     path = source(tmp_path)
     code = (
-        "import os, signal; from holdfast.extensions.compiler.apart import Child, Order; child = Child();"
+        "import os, signal; from forestay.extensions.compiler.apart import Child, Order; child = Child();"
         f"child.build(Order({str(path)!r}, {str(tmp_path / 'cache')!r})); print(child.pid, flush=True);"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
@@ -149,7 +149,7 @@ def test_k3_a_child_ends_with_the_process_that_started_it(tmp_path: Path) -> Non
 async def test_the_current_folder_is_not_searched_for_modules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Workshop
 ) -> None:
-    for name in ("msgspec", "holdfast", "tree_sitter"):
+    for name in ("msgspec", "forestay", "tree_sitter"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     monkeypatch.chdir(tmp_path)
     await place.build(source(tmp_path), Cache(tmp_path / "cache"))

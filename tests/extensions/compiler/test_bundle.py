@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from holdfast.extensions.compiler import build
-from holdfast.extensions.compiler.rewrite import provided_package, virtual_module
-from holdfast.extensions.compiler.scan.syntax import File
-from holdfast.kernel.problems import Problem
+from forestay.extensions.compiler import build
+from forestay.extensions.compiler.rewrite import provided_package, virtual_module
+from forestay.extensions.compiler.scan.syntax import File
+from forestay.kernel.problems import Problem
 
 SAY = "export default (pi: any) => "
 

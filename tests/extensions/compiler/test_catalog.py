@@ -6,9 +6,9 @@ import hashlib
 
 import pytest
 
-from holdfast.extensions.catalog import GitSource, NpmSource, UrlSource, build_catalog, read_catalog, source_key
-from holdfast.kernel import canonical
-from holdfast.kernel.problems import Problem
+from forestay.extensions.catalog import GitSource, NpmSource, UrlSource, build_catalog, read_catalog, source_key
+from forestay.kernel import canonical
+from forestay.kernel.problems import Problem
 
 NOW = "2026-01-02T03:04:05Z"
 TOOL = "export default (pi) => { pi.registerTool({ name: 'a' }); };"

@@ -9,15 +9,15 @@ import shutil
 import pytest
 from tests.extensions.conform.registry import Registry, tarball, use
 
-from holdfast import assets
-from holdfast.extensions.compiler import build
-from holdfast.extensions.compiler.artifact import read_artifact
-from holdfast.extensions.compiler.cache import Cache
-from holdfast.extensions.compiler.install import install
-from holdfast.extensions.engine.bytecode import compile_module
-from holdfast.kernel import canonical
-from holdfast.kernel.problems import Problem
-from holdfast.kernel.seal import Seal
+from forestay import assets
+from forestay.extensions.compiler import build
+from forestay.extensions.compiler.artifact import read_artifact
+from forestay.extensions.compiler.cache import Cache
+from forestay.extensions.compiler.install import install
+from forestay.extensions.engine.bytecode import compile_module
+from forestay.kernel import canonical
+from forestay.kernel.problems import Problem
+from forestay.kernel.seal import Seal
 
 FILES = {
     "package.json": '{"name": "same", "version": "1.2.3", "pi": {"extensions": ["./src/index.ts"]}}',
@@ -85,13 +85,13 @@ def test_polyfills_come_first_in_one_order_and_only_those_that_are_needed(extens
     names = ("pi:polyfills/node_globals", "pi:polyfills/fetch", "pi:polyfills/webassembly")
     assert artifact.meta.injected_polyfills == names
     first = artifact.code.split(b"\n", 1)[0].decode()
-    assert first == "".join(f'globalThis.__holdfast_modules__("{name}");' for name in names)
+    assert first == "".join(f'globalThis.__forestay_modules__("{name}");' for name in names)
 
 
 def test_a_cached_build_is_found_until_something_it_looked_at_changes(extension, tmp_path, monkeypatch):
     root, cache = extension(FILES), Cache(tmp_path / "cache", Seal(b"key"))
     build(root, cache=cache)
-    module = importlib.import_module("holdfast.extensions.compiler.build")
+    module = importlib.import_module("forestay.extensions.compiler.build")
     calls = []
     real = module.compile_source
     monkeypatch.setattr(module, "compile_source", lambda found: calls.append(found) or real(found))

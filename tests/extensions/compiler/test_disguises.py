@@ -6,8 +6,8 @@ import base64
 
 import pytest
 
-from holdfast.extensions.compiler.rewrite import FORBIDDEN_MODULES
-from holdfast.extensions.compiler.scan import scan_text
+from forestay.extensions.compiler.rewrite import FORBIDDEN_MODULES
+from forestay.extensions.compiler.scan import scan_text
 
 MODULES = [name for name in FORBIDDEN_MODULES if "/" not in name]
 LOADS = {

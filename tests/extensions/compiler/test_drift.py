@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.extensions.compiler.drift import Drift, drift
+from forestay.extensions.compiler.drift import Drift, drift
 
 
 def test_each_kind_of_drift():

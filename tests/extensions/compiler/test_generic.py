@@ -34,7 +34,7 @@ def test_no_name_of_the_corpus_is_in_compiler_or_runtime_code():
     names = _names()
     assert len(names) > 60
     found = []
-    for path in sorted((ROOT / "src" / "holdfast").rglob("*")):
+    for path in sorted((ROOT / "src" / "forestay").rglob("*")):
         if path.suffix not in (".py", ".ts", ".mjs", ".js"):
             continue
         text = path.read_text()

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from holdfast.extensions.compiler import build
-from holdfast.extensions.compiler.build import compile_source
-from holdfast.extensions.compiler.source import source
-from holdfast.kernel.problems import Problem
+from forestay.extensions.compiler import build
+from forestay.extensions.compiler.build import compile_source
+from forestay.extensions.compiler.source import source
+from forestay.kernel.problems import Problem
 
 ENTRY = 'import found from "dep";\nexport default (pi) => { pi.registerCommand(String(found), { handler() {} }); };'
 PACKAGE = '{"name": "dep", "version": "1.0.0", "main": "i.js"}'
@@ -98,7 +98,7 @@ def test_strict_stops_at_the_warning(extension):
 
 
 def test_the_fallback_runs_in_the_sandbox(extension):
-    from holdfast.extensions.conform.differential import registrations_of
+    from forestay.extensions.conform.differential import registrations_of
 
     def command(text, folder):
         files = {"index.ts": ENTRY, "node_modules/dep/package.json": PACKAGE, "node_modules/dep/i.js": text}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.extensions.compiler import build
-from holdfast.extensions.compiler.infer import infer_text
+from forestay.extensions.compiler import build
+from forestay.extensions.compiler.infer import infer_text
 
 USES = {
     'import * as fs from "node:fs"; fs.readFileSync(x);': {"read"},

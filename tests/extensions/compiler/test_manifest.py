@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.extensions.compiler.source import source
-from holdfast.extensions.manifest import parse_manifest
-from holdfast.kernel.problems import Problem
+from forestay.extensions.compiler.source import source
+from forestay.extensions.manifest import parse_manifest
+from forestay.kernel.problems import Problem
 
 GOOD = {
     "schema": "pi.ext.manifest.v1",

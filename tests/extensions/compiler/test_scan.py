@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.extensions.compiler import build
-from holdfast.extensions.compiler.rewrite import FORBIDDEN_MODULES
-from holdfast.extensions.compiler.scan import scan_text
-from holdfast.kernel.problems import Problem
+from forestay.extensions.compiler import build
+from forestay.extensions.compiler.rewrite import FORBIDDEN_MODULES
+from forestay.extensions.compiler.scan import scan_text
+from forestay.kernel.problems import Problem
 
 # {m} is the module's name, {a} and {b} its two halves.
 MODULE_DISGUISES = {

@@ -7,10 +7,10 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.extensions.compiler import build, places
-from holdfast.extensions.compiler.artifact import ENTRY_MODULE, Location
-from holdfast.extensions.compiler.sourcemap import SourceMap, decode_mappings, encode_mappings
-from holdfast.extensions.locations import frames
+from forestay.extensions.compiler import build, places
+from forestay.extensions.compiler.artifact import ENTRY_MODULE, Location
+from forestay.extensions.compiler.sourcemap import SourceMap, decode_mappings, encode_mappings
+from forestay.extensions.locations import frames
 
 _numbers = st.integers(min_value=0, max_value=100_000)
 _segments = st.one_of(

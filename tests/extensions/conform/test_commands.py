@@ -8,9 +8,9 @@ import pytest
 from tests.extensions.conform.registry import LOADER_PACKAGE, Registry, tarball, use
 from typer.testing import CliRunner
 
-from holdfast import assets
-from holdfast.cli.ext_compile import app
-from holdfast.cli.output import take_flags
+from forestay import assets
+from forestay.cli.ext_compile import app
+from forestay.cli.output import take_flags
 
 pytestmark = pytest.mark.skipif(assets.npm_command() is None, reason="there is no npm here")
 
@@ -33,7 +33,7 @@ HELPER = {
     "i.js": "export const word = 'hello';\n",
 }
 LOCK = {
-    "schema": "holdfast.corpus.v1",
+    "schema": "forestay.corpus.v1",
     "oracles": {"real": {"group": "loader", "package": "loader", "node": [18]}},
     "packages": [],
     "unavailable": {"lost": "It was taken down."},

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.extensions.compiler.build import compile_source
-from holdfast.extensions.compiler.source import sources
-from holdfast.extensions.conform.corpus import Corpus, Lock, OracleSpec, Package
-from holdfast.extensions.conform.differential import Difference, compare, differing, normal, registrations_of
-from holdfast.extensions.conform.oracle import Verdict
-from holdfast.extensions.conform.recorded import read_recorded, record, registrations_digest
-from holdfast.extensions.conform.report import document, page
-from holdfast.extensions.conform.run import SetResult, conform, oracle_wording, packages_of, totals
-from holdfast.extensions.conform.scenarios import ScenarioResult, compare_scenario, covered, read_scenarios
-from holdfast.extensions.hooks import EVENTS
-from holdfast.kernel.problems import Problem
+from forestay.extensions.compiler.build import compile_source
+from forestay.extensions.compiler.source import sources
+from forestay.extensions.conform.corpus import Corpus, Lock, OracleSpec, Package
+from forestay.extensions.conform.differential import Difference, compare, differing, normal, registrations_of
+from forestay.extensions.conform.oracle import Verdict
+from forestay.extensions.conform.recorded import read_recorded, record, registrations_digest
+from forestay.extensions.conform.report import document, page
+from forestay.extensions.conform.run import SetResult, conform, oracle_wording, packages_of, totals
+from forestay.extensions.conform.scenarios import ScenarioResult, compare_scenario, covered, read_scenarios
+from forestay.extensions.hooks import EVENTS
+from forestay.kernel.problems import Problem
 
 ROOT = Path(__file__).resolve().parents[3]
 CORPUS = Corpus(ROOT / "corpus")
@@ -98,7 +98,7 @@ def _really(work):
 def test_a_lock_survives_being_written(tmp_path):
     corpus = Corpus(tmp_path)
     packages = tuple(Package(name, name, "1.0.0", "sha512-x", "o") for name in ("b", "a"))
-    corpus.save(Lock("holdfast.corpus.v1", {"o": OracleSpec("b", "b", (20,))}, packages))
+    corpus.save(Lock("forestay.corpus.v1", {"o": OracleSpec("b", "b", (20,))}, packages))
     assert [item.group for item in corpus.lock().packages] == ["a", "b"]
     assert packages_of(corpus) == []
     with pytest.raises(Problem):
@@ -106,7 +106,7 @@ def test_a_lock_survives_being_written(tmp_path):
 
 
 def test_the_report_names_each_outcome():
-    from holdfast.extensions.conform.differential import Result
+    from forestay.extensions.conform.differential import Result
 
     sets = [SetResult("p", "1", "o", (Result("p", "<a>", "different", "", (Difference("x", 1, 2),)),))]
     behaviour = [ScenarioResult("s", "e", "equal")]
@@ -255,7 +255,7 @@ def test_most_published_packages_are_not_blocked():
 
 
 def test_the_parts_of_the_corpus_are_counted_apart():
-    from holdfast.extensions.conform.differential import Result
+    from forestay.extensions.conform.differential import Result
 
     named = SetResult("p", "1", "o", (Result("p", "a", "equal"),))
     further = SetResult("q", "1", "o", (Result("q", "b", "not_loaded", "why"),), "further")

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.extensions.conform.masks import Mask, masked
-from holdfast.extensions.conform.scenarios import Scenario, read_scenarios
-from holdfast.kernel import canonical
-from holdfast.kernel.problems import Problem
+from forestay.extensions.conform.masks import Mask, masked
+from forestay.extensions.conform.scenarios import Scenario, read_scenarios
+from forestay.kernel import canonical
+from forestay.kernel.problems import Problem
 
 ROOT = Path(__file__).resolve().parents[3]
 WHY = "It is random, by nature."

@@ -8,14 +8,14 @@ import subprocess
 
 import pytest
 
-from holdfast import assets
-from holdfast.extensions.compiler import build
-from holdfast.extensions.compiler.artifact import read_artifact
-from holdfast.extensions.compiler.cache import Cache
-from holdfast.extensions.conform.host import Host, Place
-from holdfast.extensions.engine.bytecode import KeptBytecode
-from holdfast.extensions.engine.pool import Pool
-from holdfast.kernel.seal import Seal
+from forestay import assets
+from forestay.extensions.compiler import build
+from forestay.extensions.compiler.artifact import read_artifact
+from forestay.extensions.compiler.cache import Cache
+from forestay.extensions.conform.host import Host, Place
+from forestay.extensions.engine.bytecode import KeptBytecode
+from forestay.extensions.engine.pool import Pool
+from forestay.kernel.seal import Seal
 
 FILES = {
     "package.json": '{"name": "nested", "version": "1.0.0", "pi": {"extensions": ["./src/index.ts"]}}',

@@ -7,10 +7,10 @@ import json
 
 import pytest
 
-from holdfast.extensions.compiler import build
-from holdfast.extensions.conform.differential import registrations_of
-from holdfast.extensions.words import TOOLS, read_wording
-from holdfast.kernel.problems import Problem
+from forestay.extensions.compiler import build
+from forestay.extensions.conform.differential import registrations_of
+from forestay.extensions.words import TOOLS, read_wording
+from forestay.kernel.problems import Problem
 
 KINDS = [name.capitalize() for name in TOOLS]
 
@@ -36,7 +36,7 @@ def _descriptions(schema, at=""):
         yield from _descriptions(item.get("items", {}), f"{at}{name}.")
 
 
-def _file(tmp_path, tools, schema="holdfast.tool-words.v1"):
+def _file(tmp_path, tools, schema="forestay.tool-words.v1"):
     path = tmp_path / "words.json"
     path.write_text(json.dumps({"schema": schema, "tools": tools}))
     return path
@@ -110,10 +110,10 @@ def test_words_that_would_go_nowhere_are_refused(tmp_path, tools, at):
 
 
 def test_the_command_line_takes_a_wording(tmp_path, monkeypatch, capfd):
-    from holdfast.cli.main import main
+    from forestay.cli.main import main
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("FORESTAY_HOME", str(tmp_path / "home"))
     entry = _entry(tmp_path, "@earendil-works/pi-coding-agent", "Tool")
     words = _file(tmp_path, {"ls": {"description": "Words of another host."}})
     with pytest.raises(SystemExit) as left:

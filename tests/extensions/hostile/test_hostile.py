@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from tests.extensions.hostile.cases import BUILDS, CASES, LOOPS, Case
 
-from holdfast.extensions.engine.limits import Limits
-from holdfast.extensions.suite import Suite
-from holdfast.kernel import canonical
-from holdfast.kernel.config import ExtensionQuotas, Extensions
-from holdfast.kernel.ledger import Ledger
-from holdfast.kernel.problems import Problem
+from forestay.extensions.engine.limits import Limits
+from forestay.extensions.suite import Suite
+from forestay.kernel import canonical
+from forestay.kernel.config import ExtensionQuotas, Extensions
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.problems import Problem
 
 NEIGHBOUR = """
 export default function (pi) {
@@ -111,7 +111,7 @@ def test_a_hostile_extension_ends_well(case: Case, tmp_path: Path) -> None:
         assert word not in everything
     for word in case.unrecorded:
         assert word not in recorded
-    assert not Path("/tmp/holdfast-hostile-was-here").exists()
+    assert not Path("/tmp/forestay-hostile-was-here").exists()
     assert (tmp_path / "project" / "src" / "a.txt").read_text() == "mine"
 
 

@@ -7,11 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from holdfast.kernel.ledger import Ledger
+from forestay.kernel.ledger import Ledger
 
 WRITER = """
 import asyncio, sys
-from holdfast.kernel.ledger import Append, Draft, Ledger
+from forestay.kernel.ledger import Append, Draft, Ledger
 
 async def main(path, round):
     ledger = Ledger.open(path)

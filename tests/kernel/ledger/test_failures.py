@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.kernel.ledger import Draft, Ledger
-from holdfast.kernel.problems import Problem
+from forestay.kernel.ledger import Draft, Ledger
+from forestay.kernel.problems import Problem
 
 FULL_DISK = """
 import asyncio, resource, signal, sys
-from holdfast.kernel.ledger import Draft, Ledger
-from holdfast.kernel.problems import Problem
+from forestay.kernel.ledger import Draft, Ledger
+from forestay.kernel.problems import Problem
 
 async def main(path):
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -78,8 +78,8 @@ def test_a_full_disk_on_a_real_small_file_system(tmp_path: Path) -> None:
 
 READ_ONLY = """
 import asyncio, os, sys, urllib.parse
-from holdfast.kernel.ledger import Draft, Ledger
-from holdfast.kernel.problems import Problem
+from forestay.kernel.ledger import Draft, Ledger
+from forestay.kernel.problems import Problem
 if os.geteuid() == 0:  # root may write everything; nobody may not
     os.setgid(65534)
     os.setuid(65534)

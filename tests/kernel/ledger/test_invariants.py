@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ids import Ids
-from holdfast.kernel.ledger import Append, Draft, Head, Ledger, Record
-from holdfast.kernel.ledger.records import hash_of
-from holdfast.kernel.problems import Problem
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ids import Ids
+from forestay.kernel.ledger import Append, Draft, Head, Ledger, Record
+from forestay.kernel.ledger.records import hash_of
+from forestay.kernel.problems import Problem
 
 
 def drafts(*numbers: int) -> list[Draft]:
@@ -272,7 +272,7 @@ async def test_a_closed_ledger_says_so_and_keeps_what_was_waiting(tmp_path: Path
 async def test_a_writer_that_forgets_streams_goes_on_where_they_stand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.kernel.ledger.writer._KEEP_STREAMS", 4)
+    monkeypatch.setattr("forestay.kernel.ledger.writer._KEEP_STREAMS", 4)
     async with Ledger.open(tmp_path / "l.db") as ledger:
         for turn in range(3):
             for number in range(12):

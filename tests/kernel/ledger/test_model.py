@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from holdfast.kernel.clock import ManualClock
-from holdfast.kernel.ids import Ids, SeededRandomness
-from holdfast.kernel.ledger import Append, Draft, Ledger, Record
-from holdfast.kernel.problems import Problem
+from forestay.kernel.clock import ManualClock
+from forestay.kernel.ids import Ids, SeededRandomness
+from forestay.kernel.ledger import Append, Draft, Ledger, Record
+from forestay.kernel.problems import Problem
 
 STREAMS = ("run/a", "run/b", "ext/c")
 numbers = st.lists(st.integers(0, 99), max_size=4)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.kernel.ledger import Draft, Ledger
+from forestay.kernel.ledger import Draft, Ledger
 
 
 async def _filled(path: Path) -> None:

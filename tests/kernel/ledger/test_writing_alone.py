@@ -13,8 +13,8 @@ from random import Random
 
 import pytest
 
-from holdfast.kernel.ledger import Append, Draft, Ledger, Record, writer
-from holdfast.kernel.problems import Problem
+from forestay.kernel.ledger import Append, Draft, Ledger, Record, writer
+from forestay.kernel.problems import Problem
 
 HERE = threading.get_ident()
 

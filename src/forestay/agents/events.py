@@ -1,0 +1,181 @@
+"""The events of one agent invocation, in OpenWOP's words and order (RFC 0077); a run's node appends them.
+
+Order: agent.invocation.started, agent.promptResolved, then for each turn provider.usage, agent.reasoned and a pair
+agent.toolCalled, agent.toolReturned for each call, then agent.decided, agent.invocation.completed.
+
+Payloads carry identifiers, counts and hashes, never content: no prompt, no argument, no result. The text that a model
+writes before it calls tools appears only when the verbosity says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Literal
+
+import msgspec
+import rfc8785
+
+from forestay.agents.decide import AgentState
+from forestay.agents.manifest import AgentManifest
+from forestay.agents.ports import Tool
+from forestay.agents.steps import (
+    Answered,
+    Begun,
+    CallTool,
+    Confirm,
+    Finish,
+    GateCall,
+    Gated,
+    Outcome,
+    Record,
+    RefuseCall,
+    Returned,
+    Step,
+)
+from forestay.kernel import canonical
+from forestay.kernel.redact import redact, redact_text
+from forestay.models import Usage
+
+Source = Literal["workflow-node", "run-api", "chat-mention"]
+Verbosity = Literal["off", "summary", "full"]
+
+_SUMMARY_CHARACTERS = 1_000
+
+
+class Invocation(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of an agent. `id` is the caller's and stays the same when the invocation is resumed."""
+
+    id: str
+    task: Any
+    node_id: str
+    source: Source = "workflow-node"
+
+
+class AgentEvent(msgspec.Struct, frozen=True):
+    """An event to append. `key` is the same in every replay: who has it in the log does not append it again."""
+
+    type: str
+    payload: dict[str, Any]
+    key: str
+    caused_by: str | None = None
+
+
+class Narrator:
+    """Words the events of one invocation."""
+
+    def __init__(self, invocation: Invocation, manifest: AgentManifest, model: str, verbosity: Verbosity) -> None:
+        self._invocation = invocation
+        self._manifest = manifest
+        self._provider, _, name = model.partition(":")
+        self._model = name or self._provider
+        self._verbosity = verbosity
+
+    def told(self, state: AgentState, step: Step, record: Record) -> list[AgentEvent]:
+        """What is said of a step that was performed in `state`."""
+        match step, record:
+            case _, Begun():
+                return [self._prompt_resolved()]
+            case _, Answered():
+                used = [] if record.usage is None else [self._used(state.turns, record.usage)]
+                return [*used, self._reasoned(state.turns, record)]
+            case GateCall(call), Gated() if tool := state.tool(call.name):
+                return [self._tool_called(state.place, tool, record.arguments or call.arguments)]
+            case ((CallTool(call) | RefuseCall(call)), Returned()) if tool := state.tool(call.name):
+                return [self._tool_returned(state.place, tool, record)]
+            case _:
+                return []
+
+    def started(self) -> AgentEvent:
+        return self._event(
+            "agent.invocation.started",
+            "started",
+            invocationId=self._invocation.id,
+            source=self._invocation.source,
+            modelClass=self._manifest.model_class,
+            resolvedModel=self._model,
+            resolvedProvider=self._provider,
+            memoryBound=self._manifest.memory.long_term,
+        )
+
+    def _prompt_resolved(self) -> AgentEvent:
+        """Which layer gave the system prompt: an agent's own, always, because nothing overrides an intrinsic one."""
+        version = hashlib.sha256(self._manifest.instructions.encode()).hexdigest()[:12]
+        ref = f"prompt:{self._manifest.agent_id}@sha256-{version}"
+        chain = [
+            {"layer": "node", "applied": False, "reason": "no candidate at this layer"},
+            {"layer": "agent-intrinsic", "source": ref, "applied": True},
+            {"layer": "workflow-defaults", "applied": False, "reason": "superseded by the agent's own prompt"},
+            {"layer": "host-defaults", "applied": False, "reason": "superseded by the agent's own prompt"},
+        ]
+        return self._event(
+            "agent.promptResolved", "prompt", nodeId=self._invocation.node_id, kind="system", chain=chain, resolved=ref
+        )
+
+    def _used(self, turn: int, usage: Usage) -> AgentEvent:
+        payload = {
+            "provider": self._provider,
+            "model": self._model,
+            "inputTokens": usage.input_tokens,
+            "outputTokens": usage.output_tokens,
+        }
+        return AgentEvent("provider.usage", payload, f"{self._invocation.id}/turn-{turn}/usage")
+
+    def _reasoned(self, turn: int, answer: Answered) -> AgentEvent:
+        """The text before a tool call is reasoning; the last answer is the result and stays out."""
+        verbosity: Verbosity = self._verbosity if answer.tool_calls else "off"
+        text = "" if verbosity == "off" else redact_text(answer.text)
+        if verbosity == "summary":
+            text = text[:_SUMMARY_CHARACTERS]
+        return self._event("agent.reasoned", f"turn-{turn}/reasoned", reasoning=text, verbosity=verbosity)
+
+    def _tool_called(self, place: str, tool: Tool, arguments: dict[str, Any]) -> AgentEvent:
+        return self._event(
+            "agent.toolCalled",
+            f"{place}/called",
+            toolName=tool.name,
+            callId=f"{self._invocation.id}/{place}",
+            argsHash=_arguments_hash(arguments),
+            transport=tool.transport,
+        )
+
+    def _tool_returned(self, place: str, tool: Tool, returned: Returned) -> AgentEvent:
+        payload: dict[str, Any] = {
+            "toolName": tool.name,
+            "callId": f"{self._invocation.id}/{place}",
+            "status": returned.status,
+        }
+        if returned.duration_ms is not None:
+            payload["durationMs"] = returned.duration_ms
+        event = self._event("agent.toolReturned", f"{place}/returned", **payload)
+        return msgspec.structs.replace(event, caused_by=f"{self._invocation.id}/{place}/called")
+
+    def decided(self, step: Confirm | Finish) -> AgentEvent:
+        decision: dict[str, Any] = {"kind": "final", "digest": canonical.digest(step.output)}
+        validated = True if isinstance(step, Confirm) else step.validated
+        if validated is not None:
+            decision["schemaValidated"] = validated
+        more = {} if step.confidence is None else {"confidence": step.confidence}
+        return self._event("agent.decided", "decided", decision=decision, **more)
+
+    def completed(self, outcome: Outcome, validated: bool | None, confidence: float | None) -> AgentEvent:
+        more: dict[str, Any] = {}
+        if validated is not None:
+            more["schemaValidated"] = validated
+        if confidence is not None:
+            more["confidence"] = confidence
+        return self._event(
+            "agent.invocation.completed", "completed", invocationId=self._invocation.id, outcome=outcome, **more
+        )
+
+    def _event(self, type: str, place: str, **payload: Any) -> AgentEvent:
+        payload["agentId"] = self._manifest.agent_id
+        return AgentEvent(type, payload, f"{self._invocation.id}/{place}")
+
+
+def _arguments_hash(arguments: dict[str, Any]) -> str:
+    """SHA-256 over the RFC 8785 form of the arguments without their secrets (RFC 0064)."""
+    try:
+        data = rfc8785.dumps(redact(arguments))
+    except rfc8785.CanonicalizationError:  # a number beyond what JavaScript can count
+        data = canonical.encode(redact(arguments))
+    return "sha256:" + hashlib.sha256(data).hexdigest()

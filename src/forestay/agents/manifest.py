@@ -1,0 +1,221 @@
+"""Agent manifests: what an agent is told, which class of model it wants, which tools it may call, what goes in and out.
+
+A manifest is a JSON or TOML file in the words of OpenWOP's AgentManifest; what that contract lacks stands under
+`forestay`. Files it refers to lie in its own folder. Every mistake is reported at once, with its place.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from forestay.kernel import canonical
+from forestay.kernel.json_schema import Mistake, mistakes, schema_mistake
+from forestay.kernel.problems import Problem
+
+ModelClass = Literal["reasoning", "writing", "coding", "research", "classification", "general"]
+
+_MAX_FILE_BYTES = 1024 * 1024
+_TEXT = {"type": "string", "minLength": 1}
+_CLOSED = {"type": "object", "additionalProperties": False}
+
+SCHEMA: dict[str, Any] = {
+    **_CLOSED,
+    "required": ["agentId", "persona", "modelClass"],
+    "properties": {
+        "agentId": {
+            "type": "string",
+            "pattern": r"^(core|vendor|community|private|local)\.[a-z][a-z0-9_-]*(\.[a-z][a-zA-Z0-9_-]*)+$",
+            "maxLength": 256,
+        },
+        "persona": {**_TEXT, "maxLength": 200},
+        "modelClass": {"enum": ["reasoning", "writing", "coding", "research", "classification", "general"]},
+        "systemPrompt": _TEXT,
+        "systemPromptRef": _TEXT,
+        "toolAllowlist": {"type": "array", "items": _TEXT, "uniqueItems": True},
+        "requiresCapabilities": {"type": "array", "items": _TEXT, "uniqueItems": True},
+        "memoryShape": {
+            **_CLOSED,
+            "properties": {name: {"type": "boolean"} for name in ("scratchpad", "conversation", "longTerm")},
+        },
+        "confidence": {
+            **_CLOSED,
+            "properties": {"defaultThreshold": {"type": "number", "minimum": 0, "maximum": 1}},
+        },
+        "handoff": {**_CLOSED, "properties": {"taskSchemaRef": _TEXT, "returnSchemaRef": _TEXT}},
+        "label": {**_TEXT, "maxLength": 100},
+        "description": {"type": "string", "maxLength": 500},
+        "evalSuiteRef": _TEXT,
+        "promptLibraryRef": {"type": "string", "pattern": r"^[a-z0-9][a-z0-9._-]{0,127}$"},
+        "promptOverrides": {"type": "object"},
+        "forestay": {
+            **_CLOSED,
+            "properties": {
+                "taskSchema": {"type": "object"},
+                "returnSchema": {"type": "object"},
+                "turns": {"type": "integer", "minimum": 1, "maximum": 1000},
+                "repairs": {"type": "integer", "minimum": 0, "maximum": 10},
+                "maxTokens": {"type": "integer", "minimum": 1},
+                "temperature": {"type": "number", "minimum": 0, "maximum": 2},
+            },
+        },
+    },
+    "oneOf": [{"required": ["systemPrompt"]}, {"required": ["systemPromptRef"]}],
+}
+
+
+class MemoryShape(msgspec.Struct, frozen=True):
+    scratchpad: bool = False
+    conversation: bool = False
+    long_term: bool = False
+
+
+class AgentManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent, with everything its manifest referred to read in. No allowlist means no tools."""
+
+    agent_id: str
+    persona: str
+    model_class: ModelClass
+    instructions: str
+    tool_allowlist: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    memory: MemoryShape = MemoryShape()
+    threshold: float | None = None
+    task_schema: dict[str, Any] | None = None
+    return_schema: dict[str, Any] | None = None
+    turns: int = 20
+    repairs: int = 2
+    max_tokens: int | None = None
+    temperature: float | None = None
+    description: str = ""
+
+    def allows(self, *names: str) -> bool:
+        """Whether one of a tool's names is on the allowlist; `*` stands for any part of a name (OpenWOP RFC 0077)."""
+        return any(fnmatchcase(name, pattern) for name in names for pattern in self.tool_allowlist)
+
+
+def load(file: Path) -> AgentManifest:
+    """The agent in `file` (.json or .toml)."""
+    text = _read(file, file.name)
+    if file.suffix == ".toml":
+        try:
+            document: Any = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise _invalid([Mistake("$", f"This is not valid TOML: {error}")]) from error
+    else:
+        try:
+            document = canonical.decode(text)
+        except Problem as problem:
+            reason = problem.details.get("reason", "")
+            raise _invalid([Mistake("$", f"{problem.message} {reason}".strip())]) from problem
+    return parse(document, folder=file.parent)
+
+
+def parse(document: Any, *, folder: Path | None = None) -> AgentManifest:
+    """The agent that `document` describes; files it refers to are read from `folder`."""
+    found = [_worded(mistake) for mistake in mistakes(SCHEMA, document)]
+    if found:
+        raise _invalid(found)
+    extra: dict[str, Any] = document.get("forestay", {})
+    handoff: dict[str, str] = document.get("handoff", {})
+    task_schema = _schema(extra, "taskSchema", handoff, "taskSchemaRef", folder, found)
+    return_schema = _schema(extra, "returnSchema", handoff, "returnSchemaRef", folder, found)
+    instructions = document.get("systemPrompt") or _referred(
+        document["systemPromptRef"], "$.systemPromptRef", folder, found
+    )
+    if found:
+        raise _invalid(found)
+    memory = document.get("memoryShape", {})
+    return AgentManifest(
+        agent_id=document["agentId"],
+        persona=document["persona"],
+        model_class=document["modelClass"],
+        instructions=instructions,
+        tool_allowlist=tuple(document.get("toolAllowlist", ())),
+        requires=tuple(document.get("requiresCapabilities", ())),
+        memory=MemoryShape(
+            memory.get("scratchpad", False), memory.get("conversation", False), memory.get("longTerm", False)
+        ),
+        threshold=document.get("confidence", {}).get("defaultThreshold"),
+        task_schema=task_schema,
+        return_schema=return_schema,
+        turns=extra.get("turns", 20),
+        repairs=extra.get("repairs", 2),
+        max_tokens=extra.get("maxTokens"),
+        temperature=extra.get("temperature"),
+        description=document.get("description", ""),
+    )
+
+
+def _schema(
+    extra: dict[str, Any], name: str, handoff: dict[str, str], ref: str, folder: Path | None, found: list[Mistake]
+) -> dict[str, Any] | None:
+    """The schema given inline or by reference; both at once is a mistake."""
+    at = f"$.forestay.{name}"
+    schema: Any = extra.get(name)
+    if ref in handoff:
+        if schema is not None:
+            found.append(Mistake(at, f"Give either this or handoff.{ref}, not both."))
+        at = f"$.handoff.{ref}"
+        text = _referred(handoff[ref], at, folder, found)
+        if not text:
+            return None
+        try:
+            schema = canonical.decode(text)
+        except Problem as problem:
+            found.append(Mistake(at, f"{handoff[ref]}: {problem.message}"))
+            return None
+    if schema is None:
+        return None
+    if mistake := schema_mistake(schema):
+        found.append(Mistake(at, f"This is not a usable JSON Schema: {mistake}"))
+        return None
+    return dict(schema)
+
+
+def _referred(name: str, at: str, folder: Path | None, found: list[Mistake]) -> str:
+    """The text of a file in the manifest's folder; what points elsewhere is a mistake, not a file."""
+    if folder is None:
+        found.append(Mistake(at, "A manifest without a folder cannot refer to files."))
+        return ""
+    root = folder.resolve()
+    file = (root / name).resolve()
+    if not file.is_relative_to(root):
+        found.append(Mistake(at, f"{name} lies outside the manifest's folder."))
+        return ""
+    try:
+        return _read(file, name)
+    except Problem as problem:
+        found.extend(Mistake(at, error["message"]) for error in problem.details["errors"])
+        return ""
+
+
+def _read(file: Path, name: str) -> str:
+    try:
+        if file.stat().st_size > _MAX_FILE_BYTES:
+            raise _invalid([Mistake("$", f"{name} is larger than {_MAX_FILE_BYTES} bytes.")])
+        return file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise _invalid([Mistake("$", f"{name} cannot be read: {reason}.")]) from error
+
+
+def _worded(mistake: Mistake) -> Mistake:
+    """The `oneOf` of the two prompts, in words."""
+    if (mistake.at == "$" and "oneOf" in mistake.message) or "valid under" in mistake.message:
+        return Mistake("$", "Exactly one of systemPrompt and systemPromptRef is needed.")
+    return mistake
+
+
+def _invalid(found: list[Mistake]) -> Problem:
+    first = found[0]
+    return Problem(
+        "agent_invalid",
+        f"The agent manifest has a mistake at {first.at}: {first.message}",
+        at=first.at,
+        errors=[{"at": mistake.at, "message": mistake.message} for mistake in found],
+    )

@@ -1,0 +1,149 @@
+"""Performing the loop's steps: what `decide` said becomes what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, assert_never
+
+from forestay.agents import pi, structured
+from forestay.agents.asking import call_model
+from forestay.agents.calling import ask_approval, call_tool, gate_call, refuse_call
+from forestay.agents.decide import AgentState
+from forestay.agents.manifest import AgentManifest
+from forestay.agents.ports import ApprovalRequest, Tool
+from forestay.agents.stage import Stage
+from forestay.agents.steps import (
+    AskApproval,
+    Begin,
+    Begun,
+    CallModel,
+    CallTool,
+    Confirm,
+    Confirmed,
+    Correct,
+    Corrected,
+    Fail,
+    Finish,
+    GateCall,
+    Record,
+    RefuseCall,
+    Step,
+)
+from forestay.kernel import canonical
+from forestay.models import Message
+
+
+async def perform(stage: Stage, state: AgentState, step: Step) -> Record:
+    """Do what `decide` said, and give back what happened."""
+    match step:
+        case Begin():
+            return await _begin(stage)
+        case CallModel():
+            return await call_model(stage, state)
+        case GateCall(call):
+            return await gate_call(stage, state, call)
+        case AskApproval():
+            return await ask_approval(stage, state, step)
+        case CallTool():
+            return await call_tool(stage, state.place, step)
+        case RefuseCall():
+            return await refuse_call(stage, state.place, step)
+        case Correct(message):
+            return Corrected(message)
+        case Confirm():
+            return await _confirm(stage, step)
+        case Finish() | Fail():
+            raise AssertionError("the loop ends before it performs its end")
+        case _:
+            assert_never(step)
+
+
+async def end(stage: Stage, state: AgentState, step: Finish | Fail) -> None:
+    """Tell the extensions, and keep the answer in mind where the agent has a memory."""
+    if state.handled:  # nothing had begun
+        return
+    error = step.key if isinstance(step, Fail) else None
+
+    async def body() -> None:
+        await tell_end(stage, state, error)
+
+    await stage.effects.perform("agent/end", body, cls="read", later=True)
+    if isinstance(step, Finish) and step.outcome == "completed":
+        await _remember(stage, step.output)
+
+
+async def tell_end(stage: Stage, state: AgentState, error: str | None) -> None:
+    await stage.tell_turn_end(state)
+    spoken = [pi.to_pi(message) for message in state.messages if message.role != "system"]
+    await stage.tell("agent_end", messages=spoken, error=error)
+
+
+async def _begin(stage: Stage) -> Begun:
+    async def body() -> Begun:
+        offered = await stage.tools.tools()
+        system = stage.manifest.instructions
+        if stage.manifest.return_schema is not None:
+            system += "\n\n" + structured.wanted(stage.manifest.return_schema)
+        prompt = _text(stage.invocation.task)
+        answer = await stage.tell("input", text=prompt, source="rpc") or {}
+        if answer.get("action") == "handled":
+            return Begun((Message("user", prompt, task=True),), (), handled=True)
+        if answer.get("action") == "transform" and isinstance(answer.get("text"), str):
+            prompt = answer["text"]
+        answer = await stage.tell("before_agent_start", prompt=prompt, systemPrompt=system) or {}
+        if isinstance(answer.get("systemPrompt"), str):
+            system = answer["systemPrompt"]
+        added = pi.from_pi(answer["message"]) if "message" in answer else None
+        await stage.tell("agent_start")
+        messages = [Message("system", system), *await _recalled(stage, prompt), Message("user", prompt, task=True)]
+        return Begun((*messages, added) if added else tuple(messages), surface(stage.manifest, offered))
+
+    return await stage.step("agent/begin", body, Begun)
+
+
+def surface(manifest: AgentManifest, offered: Sequence[Tool]) -> tuple[Tool, ...]:
+    """The tools that the allowlist leaves; of two with one name the first stays (A3)."""
+    kept: dict[str, Tool] = {}
+    for tool in offered:
+        if manifest.allows(tool.id or tool.name, tool.name):
+            kept.setdefault(tool.name, tool)
+    return tuple(kept.values())
+
+
+async def _confirm(stage: Stage, step: Confirm) -> Confirmed:
+    request = ApprovalRequest(
+        "low-confidence",
+        "The agent is not sure of its answer. Is it good enough?",
+        f"Its confidence is {step.confidence:g}; {step.threshold:g} was asked for.",
+        known={"confidence": step.confidence, "threshold": step.threshold, "answer": step.output},
+    )
+    answer = await stage.approvals.ask("agent/confidence", request)
+    return Confirmed(answer.action != "reject")
+
+
+async def _recalled(stage: Stage, prompt: str) -> list[Message]:
+    if stage.memory is None or not stage.manifest.memory.long_term:
+        return []
+    entries = await stage.memory.recall(stage.manifest.agent_id, prompt)
+    lines = "\n".join(f"- {entry}" for entry in entries)
+    return [Message("user", f"What you remember from earlier work:\n{lines}")] if entries else []
+
+
+async def _remember(stage: Stage, output: Any) -> None:
+    memory = stage.memory
+    if memory is None or not stage.manifest.memory.long_term:
+        return
+    key = "agent/remember"
+    identity = f"{stage.invocation.id}/{key}"
+
+    # The task is kept with its answer: an answer alone ("7") shares no word with the task that will ask for it.
+    entry = f"{_text(stage.invocation.task)}\n{_text(output)}"
+
+    async def body() -> None:
+        await memory.remember(stage.manifest.agent_id, entry, idempotency_key=identity)
+
+    await stage.effects.perform(key, body, cls="write", idempotency_key=identity)
+
+
+def _text(task: Any) -> str:
+    return task if isinstance(task, str) else canonical.encode(task).decode()

@@ -1,0 +1,132 @@
+"""The agent loop's data: records (what happened) and steps (what to do next)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from forestay.agents.ports import Tool
+from forestay.models import FinishReason, Message, ToolCall, Usage
+
+Outcome = Literal["completed", "handed-off", "escalated", "refused", "failed"]
+ReturnStatus = Literal["ok", "error", "forbidden"]
+
+
+class Begun(msgspec.Struct, frozen=True, tag="begun"):
+    """The conversation as it starts, and the tools that the allowlist leaves."""
+
+    messages: tuple[Message, ...]
+    surface: tuple[Tool, ...]
+    handled: bool = False
+    """An extension took the task upon itself (`input`): there is nothing for the model to do."""
+
+
+class Answered(msgspec.Struct, frozen=True, tag="answered"):
+    """What the model said. Once recorded it is never asked again."""
+
+    text: str
+    tool_calls: tuple[ToolCall, ...]
+    finish_reason: FinishReason
+    usage: Usage | None = None
+
+
+class Gated(msgspec.Struct, frozen=True, tag="gated"):
+    """What allowlist, schema, extensions and policy said of the next call."""
+
+    verdict: Literal["run", "prompt", "refuse"]
+    arguments: dict[str, Any] = {}
+    reason: str = ""
+    status: ReturnStatus = "ok"
+
+
+class Approved(msgspec.Struct, frozen=True, tag="approved"):
+    """What a person said of the call that policy wanted asked."""
+
+    action: Literal["accept", "reject", "edit-accept"]
+    arguments: dict[str, Any] | None = None
+    note: str = ""
+
+
+class Returned(msgspec.Struct, frozen=True, tag="returned"):
+    """How the next tool call ended, as the model will read it."""
+
+    content: str
+    status: ReturnStatus = "ok"
+    duration_ms: int | None = None
+
+
+class Corrected(msgspec.Struct, frozen=True, tag="corrected"):
+    """The model was told what is wrong with its answer."""
+
+    message: str
+
+
+class Confirmed(msgspec.Struct, frozen=True, tag="confirmed"):
+    """What a person said of an answer that the agent itself was not sure of."""
+
+    accepted: bool
+
+
+Record = Begun | Answered | Gated | Approved | Returned | Corrected | Confirmed
+
+
+class Begin(msgspec.Struct, frozen=True):
+    """Put the conversation together."""
+
+
+class CallModel(msgspec.Struct, frozen=True):
+    turn: int
+    messages: tuple[Message, ...]
+
+
+class GateCall(msgspec.Struct, frozen=True):
+    call: ToolCall
+
+
+class AskApproval(msgspec.Struct, frozen=True):
+    call: ToolCall
+    arguments: dict[str, Any]
+    reason: str
+
+
+class CallTool(msgspec.Struct, frozen=True):
+    call: ToolCall
+    tool: Tool
+    arguments: dict[str, Any]
+
+
+class RefuseCall(msgspec.Struct, frozen=True):
+    call: ToolCall
+    reason: str
+    status: ReturnStatus
+
+
+class Correct(msgspec.Struct, frozen=True):
+    message: str
+
+
+class Confirm(msgspec.Struct, frozen=True):
+    output: Any
+    confidence: float
+    threshold: float
+
+
+class Finish(msgspec.Struct, frozen=True):
+    output: Any
+    outcome: Outcome = "completed"
+    validated: bool | None = None
+    confidence: float | None = None
+
+
+class Fail(msgspec.Struct, frozen=True):
+    key: str
+    message: str
+    details: dict[str, Any] = {}
+    outcome: Outcome = "failed"
+    validated: bool | None = None
+
+
+Step = (
+    Begin | CallModel | GateCall | AskApproval | CallTool | RefuseCall | Correct | Confirm | Finish | Fail
+)  # fmt: skip

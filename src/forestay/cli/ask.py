@@ -1,0 +1,193 @@
+"""`forestay ask`: one agent run on the current folder, streamed to the terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from forestay.cli.connection import Connection, Data, Key, Url, connected, lent
+from forestay.cli.notes import announced
+from forestay.cli.output import Answer, answers, choice, note
+from forestay.cli.run_outcome import failure
+from forestay.cli.terminal import TerminalConsent, asked, attended, permission, told
+from forestay.cli.up import model_line
+from forestay.kernel import canonical, config
+from forestay.kernel.printable import one_line, printable
+from forestay.kernel.problems import Problem
+
+if TYPE_CHECKING:
+    from forestay.host import Host
+
+
+@answers("ask")
+async def ask(
+    question: Annotated[str | None, typer.Argument(help="What to ask; left out with --run-id.")] = None,
+    run_id: Annotated[str | None, typer.Option("--run-id", help="Go on with this run instead.")] = None,
+    agent: Annotated[str | None, typer.Option(help="The agent; default: the assistant.")] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Trust the project's extensions and node files as they are now.")
+    ] = False,
+    url: Url = None,
+    key: Key = None,
+    data: Data = None,
+) -> Answer:
+    """Ask an agent about this folder: it quotes the folder's texts, and may use the project's extensions."""
+    if (question is None) == (run_id is None):
+        raise Problem("invalid_usage", "Give a question, or --run-id to go on with a run.", at="QUESTION")
+    async with _reached(url, key, data, trust) as (connection, model):
+        note(f"model  {model_line(model)}")
+        if run_id is None:
+            inputs = {"question": question, **({"agentId": agent} if agent else {})}
+            made = await connection.post("/v1/runs", {"workflowId": "forestay-ask", "inputs": inputs})
+            run_id = str(made["runId"])
+        note(f"run    {run_id}")
+        following = Following(connection, run_id, live=choice().format == "human")
+        result = await following.to_its_end()
+    return _answer({**result, "model": model})
+
+
+class Following:
+    """A run as the person at the terminal sees it."""
+
+    def __init__(self, connection: Connection, run_id: str, *, live: bool) -> None:
+        self._connection = connection
+        self._run_id = run_id
+        self._live = live
+        self._tools: list[dict[str, Any]] = []
+        self._said = False
+
+    async def to_its_end(self) -> dict[str, Any]:
+        """Until the run ends, or asks something that nobody here can answer."""
+        async for event in self._connection.events(self._run_id, mode="debug"):
+            self._show(event)
+            if event["type"] == "interrupt.requested" and not await self._answered():
+                break
+        if self._said:
+            sys.stdout.write("\n")
+        return await self._standing()
+
+    def _show(self, event: dict[str, Any]) -> None:
+        kind, payload = event["type"], event["payload"]
+        if kind == "output.chunk" and self._live:
+            sys.stdout.write(printable(payload["chunk"]))
+            sys.stdout.flush()
+            self._said = True
+        elif kind == "agent.toolCalled":
+            self._tools.append({"tool": payload["toolName"], "status": "called"})
+            note(f"tool   {payload['toolName']} …")
+        elif kind == "agent.toolReturned" and self._tools:
+            self._tools[-1]["status"] = payload["status"]
+            note(f"tool   {payload['toolName']}: {payload['status']}")
+
+    async def _open_question(self) -> dict[str, Any] | None:
+        found = await self._connection.get(f"/v1/runs/{self._run_id}/interrupts")
+        questions = found["interrupts"] if isinstance(found, dict) else found
+        return questions[0] if questions else None
+
+    async def _answered(self) -> bool:
+        """Whether the question that the run asked has its answer now."""
+        question = await self._open_question()
+        if question is None:
+            return True  # an older event: it was answered before
+        asks = question["data"]
+        if not attended():
+            return False
+        path = f"/v1/runs/{self._run_id}/interrupts/{question['nodeId']}"
+        await self._connection.post(path, {"resumeValue": await _value(asks)})
+        return True
+
+    async def _standing(self) -> dict[str, Any]:
+        run = await self._connection.get(f"/v1/runs/{self._run_id}")
+        outputs = run.get("outputs") or {}
+        found = {"runId": self._run_id, "status": run["status"], "answer": outputs.get("output"), "tools": self._tools}
+        if run.get("error"):
+            found["error"] = run["error"]
+        question = await self._open_question() if run["status"].startswith("waiting") else None
+        if question is not None:
+            found["question"] = {"nodeId": question["nodeId"], "data": question["data"]}
+        return found
+
+
+_LABELS = {"agentId": "agent", "begun_at": "begun at"}
+_INNER = {"callId", "effect_key", "effect_class"}  # of use to programs
+
+
+def _plain(value: Any) -> str:
+    return canonical.encode(value).decode()
+
+
+async def _value(asks: dict[str, Any]) -> dict[str, Any]:
+    """What the person at the terminal says to a question."""
+    if asks.get("artifactType") == "capability-prompt":
+        return await permission(asks)
+    sys.stderr.write(f"\n{one_line(str(asks['title']))}\n  {printable(str(asks.get('description', '')))}\n")
+    known = {name: value for name, value in (asks.get("artifactData") or {}).items() if name not in _INNER}
+    for name, value in known.items():
+        text = value if isinstance(value, str) else _plain(value)
+        sys.stderr.write(f"  {one_line(_LABELS.get(name, name)):<10} {printable(text)}\n")
+    if await asked("Accept? [y/N] ") == "y":
+        return {"action": "accept"}
+    if asks.get("artifactType") != "uncertain-effect":
+        return {"action": "reject"}
+    return {"action": "reject", "comment": await told("What did you find? The model reads it: ")}
+
+
+def _answer(result: dict[str, Any]) -> Answer:
+    if "question" in result:
+        again = f"forestay run approve {result['runId']}, then forestay ask --run-id {result['runId']}"
+        note(f"waits  {result['question']['data'].get('title')}  ({again})")
+    return Answer(result, human=lambda console: None, problem=failure(result))
+
+
+@asynccontextmanager
+async def _reached(
+    url: str | None, key: str | None, data: Path | None, trust: bool
+) -> AsyncIterator[tuple[Connection, str]]:
+    """The host that is running, or one that is opened for this question."""
+    from forestay.host import Options
+    from forestay.http.hosting import serve
+
+    settings = config.load().config
+    consent = TerminalConsent() if attended() else None
+    options = Options(config=settings, data=data, consent=consent, trust_nodes=trust)
+    if url or announced(options.folder):
+        if trust:
+            raise Problem(
+                "invalid_usage", "--trust needs a host of its own.", fix="Start that one with `forestay up --trust`."
+            )
+        async with connected(url, key, data) as connection:
+            found = await connection.get("/.well-known/openwop")
+            yield connection, str(found["extensions"]["forestay"]["model"])
+        return
+    async with serve(options) as serving:
+        await _trusted(serving.host, trust)
+        await _tell_unloadable(serving.host)
+        async with lent(serving) as connection:
+            yield connection, serving.host.models.default.name
+
+
+async def _tell_unloadable(host: Host) -> None:
+    """Extensions that a person trusts, and that this machine cannot load yet."""
+    if (found := await host.extensions.unloadable()) is not None:
+        named, problem = found
+        note(f"skip   {', '.join(named)}: {problem.message} {problem.details['fix']}")
+
+
+async def _trusted(host: Host, all_of_them: bool) -> None:
+    """Ask about extensions that nobody has trusted yet; what is not trusted is not loaded, and that is said."""
+    if named := ", ".join(await host.extensions.untrusted()):
+        question = f"This folder brings extensions: {named}. Load them? [y/N] "
+        if all_of_them or (attended() and await asked(question) == "y"):
+            await host.extensions.trust.give(host.root)
+        else:
+            note(f"skip   {named}: nobody trusts it yet (--trust)")
+    if named := ", ".join(await host.extensions.untrusted_of_user()):
+        if attended() and await asked(f"Your own folder holds extensions: {named}. Load them? [y/N] ") == "y":
+            await host.extensions.own.give(Path.home())
+        else:
+            note(f"skip   {named}: nobody trusts it yet (forestay ext trust --user)")

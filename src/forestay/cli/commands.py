@@ -1,0 +1,36 @@
+"""Every command and where it lives. A module is imported when one of its commands is called."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Entry(NamedTuple):
+    module: str
+    help: str
+
+
+# Groups have sub-commands; the module's `app` is a Typer.
+GROUPS: dict[str, Entry] = {
+    "config": Entry("forestay.cli.config", "The configuration and where each value comes from."),
+    "envelope": Entry("forestay.cli.envelope", "Check, project and explain LAFS envelopes."),
+    "ext": Entry("forestay.cli.ext", "Try, check, build and grant extensions."),
+    "key": Entry("forestay.cli.key", "API keys: make, list, revoke."),
+    "ledger": Entry("forestay.cli.ledger", "Read, follow, verify and move the ledger."),
+    "relay": Entry("forestay.cli.relay", "Ask a model past its window: facts in, output of any length out."),
+    "run": Entry("forestay.cli.run", "Runs: start, watch, answer, cancel, fork, compare."),
+    "schema": Entry("forestay.cli.schema", "The JSON Schemas of every contract, generated from the types."),
+    "workflow": Entry("forestay.cli.workflow", "Workflows: check, store, draw."),
+}
+
+# Single commands; the module has a function of that name.
+COMMANDS: dict[str, Entry] = {
+    "version": Entry("forestay.cli.basics", "The version of forestay and of what it stands on."),
+    "doctor": Entry("forestay.cli.doctor", "What works here, and what to do about the rest."),
+    "problems": Entry("forestay.cli.basics", "Every kind of problem, explained."),
+    "ask": Entry("forestay.cli.ask", "Ask an agent about this folder."),
+    "demo": Entry("forestay.cli.demo", "The whole story once, offline, in under a minute."),
+    "init": Entry("forestay.cli.init", "Write a commented forestay.toml."),
+    "up": Entry("forestay.cli.up", "Serve the host over HTTP until it is stopped."),
+    "setup": Entry("forestay.cli.basics", "Fetch what forestay takes from npm."),
+}

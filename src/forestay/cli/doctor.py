@@ -1,0 +1,201 @@
+"""What works on this machine, found by trying it."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from forestay import assets
+from forestay.cli.output import Answer, answers
+from forestay.kernel import config
+from forestay.kernel.problems import Problem
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from forestay.extensions.protected import Protected
+
+State = Literal["ok", "optional", "broken"]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that was tried: `optional` means that something works less well without it."""
+
+    name: str
+    state: State
+    detail: str
+    fix: str | None = None
+
+
+@answers("doctor")
+def doctor() -> Answer:
+    """Try everything forestay needs, and say what to do about what does not work."""
+    findings = [check() for check in CHECKS]
+    broken = [finding for finding in findings if finding.state == "broken"]
+    problem = None
+    if broken:
+        names = ", ".join(finding.name for finding in broken)
+        problem = Problem("asset_missing", f"Not everything works here: {names}.", fix=broken[0].fix)
+    guarded = _guarded()
+
+    def show(console: Console) -> None:
+        _show(console, findings)
+        _show_guarded(console, guarded)
+
+    return Answer({"findings": findings, "protected": guarded}, human=show, problem=problem)
+
+
+def _python() -> Finding:
+    return Finding("python", "ok", platform.python_version())
+
+
+def _sqlite() -> Finding:
+    """STRICT tables need 3.37; a real file in WAL mode is tried."""
+    version = sqlite3.sqlite_version
+    with tempfile.TemporaryDirectory() as folder:
+        connection = sqlite3.connect(Path(folder) / "try.db")
+        mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+        connection.close()
+    if sqlite3.sqlite_version_info >= (3, 37) and mode == "wal":
+        return Finding("sqlite", "ok", f"{version}, write-ahead log")
+    return Finding(
+        "sqlite", "broken", f"{version}, journal mode {mode}", "Use a Python built with SQLite 3.37 or newer."
+    )
+
+
+def _configuration() -> Finding:
+    try:
+        loaded = config.load()
+    except Problem as problem:
+        fix = str(problem.details.get("fix") or problem.row.remedy)
+        return Finding("configuration", "broken", problem.message, fix)
+    return Finding("configuration", "ok", f"{len(loaded.sources)} settings beside the defaults")
+
+
+def _data_folder() -> Finding:
+    try:
+        folder = Path(config.load().config.data.dir)
+    except Problem:
+        return Finding("data folder", "optional", "unknown while the configuration is broken")
+    nearest = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    try:
+        with tempfile.NamedTemporaryFile(dir=nearest):
+            pass
+    except OSError as error:
+        return Finding(
+            "data folder", "broken", f"{folder}: {error.strerror}", "Set data.dir to a folder you may write."
+        )
+    return Finding("data folder", "ok", str(folder))
+
+
+def _engine() -> Finding:
+    if assets.ready():
+        return Finding("javascript engine", "ok", "quickjs-wasi and esbuild are here")
+    here = "" if assets.npm_command() is not None else ", and there is no npm"
+    return Finding("javascript engine", "broken", f"not fetched{here}", f"Run `{assets.fetching()}`.")
+
+
+def _process_sandbox() -> Finding:
+    """What confines the commands of extensions here, in the words that prompts and evidence use."""
+    from forestay.extensions.sandbox import Sandbox
+
+    found = Sandbox.detect()
+    if found.kind == "bubblewrap":
+        return Finding("process sandbox", "ok", found.describes)
+    fix = "Install bubblewrap, and allow unprivileged user namespaces, to confine what extensions start."
+    if found.kind == "landlock" and found.namespaces:
+        return Finding("process sandbox", "ok", found.describes)
+    return Finding("process sandbox", "optional", found.describes, fix)
+
+
+class Guarded(msgspec.Struct, frozen=True):
+    """A place that no extension may change; `name` or `path`, in `extensions.unprotected`, lifts it."""
+
+    name: str
+    path: str
+    why: str
+    lifted: bool
+
+
+def _guarded() -> list[Guarded]:
+    """What is protected for a host in this folder, and what of it a person lifted."""
+    from forestay.extensions.compiler.cache import cache_folder
+    from forestay.extensions.protected import of_git, protected
+
+    try:
+        settings = config.load().config
+    except Problem:
+        settings = config.Config()
+    data, lifted, here = Path(settings.data.dir), settings.extensions.unprotected, Path()
+
+    def places(free: list[str]) -> list[Protected]:
+        found = protected(here, data, cache=cache_folder(), lifted=free)
+        return [*found, *of_git(str(here.resolve()), free)]
+
+    held = set(places(lifted))
+    return [Guarded(item.name, item.path, item.why, item not in held) for item in places([])]
+
+
+def _protected() -> Finding:
+    from forestay.extensions.protected import LASTING
+
+    try:
+        lifted = config.load().config.extensions.unprotected
+    except Problem:
+        lifted = []
+    guarded = _guarded()
+    named = {item.name for item in guarded if item.lifted} | {item.path for item in guarded if item.lifted}
+    idle = [text for text in lifted if text not in named and str(Path(text).expanduser().absolute()) not in named]
+    detail = f"{sum(not item.lifted for item in guarded)} places that no extension may change"
+    detail += f", {sum(item.lifted for item in guarded)} lifted" if named else ""
+    around = next((item for item in guarded if not item.lifted and Path().resolve().is_relative_to(item.path)), None)
+    if around is not None:
+        fix = f"Lift it in the settings: unprotected = [{around.path!r}]. Or keep the project out of it."
+        return Finding("protected", "optional", f"the whole project is ({around.name}: {around.why})", fix)
+    if idle:
+        fix = f"Nothing is lifted by {', '.join(idle)}. Names that are listed lift, but for {' and '.join(LASTING)}."
+        return Finding("protected", "optional", detail, fix)
+    return Finding("protected", "ok", detail)
+
+
+def _browser() -> Finding:
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found:
+        return Finding("browser", "ok", Path(found).name)
+    return Finding("browser", "optional", "no Chromium", "Install Chromium to run the browser tests.")
+
+
+CHECKS: tuple[Callable[[], Finding], ...] = (
+    _python,
+    _sqlite,
+    _configuration,
+    _data_folder,
+    _engine,
+    _process_sandbox,
+    _protected,
+    _browser,
+)
+
+
+def _show(console: Console, findings: list[Finding]) -> None:
+    marks = {"ok": "[green]ok      [/green]", "optional": "[yellow]optional[/yellow]", "broken": "[red]broken  [/red]"}
+    for finding in findings:
+        console.print(f"{marks[finding.state]}  {finding.name}: {finding.detail}")
+        if finding.fix:
+            console.print(f"          {finding.fix}", markup=False)
+
+
+def _show_guarded(console: Console, guarded: list[Guarded]) -> None:
+    """By name, each with why it is there and its paths."""
+    for name in dict.fromkeys(item.name for item in guarded):
+        own = [item for item in guarded if item.name == name]
+        console.print(f"          {name}: {own[0].why}", markup=False)
+        for item in own:
+            console.print(f"            {item.path}{' (lifted)' if item.lifted else ''}", markup=False)

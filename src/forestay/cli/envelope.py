@@ -1,0 +1,225 @@
+"""Check, project and explain LAFS envelopes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, get_args
+
+import msgspec
+import typer
+
+from forestay.cli.files import first_bytes
+from forestay.cli.output import Answer, answers
+from forestay.kernel.problems import Problem
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from forestay.envelope.conformance import Report, Tier
+    from forestay.envelope.explain import Explanation
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+Files = Annotated[list[str] | None, typer.Argument(help="Files with one envelope each; - or nothing reads stdin.")]
+File = Annotated[str, typer.Argument(help="A file with one envelope; - reads stdin.")]
+
+
+@app.callback()
+def _group() -> None:
+    """Check, project and explain LAFS envelopes."""
+
+
+@app.command("validate")
+@answers("envelope.validate")
+def validate(
+    files: Files = None,
+    lenient: Annotated[bool, typer.Option("--lenient", help="Allow unknown members in any envelope.")] = False,
+) -> Answer:
+    """Whether each file holds a valid envelope, and if not, why."""
+    from forestay.envelope.validate import decode
+
+    checked: list[dict[str, Any]] = []
+    first: Problem | None = None
+    for name in files or ["-"]:
+        try:
+            decode(_read(name), strict=False if lenient else None)
+            checked.append({"file": name, "valid": True})
+        except Problem as problem:
+            first = first or problem
+            checked.append({"file": name, "valid": False, "problem": problem.as_lafs()})
+    result = {"valid": first is None, "files": checked}
+    return Answer(result, human=lambda console: _show_validity(console, checked), problem=first)
+
+
+@app.command("conform")
+@answers("envelope.conform")
+def conform(
+    files: Files = None,
+    tier: Annotated[str, typer.Option(help="core, standard or complete.")] = "complete",
+    flags: Annotated[bool, typer.Option("--flags", help="Check this program's output flags too, or alone.")] = False,
+    ndjson: Annotated[
+        bool, typer.Option("--ndjson", help="Read one envelope per line from stdin; print one result per line.")
+    ] = False,
+) -> Answer | None:
+    """Run the conformance checks of a tier; the exit code is 0 only when all of them pass."""
+    from forestay.envelope import conformance
+
+    chosen: Tier = _one_of("--tier", tier, tuple(conformance.TIERS))
+    if ndjson:
+        if files:
+            raise Problem("invalid_usage", "--ndjson reads stdin and takes no files.", at="--ndjson")
+        if not _conform_lines(sys.stdin.buffer, sys.stdout.buffer, chosen):
+            raise typer.Exit(2)
+        return None
+    names = files or ([] if flags else ["-"])
+    reports = [(name, conformance.conform(_read(name), chosen)) for name in names]
+    if flags:
+        reports.append(("flags", msgspec.structs.replace(conformance.conform_flags(), tier=chosen)))
+    report = reports[0][1] if len(reports) == 1 else _together(reports, chosen)
+    return Answer(report, human=lambda console: _show_report(console, report), problem=_not_conformant(report))
+
+
+@app.command("project")
+@answers("envelope.project")
+def project(
+    file: File = "-",
+    level: Annotated[str, typer.Option(help="minimal, standard or full.")] = "standard",
+    pick: Annotated[str, typer.Option(help="Only these fields of each entity, with commas between.")] = "",
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Fit into so many tokens.")] = None,
+    max_bytes: Annotated[int | None, typer.Option(min=1, help="Fit into so many bytes.")] = None,
+    max_items: Annotated[int | None, typer.Option(min=1, help="Fit into so many items.")] = None,
+    strategy: Annotated[str, typer.Option(help="depth_first, field_priority or hybrid.")] = "hybrid",
+) -> dict[str, Any]:
+    """The envelope as it is shown at a level, with picked fields, within a budget."""
+    import asyncio
+
+    from forestay.envelope.ask import Ask, give
+    from forestay.envelope.budget import Budget
+    from forestay.envelope.flags import REQUESTABLE_LEVELS
+    from forestay.envelope.truncate import Strategy
+    from forestay.envelope.validate import decode
+
+    budget = Budget(max_tokens, max_bytes, max_items)
+    ask = Ask(
+        mvi=_one_of("--level", level, REQUESTABLE_LEVELS),
+        fields=tuple(name for name in pick.split(",") if name),
+        budget=budget if budget.as_json() else None,
+        strategy=_one_of("--strategy", strategy, get_args(Strategy)),
+    )
+    return asyncio.run(give(decode(_read(file)), ask))
+
+
+@app.command("explain")
+@answers("envelope.explain")
+def explain(file: File = "-") -> Answer:
+    """What an envelope says, in plain words, and what an agent should do next."""
+    from forestay.envelope.explain import explain
+    from forestay.envelope.validate import decode
+
+    told = explain(decode(_read(file)))
+    return Answer(told, human=lambda console: _show_explanation(console, told))
+
+
+@app.command("schema")
+@answers("envelope.schema")
+def schema(
+    name: Annotated[
+        str, typer.Argument(help="envelope, envelope-minimal, envelope-standard, context-ledger, …")
+    ] = "envelope",
+) -> Answer:
+    """A JSON Schema of the contract, generated from the types."""
+    from forestay.envelope.schemas import schemas
+
+    known = schemas()
+    if name not in known:
+        raise Problem("not_found", f"There is no schema {name[:80]!r}.", at=name[:80], known=sorted(known))
+    pretty = msgspec.json.format(msgspec.json.encode(known[name]), indent=2).decode()
+    return Answer(known[name], human=lambda console: console.print(pretty, markup=False))
+
+
+def _conform_lines(source: BinaryIO, target: BinaryIO, tier: Tier) -> bool:
+    """One result per line, in order, each written as soon as it is known; whether all were ok."""
+    from forestay.envelope.conformance import conform
+
+    encode = msgspec.json.Encoder().encode
+    ok = True
+    for line in _lines(source):
+        report = conform(line, tier)
+        ok = ok and report.ok
+        target.write(encode(report) + b"\n")
+        target.flush()
+    return ok
+
+
+def _lines(source: BinaryIO) -> Iterator[bytes]:
+    """The lines that hold something; one that is too long is read to its end and cut, so it cannot fill the memory."""
+    from forestay.envelope.validate import MAX_ENVELOPE_BYTES
+
+    while line := source.readline(MAX_ENVELOPE_BYTES + 2):
+        if len(line) > MAX_ENVELOPE_BYTES + 1 and not line.endswith(b"\n"):
+            while (rest := source.readline(1 << 20)) and not rest.endswith(b"\n"):
+                pass
+        if line.strip():
+            yield line.rstrip(b"\r\n")
+
+
+def _read(name: str) -> bytes:
+    """A file or stdin, at most one byte more than an envelope may have."""
+    from forestay.envelope.validate import MAX_ENVELOPE_BYTES
+
+    return first_bytes(Path(name), MAX_ENVELOPE_BYTES + 1)
+
+
+def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> Any:
+    if value not in allowed:
+        raise Problem("invalid_usage", f"{value[:40]!r} is not a value of {option}.", at=option, allowed=list(allowed))
+    return value
+
+
+def _together(reports: list[tuple[str, Report]], tier: Tier) -> Report:
+    """Several files as one report: each check says of which file it speaks."""
+    from forestay.envelope.conformance import Check, Report
+
+    checks = [
+        Check(check.name, check.passed, f"{name}: {check.detail or ('passed' if check.passed else 'failed')}")
+        for name, report in reports
+        for check in report.checks
+    ]
+    return Report(all(report.ok for _, report in reports), tier, checks)
+
+
+def _not_conformant(report: Report) -> Problem | None:
+    if report.ok:
+        return None
+    failed = [check.name for check in report.failed]
+    return Problem(
+        "schema_mismatch",
+        f"Not conformant: {', '.join(dict.fromkeys(failed))}.",
+        failed=failed[:50],
+        fix="Read `result.checks`; each failed check says why.",
+    )
+
+
+def _show_validity(console: Console, checked: list[dict[str, Any]]) -> None:
+    for item in checked:
+        if item["valid"]:
+            console.print(f"{item['file']}: a valid envelope", markup=False)
+        else:
+            problem = item["problem"]
+            at = problem["details"].get("at", "$")
+            console.print(f"{item['file']}: not valid at {at}: {problem['message']}", markup=False)
+
+
+def _show_report(console: Console, report: Report) -> None:
+    for check in report.checks:
+        mark = "pass" if check.passed else "FAIL"
+        console.print(f"{mark}  {check.name}" + (f": {check.detail}" if check.detail else ""), markup=False)
+    console.print(f"{'conformant' if report.ok else 'not conformant'} ({report.tier})", markup=False)
+
+
+def _show_explanation(console: Console, told: Explanation) -> None:
+    for sentence in told.sentences:
+        console.print(sentence, markup=False)
+    console.print(f"Next: {told.next}", markup=False)

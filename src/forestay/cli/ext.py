@@ -1,0 +1,490 @@
+"""Try, ask and watch extensions in the sandbox."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import msgspec
+import typer
+
+from forestay.cli import ext_compile, ext_project
+from forestay.cli.ext_project import Data, opened_ledger
+from forestay.cli.files import read_bytes
+from forestay.cli.output import Answer, answers, choice, note
+from forestay.cli.terminal import TerminalConsent
+from forestay.envelope.types import Warning
+from forestay.kernel import canonical, config
+from forestay.kernel.policy import Mode
+from forestay.kernel.problems import Problem
+from forestay.kernel.scopes import SCOPED
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from forestay.extensions.compiler import Artifact
+    from forestay.extensions.outcomes import ToolOutcome
+    from forestay.extensions.suite import Suite
+    from forestay.host.extension_model import ExtensionModel
+
+# What a host call's code is in the table, when nobody caught it.
+_KEYS = {
+    "denied": "capability_denied",
+    "timeout": "timeout",
+    "io": "io_failed",
+    "invalid_request": "invalid_request",
+}
+
+# Rules whose refusal a grant would change; a denial stays one, whatever is granted.
+_GRANTABLE = ("mode-prompt", "mode-strict", "by-name-only")
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+for part in (ext_compile, ext_project):  # one group, told in three files
+    app.registered_commands += part.app.registered_commands
+    app.registered_groups += part.app.registered_groups
+
+Place = Annotated[Path, typer.Argument(help="An extension: a file, or a folder with a manifest or an index file.")]
+PolicyMode = Annotated[
+    str | None, typer.Option("--policy", help="strict, prompt or permissive; default: the configuration's.")
+]
+GrantTexts = Annotated[
+    list[str] | None, typer.Option("--grant", help="CAP or CAP:SCOPE, e.g. read:src/**; repeatable.")
+]
+RootFolder = Annotated[Path, typer.Option("--root", help="The project folder that the extension works in.")]
+Deadline = Annotated[float, typer.Option("--deadline", min=0.01, max=3600, help="Seconds that one call may take.")]
+UiScript = Annotated[
+    Path | None, typer.Option("--ui-script", help="A JSON array with the answers to dialogs, in order.")
+]
+InSession = Annotated[bool, typer.Option("--session", help="Fire session_start before and session_shutdown after.")]
+ModelName = Annotated[
+    str | None, typer.Option("--model", help="The model that it may ask, e.g. local; default: models.default.")
+]
+ToolWords = Annotated[
+    Path | None, typer.Option("--tool-words", help="A JSON file with the wording of the built-in tools.")
+]
+
+
+@app.callback()
+def _group() -> None:
+    """Try, ask and watch extensions in the sandbox."""
+
+
+@app.command("inspect")
+@answers("ext.inspect")
+async def inspect(
+    paths: Annotated[list[Path], typer.Argument(help="Extensions: files or folders.")],
+    policy: PolicyMode = None,
+    grant: GrantTexts = None,
+    root: RootFolder = Path(),
+    deadline: Deadline = 30.0,
+    ui_script: UiScript = None,
+    tool_words: ToolWords = None,
+    data: Data = None,
+) -> Answer:
+    """Load extensions and show what they register."""
+    async with _suite(policy, grant, root, deadline, ui_script, data, words=tool_words) as suite:
+        for path in paths:
+            await suite.try_load(path)
+        found = [{**member.extension.registrations.inspect(), "path": member.path} for member in suite.members]
+        failed = [{"path": item.path, "problem": item.problem.as_lafs()} for item in suite.failures]
+        result: dict[str, Any] = {"extensions": found}
+        if failed:
+            result["failures"] = failed
+        problem = suite.failures[0].problem if suite.failures else None
+    return Answer(result, human=lambda console: _show_extensions(console, found), problem=problem)
+
+
+@app.command("call")
+@answers("ext.call")
+async def call(
+    path: Place,
+    tool: Annotated[str, typer.Argument(help="The tool's name.")],
+    arguments: Annotated[str, typer.Argument(help="The arguments: a JSON object.")] = "{}",
+    policy: PolicyMode = None,
+    grant: GrantTexts = None,
+    root: RootFolder = Path(),
+    deadline: Deadline = 30.0,
+    ui_script: UiScript = None,
+    session: InSession = False,
+    model: ModelName = None,
+    tool_words: ToolWords = None,
+    data: Data = None,
+) -> Answer:
+    """Validate, coerce and execute one tool."""
+    value = _json(arguments, "arguments")
+    async with _suite(policy, grant, root, deadline, ui_script, data, model=model, words=tool_words) as suite:
+        await suite.load(path)
+        async with _session(suite, session):
+            outcome = await suite.call_tool(tool, value, call_id="call-1", timeout=deadline)
+    result = msgspec.to_builtins(outcome)
+    for name in ("hostcall", "problem"):
+        result.pop(name, None)
+    return Answer(result, human=lambda console: _show_outcome(console, outcome), problem=_refusal(outcome))
+
+
+@app.command("command")
+@answers("ext.command")
+async def command(
+    path: Place,
+    name: Annotated[str, typer.Argument(help="The command's name.")],
+    words: Annotated[list[str] | None, typer.Argument(help="Its arguments.")] = None,
+    policy: PolicyMode = None,
+    grant: GrantTexts = None,
+    root: RootFolder = Path(),
+    deadline: Deadline = 30.0,
+    ui_script: UiScript = None,
+    session: InSession = False,
+    model: ModelName = None,
+    data: Data = None,
+) -> Answer:
+    """Run a slash command; what its handler returned and showed."""
+    async with _suite(policy, grant, root, deadline, ui_script, data, model=model) as suite:
+        await suite.load(path)
+        async with _session(suite, session):
+            returned = await suite.run_command(name, " ".join(words or []))
+        return Answer({"returned": returned, "ui": _shown(suite)})
+
+
+@app.command("emit")
+@answers("ext.emit")
+async def emit(
+    path: Place,
+    event: Annotated[str, typer.Argument(help="The event's name, e.g. tool_call.")],
+    payload: Annotated[str, typer.Argument(help="Its fields: a JSON object.")] = "{}",
+    policy: PolicyMode = None,
+    grant: GrantTexts = None,
+    root: RootFolder = Path(),
+    deadline: Deadline = 30.0,
+    ui_script: UiScript = None,
+    session: InSession = False,
+    model: ModelName = None,
+    data: Data = None,
+) -> Answer:
+    """Fire an event; the merged answer of its handlers, what they threw and what they showed."""
+    fields = _fields(payload)
+    async with _suite(policy, grant, root, deadline, ui_script, data, model=model) as suite:
+        await suite.load(path)
+        async with _session(suite, session):
+            returned, failed = await _emitted(suite, {**fields, "type": event})
+        warnings = [_threw(item) for item in failed] if suite.hooks.listening(event) else [_unheard(event)]
+        return Answer({"returned": returned, "errors": failed, "ui": _shown(suite)}, warnings=tuple(warnings))
+
+
+@app.command("trace")
+@answers("ext.trace")
+async def trace(
+    path: Place,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where the trace goes.")],
+    tool: Annotated[str | None, typer.Option("--tool", help="A tool to call while recording.")] = None,
+    arguments: Annotated[str, typer.Option("--args", help="Its arguments: a JSON object.")] = "{}",
+    policy: PolicyMode = None,
+    grant: GrantTexts = None,
+    root: RootFolder = Path(),
+    deadline: Deadline = 30.0,
+    data: Data = None,
+) -> Answer:
+    """Record everything an extension is told while it loads (and calls a tool), so that it can be replayed."""
+    lines: list[bytes] = []
+    async with _suite(policy, grant, root, deadline, None, data, record=lines.append) as suite:
+        await suite.load(path)
+        if tool is not None:
+            await suite.call_tool(tool, _json(arguments, "args"), call_id="call-1", timeout=deadline)
+    output.write_bytes(b"".join(line.rstrip(b"\n") + b"\n" for line in lines))
+    return Answer({"lines": len(lines), "file": output.name})
+
+
+@app.command("replay")
+@answers("ext.replay")
+def replay(
+    file: Annotated[Path, typer.Argument(help="What `ext trace` wrote.", exists=True, dir_okay=False)],
+    path: Annotated[
+        Path | None, typer.Argument(help="The extension; default: the compiled one that the trace names.")
+    ] = None,
+) -> Answer:
+    """Execute a recorded trace again and compare every step, byte for byte."""
+    from forestay.extensions import trace as traces
+    from forestay.extensions.compiler import build
+    from forestay.extensions.suite import loadable
+
+    recorded = read_bytes(file).splitlines()
+    artifact = build(path) if path is not None else _traced(recorded)
+    again = traces.replay(recorded, loadable(artifact))
+    identical = again == recorded
+    problem = None if identical else Problem("replay_diverged", "The replay differs from the trace.")
+    return Answer({"identical": identical, "lines": len(again)}, problem=problem)
+
+
+def _traced(recorded: list[bytes]) -> Artifact:
+    """The artifact that a trace was recorded with, as long as this machine still has it."""
+    from forestay.extensions.compiler.cache import default_cache
+    from forestay.extensions.trace import header
+
+    named = header(recorded)
+    cache = default_cache(Path(config.load().config.data.dir))
+    found = cache.made(named.artifact) if cache is not None else None
+    if found is None:
+        message = f"The compiled {named.extension} of this trace is not here."
+        raise Problem("not_found", message, artifact=named.artifact, fix="Name the extension: ext replay TRACE PATH.")
+    return found
+
+
+@app.command("run")
+@answers("ext.run")
+async def run(
+    paths: Annotated[list[Path], typer.Argument(help="Extensions: files or folders.")],
+    policy: PolicyMode = None,
+    grant: GrantTexts = None,
+    root: RootFolder = Path(),
+    deadline: Deadline = 30.0,
+    model: ModelName = None,
+    data: Data = None,
+) -> None:
+    """Try extensions by hand: tool NAME JSON, /command ARGS, event NAME JSON, complete TEXT, type KEYS, list, quit."""
+    async with _suite(policy, grant, root, deadline, None, data, model=model) as suite:
+        for path in paths:
+            await suite.load(path)
+        async with _session(suite, True):
+            note("tool NAME JSON · /command ARGS · event NAME JSON · complete TEXT · type KEYS · list · quit")
+            for line in sys.stdin:
+                if line.strip() in ("quit", "exit"):
+                    break
+                sys.stdout.write(canonical.encode(await _reply(suite, line.strip())).decode() + "\n")
+                sys.stdout.flush()
+                if {"kind": "shutdown"} in suite.session.requests:  # an extension asked for the end
+                    break
+
+
+@app.command("init")
+@answers("ext.init")
+def init(folder: Annotated[Path, typer.Argument(help="A new folder.")]) -> dict[str, Any]:
+    """Write a small extension to start from: a manifest, a tool, a command, an event handler."""
+    if folder.exists() and any(folder.iterdir()):
+        raise Problem("already_exists", f"{folder.name} is not empty.", fix="Name a new folder.")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in _template(folder.resolve().name).items():
+        (folder / name).write_text(text, "utf-8")
+    return {"files": sorted(path.name for path in folder.iterdir()), "try": f"forestay ext inspect {folder}"}
+
+
+@asynccontextmanager
+async def _suite(
+    policy: str | None,
+    grants: list[str] | None,
+    root: Path,
+    deadline: float,
+    ui_script: Path | None,
+    data: Path | None,
+    record: Any = None,
+    model: str | None = None,
+    words: Path | None = None,
+) -> AsyncIterator[Suite]:
+    from forestay.extensions.connectors.ui import NoUi, ScriptedUi, TerminalUi, Ui
+    from forestay.extensions.suite import Suite
+    from forestay.extensions.trust import Trust
+    from forestay.host.extensions import texts
+
+    if policy not in (None, "strict", "prompt", "permissive"):
+        raise Problem("invalid_usage", f"There is no policy {policy!r}.", fix="Use strict, prompt or permissive.")
+    if not root.is_dir():  # noqa: ASYNC240 - before anything runs
+        raise Problem("invalid_usage", f"{root.name} is no folder.", at="--root")
+    loaded = config.load().config
+    settings = loaded.extensions
+    if words is not None:
+        settings = msgspec.structs.replace(settings, tool_words=str(words.absolute()))  # noqa: ASYNC240 - early
+    person = sys.stdin.isatty() and sys.stderr.isatty() and choice().format == "human"
+    ui: Ui
+    if ui_script is not None:
+        ui = ScriptedUi.load(ui_script)
+    else:
+        ui = TerminalUi(sys.stdin, sys.stderr) if person else NoUi()
+    async with (
+        opened_ledger(data) as ledger,
+        _model(loaded.models, model) as connected,
+        Suite(
+            ledger,
+            root=root,
+            config=settings,
+            mode=cast(Mode | None, policy),
+            grants=grants or (),
+            consent=TerminalConsent() if person else None,
+            ui=ui,
+            model=connected,
+            deadline=deadline,
+            record=record,
+            log_file=True,
+            data=data or Path(loaded.data.dir),
+        ) as suite,
+    ):
+        suite.take_resources(texts(root, (await Trust(ledger, settings.paths).standing(root)).state == "trusted"))
+        yield suite
+
+
+@asynccontextmanager
+async def _model(settings: config.Models, named: str | None) -> AsyncIterator[ExtensionModel]:
+    """The models of the configuration, or the one that was named, as an extension reaches them."""
+    from forestay.host.extension_model import ExtensionModel
+    from forestay.host.models import HostModels
+    from forestay.kernel.clock import SystemClock
+
+    chosen = settings
+    if named is not None:
+        entries = {name: entry for name, entry in settings.entries.items() if name == named}
+        chosen = config.Models(default=named, entries=entries)
+    models = HostModels(chosen, clock=SystemClock(), folder=Path())
+    try:
+        yield ExtensionModel(models)
+    finally:
+        await models.close()
+
+
+@asynccontextmanager
+async def _session(suite: Suite, wanted: bool) -> AsyncIterator[None]:
+    if wanted:
+        await suite.emit({"type": "session_start", "reason": "startup"})
+        await suite.find_resources(suite.resources)
+    yield
+    if wanted:
+        await suite.emit({"type": "session_shutdown", "reason": "quit"})
+
+
+async def _reply(suite: Suite, line: str) -> Any:
+    """One line of `ext run`; a Problem is an answer like any other."""
+    word, _, rest = line.partition(" ")
+    try:
+        if line == "list":
+            found = [{**member.extension.registrations.inspect(), "path": member.path} for member in suite.members]
+            return {"extensions": found}
+        if word == "tool":
+            name, _, arguments = rest.partition(" ")
+            return msgspec.to_builtins(await suite.call_tool(name, _json(arguments or "{}", "arguments")))
+        if word == "event":
+            name, _, payload = rest.partition(" ")
+            returned, failed = await _emitted(suite, {**_fields(payload or "{}"), "type": name})
+            return {"returned": returned, "errors": failed}
+        if word == "complete":
+            return {"suggestions": await suite.autocomplete([rest], 0, len(rest))}
+        if word == "type":
+            return {"typed": await suite.typed(rest)}
+        if word.startswith("/"):
+            return {"returned": await suite.run_command(word[1:], rest), "ui": _shown(suite)}
+        words = "tool, event, /command, complete, type, list or quit"
+        raise Problem("invalid_usage", f"{word[:40]!r} is not understood.", fix=words)
+    except Problem as problem:
+        return {"error": problem.as_lafs()}
+
+
+async def _emitted(suite: Suite, event: dict[str, Any]) -> tuple[Any, list[dict[str, Any]]]:
+    """The merged answer to an event, and what its handlers threw on the way."""
+    suite.handler_failures.clear()
+    returned = await suite.emit(event)
+    return returned, list(suite.handler_failures)
+
+
+def _threw(failure: dict[str, Any]) -> Warning:
+    said = f"A handler of {failure['event']} in {failure['extension']} failed: {failure['problem']['message']}"
+    return Warning(code="W_HANDLER_FAILED", message=said)
+
+
+def _refusal(outcome: ToolOutcome) -> Problem | None:
+    """A host call that was refused or failed, and that the tool did not handle, fails the command."""
+    if outcome.hostcall is None:
+        return None
+    text = next((part["text"] for part in outcome.content if part.get("type") == "text"), "The tool failed.")
+    told = dict((outcome.problem or {}).get("details") or {})
+    told.pop("problem", None)
+    capability, resource = told.get("capability"), told.get("resource")
+    if outcome.hostcall == "denied" and isinstance(capability, str) and told.get("rule") in _GRANTABLE:
+        scope = f":{resource}" if resource and capability in SCOPED else ""
+        told["fix"] = f"Call it with --grant {capability}{scope}, or --grant {capability}."
+    return Problem(_KEYS.get(outcome.hostcall, "extension_failed"), text, **told)
+
+
+def _unheard(event: str) -> Warning:
+    from forestay.extensions.hooks import EVENTS, OLDER_EVENTS
+
+    known = event in EVENTS or event in OLDER_EVENTS
+    also = "" if known else f" It is no event of pi; those are: {', '.join(EVENTS)}."
+    return Warning(code="W_NO_HANDLER", message=f"Nobody listens to {event[:80]}.{also}")
+
+
+def _shown(suite: Suite) -> list[dict[str, Any]]:
+    return list(getattr(suite.ui, "calls", []))
+
+
+def _fields(text: str) -> dict[str, Any]:
+    fields = _json(text, "payload")
+    if not isinstance(fields, dict):
+        raise Problem("schema_mismatch", "An event's fields are a JSON object.", at="payload")
+    return fields
+
+
+def _json(text: str, where: str) -> Any:
+    try:
+        return canonical.decode(text)
+    except Problem as problem:
+        problem.details["at"] = where
+        raise
+
+
+def _show_extensions(console: Console, found: list[dict[str, Any]]) -> None:
+    for item in found:
+        console.print(item["path"], style="bold", markup=False)
+        for tool in item["tools"]:
+            console.print(f"  tool      {tool['name']}: {tool['description']}", markup=False)
+        for command in item["commands"]:
+            console.print(f"  command   /{command['name']} {command['description'] or ''}", markup=False)
+        for event, count in item["handlers"].items():
+            console.print(f"  handler   {event}" + (f" x {count}" if count > 1 else ""), markup=False)
+        for kind in ("shortcuts", "flags", "renderers", "providers"):
+            for entry in item[kind]:
+                name = entry if isinstance(entry, str) else entry.get("shortcut") or entry.get("name")
+                console.print(f"  {kind[:-1]:<9} {name}", markup=False)
+
+
+def _show_outcome(console: Console, outcome: ToolOutcome) -> None:
+    for part in outcome.content:
+        text = part.get("text") if part.get("type") == "text" else f"[{part.get('type')}]"
+        console.print(str(text), markup=False)
+
+
+def _template(name: str) -> dict[str, str]:
+    manifest = {
+        "schema": "pi.ext.manifest.v1",
+        "extension_id": f"ext.{name}",
+        "name": name,
+        "version": "0.1.0",
+        "api_version": "1.0",
+        "runtime": "js",
+        "entrypoint": "index.ts",
+        "capabilities": ["read"],
+    }
+    source = """import { Type } from "typebox";
+import { readFileSync } from "node:fs";
+
+export default function (pi: any) {
+  pi.registerTool({
+    name: "count_words",
+    label: "Count words",
+    description: "Count the words of a file in the project",
+    parameters: Type.Object({ path: Type.String({ description: "The file, relative to the project" }) }),
+    async execute(_id: string, params: { path: string }) {
+      const words = readFileSync(params.path, "utf8").split(/\\s+/).filter(Boolean).length;
+      return { content: [{ type: "text", text: `${words} words` }], details: { words } };
+    },
+  });
+
+  pi.registerCommand("hello", {
+    description: "Say hello",
+    handler: async (args: string, ctx: any) => ctx.ui.notify(`Hello ${args || "there"}`, "info"),
+  });
+
+  pi.on("tool_call", (event: any) => {
+    if (event.toolName === "bash" && /rm -rf/.test(event.input.command)) return { block: true, reason: "not here" };
+  });
+}
+"""
+    pretty = msgspec.json.format(msgspec.json.encode(manifest), indent=2).decode()
+    return {"extension.json": pretty + "\n", "index.ts": source}

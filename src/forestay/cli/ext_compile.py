@@ -1,0 +1,422 @@
+"""Compile extensions, look at them, and measure them against the real loader."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from forestay.cli.files import read_bytes
+from forestay.cli.output import Answer, answers, note
+from forestay.kernel import config
+from forestay.kernel.clock import SystemClock, iso
+from forestay.kernel.problems import Problem
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from forestay.extensions.compiler.artifact import ArtifactMeta
+    from forestay.extensions.conform.differential import Result
+    from forestay.extensions.conform.run import SetResult
+    from forestay.extensions.conform.scenarios import ScenarioResult
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+catalog_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Describe a folder of extensions.")
+corpus_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The real extensions that we measure with.")
+app.add_typer(catalog_app, name="catalog")
+app.add_typer(corpus_app, name="corpus")
+
+Extension = Annotated[Path, typer.Argument(help="An extension: a file, or a folder that holds one.")]
+Strict = Annotated[bool, typer.Option("--strict", help="A flagged API stops the build too.")]
+CorpusFolder = Annotated[Path, typer.Option("--corpus", help="The folder with the corpus lock.")]
+
+
+@app.callback()
+def _group() -> None:
+    """Compile extensions, look at them, and measure them against the real loader."""
+
+
+@app.command("check")
+@answers("ext.check")
+def check(path: Extension, strict: Strict = False) -> Answer:
+    """What an extension imports, needs and uses: its verdict, without running anything."""
+    from forestay.extensions.compiler.build import compile_source
+    from forestay.extensions.compiler.check import refusal
+    from forestay.extensions.compiler.source import sources
+
+    metas = [compile_source(found)[0].meta for found in sources(path)]
+    result = {"extensions": [_described(meta) for meta in metas]}
+    blocked = [meta for meta in metas if meta.forbidden_apis or (strict and meta.flagged_apis)]
+    problem = refusal(blocked[0].forbidden_apis or blocked[0].flagged_apis) if blocked else None
+    return Answer(result, human=lambda console: _show_check(console, metas), problem=problem)
+
+
+@app.command("build")
+@answers("ext.build")
+def build(
+    path: Extension,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write the artifact's files into this folder.")
+    ] = None,
+    inline_map: Annotated[bool, typer.Option("--inline-map", help="The source map inside the code.")] = False,
+    bytecode: Annotated[bool, typer.Option("--bytecode", help="The engine's bytecode beside the code.")] = False,
+    strict: Strict = False,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Compile even when nothing changed.")] = False,
+) -> Answer:
+    """Compile an extension to one module, its source map and artifact.json."""
+    import msgspec
+
+    from forestay.extensions.compiler import build as compile_extension
+    from forestay.extensions.compiler.cache import default_cache
+
+    cache = None if no_cache else default_cache(Path(config.load().config.data.dir), _cache_refused)
+    artifact = compile_extension(path, strict=strict, cache=cache)
+    if bytecode:
+        from forestay.extensions.engine.bytecode import compile_module
+
+        made = compile_module(artifact.code.decode(), artifact.meta.entry_module)
+        artifact = msgspec.structs.replace(artifact, bytecode=made)
+    if out is not None:
+        artifact.write(out, inline_map=inline_map)
+    meta = artifact.meta
+    result = {
+        **_described(meta),
+        "hash": meta.hash,
+        "source_hash": meta.source_hash,
+        "bytes": len(artifact.code),
+        "written": out.name if out is not None else None,
+    }
+
+    def show(console: Console) -> None:
+        console.print(
+            f"{meta.extension_id} {meta.manifest.version}: {len(artifact.code)} bytes, {meta.verdict}", markup=False
+        )
+        console.print(meta.hash)
+
+    return Answer(result, human=show)
+
+
+def _cache_refused(what: str, file: str) -> None:
+    note(f"cache: {what} {file[:16]} is not as this host left it; it was not used")
+
+
+@app.command("install")
+@answers("ext.install")
+def install(
+    path: Annotated[Path, typer.Argument(help="An extension's folder with a package.json.")],
+    offline: Annotated[bool, typer.Option("--offline", help="Take packages from npm's cache only.")] = False,
+) -> Answer:
+    """Fetch an extension's own npm dependencies; no script of any package is run."""
+    from forestay.extensions.compiler.install import install as install_packages
+
+    done = install_packages(path, offline=offline)
+    result = {"installed": len(done.packages), "packages": list(done.packages), "locked": done.locked}
+    return Answer(result, human=lambda console: console.print(f"{len(done.packages)} packages"))
+
+
+@app.command("conform")
+@answers("ext.conform")
+def conform(
+    names: Annotated[list[str] | None, typer.Argument(help="Packages of the corpus; without one, all.")] = None,
+    only: Annotated[str, typer.Option("--only", help="Entries whose path contains this.")] = "",
+    report: Annotated[Path, typer.Option("--report", help="Where the report goes.")] = Path("conform-report"),
+    scenarios: Annotated[bool, typer.Option("--scenarios/--no-scenarios", help="Behaviour too.")] = True,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ask the real loader again.")] = False,
+    corpus: CorpusFolder = Path("corpus"),
+) -> Answer:
+    """Compare with the real loader: every registration, and the behaviour in the scenarios."""
+    from forestay.extensions.conform.corpus import Corpus
+    from forestay.extensions.conform.report import document, write
+
+    sets, behaviour = asyncio.run(_conform(corpus.resolve(), names or [], only, fresh, scenarios and not only))
+    stamp = iso(SystemClock().now_ms())
+    unavailable = Corpus(corpus.resolve()).lock().unavailable
+    data, page = write(report, sets, behaviour, stamp, unavailable)
+    whole = document(sets, behaviour, stamp, unavailable)
+    result = {
+        "totals": whole["totals"],
+        "further": whole["further"],
+        "sets": [{key: item[key] for key in ("package", "version", "counted")} for item in whole["sets"]],
+        "scenarios": {key: whole["scenarios"][key] for key in ("total", "equal")},
+        "unavailable": unavailable,
+        "report": [data.name, page.name],
+    }
+    return Answer(result, human=lambda console: _show_conform(console, sets, behaviour, page))
+
+
+@app.command("bench")
+@answers("ext.bench")
+def bench(
+    budgets: Annotated[Path | None, typer.Option("--budgets", help="Budgets to hold, as JSON.")] = None,
+    most: Annotated[int, typer.Option("--most", min=1, help="How many extensions of the corpus.")] = 12,
+    previous: Annotated[Path | None, typer.Option("--previous", help="An earlier report to compare with.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the report to this file.")] = None,
+    folder: Annotated[Path | None, typer.Option("--extensions", help="Measure these instead of the corpus.")] = None,
+    corpus: CorpusFolder = Path("corpus"),
+) -> Answer:
+    """Cold load, warm load and event dispatch over the corpus, beside their budgets and an earlier report (Pi §7)."""
+    import msgspec
+
+    from forestay.extensions.conform.performance import corpus_entries, measure, read_budgets, read_report, regressions
+    from forestay.kernel import canonical
+
+    limits, earlier = read_budgets(budgets), read_report(previous) if previous is not None else None
+    entries = sorted(folder.resolve().iterdir()) if folder is not None else corpus_entries(corpus.resolve())
+    result = asyncio.run(measure(entries, most, limits))
+    if earlier is not None:
+        result["regressions"] = regressions(earlier, result)
+    if out is not None:
+        out.write_bytes(msgspec.json.format(canonical.encode(result), indent=1) + b"\n")
+    missed = [row for row in result["budgets"] if not row["held"]]
+    slower = result.get("regressions") or []
+    problem = None
+    if missed or slower:
+        told = f"{len(missed)} budgets are not held, {len(slower)} figures are worse than before."
+        problem = Problem("performance_budget_missed", told, missed=missed, slower=slower)
+
+    def show(console: Console) -> None:
+        for row in result["budgets"]:
+            mark = "held" if row["held"] else "MISSED"
+            console.print(f"{row['name']}: {row['measured_ms']:.2f} ms, budget {row['budget_ms']} ms: {mark}")
+        for row in slower:
+            console.print(f"{row['name']}: {row['before_ms']:.2f} ms before, {row['now_ms']:.2f} ms now")
+
+    return Answer(result, human=show, problem=problem)
+
+
+@catalog_app.command("build")
+@answers("ext.catalog.build")
+def catalog_build(
+    folder: Annotated[Path, typer.Argument(help="A folder of extensions.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the catalog to this file.")] = None,
+    tier: Annotated[str, typer.Option("--tier", help="Where they come from.")] = "community",
+) -> Answer:
+    """Make the catalog of a folder."""
+    import msgspec
+
+    from forestay.extensions.catalog import SourceTier, build_catalog
+    from forestay.kernel import canonical
+
+    try:
+        checked = msgspec.convert(tier, SourceTier)
+    except msgspec.ValidationError as error:
+        raise Problem("invalid_usage", str(error), at="--tier") from error
+    catalog, skipped = build_catalog(folder, checked, iso(SystemClock().now_ms()))
+    if out is not None:
+        out.write_bytes(msgspec.json.format(canonical.encode(catalog), indent=2) + b"\n")
+    result = {
+        "total_extensions": catalog.total_extensions,
+        "tier_summary": catalog.tier_summary,
+        "runtime_summary": catalog.runtime_summary,
+        "skipped": [{"path": item.path, "reason": item.reason} for item in skipped],
+        "items": [item.id for item in catalog.items],
+    }
+    return Answer(result)
+
+
+@catalog_app.command("validate")
+@answers("ext.catalog.validate")
+def catalog_validate(file: Annotated[Path, typer.Argument(help="A catalog.")]) -> Answer:
+    """Whether a file is a catalog that agrees with itself."""
+    catalog = _read_catalog(file)
+    return Answer({"valid": True, "total_extensions": catalog.total_extensions})
+
+
+@catalog_app.command("show")
+@answers("ext.catalog.show")
+def catalog_show(
+    file: Annotated[Path, typer.Argument(help="A catalog.")],
+    extension: Annotated[str | None, typer.Argument(help="One extension's id.")] = None,
+) -> Answer:
+    """What a catalog says."""
+    import msgspec
+
+    catalog = _read_catalog(file)
+    items = [item for item in catalog.items if extension is None or item.id == extension]
+    if not items:
+        raise Problem("not_found", f"The catalog has no {extension}.", fix="Show it without an id to see all.")
+
+    def show(console: Console) -> None:
+        for item in items:
+            console.print(f"{item.id}  {item.runtime_tier}  {', '.join(item.capabilities)}", markup=False)
+
+    return Answer({"items": [msgspec.to_builtins(item) for item in items]}, human=show)
+
+
+@corpus_app.command("fetch")
+@answers("ext.corpus.fetch")
+def corpus_fetch(corpus: CorpusFolder = Path("corpus")) -> Answer:
+    """Bring in what the lock pins, with npm; no script of any package is run."""
+    from forestay.extensions.conform.corpus import Corpus
+    from forestay.extensions.conform.run import oracle_wording
+
+    folder = Corpus(corpus.resolve())
+    fetched, failed = folder.fetch()
+    lock = folder.lock()
+    words = [name for name in sorted(lock.oracles) if oracle_wording(folder, name)] if not failed else []
+    result = {
+        "fetched": fetched,
+        "failed": {name: problem.message for name, problem in failed.items()},
+        "unavailable": lock.unavailable,
+        "words": words,
+    }
+    return Answer(result, problem=next(iter(failed.values()), None))
+
+
+@corpus_app.command("record")
+@answers("ext.corpus.record")
+def corpus_record(
+    names: Annotated[list[str] | None, typer.Argument(help="Packages of the corpus; without one, all.")] = None,
+    corpus: CorpusFolder = Path("corpus"),
+) -> Answer:
+    """Keep a digest of what the real loader registers for each entry, for machines without Node."""
+    from forestay.extensions.conform.corpus import Corpus
+    from forestay.extensions.conform.recorded import record
+    from forestay.extensions.conform.run import oracle_answers, packages_of
+
+    folder = Corpus(corpus.resolve())
+    packages = packages_of(folder, names or [])
+    found = {item.group: record(folder, item, oracle_answers(folder, item)) for item in packages}
+    if not found:
+        raise Problem("not_found", "No package of the corpus is here.", fix="Run `make corpus`, or check the names.")
+    return Answer({"recorded": {group: len(entries) for group, entries in found.items()}})
+
+
+@corpus_app.command("words")
+@answers("ext.corpus.words")
+def corpus_words(
+    oracle: Annotated[str, typer.Argument(help="Which of the lock's loaders.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Write the wording to this file.")],
+    corpus: CorpusFolder = Path("corpus"),
+) -> Answer:
+    """How the real host words its built-in tools, as a file for --tool-words."""
+    import msgspec
+
+    from forestay.extensions.conform.corpus import Corpus
+    from forestay.extensions.conform.run import oracle_wording
+    from forestay.kernel import canonical
+
+    words = oracle_wording(Corpus(corpus.resolve()), oracle)
+    document = canonical.encode({"schema": "forestay.tool-words.v1", "tools": words})
+    out.write_bytes(msgspec.json.format(document, indent=2) + b"\n")
+    return Answer({"tools": sorted(words), "written": out.name})
+
+
+@corpus_app.command("add")
+@answers("ext.corpus.add")
+def corpus_add(
+    package: Annotated[str, typer.Argument(help="name@version on the npm registry.")],
+    oracle: Annotated[str, typer.Option("--oracle", help="Which of the lock's loaders is the measure.")] = "pi-0.87",
+    further: Annotated[bool, typer.Option("--further", help="Beside the set that the figures are about.")] = False,
+    corpus: CorpusFolder = Path("corpus"),
+) -> Answer:
+    """Pin a package, ask the real loader, keep a digest of its answer, and compare."""
+    import msgspec
+
+    from forestay.extensions.conform.corpus import Corpus
+    from forestay.extensions.conform.recorded import record
+    from forestay.extensions.conform.run import conform as run_conform
+    from forestay.extensions.conform.run import oracle_answers
+
+    name, at, version = package.rpartition("@")
+    if not at or not name:
+        raise Problem("invalid_usage", "Name a version: package@1.2.3.", at="package")
+    folder = Corpus(corpus.resolve())
+    added = folder.add(name, version, oracle, "further" if further else "named")
+    (found,) = asyncio.run(run_conform(folder, [added], fresh=True))
+    digests = record(folder, added, oracle_answers(folder, added))
+    return Answer(
+        {
+            "package": added.package,
+            "version": added.version,
+            "integrity": added.integrity,
+            "entries": list(added.entries),
+            "digests": digests,
+            "counted": found.counted(),
+            "results": [msgspec.to_builtins(result) for result in found.results if result.outcome != "equal"],
+        }
+    )
+
+
+def _read_catalog(file: Path) -> Any:
+    from forestay.extensions.catalog import read_catalog
+
+    return read_catalog(read_bytes(file))
+
+
+def _drift(meta: ArtifactMeta) -> dict[str, Any]:
+    import msgspec
+
+    from forestay.extensions.compiler.drift import drift
+
+    manifest = meta.manifest
+    has_declaration = manifest.capabilities is not None or manifest.capability_manifest is not None
+    declared = [need.capability for need in manifest.declared()] if has_declaration else None
+    found: dict[str, Any] = msgspec.to_builtins(drift(declared, {item.capability for item in meta.evidence}))
+    return found
+
+
+def _described(meta: ArtifactMeta) -> dict[str, Any]:
+    def uses(listed: Any) -> list[dict[str, Any]]:
+        return [{"api": u.api, "message": u.message, "locations": [str(at) for at in u.locations]} for u in listed]
+
+    return {
+        "extension_id": meta.extension_id,
+        "version": meta.manifest.version,
+        "verdict": meta.verdict,
+        "capabilities_required": list(meta.capabilities_required),
+        "capability_scope_inferred": meta.capability_scope_inferred,
+        "drift": _drift(meta),
+        "forbidden_apis": uses(meta.forbidden_apis),
+        "flagged_apis": uses(meta.flagged_apis),
+        "rewrites": [{"from": item.source, "to": item.target} for item in meta.rewrite_log],
+        "warnings": list(meta.warnings),
+    }
+
+
+def _show_check(console: Console, metas: list[ArtifactMeta]) -> None:
+    for meta in metas:
+        console.print(f"{meta.extension_id} {meta.manifest.version}: {meta.verdict}", markup=False)
+        needs = ", ".join(meta.capabilities_required) or "nothing"
+        console.print(f"  needs {needs}", markup=False)
+        for use in (*meta.forbidden_apis, *meta.flagged_apis):
+            console.print(f"  {use.message}", markup=False)
+            for place in use.locations[:5]:
+                console.print(f"    {place}", style="dim", markup=False)
+
+
+async def _conform(
+    folder: Path, names: list[str], only: str, fresh: bool, with_scenarios: bool
+) -> tuple[list[SetResult], list[ScenarioResult]]:
+    from forestay.extensions.conform.corpus import Corpus
+    from forestay.extensions.conform.run import conform as run_conform
+    from forestay.extensions.conform.run import packages_of
+    from forestay.extensions.conform.scenarios import compare_scenario, read_scenarios
+
+    corpus = Corpus(folder)
+    packages = packages_of(corpus, names)
+    if not packages:
+        raise Problem("not_found", "No package of the corpus is here.", fix="Run `make corpus`, or check the names.")
+    sets = await run_conform(corpus, packages, only=only, fresh=fresh)
+    scenarios = read_scenarios(corpus.folder / "scenarios") if with_scenarios and not names else []
+    return sets, [await compare_scenario(corpus, scenario) for scenario in scenarios]
+
+
+def _show_conform(console: Console, sets: list[SetResult], behaviour: list[ScenarioResult], page: Path) -> None:
+    def told(result: Result) -> None:
+        console.print(f"  {result.entry}: {result.outcome} {result.reason}", markup=False)
+        for difference in result.differences[:3]:
+            console.print(f"    {difference.at}", style="dim", markup=False)
+
+    for item in sets:
+        counted = ", ".join(f"{count} {name}" for name, count in item.counted().items())
+        console.print(f"{item.package} {item.version}: {counted}", markup=False)
+        for result in item.results:
+            if result.outcome != "equal":
+                told(result)
+    if behaviour:
+        equal = sum(result.outcome == "equal" for result in behaviour)
+        console.print(f"Behaviour: {equal} of {len(behaviour)} scenarios equal")
+    console.print(str(page))

@@ -1,0 +1,118 @@
+"""`forestay init`: a configuration file in which every setting stands, commented, with its default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forestay.cli.output import Answer, answers
+from forestay.kernel.config import PROJECT_FILE
+from forestay.kernel.problems import Problem
+
+TEMPLATE = """\
+# forestay.toml: the settings of this project. What is commented out shows its default.
+# A flag beats the environment (FORESTAY_HTTP_PORT is http.port), that beats this file, and that the user's own file.
+
+[data]
+# dir = ".forestay"                      # the ledger, the keys' hashes and the host's secret: back this folder up
+
+[http]
+# host = "127.0.0.1"                     # another address needs a TLS proxy in front
+# port = 8787
+# public_url = ""                        # the address that others see, when a proxy stands in front; https: TLS cookies
+# access_log = false                     # true: one JSON line for each request, on standard error
+
+[http.limits]                            # what one client, one key and all of them may take; times are seconds
+# header_seconds = 10.0                  # until the head of a request is whole
+# body_seconds = 60.0                    # until its body is
+# write_seconds = 120.0                  # how long a client may leave its answer unread
+# keep_alive_seconds = 30.0              # how long a connection may be idle between two requests
+# header_count = 100
+# header_bytes = 32768                   # the request's line and headers together
+# body_bytes = 104857600                 # most operations take far less: see the HTTP page
+# connections = 10000                    # fewer where the system lets the process open fewer files
+# connections_per_client = 4000          # by address; a proxy in front is one client
+# requests = 1000                        # under way at once
+# requests_per_key = 500
+# streams = 10000                        # event streams and long polls that are open at once
+# streams_per_key = 2000
+
+[telemetry]
+# traces = "off"                         # "otlp" sends spans to OTEL_EXPORTER_OTLP_ENDPOINT (needs opentelemetry-sdk)
+# service_name = "forestay"
+
+[models]
+# default = "local"                      # offline; or "openai:MODEL[@BASE_URL]", "anthropic:MODEL", "scripted:FILE"
+# embedder = ""                          # "minilm" finds facts by their meaning too (the extra `embeddings`)
+
+[models.classes]                         # another model for a class of work
+# reasoning = "openai:MODEL"
+
+# [models.entries.router]                # a model under a name of your own: default = "router"
+# model = "vendor/model"                 # as its server calls it
+# provider = "openai"                    # the protocol: "openai" (chat completions) or "anthropic"
+# base_url = "https://host/v1"           # empty: the provider's own address
+# api_key_env = "ROUTER_API_KEY"         # the variable that holds the key; empty: none is sent to a base_url
+# context_window = 131072                # tokens; what is known of the model, else 8192
+# max_output_tokens = 8192
+# headers = { X-Title = "my project" }   # sent with every request
+
+[agents]
+# paths = []                             # agent manifests: files, or folders of *.json and *.toml
+# context = ["**/*.md", "**/*.txt"]      # the texts that `forestay ask` may quote from
+# mode = "prompt"                        # tools that change something: strict, prompt or permissive
+# allow = []                             # tools that need no approval: "write", "ext:NAME/*", "workflow:*"
+# deny = []                              # tools that nobody may call
+
+[workflows]
+# paths = []                             # folders of workflow documents
+# nodes = []                             # Python files with node types of your own; executed when a person trusts them
+
+[extensions]
+# paths = []                             # extensions, or folders of them; each is loaded when a person trusts it
+# tool_words = ""                        # a JSON file with the wording of the built-in tools; empty: our own
+# unprotected = []                       # what `forestay doctor` lists as protected, lifted: by its name or path
+
+[extensions.policy]
+# mode = "prompt"                        # what nobody decided: strict denies, prompt asks, permissive allows
+# max_memory_mb = 256
+# max_model_tokens = 1000000             # of one extension, from the host's start to its stop
+# unconfined_programs = false            # true: start programs also where neither bubblewrap nor Landlock works
+# default_caps = []                      # what every extension may do: "read:docs/**"
+# deny_caps = []                         # what none may do, whatever it was granted: "exec"
+
+# [extensions.overrides."ext.name"]      # what one extension may do
+# allow = ["read:src/**", "http:api.example.com"]
+# deny = ["env"]
+# mode = "strict"
+
+[output]
+# format = "json"                        # "human" or "json"; default: by the terminal
+"""
+
+
+@answers("init")
+def init(
+    folder: Annotated[Path, typer.Argument(help="The project's folder.")] = Path(),
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+) -> Answer:
+    """Write a commented forestay.toml."""
+    file = folder / PROJECT_FILE
+    if file.exists() and not force:
+        raise Problem(
+            "already_exists", f"There is a {PROJECT_FILE} already.", at=str(file), fix="Use --force to write over it."
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file.write_text(TEMPLATE, "utf-8")
+    except OSError as error:
+        raise Problem("io_failed", f"{file} cannot be written.", reason=error.strerror or "") from error
+    return Answer({"file": str(file)}, human=lambda console: console.print(_NEXT.format(file=file), markup=False))
+
+
+_NEXT = """\
+wrote {file}: every setting, commented, with its default
+Next: put a text into the folder and ask about it (`forestay ask "…"`), or serve it (`forestay up`).\
+"""

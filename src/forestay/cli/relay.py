@@ -1,0 +1,507 @@
+"""Ask a model past the edge of its window, and look at what it is shown."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from forestay.cli.files import STDIN, fix_of, read_bytes, read_text, shown
+from forestay.cli.ledger_file import ledger_file
+from forestay.cli.output import Answer, answers, choice, note
+from forestay.kernel import config
+from forestay.kernel.clock import iso
+from forestay.kernel.folders import kept_in, make_folder
+from forestay.kernel.printable import printable
+from forestay.kernel.problems import Problem
+from forestay.kernel.secret import HOST_SECRET, derive, kept_secret
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from forestay.relay import EnvelopePreview, ExtractionResult, Relay, Session
+    from forestay.relay.types import RemainingBudget
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+APP_ID = "cli"
+_KEY_VARIABLE = "FORESTAY_EXPORT_KEY"
+_TOKEN_VARIABLE = "FORESTAY_RELAY_TOKEN"  # noqa: S105 - a name, not a token
+_FILE_LIMIT = 50_000_000
+_LABEL = 200  # characters of a source's name
+_EMPTY = "Write a text into it."
+_SESSIONS = 64
+
+Data = Annotated[Path | None, typer.Option("--data", help="The data folder, or a ledger file; default: data.dir.")]
+Which = Annotated[str | None, typer.Option("--session", help="A session; default: the newest one of the command line.")]
+ModelName = Annotated[str | None, typer.Option("--model", help="local, openai:MODEL, anthropic:MODEL, scripted:FILE.")]
+System = Annotated[str, typer.Option("--system", help="The system prompt.")]
+New = Annotated[bool, typer.Option("--new", help="Begin a new session.")]
+
+
+@app.callback()
+def _group() -> None:
+    """Ask a model past the edge of its window, and look at what it is shown."""
+
+
+@app.command("ask")
+@answers("relay.ask")
+async def ask(
+    task: Annotated[str, typer.Argument(help="The question or task; `-` reads it from standard input.")],
+    system: System = "",
+    session: Which = None,
+    new: New = False,
+    model: ModelName = None,
+    max_windows: Annotated[int | None, typer.Option(min=1, help="At most so many windows.")] = None,
+    max_output_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens for the output of one window.")] = None,
+    remember: Annotated[bool, typer.Option("--remember", help="Keep the answer as facts of the session.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the dispatch that was interrupted.")] = False,
+    data: Data = None,
+) -> Answer | None:
+    """Ask the model; the answer appears while it is written."""
+    async with _session(data, session, model=model or config.load().config.models.default, make=True, new=new) as found:
+        if resume:
+            events = found.resumed_events()
+        else:
+            text = read_text(Path(STDIN)) if task == STDIN else task
+            events = found.events(
+                system,
+                text,
+                max_windows=max_windows,
+                max_output_tokens=max_output_tokens,
+                remember=remember or None,
+            )
+        live = choice().format == "human"
+        output: list[str] = []
+        report: Any = None
+        async for event in events:
+            if event.event_type == "token":
+                output.append(event.data)
+                if live:
+                    sys.stdout.write(printable(event.data))
+                    sys.stdout.flush()
+            elif event.event_type == "done":
+                report = event.data
+        if not live:
+            return Answer({"session_id": found.id, "output": "".join(output), "report": report})
+        sys.stdout.write("\n")
+        seen, score = report.telemetry, report.groundedness.score
+        note(
+            f"{seen.windows} {'window' if seen.windows == 1 else 'windows'}, tier {report.quality_tier}, "
+            f"{seen.output_tokens} tokens out, "
+            f"{seen.facts_in_envelope} facts shown, groundedness {'-' if score is None else f'{score:.0%}'}"
+        )
+        return None
+
+
+@app.command("ingest")
+@answers("relay.ingest")
+async def ingest(
+    paths: Annotated[list[Path], typer.Argument(help="Text files and folders; `-` reads standard input.")],
+    session: Which = None,
+    new: New = False,
+    supersedes: Annotated[
+        list[str] | None, typer.Option("--supersedes", help="A source that this text replaces; may be repeated.")
+    ] = None,
+    encoding: Annotated[
+        str | None, typer.Option("--encoding", help="Of the files, where it is not UTF-8, such as latin-1.")
+    ] = None,
+    data: Data = None,
+) -> Answer:
+    """Keep everything that the files say; no model is asked. A file that was ingested before corrects what it said."""
+    kept: list[dict[str, Any]] = []
+    skipped: list[dict[str, str]] = []
+    failed: list[Problem] = []
+    async with _session(data, session, make=True, new=new) as found:
+        for source in _progress(_sources(paths, skipped)):
+            try:
+                text = read_text(source.path, _FILE_LIMIT, encoding)
+                if not text.strip():
+                    raise Problem("file_not_text", f"{shown(source.path)} is empty.", at=str(source.path), fix=_EMPTY)
+            except Problem as problem:
+                skipped.append({"path": str(source.path), "reason": problem.message, "fix": fix_of(problem)})
+                if source.named:
+                    failed.append(problem)
+                continue
+            result = await found.ingest(text, source.label, supersedes=supersedes or ())
+            kept.append(_taken(result))
+    wrong = failed[0] if failed else None if kept else _nothing(paths, skipped)
+    if not kept:
+        return Answer(problem=wrong)
+    totals = {name: sum(item[name] for item in kept) for name in ("facts", "superseded", "quarantined")}
+    taken = {"session_id": found.id, **totals, "sources": kept, "skipped": skipped}
+    return Answer(taken, human=lambda console: _show_taken(console, taken), problem=wrong)
+
+
+def _taken(result: ExtractionResult) -> dict[str, Any]:
+    import msgspec
+
+    return {
+        "source": result.source_label,
+        "facts": result.facts_extracted,
+        "bytes": result.bytes_read,
+        "known": result.known,
+        "superseded": result.facts_superseded,
+        "quarantined": result.facts_quarantined,
+        "superseded_facts": msgspec.to_builtins(result.superseded),
+        "quarantined_facts": msgspec.to_builtins(result.quarantined),
+    }
+
+
+def _show_taken(console: Console, taken: dict[str, Any]) -> None:
+    files = len(taken["sources"])
+    console.print(
+        f"{_many(taken['facts'], 'fact')} from {_many(files, 'file')} in session {taken['session_id']}; "
+        f"{taken['superseded']} superseded, {taken['quarantined']} quarantined",
+        markup=False,
+    )
+    for source in taken["sources"]:
+        for item in source["superseded_facts"]:
+            why = "a later text of the same source" if item["because"] == "same_source" else source["source"]
+            console.print(
+                f"superseded {item['fact_id']} ({item['source_label']}) by {item['superseded_by']}, {why}: "
+                f"{item['text']}",
+                markup=False,
+            )
+        for item in source["quarantined_facts"]:
+            console.print(
+                f"quarantined {item['fact_id']} ({source['source']}), {item['because']}: {item['text']}", markup=False
+            )
+    if taken["superseded"] or taken["quarantined"]:
+        console.print("Undo it with: forestay relay restore FACT…", markup=False)
+    for item in taken["skipped"]:
+        console.print(f"skipped {item['path']}: {item['reason']} {item['fix']}", markup=False)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+@app.command("restore")
+@answers("relay.restore")
+async def restore(
+    facts: Annotated[list[str] | None, typer.Argument(help="Facts such as f17.")] = None,
+    source: Annotated[str | None, typer.Option("--source", help="Every fact of this source instead.")] = None,
+    session: Which = None,
+    data: Data = None,
+) -> Answer:
+    """Let facts stand again that were quarantined, rejected or superseded."""
+    if bool(facts) == (source is not None):
+        raise Problem("invalid_usage", "Name facts, or a --source.", at="FACTS", fix="forestay relay restore f17")
+    async with _session(data, session) as found:
+        done = await found.restore_facts(facts or None, source_label=source)
+
+        def human(console: Console) -> None:
+            console.print(f"{done.facts_restored} restored: {', '.join(done.fact_ids) or 'none was out'}", markup=False)
+
+        return Answer({"session_id": found.id, "restored": done.facts_restored, "facts": done.fact_ids}, human=human)
+
+
+@app.command("facts")
+@answers("relay.facts")
+async def facts(
+    query: Annotated[str | None, typer.Argument(help="What to look for; without it, the newest facts.")] = None,
+    top: Annotated[int, typer.Option("--top", "-n", min=1, max=10_000, help="At most so many.")] = 10,
+    superseded: Annotated[bool, typer.Option("--superseded", help="Superseded facts too.")] = False,
+    quarantined: Annotated[bool, typer.Option("--quarantined", help="The facts in quarantine, and no others.")] = False,
+    session: Which = None,
+    data: Data = None,
+) -> Answer:
+    """The facts of a session, the best for a query first."""
+    from forestay.relay.facts import view
+
+    async with _session(data, session) as found:
+        rows = await found.facts(query, top_k=top, include_superseded=superseded, quarantined=quarantined)
+        shown = [{**view(fact), "score": round(score, 4)} for fact, score in rows]
+
+        def human(console: Console) -> None:
+            for item in shown:
+                where = f"{item['source']} {item['start']}-{item['end']}"
+                if item["superseded_by"]:
+                    where += f"  superseded by {item['superseded_by']}"
+                if item["quarantined"]:
+                    where += "  quarantined"
+                console.print(f"{item['id']:>7}  {item['score']:.3f}  {item['text'][:200]}", markup=False)
+                console.print(f"{'':>16}{where}  {item['context']}", style="dim", markup=False)
+
+        return Answer({"session_id": found.id, "facts": shown, "total": len(found.warm.facts)}, human=human)
+
+
+@app.command("preview")
+@answers("relay.preview")
+async def preview(
+    task: Annotated[str, typer.Argument(help="The question or task.")],
+    system: System = "",
+    session: Which = None,
+    model: ModelName = None,
+    data: Data = None,
+) -> Answer:
+    """What the model would see, and why each fact is there."""
+    async with _session(data, session, model=model or config.load().config.models.default) as found:
+        shown = await found.preview_envelope(system, task)
+        return Answer(shown, human=lambda console: _show_preview(console, shown, task))
+
+
+def _show_preview(console: Console, shown: EnvelopePreview, task: str) -> None:
+    from rich.table import Table
+
+    console.print(shown.envelope_text or "(the envelope is empty)", markup=False)
+    console.print(f"\n{task}\n", markup=False, style="bold")
+    table = Table("fact", "score", "words", "recent", "new", "near", "tokens", "section", box=None)
+    for item in shown.facts:
+        parts = (item.score, item.relevance, item.recency, item.novelty, item.graph)
+        table.add_row(item.id, *(f"{value:.2f}" for value in parts), str(item.tokens), item.section)
+    console.print(table)
+    console.print(
+        f"{shown.facts_included} of {shown.facts_available} facts, "
+        f"{shown.used_tokens} of {shown.budget_tokens} tokens; {shown.generation_reserve} kept for the answer",
+        markup=False,
+    )
+
+
+@app.command("status")
+@answers("relay.status")
+async def status(session: Which = None, data: Data = None) -> Answer:
+    """Where a session stands."""
+    async with _session(data, session) as found:
+        shown = await found.session_status()
+
+        def human(console: Console) -> None:
+            for name in shown.__struct_fields__:
+                value = getattr(shown, name)
+                if name == "expires_at":
+                    value = iso(round(value * 1000))
+                elif name == "remaining_budget":
+                    value = _budget(value)
+                if value not in (None, "") and not (name == "context_window" and not value):
+                    console.print(f"{name:<24}{value}", markup=False)
+
+        return Answer(shown, human=human)
+
+
+def _budget(left: RemainingBudget | None) -> str:
+    if left is None:
+        return "no caps"
+    parts = ((left.windows_remaining, "windows"), (left.input_tokens_remaining, "tokens in"))
+    every = (*parts, (left.output_tokens_remaining, "tokens out"))
+    return ", ".join(f"{count} {what}" for count, what in every if count is not None)
+
+
+@app.command("estimate")
+@answers("relay.estimate")
+async def estimate(
+    task: Annotated[str, typer.Argument(help="The question or task.")],
+    system: System = "",
+    dispatches: Annotated[int, typer.Option(min=1, help="How many such dispatches.")] = 1,
+    input_price: Annotated[float | None, typer.Option(min=0, help="USD for a million input tokens.")] = None,
+    output_price: Annotated[float | None, typer.Option(min=0, help="USD for a million output tokens.")] = None,
+    session: Which = None,
+    model: ModelName = None,
+    data: Data = None,
+) -> Answer:
+    """What a task would take and, with prices, cost."""
+    from forestay.relay import Pricing
+
+    pricing = Pricing(input_price or 0.0, output_price or 0.0) if input_price or output_price else None
+    async with _session(data, session, model=model or config.load().config.models.default, make=True) as found:
+        size = await found.preview_envelope(system, task)
+        tokens = size.system_tokens + size.task_tokens + size.envelope_tokens
+        shown = await found.estimate_session(dispatches, tokens, None, pricing)
+
+        def human(console: Console) -> None:
+            for name in shown.__struct_fields__:
+                value = getattr(shown, name)
+                if name == "estimated_cost_usd":
+                    value = "no prices given" if value is None else f"{value:.6f}"
+                console.print(f"{name:<26}{value}", markup=False)
+
+        return Answer(shown, human=human)
+
+
+@app.command("export")
+@answers("relay.export")
+async def export(
+    file: Annotated[Path, typer.Argument(help="Where the export goes.")], session: Which = None, data: Data = None
+) -> dict[str, Any]:
+    """Write a session to a file, encrypted with the key in FORESTAY_EXPORT_KEY."""
+    key = _export_key()
+    async with _session(data, session) as found:
+        content = await found.export_state(key)
+    try:
+        descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except FileExistsError:
+        raise Problem("invalid_usage", f"{file.name} exists already.", fix="Choose another name.") from None
+    except OSError as error:
+        raise Problem("invalid_usage", f"{file.name} cannot be written.", reason=error.strerror) from error
+    with os.fdopen(descriptor, "wb") as out:
+        out.write(content)
+    return {"session_id": found.id, "file": file.name, "bytes": len(content)}
+
+
+@app.command("import")
+@answers("relay.import")
+async def import_(file: Annotated[Path, typer.Argument(help="An export.")], data: Data = None) -> dict[str, Any]:
+    """Take in an export, with the key in FORESTAY_EXPORT_KEY."""
+    content = read_bytes(file)
+    async with _relay(data, None, make=True) as relay:
+        found = await relay.import_state(content, _export_key())
+        return {"session_id": found.id, "facts": len(found.warm.facts), "windows": found.warm.windows}
+
+
+@app.command("serve")
+@answers("relay.serve")
+async def serve(
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 picks one.")] = 8900,
+    model: ModelName = None,
+    data: Data = None,
+) -> None:
+    """Serve the CRP sidecar until it is stopped; beyond this machine it needs a token in FORESTAY_RELAY_TOKEN."""
+    from forestay.http.crp import crp_app
+    from forestay.http.server import bind, serving, until_signalled, url_of
+
+    token = os.environ.get(_TOKEN_VARIABLE) or None
+    if token is None and host not in ("127.0.0.1", "::1", "localhost"):
+        raise Problem(
+            "invalid_usage",
+            "Beyond this machine the sidecar needs a token.",
+            at="--host",
+            fix=f"Set {_TOKEN_VARIABLE}.",
+        )
+    bound = bind(host, port)
+
+    async def ready() -> None:
+        note(f"The relay answers at {url_of(bound)}; its operations are in {url_of(bound)}/openapi.json.")
+
+    async with _relay(data, model or config.load().config.models.default, make=True) as relay:
+        sidecar = serving(crp_app(relay, token=token), bound)
+        async with sidecar:
+            await until_signalled(ready=ready)
+
+
+# What the commands share
+
+
+@asynccontextmanager
+async def _relay(data: Path | None, model: str | None, *, make: bool) -> AsyncIterator[Relay]:
+    from forestay.models import embed, registry
+    from forestay.relay import Relay
+
+    settings = config.load().config
+    path = ledger_file(data, make=make, fix="Ingest or ask something first, or give --data.")
+    make_folder(path.parent)
+    with kept_in(path.parent):
+        kept = kept_secret(path.with_name(HOST_SECRET))
+    secret = derive(kept, "relay")  # as the host's: each opens the other's sessions
+    opened = registry.open(model, entries=settings.models.entries) if model is not None else None
+    embedder = embed.open(settings.models.embedder) if settings.models.embedder else None
+    try:
+        async with Relay.open(
+            path, secret=secret, model=opened, max_sessions_per_app=_SESSIONS, embedder=embedder
+        ) as relay:
+            yield relay
+    finally:
+        if opened is not None:
+            await opened.aclose()
+
+
+@asynccontextmanager
+async def _session(
+    data: Path | None, session_id: str | None, *, model: str | None = None, make: bool = False, new: bool = False
+) -> AsyncIterator[Session]:
+    """The session that was named, else the newest of the command line, else (where that makes sense) a new one."""
+    async with _relay(data, model, make=make) as relay:
+        if session_id is not None:
+            yield await relay.session(session_id)
+            return
+        known = [] if new else await relay.sessions(APP_ID)
+        if known:
+            yield await relay.session(known[-1]["session_id"])
+        elif make:
+            yield await relay.init(APP_ID, role="ADMIN", config={"session_timeout": 604_800})
+        else:
+            raise Problem("not_found", "There is no session yet.", fix="Run `forestay relay ingest` or `ask` first.")
+
+
+class _Source(NamedTuple):
+    """A file to read; without a label it is nobody's later version. `named`: the caller asked for this very file."""
+
+    path: Path
+    label: str | None
+    named: bool
+
+
+def _sources(paths: list[Path], skipped: list[dict[str, str]]) -> list[_Source]:
+    """The files in the order they were named; those below a folder by their names, hidden ones left out."""
+    found: list[_Source] = []
+    for path in paths:
+        if path.is_dir():
+            found += [_Source(file, _label(file), False) for file in _below(path, skipped)]
+        else:
+            found.append(_Source(path, _label(path) if path.is_file() else None, True))
+    return found
+
+
+def _below(folder: Path, skipped: list[dict[str, str]]) -> list[Path]:
+    """The files below a folder, by name; what is there and cannot be read as a file is `skipped` and told."""
+    found: list[Path] = []
+
+    def shut(error: OSError) -> None:
+        reason = f"The folder {error.filename} cannot be read: {error.strerror}."
+        skipped.append({"path": str(error.filename), "reason": reason, "fix": "Make it readable."})
+
+    for place, folders, files in os.walk(folder, onerror=shut):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for file in (Path(place) / name for name in files if not name.startswith(".")):
+            if file.is_file():
+                found.append(file)
+            else:
+                what = "leads nowhere" if file.is_symlink() else "is a pipe, a socket or a device"
+                skipped.append(
+                    {"path": str(file), "reason": f"{file} {what}.", "fix": "Name it by itself, if you mean it."}
+                )
+    return sorted(found)
+
+
+def _label(path: Path) -> str:
+    """What names the file as a source: its path from here, so that two files of one name are two sources."""
+    name = Path(os.path.relpath(path)).as_posix()
+    if len(name) <= _LABEL:
+        return name
+    return f"{hashlib.sha256(name.encode()).hexdigest()[:8]}…{name[-(_LABEL - 9) :]}"
+
+
+def _nothing(paths: list[Path], skipped: list[dict[str, str]]) -> Problem:
+    names = ", ".join(map(str, paths))
+    if not skipped:
+        return Problem("file_missing", f"There is no file in {names}.", fix="Name a folder with text files in it.")
+    return Problem(
+        "file_not_text",
+        f"No file in {names} could be read. {skipped[0]['reason']}",
+        skipped=skipped[:20],
+        fix=skipped[0]["fix"],
+    )
+
+
+def _progress(files: list[_Source]) -> Iterator[_Source]:
+    """The files, with a bar on the terminal while they are read."""
+    if not sys.stderr.isatty() or len(files) < 2:
+        yield from files
+        return
+    from rich.console import Console
+    from rich.progress import track
+
+    yield from track(files, description="Reading", console=Console(stderr=True), transient=True)
+
+
+def _export_key() -> str:
+    key = os.environ.get(_KEY_VARIABLE, "")
+    if not key:
+        raise Problem("invalid_usage", "There is no export key.", fix=f"Set {_KEY_VARIABLE} to a long random text.")
+    return key

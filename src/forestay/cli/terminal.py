@@ -1,0 +1,115 @@
+"""Asking the person at the terminal: one line on standard error, one line of answer."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from forestay.kernel.printable import one_line, printable
+
+if TYPE_CHECKING:
+    from forestay.extensions.consent import Remember
+
+
+def attended() -> bool:
+    """Whether somebody is there to ask."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+async def asked(question: str) -> str:
+    """The first letter of what the person says; nothing when they only press return."""
+    return (await told(question)).lower()[:1]
+
+
+async def told(question: str) -> str:
+    """What the person says, in one line."""
+    sys.stderr.write(printable(question))
+    sys.stderr.flush()
+    line: str = await asyncio.to_thread(sys.stdin.readline)
+    return line.strip()
+
+
+def expected(weighed: Any) -> str:
+    """The expected loss of both answers, in one line."""
+    costs = f"granting costs {weighed.loss_grant:.3g}, denying {weighed.loss_deny:.3g}"
+    return f"expected loss: {costs}; {weighed.effect} costs less (P(malicious) = {weighed.probability:.3g})"
+
+
+async def permission(asks: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a capability prompt of a run, as its interrupt takes it."""
+    about = asks["artifactData"]
+    lines = (asks["title"], asks["description"], about["allows"])
+    sys.stderr.write("\n" + "\n  ".join(one_line(str(text)) for text in lines) + "\n")
+    if about.get("sandbox"):
+        sys.stderr.write(f"  {one_line(str(about['sandbox']))}\n")
+    loss = about.get("loss")
+    if loss:
+        costs = f"granting costs {loss['lossGrant']:.3g}, denying {loss['lossDeny']:.3g}"
+        sys.stderr.write(f"  expected loss: {costs}; {one_line(str(loss['advice']))} costs less\n")
+    wider = (about.get("choices") or {}).get("everything")
+    said = await _allowed(wider["means"] if isinstance(wider, dict) else None)
+    answer: dict[str, Any] = {"action": "accept" if said.allow else "reject", "remember": said.remember}
+    if said.everything:
+        answer["everything"] = True
+    return answer | ({"expiresInSeconds": said.seconds} if said.seconds else {})
+
+
+class _Said(NamedTuple):
+    """What the person typed: yes or no, for how long, to everything or to what was asked about."""
+
+    allow: bool
+    remember: Remember
+    everything: bool = False
+    seconds: int | None = None
+
+
+async def _allowed(wider: str | None) -> _Said:
+    """Whether the person allows it, how far and for how long; `wider` says what a yes to everything opens (P16)."""
+    all_of_it = "[e]verything, " if wider is not None else ""
+    reply = await asked(f"Allow? [o]nce, [y]es for this session, [a]lways, {all_of_it}[n]o, ne[v]er: ")
+    everything = reply == "e" and wider is not None
+    if everything:
+        sys.stderr.write(f"  {one_line(str(wider))}\n")
+        reply = await asked("Everything? [y]es for this session, [a]lways, [n]o: ")
+        if reply not in ("y", "a"):
+            return _Said(False, "once")
+    words: dict[str, Remember] = {"o": "once", "a": "always", "v": "always"}
+    remember = words.get(reply, "session")
+    return _Said(reply in ("o", "y", "a"), remember, everything, await _end() if reply == "a" else None)
+
+
+async def _end() -> int | None:
+    """When "always" ends, in seconds from now; None: when it is taken back."""
+    from forestay.extensions.consent import EXPIRIES
+
+    reply = await asked("It ends after an [h]our, a [d]ay, a [w]eek, or [Enter] when you take it back: ")
+    return next((seconds for name, seconds in EXPIRIES.items() if reply and name[0] == reply), None)
+
+
+def _reach(question: Any) -> str:
+    """How far a plain yes goes."""
+    if not question.limitable:
+        return f"A yes is for {question.capability}, without a limit: it cannot be narrower."
+    return f"A yes is for {', '.join(question.scope)} only." if question.scope else "A yes is for this call only."
+
+
+class TerminalConsent:
+    """`extensions.Consent`: capabilities are asked for where the command was started."""
+
+    async def ask(self, question: Any) -> Any:
+        from forestay.extensions.consent import Answer
+        from forestay.host.prompt_form import everything
+        from forestay.kernel.clock import SystemClock
+
+        about = f" on {question.resource}" if question.resource else ""
+        asks = f"{question.extension} asks for {question.capability}{about}: {question.meaning}"
+        sys.stderr.write(f"\n{one_line(asks)}\n  {one_line(_reach(question))}\n")
+        if question.note:
+            sys.stderr.write(f"  {one_line(question.note)}\n")
+        if question.weighed is not None:
+            sys.stderr.write(f"  {expected(question.weighed)}\n")
+        wider = everything(question)
+        said = await _allowed(wider["means"] if wider is not None else None)
+        expires = SystemClock().now_ms() + said.seconds * 1000 if said.seconds else None
+        return Answer(said.allow, said.remember, expires_ms=expires, everything=said.everything)

@@ -1,0 +1,234 @@
+"""`forestay up`: serve the host until it is told to stop."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from forestay.cli.notes import announce, announced
+from forestay.cli.output import Answer, answers, say
+from forestay.kernel import config
+from forestay.kernel.folders import kept_in
+from forestay.kernel.problems import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import Console
+    from starlette.types import ASGIApp
+
+    from forestay.host import Host, Options
+    from forestay.http.auth import Keys
+    from forestay.http.hosting import Serving
+    from forestay.http.services import Services
+
+FIRST_KEY = "first-key"  # in the data folder: the key that a new host made while no terminal was there
+
+
+@answers("up")
+def up(
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="0 picks one; default: http.port.")] = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on; default: http.host.")] = None,
+    data: Annotated[Path | None, typer.Option(help="The data folder; default: data.dir.")] = None,
+    workflows: Annotated[Path | None, typer.Option(help="A folder of workflow documents to load.")] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse to start when a workflow document cannot be loaded.")
+    ] = False,
+    show_key: Annotated[
+        bool, typer.Option("--show-key", help="Print the first key of a new host also where no terminal is.")
+    ] = False,
+    sample_seams: Annotated[bool, typer.Option("--sample-seams", help="Open the test seams.")] = False,
+    allow_egress: Annotated[
+        list[str] | None, typer.Option(help="HOST:PORT that calls out may reach though it is not public.")
+    ] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Trust the project's extensions and node files as they are now.")
+    ] = False,
+) -> None:
+    """Serve the host; FORESTAY_API_KEY is the first key, otherwise one is made: shown once on a terminal, else kept in
+    the file `first-key` of the data folder."""
+    from forestay.host import Options
+    from forestay.http.server import run
+
+    settings = config.load().config
+    options = Options(
+        config=settings,
+        data=data,
+        sample_seams=sample_seams,
+        allow_egress=tuple(allow_egress or ()),
+        trust_nodes=trust,
+        workflows=(workflows,) if workflows else (),
+        strict=strict,
+    )
+    if (running := announced(options.folder)) is not None:
+        raise Problem(
+            "state_conflict",
+            f"A host has this folder open already: {running}",
+            fix="Use that one, stop it, or give --data.",
+        )
+    address = settings.http.host if host is None else host
+    run(_serve(options, address, settings.http.port if port is None else port, trust, show_key))
+
+
+async def _serve(options: Options, address: str, port: int, trust: bool, show_key: bool) -> None:
+    from forestay.http.front import log_requests
+    from forestay.http.hosting import serve
+    from forestay.http.server import until_signalled
+
+    if options.config.http.access_log:
+        log_requests(sys.stderr)
+    result: dict[str, Any] = {}
+
+    async def prepare(serving: Serving) -> None:
+        """What the first caller may ask for is there before anybody can connect: the key, trust, the workflows."""
+        if trust:
+            await serving.host.extensions.trust.give(serving.host.root)
+        result.update(
+            url=serving.url,
+            **await _first_key(serving.services.keys, options.folder, shown=show_key or sys.stdout.isatty()),
+            data=str(options.folder),
+            model=serving.host.models.default.name,
+            workflows=list(serving.host.workflows),
+            leftOut=msgspec.to_builtins(serving.host.left_out),
+            unloadable=await _unloadable(serving.host),
+            untrusted=await serving.host.extensions.untrusted(),
+            untrustedOfUser=await serving.host.extensions.untrusted_of_user(),
+        )
+
+    async with serve(options, address=address, port=port, mounts=mounts, prepare=prepare) as serving:
+        note = announce(options.folder, serving.url)
+
+        async def ready() -> None:
+            say("up", Answer(result, human=lambda console: _show(console, result)))
+
+        try:
+            await until_signalled(ready=ready)
+        finally:
+            note.unlink(missing_ok=True)
+
+
+async def _unloadable(host: Host) -> dict[str, Any] | None:
+    """Trusted extensions that cannot be loaded because the JavaScript engine was not fetched."""
+    if (found := await host.extensions.unloadable()) is None:
+        return None
+    paths, problem = found
+    return {"paths": paths, "reason": problem.message, "fix": problem.details["fix"]}
+
+
+def mounts(host: Host, services: Services) -> Mapping[str, ASGIApp]:
+    """What is served beside the operations: CRP at /crp, the console at /."""
+    from forestay.console import mounts as console
+    from forestay.http.crp.mount import Mounted
+
+    return {"/crp": Mounted(host.relay, services), **console(host, services)}
+
+
+async def _first_key(keys: Keys, folder: Path, *, shown: bool) -> dict[str, Any]:
+    """Make sure that somebody can sign in. `key` is the text of a key that was just made, and only where it is `shown`:
+    what is printed without a terminal ends in a log. A key that was given is never repeated."""
+    file = folder / FIRST_KEY
+    if chosen := os.environ.get("FORESTAY_API_KEY"):
+        await keys.ensure(chosen)
+        return {"key": None, "keyFrom": "environment"}
+    if not len(keys):
+        _, text = await keys.create("first")
+        if shown:
+            return {"key": text, "keyFrom": "new"}
+        _keep(file, text)
+    if file.exists():
+        return {"key": None, "keyFrom": "file", "keyFile": str(file)}
+    return {"key": None, "keyFrom": "earlier"}
+
+
+def _keep(file: Path, text: str) -> None:
+    """Write the key where only its owner may read it."""
+    with kept_in(file.parent):
+        file.unlink(missing_ok=True)  # of a ledger that is gone
+        with os.fdopen(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as out:
+            out.write(text + "\n")
+
+
+def _show(console: Console, result: dict[str, Any]) -> None:
+    console.print(f"forestay is up. Console: [bold]{result['url']}/[/bold]")
+    for line in _key_lines(result):
+        console.print(line, markup=False)
+    console.print(f"  data       {result['data']}")
+    console.print(f"  model      {model_line(result['model'])}")
+    if result["workflows"]:
+        console.print(f"  workflows  {_some(result['workflows'])}", markup=False)
+    for item in result["leftOut"]:
+        console.print(f"  left out   {item['file']}: {item['reason']}", markup=False)
+    if lacking := result["unloadable"]:
+        console.print(f"  not loaded {', '.join(lacking['paths'])}: {lacking['reason']}", markup=False)
+        console.print(f"             {lacking['fix']} Then start again.", markup=False)
+    for path in result["untrusted"]:
+        console.print(f"  not loaded {path}: nobody trusts it yet", markup=False)
+    if result["untrusted"]:
+        console.print(f"             Look at it on {result['url']}/trust, or start with --trust.", markup=False)
+    for path in result["untrustedOfUser"]:
+        console.print(f"  not loaded {path}: nobody trusts it yet (forestay ext trust --user)", markup=False)
+    console.print("Three things to try:")
+    for line in _to_try(result):
+        console.print(f"  {line}", markup=False)
+    console.print("Stop it with Ctrl-C.")
+
+
+def model_line(name: str) -> str:
+    """The model in use, and what to know about it."""
+    if name == "local":
+        return "local (offline: it quotes what it is given; set models.default for a larger one)"
+    return name
+
+
+def _key_lines(result: dict[str, Any]) -> list[str]:
+    if result["keyFrom"] == "environment":
+        return ["  key        the one in FORESTAY_API_KEY"]
+    if result["keyFrom"] == "new":
+        return [
+            f"  key        {result['key']}",
+            "             Keep it: it is shown once. `export FORESTAY_API_KEY=…` for other commands.",
+        ]
+    if result["keyFrom"] == "file":
+        return [
+            f"  key        in {result['keyFile']}, which only you may read",
+            "             Move it where you keep secrets. `export FORESTAY_API_KEY=…` for other commands.",
+        ]
+    return [
+        "  key        the one that you keep; `export FORESTAY_API_KEY=…` for other commands",
+        "             Lost it? Stop this host; `forestay key create NAME` then makes another one.",
+    ]
+
+
+def _to_try(result: dict[str, Any]) -> list[str]:
+    key, command = result["key"], called_as()
+    with_key = f"FORESTAY_API_KEY={key} " if key else ""
+    lines = [
+        f"open {result['url']}/ and sign in with the key",
+        f'{with_key}{command} ask "List the files of this folder."',
+        f'curl -H "Authorization: Bearer {key or "$FORESTAY_API_KEY"}" {result["url"]}/v1/runs',
+    ]
+    if result["workflows"]:
+        lines[1] = f"{with_key}{command} run start {result['workflows'][0]} --wait"
+    return lines
+
+
+def called_as() -> str:
+    """What to type for this command: `forestay` where the shell finds it, else the way that it was called."""
+    called = Path(sys.argv[0])
+    if shutil.which("forestay") is not None or called.name != "forestay":
+        return "forestay"
+    try:
+        return str(called.absolute().relative_to(Path.cwd()))
+    except ValueError:
+        return str(called)
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - 5
+    return ", ".join(names[:5]) + (f" and {more} more" if more > 0 else "")

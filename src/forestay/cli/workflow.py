@@ -1,0 +1,227 @@
+"""Workflows: check, store, list, show, draw."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from forestay.cli.connection import Connection, Data, Key, Url, connected, names_file
+from forestay.cli.files import read_bytes
+from forestay.cli.output import Answer, answers
+from forestay.kernel import canonical, config
+from forestay.kernel.problems import Problem
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from forestay.runs.nodes.registry import NodeRegistry
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+Files = Annotated[list[Path], typer.Argument(help="Workflow documents (JSON).")]
+
+
+@app.callback()
+def _group() -> None:
+    """Workflows: check, store, draw."""
+
+
+@app.command("check")
+@answers("workflow.check")
+def check(files: Files) -> Answer:
+    """What is wrong with workflow documents, and where; needs no host."""
+    from forestay.host.node_files import types_to_check
+
+    registry = types_to_check(Path(), config.load().config.workflows.nodes)
+    results = [{"file": path.name, **_checked(path, registry)} for path in files]
+    problem = None
+    if bad := [item["file"] for item in results if not item["valid"]]:
+        said, fix = f"{len(bad)} of {len(results)} documents do not hold.", "Correct what is listed for each file."
+        problem = Problem("workflow_invalid", said, files=bad, fix=fix)
+    return Answer({"results": results}, human=lambda console: _show_checks(console, results), problem=problem)
+
+
+@app.command("put")
+@answers("workflow.put")
+async def put(files: Files, url: Url = None, key: Key = None, data: Data = None) -> Answer:
+    """Store workflow documents on the host; what is stored already stays as it is."""
+    documents = [(path, read_document(path)) for path in files]
+    async with connected(url, key, data) as host:
+        stored = [await _stored(host, path, item) for path, item in documents]
+    return Answer({"workflows": stored}, human=lambda console: _show_stored(console, stored))
+
+
+@app.command("trust")
+@answers("workflow.trust")
+async def trust(
+    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take the trust back.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Only say how it stands.")] = False,
+    data: Data = None,
+) -> Answer:
+    """Let the project's node files (workflows.nodes) run. Trust is bound to their content: a change asks again."""
+    import msgspec
+
+    from forestay.cli.ext_project import opened_ledger
+    from forestay.host.node_files import trust_in_nodes
+
+    root = Path()
+    async with opened_ledger(data) as ledger:
+        trusting = trust_in_nodes(ledger, root, config.load().config.workflows.nodes)
+        if withdraw:
+            await trusting.withdraw(root)
+        elif not show:
+            await trusting.give(root)
+        standing = await trusting.standing(root)
+    return Answer({"state": standing.state, **msgspec.to_builtins(standing)})
+
+
+@app.command("list")
+@answers("workflow.list")
+async def list_(url: Url = None, key: Key = None, data: Data = None) -> Answer:
+    """The workflows that can be run."""
+    async with connected(url, key, data) as host:
+        found = await host.get("/v1/workflows")
+    return Answer(found, human=lambda console: _show_stored(console, found["workflows"]))
+
+
+@app.command("show")
+@answers("workflow.show")
+async def show(
+    workflow: Annotated[str, typer.Argument(help="A workflow's id.")],
+    revision: Annotated[int | None, typer.Option(min=1, help="An older one; default: the latest.")] = None,
+    url: Url = None,
+    key: Key = None,
+    data: Data = None,
+) -> Any:
+    """A stored definition."""
+    async with connected(url, key, data) as host:
+        return await host.get(f"/v1/workflows/{workflow}", revision=revision)
+
+
+@app.command("graph")
+@answers("workflow.graph")
+async def graph(
+    workflow: Annotated[str, typer.Argument(help="A file, or the id of a stored workflow.")],
+    format: Annotated[str, typer.Option(help="mermaid or svg.")] = "mermaid",
+    run: Annotated[str | None, typer.Option(help="Colour the nodes by where this run stands.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write it to this file.")] = None,
+    url: Url = None,
+    key: Key = None,
+    data: Data = None,
+) -> Answer:
+    """A workflow as a picture."""
+    from forestay.runs.graph import mermaid
+    from forestay.runs.graph_svg import svg
+
+    drawers: dict[str, Callable[[dict[str, Any], dict[str, str]], str]] = {
+        "mermaid": mermaid,
+        "svg": functools.partial(svg, alone=True),
+    }
+    if format not in drawers:
+        raise Problem("invalid_usage", f"{format!r} is no format.", at="--format", fix="Use mermaid or svg.")
+    document: dict[str, Any] | None = read_document(Path(workflow)) if names_file(workflow) else None
+    states: dict[str, str] = {}
+    if document is None or run is not None:
+        async with connected(url, key, data) as host:
+            document = document or await host.get(f"/v1/workflows/{workflow}")
+            if run is not None:
+                nodes = (await host.get(f"/v1/runs/{run}")).get("nodeStates") or {}
+                states = {name: str(node.get("status", "")) for name, node in nodes.items() if isinstance(node, dict)}
+    drawn = drawers[format](document or {}, states)
+    if output is not None:
+        _write(output, drawn)
+        return Answer({"file": str(output), "format": format})
+    return Answer({"format": format, "graph": drawn}, human=lambda console: console.print(drawn, markup=False, end=""))
+
+
+def _checked(path: Path, registry: NodeRegistry) -> dict[str, Any]:
+    """What is to be said about one file; one that holds no document is a mistake too."""
+    from forestay.runs.check import check_workflow
+
+    try:
+        document = read_document(path)
+    except Problem as problem:
+        if problem.key == "not_found":
+            raise
+        reason = f" {problem.details['reason']}" if "reason" in problem.details else ""
+        found = {
+            "at": problem.details.get("at", "$"),
+            "message": problem.message + reason,
+            "fix": problem.details["fix"],
+        }
+        return {"valid": False, "errors": [found], "warnings": []}
+    _, checked = check_workflow(document, registry)
+    return {"valid": checked.valid, "errors": checked.errors, "warnings": checked.warnings}
+
+
+async def _stored(host: Connection, path: Path, document: dict[str, Any]) -> dict[str, Any]:
+    try:
+        stored: dict[str, Any] = await host.ask("PUT", f"/v1/workflows/{_id_of(path, document)}", document)
+    except Problem as problem:
+        raise Problem(problem.key, f"{path.name}: {problem.message}", **problem.details) from problem
+    return stored
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    content = read_bytes(path)
+    try:
+        document = canonical.decode(content)
+    except Problem as problem:
+        raise Problem(problem.key, f"{path.name}: {problem.message}", **_located(content, problem)) from problem
+    if not isinstance(document, dict):
+        raise Problem(
+            "workflow_invalid",
+            f"{path.name} is no workflow: it holds no JSON object.",
+            at="$",
+            fix='Write one object: {"id": "…", "name": "…", "version": "1.0.0", "nodes": […], …}.',
+        )
+    return document
+
+
+def _located(content: bytes, problem: Problem) -> dict[str, Any]:
+    """A place that an editor can go to, and what is the matter most often."""
+    details = dict(problem.details)
+    if problem.key != "invalid_json":
+        return details
+    details["fix"] = "Correct the JSON there: names in double quotes, no comments, no comma before a closing bracket."
+    if not content.strip():
+        return {**details, "reason": "The file is empty.", "fix": "Write a workflow document into it."}
+    if content.lstrip()[:1] not in b"{[":
+        details["fix"] = "A workflow document is JSON; YAML and others are not read. Begin with {."
+    if found := re.search(r"\(byte (\d+)\)", str(details.get("reason"))):
+        before = content[: int(found[1])]
+        column = len(before) - (before.rfind(b"\n") + 1) + 1
+        details["at"] = f"line {before.count(10) + 1}, column {column}"
+    return details
+
+
+def _id_of(path: Path, document: dict[str, Any]) -> str:
+    name = document.get("id")
+    if not isinstance(name, str) or not name or "/" in name:
+        raise Problem("workflow_invalid", f"{path.name} has no usable id.", at="$.id")
+    return name
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, "utf-8")
+
+
+def _show_checks(console: Console, results: list[dict[str, Any]]) -> None:
+    from rich.markup import escape
+
+    for item in results:
+        console.print(f"{'[green]✔[/]' if item['valid'] else '[red]✖[/]'} {escape(item['file'])}")
+        for kind, colour in (("errors", "red"), ("warnings", "yellow")):
+            for finding in item[kind]:
+                fix = f"  [dim]{escape(finding['fix'])}[/]" if finding.get("fix") else ""
+                console.print(f"    [{colour}]{escape(finding['at'])}[/] {escape(finding['message'])}{fix}")
+
+
+def _show_stored(console: Console, stored: list[dict[str, Any]]) -> None:
+    for item in stored:
+        console.print(f"{item['workflowId']:<40} {item['version']:<10} revision {item['revision']}", markup=False)

@@ -1,0 +1,5 @@
+"""The web console: server-rendered pages to watch and steer a host. `console(...)` is an ASGI application."""
+
+from forestay.console.app import console, mounts
+
+__all__ = ["console", "mounts"]

@@ -1,0 +1,237 @@
+"""A run's open question as a person meets it: what is asked, why, and how the form's answer is read back.
+
+H1  The form offers what the question takes, and nothing else; what a person typed is checked before it is sent.
+H2  A capability prompt shows what policy thought and what each answer would cost (Pi §5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from forestay.extensions.consent import EXPIRIES
+from forestay.host.questions import Prompt
+from forestay.kernel import canonical
+from forestay.kernel.problems import Problem
+from forestay.kernel.scopes import SCOPED, Scope
+
+T = TypeVar("T")
+PROMPT = "capability-prompt"
+_ACTIONS = {"accept": "Approve", "reject": "Reject", "refine": "Ask for changes"}
+_PROMPT_LINES = {
+    "capability": "capability",
+    "method": "method",
+    "resource": "on",
+    "tool": "for the tool",
+    "allows": "saying yes means",
+    "sandbox": "sandbox",
+}
+_TEXTUAL = ("string", None)
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """One line of a clarification; `choices` when only these are taken."""
+
+    id: str
+    text: str
+    kind: str
+    choices: list[str]
+
+
+class Loss(msgspec.Struct, frozen=True, rename="camel"):
+    """What each answer is expected to cost, with the arithmetic."""
+
+    advice: Literal["grant", "deny"]
+    probability: float
+    loss_grant: float
+    loss_deny: float
+    arithmetic: list[str] = []
+
+
+class Ruled(msgspec.Struct, frozen=True):
+    """The rule by which policy asks."""
+
+    rule: str = ""
+
+
+class Remember(msgspec.Struct, frozen=True):
+    """How long an answer may hold."""
+
+    value: str = ""
+    means: str = ""
+
+
+class Limit(msgspec.Struct, frozen=True):
+    """A scope that an answer may be limited to."""
+
+    scope: tuple[str, ...] = ()
+
+
+class Question(Prompt, frozen=True):
+    """An open interrupt and the run that asks it, as its form needs it."""
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return self.interrupt.data if isinstance(self.interrupt.data, dict) else {}
+
+    @property
+    def about(self) -> dict[str, Any]:
+        found = self.data.get("artifactData")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def form(self) -> str:
+        """Which form answers it: a prompt's, a gate's, a clarification's or a free one."""
+        if self.data.get("artifactType") == PROMPT:
+            return "prompt"
+        if self.interrupt.kind in ("approval", "low-confidence"):
+            return "gate"
+        return "clarification" if self.interrupt.kind == "clarification" and self.asked else "free"
+
+    @property
+    def label(self) -> str:
+        return "capability" if self.form == "prompt" else self.interrupt.kind
+
+    @property
+    def reason(self) -> str:
+        """Why it asks, when it says more than its title."""
+        said = self.data.get("description")
+        return said if isinstance(said, str) and said != self.text else ""
+
+    @property
+    def details(self) -> list[tuple[str, Any]]:
+        """What the question is about, line by line."""
+        if self.form == "prompt":
+            rule = (_read(self.about.get("decision"), Ruled) or Ruled()).rule
+            lines = [(label, self.about.get(name)) for name, label in _PROMPT_LINES.items()]
+            return [(label, value) for label, value in [*lines, ("rule", rule)] if value]
+        first = [name for name in ("tool", "arguments", "agentId", "effect") if name in self.about]
+        rest = [name for name in self.about if name not in first]
+        return [("agent" if name == "agentId" else name, self.about[name]) for name in (*first, *rest)]
+
+    @property
+    def actions(self) -> list[tuple[str, str]]:
+        """The buttons of a gate; a gate that names none takes a yes and a no."""
+        return [(name, label) for name, label in _ACTIONS.items() if name in (self._offered or ("accept", "reject"))]
+
+    @property
+    def editable(self) -> Any:
+        """The arguments that a person may change before saying yes; None when there are none to change."""
+        return self.about.get("arguments") if "edit-accept" in self._offered else None
+
+    @property
+    def _offered(self) -> list[str]:
+        return _read(self.data.get("actions"), list[str]) or []
+
+    @property
+    def loss(self) -> Loss | None:
+        return _read(self.about.get("loss"), Loss)
+
+    @property
+    def remembers(self) -> list[Remember]:
+        return _read(_choices(self.about).get("remember"), list[Remember]) or []
+
+    @property
+    def remembered(self) -> str:
+        """What is chosen when nobody chooses: the shortest."""
+        return "once" if any(item.value == "once" for item in self.remembers) else ""
+
+    @property
+    def scope(self) -> str | None:
+        """The narrowest scope that covers what was asked; None where the capability has no scope."""
+        if self.about.get("capability") not in SCOPED:
+            return None
+        offered = _read(_choices(self.about).get("scopes"), list[Limit]) or []
+        narrowest = max((list(item.scope) for item in offered), key=lambda scope: len(scope), default=[])
+        return ", ".join(narrowest)
+
+    @property
+    def everything(self) -> str:
+        """What a yes to the whole capability opens; empty where a yes cannot be narrower."""
+        return (_read(_choices(self.about).get("everything"), Remember) or Remember()).means
+
+    @property
+    def asked(self) -> list[Asked]:
+        found = self.data.get("questions")
+        return [_asked(item) for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def answer_of(form: Mapping[str, str], question: Question | None) -> Any:
+    """The resume value that a form means (H1)."""
+    if question is not None and question.form == "prompt":
+        return _prompt(form, question)
+    if question is not None and question.form == "clarification":
+        return {"answers": {item.id: _typed(form, place, item) for place, item in enumerate(question.asked)}}
+    action, text = form.get("action"), form.get("value", "").strip()
+    if action == "edit-accept":
+        return {"action": action, "editedArtifactData": {"arguments": _edited(form)}, **_comment(text)}
+    if action == "refine":
+        return {"action": action, "feedback": text}
+    if action:
+        return {"action": action, **_comment(text)}
+    if not text:
+        raise Problem("schema_mismatch", "The answer is empty.", at="value")
+    return canonical.decode(text) if text[0] in '{["' or text in ("true", "false", "null") else text
+
+
+def _prompt(form: Mapping[str, str], question: Question) -> dict[str, Any]:
+    answer: dict[str, Any] = {"action": "accept" if form.get("action") == "accept" else "reject"}
+    answer |= _comment(form.get("value", "").strip())
+    remember, expiry = form.get("remember", ""), form.get("expiry", "")
+    if remember:
+        answer["remember"] = remember
+    if remember == "always" and expiry:
+        if expiry not in EXPIRIES:
+            raise Problem("schema_mismatch", "The answer holds for an hour, a day, a week or until it is taken back.")
+        answer["expiresInSeconds"] = EXPIRIES[expiry]
+    scope = tuple(part.strip() for part in form.get("scope", "").split(",") if part.strip())
+    if form.get("everything") == "yes":
+        answer["everything"] = True
+    elif scope and remember != "once":
+        Scope.of(str(question.about.get("capability", "")), scope)  # a Problem when it is none
+        answer["scope"] = list(scope)
+    return answer
+
+
+def _typed(form: Mapping[str, str], place: int, item: Asked) -> Any:
+    text = form.get(f"answer-{place}", "").strip()
+    if not text:
+        raise Problem("schema_mismatch", f"The question {item.id!r} has no answer.", at=item.id)
+    return text if item.kind in _TEXTUAL else canonical.decode(text)
+
+
+def _edited(form: Mapping[str, str]) -> Any:
+    edited = canonical.decode(form.get("edited", "").strip() or "null")
+    if not isinstance(edited, dict):
+        raise Problem("schema_mismatch", "The changed arguments are a JSON object.", at="edited")
+    return edited
+
+
+def _comment(text: str) -> dict[str, str]:
+    return {"comment": text} if text else {}
+
+
+def _choices(about: dict[str, Any]) -> dict[str, Any]:
+    found = about.get("choices")
+    return found if isinstance(found, dict) else {}
+
+
+def _read(value: Any, kind: type[T]) -> T | None:
+    """A part of a question, which a workflow's author may have written: None when it is not what it should be."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return None
+
+
+def _asked(item: dict[str, Any]) -> Asked:
+    schema: dict[str, Any] = item["schema"] if isinstance(item.get("schema"), dict) else {}
+    kind, listed = schema.get("type", "string"), schema.get("enum")
+    choices = [str(value) for value in listed] if isinstance(listed, list) else []
+    if kind == "boolean":
+        choices = ["true", "false"]
+    text = next((str(item[name]) for name in ("question", "text", "prompt", "label") if item.get(name)), "")
+    id = str(item.get("id", ""))
+    return Asked(id, text or id, kind if isinstance(kind, str) else "any", choices)

@@ -1,0 +1,166 @@
+"""Pages from templates, and the headers that keep them harmless."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Any
+
+import jinja2
+import msgspec
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from forestay.kernel.clock import iso, parse_iso
+from forestay.kernel.ledger import Record
+
+# Nothing from elsewhere, nothing inline, no frame, no form to another place.
+SECURITY_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+_STATES = {
+    "completed": "good",
+    "failed": "bad",
+    "cancelled": "off",
+    "cancelling": "off",
+    "running": "busy",
+    "pending": "busy",
+    "paused": "wait",
+    "open": "good",
+    "closed": "off",
+    "expired": "off",
+    "loaded": "good",
+    "stopped": "bad",
+    "not loaded": "off",
+    "gone": "off",
+    "trusted": "good",
+    "nothing": "off",
+    "untrusted": "wait",
+    "changed": "bad",
+    "compatible": "good",
+    "warning": "wait",
+    "blocked": "bad",
+    "accepted": "good",
+    "needs_decision": "wait",
+    "refused": "bad",
+    "allow": "good",
+    "run": "good",
+    "deny": "bad",
+    "refuse": "bad",
+    "prompt": "wait",
+    "downgrade": "wait",
+    "ok": "good",
+    "accept": "good",
+    "edit-accept": "good",
+    "reject": "bad",
+    "error": "bad",
+    "forbidden": "bad",
+    "denied": "bad",
+    "timeout": "bad",
+    "io": "bad",
+    "invalid_request": "bad",
+    "internal": "bad",
+    "under way": "busy",
+}
+
+
+class Templates:
+    """The console's templates. Everything is escaped; a template that asks for a missing value fails."""
+
+    def __init__(self) -> None:
+        self._environment = jinja2.Environment(
+            loader=jinja2.FunctionLoader(_source),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.filters.update(
+            pretty=pretty,
+            state=state,
+            clock=clock_time,
+            day=day_time,
+            short=short,
+            count=count,
+            lasted=lasted,
+            about=about,
+        )
+
+    def text(self, template: str, /, **values: Any) -> str:
+        return self._environment.get_template(template).render(**values)
+
+    def page(self, request: Request, template: str, /, http: int = 200, **values: Any) -> Response:
+        session = request.scope.get("forestay.session")
+        waiting = request.scope.get("forestay.waiting", 0)
+        body = self.text(template, session=session, path=request.url.path, waiting_runs=waiting, **values)
+        return HTMLResponse(body, http, headers=SECURITY_HEADERS)
+
+
+def go(path: str) -> Response:
+    """Where the browser goes after a form: a path of ours, so never another site."""
+    return RedirectResponse(path, 303, headers=SECURITY_HEADERS)
+
+
+def pretty(value: Any) -> str:
+    """A value as indented JSON; long ones are cut, and say so."""
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    return text if len(text) <= 20_000 else text[:20_000] + f"\n… {len(text) - 20_000} more characters"
+
+
+def state(status: str) -> str:
+    """The look of a status: good, bad, off, busy or wait."""
+    return _STATES.get(status, "wait")
+
+
+def short(name: str) -> str:
+    """An id that a person can tell from others: its beginning and its end; the whole one stands in the title."""
+    return name if len(name) <= 22 else f"{name[:10]}…{name[-6:]}"
+
+
+_TOLD = ("toolName", "nodeId", "n", "capability", "method", "subject", "name", "source_label", "folder")
+
+
+def about(record: Record) -> str:
+    """What a record is about, in a word or two: the effect, the tool, the node, the capability."""
+    payload = record.payload if isinstance(record.payload, dict) else {}
+    known = {**record.attrs, **payload}
+    names = ("key",) if record.type == "forestay.effect.recorded" else _TOLD
+    return next((known[name][:120] for name in names if isinstance(known.get(name), str) and known[name]), "")
+
+
+def count(number: int | None) -> str:
+    """A number with separators; a dash for one that nobody knows."""
+    return "–" if number is None else f"{number:,}"
+
+
+def lasted(milliseconds: float | None) -> str:
+    """A duration in the unit that suits it."""
+    if milliseconds is None:
+        return "–"
+    if milliseconds < 1:
+        return f"{milliseconds * 1000:.0f} µs"
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f} ms"
+    seconds = milliseconds / 1000
+    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def clock_time(value: int | str) -> str:
+    """The time of day, to the millisecond."""
+    return iso(value if isinstance(value, int) else parse_iso(value))[11:23]
+
+
+def day_time(value: int | str) -> str:
+    """Date and time, to the second, in UTC."""
+    return iso(value if isinstance(value, int) else parse_iso(value))[:19].replace("T", " ")
+
+
+def _source(name: str) -> str:
+    return resources.files(__package__).joinpath("templates", name).read_text("utf-8")

@@ -1,0 +1,218 @@
+"""Building envelopes: whatever comes out of here validates (R12 to R17).
+
+- B1  `success` has no error, `failure` always has one; a failed operation may still carry a result (R13, R14).
+- B2  Absent stays absent: no null `page`, no null `error` (R15).
+- B3  The values are copies in plain JSON; nobody who holds the original can change what was said.
+- B4  An error says how to retry and what to do, always (R20, R22).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from forestay.envelope.deprecations import level_of
+from forestay.envelope.types import (
+    SCHEMA_URL,
+    SCHEMA_VERSION,
+    SPEC_VERSION,
+    Envelope,
+    Error,
+    Meta,
+    Mvi,
+    Page,
+    Result,
+    Transport,
+    Warning,
+)
+from forestay.kernel import canonical
+from forestay.kernel.problems import Problem
+
+if TYPE_CHECKING:  # the clock's module brings asyncio: the command line pays for that only when it says something
+    from forestay.kernel.clock import Clock
+    from forestay.kernel.ids import Ids
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+def success(
+    operation: str,
+    result: object = None,
+    *,
+    clock: Clock,
+    ids: Ids,
+    transport: Transport = "sdk",
+    page: Page | None = None,
+    warnings: Sequence[Warning] = (),
+    request_id: str | None = None,
+    session_id: str | None = None,
+    context_version: int = 0,
+    strict: bool = True,
+    mvi: Mvi | bool = "standard",
+    extensions: Mapping[str, Any] | None = None,
+) -> Envelope:
+    """The answer of an operation that did what was asked."""
+    meta = _meta(operation, clock, ids, transport, warnings, request_id, session_id, context_version, strict, mvi)
+    return Envelope(
+        schema=SCHEMA_URL,
+        meta=meta,
+        success=True,
+        result=_plain(result),
+        page=UNSET if page is None else page,
+        extensions=_extensions(extensions),
+    )
+
+
+def failure(
+    problem: Problem,
+    operation: str,
+    *,
+    clock: Clock,
+    ids: Ids,
+    result: object = None,
+    transport: Transport = "sdk",
+    page: Page | None = None,
+    warnings: Sequence[Warning] = (),
+    request_id: str | None = None,
+    session_id: str | None = None,
+    context_version: int = 0,
+    strict: bool = True,
+    mvi: Mvi | bool = "standard",
+    extensions: Mapping[str, Any] | None = None,
+) -> Envelope:
+    """The answer of an operation that failed; what it got done so far may stand in `result`."""
+    meta = _meta(operation, clock, ids, transport, warnings, request_id, session_id, context_version, strict, mvi)
+    return Envelope(
+        schema=SCHEMA_URL,
+        meta=meta,
+        success=False,
+        result=_plain(result),
+        page=UNSET if page is None else page,
+        error=error_of(problem),
+        extensions=_extensions(extensions),
+    )
+
+
+def error_of(problem: Problem) -> Error:
+    """The `error` member for `problem`: the registry's row, the problem's words (R20 to R24)."""
+    said = problem.as_lafs()
+    after = said["retryAfterMs"]
+    return Error(
+        code=said["code"],
+        message=said["message"],
+        category=said["category"],
+        retryable=said["retryable"],
+        retry_after_ms=None if after is None else max(0, int(after)),
+        details=said["details"],
+        agent_action=said["agentAction"],
+        escalation_required=said["escalationRequired"],
+        suggested_action=said["suggestedAction"],
+        doc_url=said["docUrl"],
+    )
+
+
+def encode(envelope: Envelope) -> bytes:
+    """The envelope as JSON, members in the contract's order."""
+    return _encode(envelope)
+
+
+def _meta(
+    operation: str,
+    clock: Clock,
+    ids: Ids,
+    transport: Transport,
+    warnings: Sequence[Warning],
+    request_id: str | None,
+    session_id: str | None,
+    context_version: int,
+    strict: bool,
+    mvi: Mvi | bool,
+) -> Meta:
+    _within("operation", operation, 1, 128)
+    if request_id is None:
+        request_id = ids.new("req")
+    else:
+        _within("requestId", request_id, 3, 128)
+    if session_id is not None:
+        _within("sessionId", session_id, 1, 256)
+    if context_version < 0:
+        raise Problem(
+            "out_of_range", "A context version counts from 0.", at="$._meta.contextVersion", observed=context_version
+        )
+    from forestay.kernel.clock import iso
+
+    level, deprecated = level_of(mvi)
+    return Meta(
+        spec_version=SPEC_VERSION,
+        schema_version=SCHEMA_VERSION,
+        timestamp=iso(clock.now_ms()),
+        operation=operation,
+        request_id=request_id,
+        transport=transport,
+        strict=strict,
+        mvi=level,
+        context_version=context_version,
+        session_id=UNSET if session_id is None else session_id,
+        warnings=[*warnings, *deprecated] or UNSET,
+    )
+
+
+def _within(name: str, text: str, least: int, most: int) -> None:
+    if not least <= len(text) <= most:
+        raise Problem(
+            "out_of_range",
+            f"{name} has {len(text)} characters.",
+            at=f"$._meta.{name}",
+            least=least,
+            most=most,
+            fix=f"Use {least} to {most} characters.",
+        )
+
+
+def _plain(value: object) -> Result:
+    """`value` as a reader will get it: an object, an array or null (R12, B3)."""
+    if value is None:
+        return None
+    plain = _as_json(value, "$.result")
+    if isinstance(plain, (dict, list)):
+        return plain
+    raise Problem(
+        "schema_mismatch",
+        f"A result is an object, an array or null; this is {type(value).__name__}.",
+        at="$.result",
+        fix="Wrap the value in an object, with a name that says what it is.",
+    )
+
+
+def _as_json(value: object, at: str) -> Any:
+    """Written and read again: plain values that nobody else holds."""
+    try:
+        return _decode(_encode(value))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise Problem(
+            "invalid_json",
+            "This value cannot be written as JSON.",
+            at=at,
+            reason=canonical.reason_of(error),
+            fix="Use objects with string keys, arrays, valid Unicode strings, numbers, booleans and null.",
+        ) from error
+
+
+def _extensions(extensions: Mapping[str, Any] | None) -> dict[str, Any] | UnsetType:
+    """Vendor members: only under keys that say so (R17)."""
+    if not extensions:
+        return UNSET
+    for key in extensions:
+        if not key.startswith("x-"):
+            raise Problem(
+                "schema_mismatch",
+                f"The extension key {key[:80]!r} does not start with x-.",
+                at="$._extensions",
+                fix="Name it x-<vendor>-<what>.",
+            )
+    plain: dict[str, Any] = _as_json(dict(extensions), "$._extensions")
+    return plain

@@ -1,0 +1,247 @@
+"""The thirteen checks of an envelope in three tiers, and the three of the flags (R46).
+
+`conform` never raises for what it is given: a report says of each check whether it passed and, if not, why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Literal, get_args
+
+import msgspec
+from msgspec import UNSET
+
+from forestay.envelope.errors import registered
+from forestay.envelope.flags import resolve
+from forestay.envelope.types import Envelope, Error, Mvi, Page
+from forestay.envelope.validate import check as check_invariants
+from forestay.envelope.validate import decode, mixed_page
+from forestay.kernel.problem_table import AgentAction
+from forestay.kernel.problems import Problem
+
+Tier = Literal["core", "standard", "complete"]
+
+CORE: Final = ("envelope_schema_valid", "envelope_invariants", "error_code_registered")
+STANDARD: Final = (
+    *CORE,
+    "agent_action_valid",
+    "error_registry_agent_action",
+    "transport_mapping_consistent",
+    "meta_mvi_present",
+    "meta_strict_present",
+    "strict_mode_behavior",
+    "pagination_mode_consistent",
+    "strict_mode_enforced",
+)
+COMPLETE: Final = (*STANDARD, "context_mutation_failure", "context_preservation_valid")
+_ACTIONS: Final = frozenset(get_args(AgentAction))
+_LEVELS: Final = frozenset(get_args(Mvi))
+TIERS: Final[dict[Tier, tuple[str, ...]]] = {"core": CORE, "standard": STANDARD, "complete": COMPLETE}
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One check: its name, whether it passed, and what it has to say."""
+
+    name: str
+    passed: bool = msgspec.field(name="pass")
+    detail: str | None = None
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What `forestay envelope conform` prints."""
+
+    ok: bool
+    tier: Tier
+    checks: list[Check]
+
+    @property
+    def failed(self) -> list[Check]:
+        return [check for check in self.checks if not check.passed]
+
+
+def conform(data: bytes | str, tier: Tier = "complete") -> Report:
+    """Check one envelope. When it is no envelope at all, that is the only thing to say."""
+    try:
+        envelope = decode(data)
+    except Problem as problem:
+        at = problem.details.get("at")
+        detail = f"{problem.message} (at {at})" if at else problem.message
+        return Report(False, tier, [Check("envelope_schema_valid", False, detail)])
+    return conform_envelope(envelope, tier)
+
+
+def conform_envelope(envelope: Envelope, tier: Tier = "complete") -> Report:
+    """The checks of `tier` on an envelope whose shape is known to be right."""
+    checks = [Check("envelope_schema_valid", True)]
+    for name in TIERS[tier][1:]:
+        if name == "strict_mode_behavior" and not envelope.meta.strict:
+            continue  # the contract: absent from the report when not strict
+        fault = _CHECKS[name](envelope)
+        checks.append(Check(name, fault is None, fault or _ADVICE.get(name, _nothing)(envelope)))
+    return Report(all(check.passed for check in checks), tier, checks)
+
+
+def conform_flags() -> Report:
+    """The flag rules of this implementation, run (R3 to R8)."""
+    checks = [
+        Check("json_protocol_default", resolve().format == "json"),
+        Check("config_override_respected", _configuration_respected()),
+        Check("flag_conflict_rejected", _conflict_rejected()),
+    ]
+    return Report(all(check.passed for check in checks), "core", checks)
+
+
+def _configuration_respected() -> bool:
+    return (
+        resolve(project_format="human").format == "human"
+        and resolve(project_format="json", user_format="human").format == "json"
+        and resolve(json=True, project_format="human").format == "json"
+    )
+
+
+def _conflict_rejected() -> bool:
+    try:
+        resolve(human=True, json=True)
+    except Problem as problem:
+        return problem.row.lafs == "E_FORMAT_CONFLICT"
+    return False
+
+
+def _envelope_invariants(envelope: Envelope) -> str | None:
+    try:
+        check_invariants(envelope)
+    except Problem as problem:
+        return problem.message
+    return None
+
+
+def _error_code_registered(envelope: Envelope) -> str | None:
+    if isinstance(envelope.error, Error) and registered(envelope.error.code) is None:
+        return f"{envelope.error.code} is not in the registry."
+    return None
+
+
+def _agent_action_valid(envelope: Envelope) -> str | None:
+    action = envelope.error.agent_action if isinstance(envelope.error, Error) else UNSET
+    return None if action is UNSET or action in _ACTIONS else f"{action} is no agent action."
+
+
+def _error_registry_agent_action(_envelope: Envelope) -> str | None:
+    return None  # advisory: what it has to say stands in the detail
+
+
+def _action_advice(envelope: Envelope) -> str | None:
+    error = envelope.error
+    row = registered(error.code) if isinstance(error, Error) else None
+    if row is None or not isinstance(error, Error) or error.agent_action in (UNSET, row.action):
+        return None
+    return f"The registry advises {row.action} for {error.code}; the envelope says {error.agent_action}."
+
+
+def _transport_mapping_consistent(envelope: Envelope) -> str | None:
+    if not isinstance(envelope.error, Error) or envelope.meta.transport == "sdk":
+        return None
+    if registered(envelope.error.code) is None:
+        return f"{envelope.error.code} has no mapping for {envelope.meta.transport}."
+    return None
+
+
+def _meta_mvi_present(envelope: Envelope) -> str | None:
+    return None if envelope.meta.mvi in _LEVELS else "_meta.mvi is no disclosure level."
+
+
+def _meta_strict_present(envelope: Envelope) -> str | None:
+    return None if isinstance(envelope.meta.strict, bool) else "_meta.strict is no boolean."
+
+
+def _strict_mode_behavior(envelope: Envelope) -> str | None:
+    """R15: a strict producer leaves out what it has not, instead of sending null."""
+    if envelope.page is None:
+        return "A strict producer omits page instead of sending null."
+    if envelope.success and envelope.error is None:
+        return "A strict producer omits error on success instead of sending null."
+    return None
+
+
+def _pagination_mode_consistent(envelope: Envelope) -> str | None:
+    return mixed_page(envelope.page) if isinstance(envelope.page, Page) else None
+
+
+def _strict_mode_enforced(envelope: Envelope) -> str | None:
+    """R16, run: the same envelope with one more member must be refused when strict, and only then."""
+    plain = msgspec.to_builtins(envelope)
+    probe = msgspec.json.encode({**plain, "x_not_in_the_contract": True})
+    try:
+        decode(probe, limit=len(probe))
+    except Problem:
+        return None if envelope.meta.strict else "A lenient envelope was refused for an unknown member."
+    return "A strict envelope was accepted with an unknown member." if envelope.meta.strict else None
+
+
+def _context_mutation_failure(envelope: Envelope) -> str | None:
+    """R29: an operation that needs context has it, or fails with the right code."""
+    if not _context_required(envelope):
+        return None
+    if envelope.success:
+        if envelope.meta.context_version > 0 or envelope.meta.session_id is not UNSET:
+            return None
+        return "The operation needs context; a success carries contextVersion above 0 or a sessionId."
+    code = envelope.error.code if isinstance(envelope.error, Error) else None
+    if code in ("E_CONTEXT_MISSING", "E_CONTEXT_STALE"):
+        return None
+    return "The operation needs context; without it the error is E_CONTEXT_MISSING or E_CONTEXT_STALE."
+
+
+def _context_preservation_valid(envelope: Envelope) -> str | None:
+    """R26, R27, D9 on what the envelope says of its ledger."""
+    told = _extension(envelope, "contextLedger") or _extension(envelope, "context")
+    if not isinstance(told, dict):
+        return None
+    version, previous = told.get("version"), told.get("previousVersion")
+    if told.get("stale") is True:
+        code = envelope.error.code if isinstance(envelope.error, Error) else None
+        return None if code == "E_CONTEXT_STALE" else "A stale context is answered with E_CONTEXT_STALE."
+    if version is not None and version != envelope.meta.context_version:
+        return f"The ledger is at version {version}, contextVersion says {envelope.meta.context_version}."
+    if isinstance(version, int) and isinstance(previous, int):
+        steps = version - previous
+        if steps not in (0, 1) or (steps == 1 and not envelope.success):
+            return f"The version went from {previous} to {version}; an accepted mutation adds exactly 1."
+    if envelope.success and told.get("removedConstraints"):
+        return "Active constraints were removed."
+    return None
+
+
+def _context_required(envelope: Envelope) -> bool:
+    if _extension(envelope, "lafsContextRequired") is True:
+        return True
+    nested = ((_extension(envelope, "context"), "required"), (_extension(envelope, "lafs"), "contextRequired"))
+    return any(isinstance(holder, dict) and holder.get(name) is True for holder, name in nested)
+
+
+def _extension(envelope: Envelope, name: str) -> Any:
+    """An extension under its bare name, or under the x- name that our own producers write (R17)."""
+    if not isinstance(envelope.extensions, dict):
+        return None
+    return envelope.extensions.get(name, envelope.extensions.get(f"x-forestay-{name}"))
+
+
+def _nothing(_envelope: Envelope) -> str | None:
+    return None
+
+
+_ADVICE: dict[str, Callable[[Envelope], str | None]] = {"error_registry_agent_action": _action_advice}
+_CHECKS: dict[str, Callable[[Envelope], str | None]] = {
+    "envelope_invariants": _envelope_invariants,
+    "error_code_registered": _error_code_registered,
+    "agent_action_valid": _agent_action_valid,
+    "error_registry_agent_action": _error_registry_agent_action,
+    "transport_mapping_consistent": _transport_mapping_consistent,
+    "meta_mvi_present": _meta_mvi_present,
+    "meta_strict_present": _meta_strict_present,
+    "strict_mode_behavior": _strict_mode_behavior,
+    "pagination_mode_consistent": _pagination_mode_consistent,
+    "strict_mode_enforced": _strict_mode_enforced,
+    "context_mutation_failure": _context_mutation_failure,
+    "context_preservation_valid": _context_preservation_valid,
+}

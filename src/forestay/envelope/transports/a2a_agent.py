@@ -1,0 +1,265 @@
+"""An A2A 1.0 agent whose skills are operations and whose answers are envelopes (D7, §1.10).
+
+A message names the operation in a data part: `{"operation": …, "parameters": {…}}`. The task goes through the states
+of `a2a_tasks`; its artifact holds the envelope as a data part when the client activated the LAFS extension, and the
+plain result when it did not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extensions
+from a2a.helpers.proto_helpers import get_data_parts, new_data_part, new_task_from_user_message, new_text_part
+from a2a.server.agent_execution import AgentExecutor, RequestContext, SimpleRequestContextBuilder
+from a2a.server.events import EventQueue
+from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.request_handlers.response_helpers import agent_card_to_dict
+from a2a.server.routes.jsonrpc_routes import create_jsonrpc_routes
+from a2a.server.tasks.inmemory_task_store import InMemoryTaskStore
+from a2a.server.tasks.task_updater import TaskUpdater
+from a2a.types.a2a_pb2 import (
+    AgentCapabilities,
+    AgentCard,
+    AgentExtension,
+    AgentInterface,
+    AgentSkill,
+    Message,
+    Part,
+    Task,
+    TaskState,
+)
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Message as AsgiMessage
+
+from forestay.envelope.transports.a2a_tasks import NEXT, State, advance, check_references, is_terminal
+from forestay.envelope.transports.discovery import CARD_PATH, document_route
+from forestay.envelope.transports.grpc_messages import whole_numbers
+from forestay.envelope.transports.operations import Operations, Said
+from forestay.envelope.types import MEDIA_TYPE, SCHEMA_URL, Envelope
+from forestay.envelope.validate import decode
+from forestay.kernel.problems import Problem
+
+EXTENSION: Final = "https://lafs.dev/extensions/envelope/v1"
+EXTENSION_REQUIRED: Final = -32008
+_STATES: Final[dict[State, TaskState]] = {state: getattr(TaskState, f"TASK_STATE_{state}") for state in NEXT}
+
+
+class Negotiation(msgspec.Struct, frozen=True):
+    """What came of the extensions that a client asked for; unsupported ones are ignored."""
+
+    requested: list[str]
+    activated: list[str]
+    unsupported: list[str]
+    missing_required: list[str]
+
+
+def negotiate(requested: Iterable[str], offered: Iterable[AgentExtension]) -> Negotiation:
+    wanted = sorted(set(requested))
+    extensions = list(offered)
+    known = {extension.uri for extension in extensions}
+    return Negotiation(
+        requested=wanted,
+        activated=[uri for uri in wanted if uri in known],
+        unsupported=[uri for uri in wanted if uri not in known],
+        missing_required=sorted(item.uri for item in extensions if item.required and item.uri not in wanted),
+    )
+
+
+def agent_card(
+    operations: Operations,
+    *,
+    name: str,
+    description: str,
+    version: str,
+    url: str,
+    required: bool = False,
+    context_ledger: bool = False,
+) -> AgentCard:
+    """The card: one skill per operation, and the LAFS extension with what it offers here."""
+    extension = AgentExtension(
+        uri=EXTENSION,
+        description="Answers are LAFS envelopes.",
+        required=required,
+        params={
+            "supportsContextLedger": context_ledger,
+            "supportsTokenBudgets": True,
+            "envelopeSchema": SCHEMA_URL,
+            "kind": "profile",
+        },
+    )
+    skills = [
+        AgentSkill(id=item.name, name=item.name, description=item.description, tags=list(item.tags) or ["operation"])
+        for item in operations
+    ]
+    return AgentCard(
+        name=name,
+        description=description,
+        version=version,
+        supported_interfaces=[AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version="1.0")],
+        capabilities=AgentCapabilities(streaming=True, push_notifications=False, extensions=[extension]),
+        default_input_modes=["application/json"],
+        default_output_modes=[MEDIA_TYPE, "application/json"],
+        skills=skills,
+    )
+
+
+def agent_routes(operations: Operations, card: AgentCard, *, rpc_url: str = "/a2a") -> list[Route]:
+    """The card at its well-known path, and the JSON-RPC endpoint with its streaming."""
+    store = InMemoryTaskStore()
+    handler = DefaultRequestHandler(
+        agent_executor=OperationExecutor(operations, card),
+        task_store=store,
+        agent_card=card,
+        request_context_builder=SimpleRequestContextBuilder(should_populate_referred_tasks=True, task_store=store),
+    )
+    rpc = create_jsonrpc_routes(handler, rpc_url)
+    return [document_route(CARD_PATH, agent_card_to_dict(card)), *(_negotiating(route, card) for route in rpc)]
+
+
+class OperationExecutor(AgentExecutor):
+    """Does what a message asks for and publishes the task's states and its artifact."""
+
+    def __init__(self, operations: Operations, card: AgentCard) -> None:
+        self._operations = operations
+        self._card = card
+
+    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        task, message = context.current_task, context.message
+        assert message is not None
+        if task is None:
+            task = new_task_from_user_message(message)
+            await event_queue.enqueue_event(task)
+        progress = Progress(TaskUpdater(event_queue, task.id, task.context_id), _state(task))
+        try:
+            contexts = {other.id: other.context_id for other in context.related_tasks}
+            check_references(message.reference_task_ids, task.context_id, contexts)
+            name, parameters = wanted(message)
+        except Problem as problem:
+            said = self._operations.refuse("a2a.message", problem, transport="http")
+            await progress.move("REJECTED" if progress.state == "SUBMITTED" else "FAILED", self._part(said, context))
+            return
+        await progress.move("WORKING")
+        said = await self._operations.call(name, parameters, transport="http", session_id=task.context_id)
+        part = self._part(said, context)
+        await progress.artifact(part, activated=self._activated(context))
+        await progress.move(end_of(said), None if said.problem is None else part)
+
+    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        task = context.current_task
+        assert task is not None
+        await Progress(TaskUpdater(event_queue, task.id, task.context_id), _state(task)).move("CANCELED")
+
+    def _activated(self, context: RequestContext) -> list[str]:
+        call = context.call_context
+        return negotiate(call.requested_extensions, self._card.capabilities.extensions).activated
+
+    def _part(self, said: Said, context: RequestContext) -> Part:
+        """The envelope for who asked for it; otherwise the result, or the error's words."""
+        if EXTENSION in self._activated(context):
+            part = new_data_part(said.shown, media_type=MEDIA_TYPE)
+            part.metadata.update({"x-content-type": MEDIA_TYPE})
+            return part
+        if said.problem is not None:
+            return new_text_part(said.problem.as_lafs()["message"])
+        return new_data_part(said.envelope.result, media_type="application/json")
+
+
+class Progress:
+    """A task's way through its states; the machine decides what may follow (K1)."""
+
+    def __init__(self, updater: TaskUpdater, state: State) -> None:
+        self._updater = updater
+        self.state: State = state
+
+    async def move(self, to: State, part: Part | None = None) -> None:
+        self.state = advance(self.state, to)
+        message = None if part is None else self._updater.new_agent_message([part])
+        await self._updater.update_status(_STATES[to], message)
+
+    async def artifact(self, part: Part, *, activated: list[str]) -> None:
+        if is_terminal(self.state):
+            raise Problem("state_conflict", "A task that has ended takes no more artifacts.", state=self.state)
+        metadata = {"x-content-type": MEDIA_TYPE} if activated else None
+        await self._updater.add_artifact([part], name="answer", metadata=metadata, extensions=activated or None)
+
+
+def end_of(said: Said) -> State:
+    """Where the task goes: a caller who must authenticate may come back to it."""
+    if said.problem is None:
+        return "COMPLETED"
+    return "AUTH_REQUIRED" if said.problem.row.action == "authenticate" else "FAILED"
+
+
+def wanted(message: Message) -> tuple[str, dict[str, Any]]:
+    """The operation that a message asks for."""
+    for data in get_data_parts(message.parts):
+        if isinstance(data, dict) and isinstance(data.get("operation"), str):
+            parameters = whole_numbers(data.get("parameters", {}))
+            if isinstance(parameters, dict):
+                return data["operation"], parameters
+    raise Problem(
+        "schema_mismatch",
+        "The message names no operation.",
+        at="$.message.parts",
+        fix='Send a data part {"operation": name, "parameters": {…}}; the card lists the names as skills.',
+    )
+
+
+def envelope_in(parts: Iterable[Part]) -> Envelope | None:
+    """The envelope that an artifact or a message carries, validated."""
+    for part in parts:
+        if part.HasField("data") and part.media_type == MEDIA_TYPE:
+            (data,) = get_data_parts([part])
+            return decode(msgspec.json.encode(whole_numbers(data)))
+    return None
+
+
+def _state(task: Task) -> State:
+    name: Any = TaskState.Name(task.status.state).removeprefix("TASK_STATE_")
+    return name  # type: ignore[no-any-return]
+
+
+def _negotiating(route: Route, card: AgentCard) -> Route:
+    """`route` behind the negotiation of extensions: refuses without a required one, echoes the activated ones."""
+    return Route(route.path, _Negotiated(route.app, card), methods=list(route.methods or ()))
+
+
+class _Negotiated:
+    def __init__(self, app: ASGIApp, card: AgentCard) -> None:
+        self._app = app
+        self._card = card
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        values = request.headers.getlist(HTTP_EXTENSION_HEADER) + request.headers.getlist(f"X-{HTTP_EXTENSION_HEADER}")
+        agreed = negotiate(get_requested_extensions(values), self._card.capabilities.extensions)
+        if agreed.missing_required:
+            await _extension_required(agreed)(scope, receive, send)
+            return
+        told = (HTTP_EXTENSION_HEADER.lower().encode(), ", ".join(agreed.requested).encode())
+        scope = {**scope, "headers": [*scope["headers"], told]}  # whichever of the two headers the client used
+
+        async def echoing(message: AsgiMessage) -> None:
+            if message["type"] == "http.response.start" and agreed.activated:
+                header = (HTTP_EXTENSION_HEADER.lower().encode(), ", ".join(agreed.activated).encode())
+                message = {**message, "headers": [*message["headers"], header]}
+            await send(message)
+
+        await self._app(scope, receive, echoing)
+
+
+def _extension_required(agreed: Negotiation) -> Response:
+    problem = Problem(
+        "invalid_request",
+        "This agent needs an extension that the request did not activate.",
+        missing=agreed.missing_required,
+        fix=f"Send the header {HTTP_EXTENSION_HEADER} with the extensions in `missing`.",
+    )
+    body = {**problem.as_problem_json(), "status": 400, "code": EXTENSION_REQUIRED}
+    return Response(msgspec.json.encode(body), 400, media_type="application/problem+json")

@@ -1,0 +1,218 @@
+"""Builds in a process of their own: the host answers meanwhile, and a build that takes too long is ended.
+
+K1  The event loop only waits: bundling, scanning and inference happen in a child process, which the next build uses
+    again. Several builds at a time have a child each.
+K2  A build has a deadline. When it passes, or nobody waits for the build any more, the child is killed with everything
+    that it started, and the next build gets a new one.
+K3  A child ends with the process that started it, whatever it is doing.
+K4  A child hands over what it compiled and keeps nothing: only the host can seal what goes into the cache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import msgspec
+
+from forestay.extensions.compiler.artifact import Artifact
+from forestay.extensions.compiler.build import compile_source, enforce
+from forestay.extensions.compiler.cache import Cache
+from forestay.extensions.compiler.source import source
+from forestay.kernel.clock import outside_work
+from forestay.kernel.problems import Problem
+
+BUILD_SECONDS = 60.0
+_KEPT = 1  # idle children
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What a child is to build."""
+
+    path: str
+
+
+class Built(msgspec.Struct, frozen=True):
+    """What came of it: an artifact and the paths that it was made of, or the Problem that stopped the build."""
+
+    artifact: Artifact | None = None
+    looked_at: list[str] = []
+    problem: str = ""
+    message: str = ""
+    details: dict[str, Any] = {}
+
+
+class Child:
+    """One process that builds one extension after the other."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            # Without -P the current folder, which may be anybody's project, would be searched for modules.
+            [sys.executable, "-P", "-m", __name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd="/",
+            start_new_session=True,
+        )
+        self.pid = self._process.pid
+        self._talking = threading.Lock()
+
+    @property
+    def lives(self) -> bool:
+        return self._process.poll() is None
+
+    def build(self, path: Path) -> Built:
+        """Wait for one build, on a thread; a child that ends before it answers is a Problem."""
+        order = Order(str(path.absolute()))
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None
+        with self._talking:
+            try:
+                stdin.write(msgspec.json.encode(order) + b"\n")
+                stdin.flush()
+                line = stdout.readline()
+            except (OSError, ValueError):
+                line = b""
+        if not line:
+            raise Problem("compile_failed", "The compiler ended before it answered.", at=Path(order.path).name)
+        return msgspec.json.decode(line, type=Built)
+
+    def kill(self) -> None:
+        """End it, and the bundler that it started (K2)."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+        with self._talking:  # whoever waits for an answer has heard that there is none
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    with suppress(OSError):
+                        pipe.close()
+
+
+class Workshop:
+    """The children of this process."""
+
+    def __init__(self) -> None:
+        self._idle: list[Child] = []
+        self._lock = threading.Lock()
+
+    async def build(self, path: Path, cache: Cache | None, *, seconds: float = BUILD_SECONDS) -> Artifact:
+        """The artifact of the extension at `path`: as the cache has it, or built by a child (K1)."""
+        found = cache.find(path) if cache is not None else None
+        if found is not None:
+            enforce(found)
+            return found
+        loop = asyncio.get_running_loop()
+        child = self._take()
+        try:
+            with outside_work(loop):
+                built = await asyncio.wait_for(asyncio.to_thread(child.build, path), seconds)
+        except BaseException as error:  # given up: by the deadline, by whoever waited, or by the child itself (K2)
+            child.kill()
+            if isinstance(error, TimeoutError):
+                raise _too_slow(path, seconds) from None
+            raise
+        self._give_back(child)
+        artifact = _taken(built)
+        if cache is not None:
+            with outside_work(loop):
+                await asyncio.to_thread(cache.keep, path, artifact, built.looked_at)
+        enforce(artifact)
+        return artifact
+
+    def idle(self) -> list[int]:
+        """The process ids of the children that wait for work."""
+        return [child.pid for child in self._idle]
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for child in idle:
+            child.kill()
+
+    def _take(self) -> Child:
+        with self._lock:
+            while self._idle:
+                child = self._idle.pop()
+                if child.lives:
+                    return child
+        return Child()
+
+    def _give_back(self, child: Child) -> None:
+        with self._lock:
+            if len(self._idle) < _KEPT:
+                self._idle.append(child)
+                return
+        child.kill()
+
+
+def _too_slow(path: Path, seconds: float) -> Problem:
+    return Problem(
+        "compile_timeout",
+        f"{path.name} was not compiled within {seconds:g} seconds, and the build was stopped.",
+        at=path.name,
+        seconds=seconds,
+        setting="extensions.build_seconds",
+        fix="Leave out what is not the extension's own code, or raise extensions.build_seconds.",
+    )
+
+
+def _taken(built: Built) -> Artifact:
+    if built.artifact is None:
+        raise Problem(built.problem, built.message, **built.details)
+    return built.artifact
+
+
+_workshop: Workshop | None = None
+
+
+def workshop() -> Workshop:
+    """The workshop of this process."""
+    global _workshop
+    if _workshop is None:
+        _workshop = Workshop()
+        atexit.register(_workshop.close)
+    return _workshop
+
+
+# In the child
+
+
+def _answer(order: Order) -> Built:
+    try:
+        return Built(*compile_source(source(Path(order.path))))
+    except Problem as problem:
+        return Built(problem=problem.key, message=problem.message, details=msgspec.to_builtins(problem.details))
+    except (OSError, RecursionError, MemoryError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        return Built(problem="compile_failed", message="The extension cannot be compiled.", details={"reason": reason})
+
+
+def _orders(into: SimpleQueue[Order]) -> None:
+    """Read orders until whoever gives them is gone; then nothing here is of use any more (K3)."""
+    for line in sys.stdin.buffer:
+        into.put(msgspec.json.decode(line, type=Order))
+    os.killpg(os.getpid(), signal.SIGKILL)
+
+
+def main() -> None:
+    orders: SimpleQueue[Order] = SimpleQueue()
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is no answer
+    threading.Thread(target=_orders, args=(orders,), daemon=True).start()
+    while True:
+        answers.write(msgspec.json.encode(_answer(orders.get())) + b"\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""`build(path) -> Artifact`: read, bundle, check, infer, describe. Nothing of the extension is executed."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+from forestay.extensions.compiler.artifact import (
+    COMPILER_VERSION,
+    ENGINE_VERSION,
+    ENTRY_MODULE,
+    SCHEMA,
+    SHIM_VERSION,
+    Artifact,
+    ArtifactMeta,
+    Location,
+    Rewrite,
+    artifact_hash,
+)
+from forestay.extensions.compiler.bundle import Bundle, bundle, source_hash
+from forestay.extensions.compiler.cache import Cache
+from forestay.extensions.compiler.check import check_bundle, refusal
+from forestay.extensions.compiler.entry import check_entry
+from forestay.extensions.compiler.infer import infer
+from forestay.extensions.compiler.scan.syntax import Dialect
+from forestay.extensions.compiler.source import Source, source
+from forestay.extensions.manifest import CAPABILITIES, package_pi, read_package_json
+from forestay.kernel import canonical
+from forestay.kernel.problems import Problem
+
+
+def build(
+    path: Path | str, *, strict: bool = False, cache: Cache | None = None, allow_forbidden: bool = False
+) -> Artifact:
+    """Compile the extension at `path` (a file, or a folder that holds one).
+
+    A forbidden API stops the build; `strict` makes a flagged one stop it too. `allow_forbidden` only records them, for
+    looking at an extension that will not be run with what it asks for.
+    """
+    place = Path(path)
+    if cache is not None:
+        found = cache.find(place)
+        if found is not None:
+            enforce(found, strict, allow_forbidden)
+            return found
+    compiled, looked_at = compile_source(source(place))
+    if cache is not None:
+        cache.keep(place, compiled, looked_at)
+    enforce(compiled, strict, allow_forbidden)
+    return compiled
+
+
+def compile_source(found: Source) -> tuple[Artifact, list[str]]:
+    """The artifact of a source, blocked or not, and every path whose change could change it."""
+    if found.manifest.runtime != "js":
+        raise Problem("manifest_invalid", "A WASM component is not compiled; it is loaded as it is.", at="runtime")
+    check_entry(found.entry_name, found.entry.read_bytes(), _dialect(found.entry))
+    bundled = bundle(found)
+    verdict = check_bundle(bundled)
+    inferred = infer(bundled.inputs, bundled.absent_packages)
+    source_map = canonical.encode(bundled.source_map)
+    declared = {need.capability for need in found.manifest.declared()} | _hinted(found)
+    meta = ArtifactMeta(
+        schema=SCHEMA,
+        extension_id=found.manifest.extension_id,
+        entry_module=ENTRY_MODULE,
+        hash=artifact_hash(found.manifest, bundled.code, source_map),
+        source_hash=source_hash(bundled.inputs),
+        code_hash="sha256:" + hashlib.sha256(bundled.code).hexdigest(),
+        engine_version=ENGINE_VERSION,
+        shim_version=SHIM_VERSION,
+        compiler_version=COMPILER_VERSION,
+        manifest=found.manifest,
+        verdict=verdict.verdict,
+        rewrite_log=_rewrites(bundled),
+        injected_polyfills=bundled.polyfills,
+        flagged_apis=verdict.flagged,
+        forbidden_apis=verdict.forbidden,
+        capabilities_required=tuple(sorted(declared | set(inferred.capabilities))),
+        capability_scope_inferred=canonical.decode(canonical.encode(inferred.manifest())),
+        evidence=inferred.evidence,
+        warnings=bundled.warnings,
+    )
+    return Artifact(bundled.code, source_map, None, meta, str(found.root)), _looked_at(found, bundled)
+
+
+def _dialect(entry: Path) -> Dialect:
+    if entry.suffix in (".tsx", ".jsx"):
+        return "tsx"
+    return "js" if entry.suffix in (".js", ".mjs", ".cjs") else "ts"
+
+
+def enforce(artifact: Artifact, strict: bool = False, allow_forbidden: bool = False) -> None:
+    """A forbidden API stops the build; `strict` makes a flagged one stop it too."""
+    uses = artifact.meta.forbidden_apis
+    if uses and not allow_forbidden:
+        raise refusal(uses)
+    if strict and artifact.meta.flagged_apis:
+        raise refusal(artifact.meta.flagged_apis)
+
+
+def _hinted(found: Source) -> set[str]:
+    """`package.json#pi.capabilities` is coarse evidence (Pi §2B.2)."""
+    pi = package_pi(read_package_json(found.root)) or {}
+    named = pi.get("capabilities")
+    return {name for name in named if name in CAPABILITIES} if isinstance(named, list) else set()
+
+
+def _rewrites(bundled: Bundle) -> tuple[Rewrite, ...]:
+    contents = {item.name: item.contents for item in bundled.inputs}
+    found: dict[tuple[str, str], set[Location]] = {}
+    for item in bundled.imports:
+        places = _mentions(item.importer, contents.get(item.importer, b""), item.specifier)
+        found.setdefault((item.specifier, item.target), set()).update(places)
+    return tuple(Rewrite(a, b, tuple(sorted(where))) for (a, b), where in sorted(found.items()))
+
+
+def _mentions(name: str, contents: bytes, specifier: str) -> list[Location]:
+    """Where a specifier stands in quotes behind `from`, `import` or `require`."""
+    quoted = re.compile(rb"(?:from|import|require)\s*\(?\s*([\"'`])" + re.escape(specifier.encode()) + rb"\1")
+    places = []
+    for match in quoted.finditer(contents):
+        start = match.start(1)
+        line_start = contents.rfind(b"\n", 0, start) + 1
+        column = len(contents[line_start:start].decode("utf-8", "replace")) + 1
+        places.append(Location(name, contents.count(b"\n", 0, start) + 1, column))
+    return places or [Location(name, 1, 1)]
+
+
+def _looked_at(found: Source, bundled: Bundle) -> list[str]:
+    """Every file that went in, and the folders where another file could have been found instead."""
+    paths: set[Path] = {found.root / "extension.json", found.root / "package.json", found.root / "tsconfig.json"}
+    for item in bundled.inputs:
+        paths |= {item.path, item.path.parent}
+        for folder in item.path.parents:
+            paths |= {folder / "package.json", folder / "node_modules", folder / "tsconfig.json"}
+            if folder == found.root or folder.parent.name == "node_modules":
+                break
+    return [str(path) for path in paths]

@@ -1,0 +1,335 @@
+"""Sources to one ES module without imports (Pi §2A), by esbuild.
+
+1. What is bundled is what was read here, once: the bytes that are hashed and scanned are the bytes that run.
+2. A virtual module becomes a property read at run time, so a name it lacks is `undefined` (P3).
+3. A file outside the extension's folder and its packages stops the build (P11); so does an import from the network.
+4. The output depends on contents and on places relative to the folder, never on where the folder is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from forestay import assets
+from forestay.extensions.compiler import esbuild, here, modules, rewrite, subpaths
+from forestay.extensions.compiler.scan.pure import PURE_MEMBERS
+from forestay.extensions.compiler.scan.uses import scan_text
+from forestay.extensions.compiler.source import Source
+from forestay.kernel.problems import Problem
+
+TARGET = "es2023"
+_LOADERS = {
+    ".ts": "ts", ".mts": "ts", ".cts": "ts", ".tsx": "tsx",
+    ".js": "js", ".mjs": "js", ".cjs": "js", ".jsx": "jsx",
+    ".json": "json", ".txt": "text", ".md": "text", ".html": "text", ".css": "text",
+}  # fmt: skip
+_FLAGS = [
+    "--bundle", "--format=esm", "--platform=node", f"--target={TARGET}", "--sourcemap=external",
+    "--sources-content=true", "--metafile", "--legal-comments=none", "--minify-whitespace", "--minify-syntax",
+    "--log-level=silent", "--log-limit=0", "--tree-shaking=true", f"--define:import.meta={here.META}",
+    f"--define:require.resolve={here.RESOLVE}", f"--define:require.cache={here.CACHE}",
+]  # fmt: skip
+_MAX_FILE = 32 * 1024 * 1024
+
+
+class Import(msgspec.Struct, frozen=True):
+    """One import that was rewritten: what was written, what it became, in which file."""
+
+    specifier: str
+    target: str
+    importer: str
+    kind: str
+
+
+class Input(msgspec.Struct, frozen=True):
+    """One file that went into the bundle."""
+
+    path: Path
+    name: str
+    contents: bytes
+    loader: str
+    bytes_in_output: int = 0
+
+
+class Bundle(msgspec.Struct, frozen=True):
+    """What the bundler made."""
+
+    code: bytes
+    source_map: dict[str, Any]
+    polyfills: tuple[str, ...]
+    inputs: tuple[Input, ...]
+    imports: tuple[Import, ...]
+    warnings: tuple[str, ...]
+    absent_packages: tuple[str, ...]
+
+
+def bundle(source: Source) -> Bundle:
+    """Bundle an extension; anything that stops it is a `compile_failed` with file, line and column."""
+    session = _Session(source)
+    answer = session.run()
+    missing = session.lazily_missing(answer)
+    if missing:
+        session = _Session(source, missing)
+        answer = session.run()
+    if answer["errors"]:
+        raise _failure(source, answer["errors"])
+    files = {Path(item["path"]).suffix: item["contents"] for item in answer["outputFiles"]}
+    meta = json.loads(answer["metafile"])
+    source_map = json.loads(files[".map"])
+    sizes = {
+        name: part["bytesInOutput"] for output in meta["outputs"].values() for name, part in output["inputs"].items()
+    }
+    inputs = tuple(
+        msgspec.structs.replace(item, bytes_in_output=sizes.get(item.name, 0))
+        for item in sorted(session.inputs.values(), key=lambda item: item.name)
+    )
+    polyfills = rewrite.polyfills(item.contents for item in inputs)
+    return Bundle(
+        code=_prelude(polyfills) + files[".js"],
+        source_map=_tidy(source_map, session),
+        polyfills=polyfills,
+        inputs=inputs,
+        imports=tuple(sorted(set(session.imports), key=lambda i: (i.specifier, i.importer, i.kind))),
+        warnings=tuple(_sentence(source, item) for item in answer["warnings"]),
+        absent_packages=tuple(sorted({specifier for specifier, _ in session.missing})),
+    )
+
+
+def source_hash(inputs: tuple[Input, ...]) -> str:
+    """One hash over every file that went in, by relative name."""
+    digest = hashlib.sha256()
+    for item in inputs:
+        digest.update(f"{item.name}\0{hashlib.sha256(item.contents).hexdigest()}\n".encode())
+    return "sha256:" + digest.hexdigest()
+
+
+class _Session:
+    """One run of the bundler and what it asked for."""
+
+    def __init__(self, source: Source, missing: frozenset[tuple[str, str]] = frozenset()) -> None:
+        self.source = source
+        self.missing = missing
+        self.inputs: dict[str, Input] = {}
+        self.imports: list[Import] = []
+        self.kinds: dict[tuple[str, str], set[str]] = {}
+        self.prefixes: dict[str, int] = {}
+
+    def run(self) -> dict[str, Any]:
+        plugin = esbuild.Plugin(
+            resolve=((".*", "", self._resolve),),
+            load=(
+                (".*", modules.ENTRY, self._load_entry),
+                (".*", modules.IMPORT, modules.load_import),
+                (".*", modules.REQUIRE, modules.load_require),
+                (".*", modules.RAW, modules.load_raw),
+                (".*", modules.MISSING, modules.load_missing),
+                (".*", modules.HERE, modules.load_here),
+                (".*", modules.PACKAGE, self._load_package),
+                (".*", "file", self._load_file),
+            ),
+        )
+        flags = [*_FLAGS, f"--outfile={self.source.root / 'index.js'}"]
+        return esbuild.service().build(f"{modules.ENTRY}:entry", flags, str(self.source.root), plugin)
+
+    def lazily_missing(self, answer: dict[str, Any]) -> frozenset[tuple[str, str]]:
+        """Imports that only fail when they are reached: `import()` and `require()` of a package that is not there."""
+        found = set(self._left_outside(answer))
+        for error in answer["errors"]:
+            text, location = error.get("text", ""), error.get("location")
+            if not text.startswith("Could not resolve") or not location:
+                return frozenset()
+            specifier = json.loads(text.removeprefix("Could not resolve "))
+            importer = str((self.source.root / location["file"]).resolve())
+            if "import-statement" in self.kinds.get((specifier, importer), {"import-statement"}):
+                return frozenset()
+            found.add((specifier, importer))
+        return frozenset(found)
+
+    def _left_outside(self, answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        """What esbuild leaves as an import of the output because the code around it expects a failure."""
+        if not answer.get("metafile"):
+            return
+        for name, item in json.loads(answer["metafile"])["inputs"].items():
+            for part in item["imports"]:
+                if part.get("external"):
+                    yield part["path"], str((self.source.root / name).resolve())
+
+    def _resolve(self, ask: dict[str, Any]) -> dict[str, Any] | None:
+        specifier, kind, importer = ask["path"], ask["kind"], ask["importer"]
+        if kind == "entry-point":
+            return {"path": "entry", "namespace": modules.ENTRY}
+        if ask["namespace"] == modules.PACKAGE:
+            return self._resolve_in_package(specifier, importer)
+        if specifier.startswith((modules.RAW + ":", modules.HERE + ":")):
+            namespace, _, name = specifier.partition(":")
+            return {"path": name, "namespace": namespace, "sideEffects": False}
+        if (specifier, importer) in self.missing:
+            return {"path": specifier, "namespace": modules.MISSING}
+        target = rewrite.virtual_module(specifier)
+        if target is not None:
+            target = self._pure(specifier, importer) or target
+            return self._virtual(specifier, target, ask)
+        provided = rewrite.provided_package(specifier)
+        if provided is not None:
+            self.imports.append(Import(specifier, f"npm:{provided}", self._name(importer), kind))
+            return {"path": _package_file(provided), "namespace": modules.PACKAGE, "sideEffects": False}
+        if rewrite.is_network(specifier):
+            return _refuse(f'The import of "{specifier}" is refused: code is never loaded from elsewhere.')
+        if specifier.endswith(".node"):
+            if kind != "import-statement":
+                return {"path": specifier, "namespace": modules.MISSING}
+            return _refuse(f'The import of "{specifier}" is refused: native addons cannot run in the sandbox.')
+        if specifier.startswith("#") and importer.startswith("/"):
+            meant = subpaths.completed(specifier, Path(importer))
+            if meant is not None:
+                return {"path": str(meant)}
+        self.kinds.setdefault((specifier, importer), set()).add(kind)
+        return None
+
+    def _pure(self, specifier: str, importer: str) -> str | None:
+        """The computing part of a forbidden module, for a file that takes nothing else from it."""
+        name = rewrite.node_builtin(specifier)
+        item = self.inputs.get(self._name(importer))
+        if name not in PURE_MEMBERS or item is None or item.loader not in ("js", "jsx", "ts", "tsx"):
+            return None
+        findings = scan_text(item.name, item.contents, item.loader)  # type: ignore[arg-type]
+        asked = [finding for finding in findings if finding.module == name]
+        return f"pi:node/{name}_computing" if asked and all(f.rule.severity == "flagged" for f in asked) else None
+
+    def _virtual(self, specifier: str, target: str, ask: dict[str, Any]) -> dict[str, Any]:
+        kind = ask["kind"]
+        if ask["namespace"] != modules.ENTRY:
+            self.imports.append(Import(specifier, target, self._name(ask["importer"]), kind))
+        if target.startswith("pi:polyfills/"):
+            return {"path": target, "namespace": modules.RAW, "sideEffects": True}
+        namespace = modules.REQUIRE if kind.startswith("require") else modules.IMPORT
+        return {"path": target, "namespace": namespace, "sideEffects": False}
+
+    def _resolve_in_package(self, specifier: str, importer: str) -> dict[str, Any]:
+        if specifier.startswith("."):
+            folder, parts = importer.split("/")[:-1], specifier.split("/")
+            for part in parts:
+                if part == "..":
+                    folder = folder[:-1]
+                elif part != ".":
+                    folder = [*folder, part]
+            return {"path": "/".join(folder), "namespace": modules.PACKAGE, "sideEffects": False}
+        provided = rewrite.provided_package(specifier)
+        if provided is None:
+            return _refuse(f'"{specifier}" is not part of the provided packages.')
+        return {"path": _package_file(provided), "namespace": modules.PACKAGE, "sideEffects": False}
+
+    def _load_entry(self, ask: dict[str, Any]) -> dict[str, Any]:
+        line = f"export {{default}} from {json.dumps('./' + self.source.entry_name)};"
+        return {"contents": line.encode(), "loader": "js", "resolveDir": str(self.source.root)}
+
+    def _load_package(self, ask: dict[str, Any]) -> dict[str, Any]:
+        return {"contents": assets.asset(ask["path"]).read_bytes(), "loader": "js"}
+
+    def _load_file(self, ask: dict[str, Any]) -> dict[str, Any]:
+        path = Path(ask["path"])
+        loader = _LOADERS.get(path.suffix)
+        if path.suffix == ".node":
+            return modules.load_missing(ask)  # a package that is a native addon fails where it is reached
+        if loader is None:
+            return _refuse(f"{path.name}: a {path.suffix or 'nameless'} file cannot be bundled.")
+        if not self._is_inside(path):
+            return _refuse(f"{path.name} is outside the extension's folder; copy it in, or install it as a package.")
+        if path.stat().st_size > _MAX_FILE:
+            return _refuse(f"{path.name} is larger than {_MAX_FILE} bytes.")
+        contents = path.read_bytes()
+        name = self._name(str(path))
+        self.inputs[name] = Input(path, name, contents, loader)
+        if loader in ("json", "text"):
+            return {"contents": contents, "loader": loader, "resolveDir": str(path.parent)}
+        prepared = here.place(contents, name, loader, path.suffix)
+        if prepared.prefix:
+            self.prefixes[name] = prepared.prefix
+        return {"contents": prepared.contents, "loader": loader, "resolveDir": str(path.parent)}
+
+    def _is_inside(self, path: Path) -> bool:
+        """Inside the extension's folder, or inside the `node_modules` that the extension itself is installed in."""
+        real, root = path.resolve(), self.source.root
+        if real.is_relative_to(root):
+            return True
+        installed_in = next((folder for folder in reversed(root.parents) if folder.name == "node_modules"), None)
+        return installed_in is not None and real.is_relative_to(installed_in)
+
+    def _name(self, path: str) -> str:
+        return Path(os.path.relpath(path, self.source.root)).as_posix() if path.startswith("/") else path
+
+
+def _prelude(polyfills: tuple[str, ...]) -> bytes:
+    """The line that has the globals of Node in place before anything else runs (Pi §2A.3)."""
+    return "".join(f"{modules.REGISTRY}({json.dumps(name)});" for name in polyfills).encode() + b"\n"
+
+
+def _package_file(provided: str) -> str:
+    """The file of a provided package that its own `exports` names for this subpath."""
+    name, _, sub = provided.partition("/")
+    exports = json.loads(assets.asset(f"{name}/package.json").read_bytes())["exports"]
+    entry = exports.get("./" + sub if sub else ".")
+    if entry is None:
+        raise Problem("compile_failed", f'"{provided}" is not exported by the package.', fix="Import another path.")
+    target = entry if isinstance(entry, str) else entry.get("import") or entry["default"]
+    return f"{name}/{target.removeprefix('./')}"
+
+
+def _tidy(source_map: dict[str, Any], session: _Session) -> dict[str, Any]:
+    """The map as it is kept: original contents in place of what `here` prepared."""
+    by_name = session.inputs
+    contents = [
+        by_name[name].contents.decode("utf-8", "replace") if name in by_name else text
+        for name, text in zip(source_map["sources"], source_map["sourcesContent"], strict=True)
+    ]
+    # The prelude is a line of its own in front: every mapping moves down by one line and nowhere else.
+    tidy = {
+        **source_map,
+        "file": "index.js",
+        "sourcesContent": contents,
+        "mappings": ";" + source_map["mappings"],
+    }
+    if session.prefixes:
+        from forestay.extensions.compiler.sourcemap import shift_first_lines
+
+        tidy = shift_first_lines(tidy, session.prefixes)
+    return tidy
+
+
+def _refuse(text: str) -> dict[str, Any]:
+    message: dict[str, Any] = {"id": "", "pluginName": "", "text": text, "location": None, "notes": [], "detail": -1}
+    return {"errors": [message]}
+
+
+def _sentence(source: Source, message: dict[str, Any]) -> str:
+    location = message.get("location")
+    where = f"{location['file']}:{location['line']}:{location['column'] + 1}: " if location else ""
+    return where + str(message["text"])
+
+
+def _failure(source: Source, errors: list[dict[str, Any]]) -> Problem:
+    first = errors[0]
+    location = first.get("location") or {}
+    text = str(first["text"]).rstrip(".")
+    details: dict[str, Any] = {}
+    if location:
+        details = {
+            "file": location["file"],
+            "line": location["line"],
+            "column": location["column"] + 1,
+            "at": f"{location['file']}:{location['line']}:{location['column'] + 1}",
+            "source_line": location["lineText"],
+        }
+    return Problem(
+        "compile_failed",
+        text + ".",
+        **details,
+        errors=[_sentence(source, item) for item in errors[:20]],
+    )

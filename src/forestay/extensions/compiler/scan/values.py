@@ -1,0 +1,590 @@
+"""What an expression stands for, as far as the text tells: a global, a module, a string, a function.
+
+Not an interpreter: it follows names, members, aliases, destructuring, fields, arguments, constant strings and what
+functions return, to the depth that hiding a forbidden name takes, and says "unknown" to everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tree_sitter import Node
+
+from forestay.extensions.compiler.rewrite import platform_module
+from forestay.extensions.compiler.scan.constants import (
+    BUILT,
+    UNKNOWN,
+    Constants,
+    Value,
+    json_member,
+    text_value,
+    unquote,
+)
+from forestay.extensions.compiler.scan.flow import FUNCTIONS, WRAPPERS, Flow, inside, returned
+from forestay.extensions.compiler.scan.rules import BUILTINS, GLOBAL_OBJECTS
+from forestay.extensions.compiler.scan.syntax import File, call_arguments, text_of
+
+__all__ = ["BUILT", "FUNCTION", "ITERATORS", "REQUIRE", "UNKNOWN", "Value", "Values"]
+
+FUNCTION: Value = ("function",)
+REQUIRE: Value = ("require",)
+
+_MAX_DEPTH = 60
+_MAX_NESTING = 3
+_WRAPPED = "forestay-raw:pi:node/"
+_REQUIRES = {  # other names of `require`
+    ("module", "module", "_load"), ("module", "module", "prototype", "require"), ("global", "module", "require"),
+    ("global", "module", "constructor", "_load"), ("global", "process", "mainModule", "require"),
+    ("require", "main", "require"), ("global", "import.meta", "require"),
+}  # fmt: skip
+# Functions that give back what they were given, or something that has its members.
+_THROUGH = {
+    ("global", "Object"), ("global", "Object", "create"), ("global", "Object", "freeze"), ("global", "Object", "seal"),
+    ("global", "Object", "assign"), ("global", "Object", "getOwnPropertyDescriptors"), ("global", "Proxy"),
+    ("global", "Promise", "resolve"), ("global", "WeakRef"),
+}  # fmt: skip
+# What holds the elements of the list that it is made of.
+_HOLDERS = {
+    ("global", "Map"), ("global", "Set"), ("global", "Array", "of"), ("global", "Array", "from"),
+    ("global", "Object", "values"), ("global", "Object", "entries"), ("global", "Object", "fromEntries"),
+}  # fmt: skip
+# Methods that give an element of a list, or hand each to a function.
+_PICKS = frozenset("at pop shift find findLast get deref next values slice filter concat flat".split())
+ITERATORS = frozenset("forEach map filter find findLast some every flatMap then".split())
+
+
+class Values(Constants):
+    """Evaluates expressions of one file."""
+
+    def __init__(self, file: File, nesting: int = 0) -> None:
+        self.file = file
+        self.flow = Flow(file)
+        self._nesting = nesting
+        self._memo: dict[int, frozenset[Value]] = {}
+        self._depth = 0
+        self._copies: dict[str, Node] | None = None
+        self._returns: dict[int, list[Node]] = {}
+        self._open: set[int] = set()  # what is being evaluated: a cycle sees less of it than there will be
+        self._unions: dict[int, frozenset[Value]] = {}
+
+    def of(self, node: Node | None) -> frozenset[Value]:
+        """Everything that `node` may stand for."""
+        if node is None:
+            return frozenset()
+        known = self._memo.get(node.id)
+        if known is not None:
+            return known
+        if self._depth >= _MAX_DEPTH:
+            return frozenset({UNKNOWN})
+        self._memo[node.id] = frozenset({UNKNOWN})  # what a cycle sees
+        self._open.add(node.id)
+        self._depth += 1
+        try:
+            found = self._evaluate(node)
+        finally:
+            self._depth -= 1
+            self._open.discard(node.id)
+        self._memo[node.id] = found
+        return found
+
+    def _evaluate(self, node: Node) -> frozenset[Value]:
+        kind = node.type
+        if kind in WRAPPERS:
+            return self.of(node.named_children[-1 if kind == "type_assertion" else 0]) if node.named_children else _NONE
+        if kind in FUNCTIONS:
+            return frozenset({FUNCTION})
+        handler: Callable[[Node], frozenset[Value]] | None = getattr(self, "_" + kind, None)
+        return handler(node) if handler else frozenset({UNKNOWN})
+
+    def _ternary_expression(self, node: Node) -> frozenset[Value]:
+        return self.of(node.child_by_field_name("consequence")) | self.of(node.child_by_field_name("alternative"))
+
+    def _sequence_expression(self, node: Node) -> frozenset[Value]:
+        return self.of(node.named_children[-1])
+
+    def _meta_property(self, node: Node) -> frozenset[Value]:
+        return frozenset({("global", text_of(node))})
+
+    def _assignment_expression(self, node: Node) -> frozenset[Value]:
+        return self.of(node.child_by_field_name("right"))
+
+    def _augmented_assignment_expression(self, node: Node) -> frozenset[Value]:
+        operator = node.child_by_field_name("operator")
+        if operator is not None and text_of(operator) == "+=":
+            return frozenset({BUILT})
+        return self.of(node.child_by_field_name("left")) | self.of(node.child_by_field_name("right"))
+
+    # -- names ---------------------------------------------------------------------------------------------------------
+
+    def _identifier(self, node: Node) -> frozenset[Value]:
+        name = text_of(node)
+        declared = self.file.declaration(node)
+        if declared is None:
+            if name == "require":
+                return frozenset({REQUIRE})
+            if name == "arguments":
+                return self._all_arguments(self.file.function_around(node.start_byte))
+            return frozenset({("global", "globalThis" if name in GLOBAL_OBJECTS else name)})
+        if declared.type == "variable_declarator":
+            return self._bound(declared, node) | self._reexported(name)
+        if declared.type == "import_statement":
+            return self._imported(declared, name)
+        if declared.type in FUNCTIONS:
+            return frozenset({FUNCTION})
+        return self._parameter(declared, node)
+
+    _shorthand_property_identifier = _identifier
+
+    def _bound(self, declarator: Node, name: Node) -> frozenset[Value]:
+        pattern, value = declarator.child_by_field_name("name"), declarator.child_by_field_name("value")
+        later = self._assigned(name)
+        if pattern is None or value is None:
+            return (later or frozenset({UNKNOWN})) | self._iterated(declarator.parent)
+        if pattern.type == "identifier":
+            return self.of(value) | later
+        found = self._destructured(pattern, self.of(value), value, text_of(name)) | later
+        return found if found else frozenset({UNKNOWN})
+
+    def _assigned(self, name: Node) -> frozenset[Value]:
+        """`let f; f = eval;`: what is assigned under this name; a text that grows is built."""
+        entries = self.flow.assigned(name)
+        known = self._unions.get(id(entries))  # one list for each declared name
+        if known is not None:
+            return known
+        found: frozenset[Value] = _NONE
+        settled = True
+        for pattern, right in entries:
+            if right is None:
+                found |= {BUILT}
+            elif pattern.type == "identifier":
+                found |= self.of(right)
+                settled = settled and right.id in self._memo and right.id not in self._open
+            else:
+                found |= self._destructured(pattern, self.of(right), right, text_of(name))
+                settled = False
+        if settled:  # then asking again would give the same, name by name
+            self._unions[id(entries)] = found
+        return found
+
+    def _parameter(self, declared: Node, name: Node) -> frozenset[Value]:
+        """What a parameter may be: its default, and what the calls in this file hand over."""
+        if declared.parent is not None and declared.parent.type == "for_in_statement":
+            return self._iterated(declared.parent) | {UNKNOWN}
+        if declared.parent is not None and declared.parent.type == "catch_clause":
+            return self._thrown(declared.parent) | {UNKNOWN}
+        pattern = declared.child_by_field_name("pattern") or declared
+        default = declared.child_by_field_name("right") or declared.child_by_field_name("value")
+        if pattern.type == "assignment_pattern":
+            pattern = pattern.child_by_field_name("left") or pattern
+        found = self.of(default) if default is not None and pattern.type == "identifier" else _NONE
+        function = self.file.function_of(declared)
+        if function is None:
+            return found | {UNKNOWN}
+        index = _position(function, declared)
+        for given in self._handed(function):
+            if pattern.type == "rest_pattern":
+                found |= self._union(given[index:])
+            elif index < len(given):
+                found |= self._matched(pattern, given[index], text_of(name))
+        return found | self._assigned(name) | {UNKNOWN}
+
+    def _matched(self, pattern: Node, given: Node, name: str) -> frozenset[Value]:
+        if pattern.type == "identifier":
+            return self._passed(given)
+        return self._destructured(pattern, self._passed(given), given, name)
+
+    def _passed(self, given: Node) -> frozenset[Value]:
+        """An argument; one that is spread may be any of the list."""
+        if given.type == "spread_element":
+            return self._held(given.named_children[0])
+        return self.of(given)
+
+    def _handed(self, function: Node) -> list[list[Node]]:
+        """The arguments of each call of a function: by name, on the spot, or by a method of a list or a promise."""
+        calls = list(self.flow.arguments(function))
+        outer = function.parent
+        call = outer.parent if outer is not None and outer.type == "arguments" else None
+        callee = call.child_by_field_name("function") if call is not None else None
+        if callee is not None and callee.type == "member_expression":
+            prop, target = callee.child_by_field_name("property"), callee.child_by_field_name("object")
+            if prop is not None and target is not None and text_of(prop) in ITERATORS:
+                calls += [[element] for element in self.elements(target)]
+        return calls
+
+    def elements(self, target: Node) -> list[Node]:
+        """What a method that hands on elements hands on: those of a list, or what a promise is of."""
+        literal = self.literal(target)
+        if literal is not None and literal.type == "array":
+            return literal.named_children
+        found = self.flow.resolved(target)
+        if found is not None and found.type == "call_expression":
+            callee = found.child_by_field_name("function")
+            if callee is not None and callee.type == "import":
+                return [found]
+            if callee is not None and ("global", "Promise", "resolve") in self.of(callee):
+                return call_arguments(found)[:1]
+        return []
+
+    def _all_arguments(self, function: Node | None) -> frozenset[Value]:
+        found = frozenset({UNKNOWN})
+        for given in self.flow.arguments(function) if function is not None else ():
+            found |= self._union(given)
+        return found
+
+    def _iterated(self, statement: Node | None) -> frozenset[Value]:
+        """The name of a `for (const name of [...])`."""
+        if statement is None or statement.type != "for_in_statement":
+            return _NONE
+        return self._held(statement.child_by_field_name("right"))
+
+    def _thrown(self, clause: Node) -> frozenset[Value]:
+        whole = clause.parent
+        body = whole.child_by_field_name("body") if whole is not None else None
+        return self._union(inside(body, ("throw_statement",))) if body is not None else _NONE
+
+    def _held(self, node: Node | None) -> frozenset[Value]:
+        """Any element of a list, a map or an object, however deep."""
+        literal = self.literal(node)
+        if literal is None:
+            return self.of(node)
+        found: frozenset[Value] = _NONE
+        for child in literal.named_children[:256]:
+            if child.type == "pair":
+                found |= self.of(child.child_by_field_name("value"))
+            elif child.type in ("array", "object"):
+                found |= self._held(child)
+            elif child.type == "spread_element":
+                found |= self._held(child.named_children[0])
+            else:
+                found |= self.of(child)
+        return found
+
+    def _union(self, nodes: list[Node]) -> frozenset[Value]:
+        found: frozenset[Value] = _NONE
+        for node in nodes:
+            found |= self._passed(node)
+        return found
+
+    def _returned(self, function: Node) -> list[Node]:
+        found = self._returns.get(function.id)
+        if found is None:
+            found = self._returns[function.id] = returned(function)
+        return found
+
+    def _reexported(self, name: str) -> frozenset[Value]:
+        """What the bundler copies into a namespace object: `__reExport(name, …)`."""
+        if not name.endswith("_exports"):
+            return _NONE
+        if self._copies is None:
+            self._copies = {}
+            for _, call in self.file.find('((call_expression function: (identifier) @f) @call (#eq? @f "__reExport"))'):
+                given = call_arguments(call)
+                if call.type == "call_expression" and len(given) > 1:
+                    self._copies[text_of(given[0])] = given[1]
+        return self.of(self._copies.get(name))
+
+    def _destructured(self, pattern: Node, base: frozenset[Value], source: Node, name: str) -> frozenset[Value]:
+        for index, child in enumerate(pattern.named_children):
+            if child.type == "shorthand_property_identifier_pattern" and text_of(child) == name:
+                return self.members(base, name, source)
+            if child.type == "object_assignment_pattern":
+                left, right = child.child_by_field_name("left"), child.child_by_field_name("right")
+                if left is not None and text_of(left) == name:
+                    return self.members(base, name, source) | self.of(right)
+            if child.type == "rest_pattern" and text_of(child.named_children[0]) == name:
+                return base | self._held(source) if pattern.type == "array_pattern" else base
+            if child.type == "pair_pattern":
+                inner = self._pair(child, base, source, name)
+                if inner:
+                    return inner
+            if pattern.type == "array_pattern" and child.type == "identifier" and text_of(child) == name:
+                return self._element(source, index)
+        return _NONE
+
+    def _pair(self, child: Node, base: frozenset[Value], source: Node, name: str) -> frozenset[Value]:
+        """`{ key: name }`, `{ [key]: name = default }`, `{ key: { name } }`."""
+        target, found = child.child_by_field_name("value"), _NONE
+        default = (
+            target.child_by_field_name("right") if target is not None and target.type == "assignment_pattern" else None
+        )
+        if default is not None and target is not None:
+            target = target.child_by_field_name("left") or target
+        for key in self.keys(child.child_by_field_name("key")):
+            if target is not None and target.type == "identifier" and text_of(target) == name:
+                found |= self.members(base, key, source) | self.of(default)
+            elif target is not None and target.type in ("object_pattern", "array_pattern"):
+                found |= self._destructured(target, self.members(base, key, source), source, name)
+        return found
+
+    def _imported(self, statement: Node, name: str) -> frozenset[Value]:
+        origin = self.string(statement.child_by_field_name("source"))
+        for child in statement.named_children:
+            if child.type == "import_require_clause":
+                origin = self.string(child.child_by_field_name("source"))
+        module = platform_module(origin) if origin is not None else None
+        if module is None:
+            return frozenset({UNKNOWN})
+        clause = next((child for child in statement.named_children if child.type == "import_clause"), None)
+        for child in clause.named_children if clause is not None else ():
+            if child.type == "identifier" and text_of(child) == name:
+                return _module(module)
+            if child.type == "namespace_import":
+                return _module(module)
+            for specifier in child.named_children:
+                exported = specifier.child_by_field_name("name")
+                local = specifier.child_by_field_name("alias") or exported
+                if local is not None and exported is not None and text_of(local) == name:
+                    member = text_of(exported)
+                    return _module(module) if member == "default" else _step(_module(module), member)
+        return _module(module) if clause is None else frozenset({UNKNOWN})
+
+    # -- members -------------------------------------------------------------------------------------------------------
+
+    def _member_expression(self, node: Node) -> frozenset[Value]:
+        prop = node.child_by_field_name("property")
+        target = node.child_by_field_name("object")
+        return self.members(self.of(target), text_of(prop), target) if prop is not None else frozenset({UNKNOWN})
+
+    def _subscript_expression(self, node: Node) -> frozenset[Value]:
+        index, target = node.child_by_field_name("index"), node.child_by_field_name("object")
+        base, found = self.of(target), _NONE
+        if index is not None and index.type == "number" and target is not None:
+            text = self.string(target)
+            place = int(text_of(index)) if text_of(index).isdigit() else 0
+            if text is not None:
+                return text_value(text[place]) if place < len(text) else frozenset({UNKNOWN})
+            found = self._element(target, place)
+            return found if not base - {UNKNOWN} else found | frozenset({value for value in base if value[0] != "json"})
+        keys = self.strings(index)
+        for key in keys:
+            found |= self.members(base, key, target)
+        if not keys and self.literal(target) is not None:
+            found = self._held(target)
+        return found or frozenset({UNKNOWN})
+
+    def members(self, base: frozenset[Value], key: str, target: Node | None) -> frozenset[Value]:
+        """What the member `key` of a value may be; `target` is the expression of the value."""
+        found = _step(base, key)
+        for value in base:
+            if value[0] == "json":
+                found |= json_member(value[1], key)
+            elif value[0] == "regex" and key == "source":
+                found |= text_value(value[1])
+        if target is None:
+            return found or frozenset({UNKNOWN})
+        if key == "constructor" and self._is_function(base, target):
+            found |= {("global", "Function")}
+        literal = self.literal(target)
+        if literal is not None:
+            found |= self._property(literal, key)
+        for node in (*self.flow.members(target, key), *self.flow.stored(target, key)):
+            found |= self.of(node)
+        for given in self._behind(target):
+            found |= self._property(given, key)
+        return found or frozenset({UNKNOWN})
+
+    def _behind(self, target: Node) -> list[Node]:
+        """The object literals that `Object.assign({}, {…})` and its kin give back."""
+        made = self.flow.resolved(target)
+        if made is None or made.type not in ("call_expression", "new_expression"):
+            return []
+        callee = made.child_by_field_name("function") or made.child_by_field_name("constructor")
+        if _THROUGH.isdisjoint(self.of(callee)):
+            return []
+        literals = [self.literal(given) for given in call_arguments(made)]
+        return [literal for literal in literals if literal is not None and literal.type == "object"]
+
+    def _is_function(self, base: frozenset[Value], target: Node) -> bool:
+        if any(
+            value in (FUNCTION, ("prototype",)) or (value[0] == "global" and value[1] in BUILTINS) for value in base
+        ):
+            return True
+        if target.type in ("member_expression", "subscript_expression"):
+            prop = target.child_by_field_name("property")
+            key = text_of(prop) if prop is not None else self.string(target.child_by_field_name("index"))
+            return key == "constructor"
+        return False
+
+    def _property(self, literal: Node, key: str) -> frozenset[Value]:
+        found: frozenset[Value] = _NONE
+        for child in literal.named_children:
+            if child.type == "pair" and key in self.keys(child.child_by_field_name("key")):
+                found |= self.of(child.child_by_field_name("value"))
+            elif child.type == "shorthand_property_identifier" and text_of(child) == key:
+                found |= self.of(child)
+            elif child.type == "spread_element":
+                inner = child.named_children[0]
+                found |= self.members(self.of(inner), key, inner) - {UNKNOWN}
+            elif child.type == "method_definition":
+                name = child.child_by_field_name("name")
+                if name is not None and key in self.keys(name) and any(part.type == "get" for part in child.children):
+                    found |= self._union(self._returned(child))
+        return found
+
+    def _element(self, target: Node, index: int) -> frozenset[Value]:
+        literal = self.literal(target)
+        if literal is None or literal.type != "array" or index >= len(literal.named_children):
+            return frozenset({UNKNOWN})
+        return self._passed(literal.named_children[index])
+
+    def keys(self, node: Node | None) -> list[str]:
+        """The constant names that a property may have."""
+        if node is None:
+            return []
+        if node.type == "computed_property_name":
+            return self.strings(node.named_children[0])
+        return [unquote(node) if node.type == "string" else text_of(node)]
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+
+    def _new_expression(self, node: Node) -> frozenset[Value]:
+        arguments, found = call_arguments(node), _NONE
+        for value in self.of(node.child_by_field_name("constructor")):
+            if value in _THROUGH or value in _HOLDERS:
+                found |= self._held(arguments[0]) if arguments else _NONE
+            elif value == ("module", "module"):
+                found |= {(*value, "prototype")}
+            elif value == ("global", "Function") and arguments:
+                found |= frozenset(("made", text) for text in self.strings(arguments[-1]))
+        return found or frozenset({UNKNOWN})
+
+    def _call_expression(self, node: Node) -> frozenset[Value]:
+        callee, arguments = node.child_by_field_name("function"), call_arguments(node)
+        if callee is None:
+            return frozenset({UNKNOWN})
+        if callee.type == "import":
+            return self._loaded(arguments)
+        if callee.type == "identifier" and text_of(callee) in ("__toESM", "__commonJS", "__toCommonJS"):
+            return self._bundled(text_of(callee), arguments)
+        text = self._made_text(callee, arguments)
+        if text is not None:
+            return text
+        found = self._picked(callee)
+        for value in self.of(callee):
+            found |= self._called(value, arguments)
+        for function in self._functions(callee):
+            found |= self._union(self._returned(function))
+        return found or frozenset({UNKNOWN})
+
+    def _bundled(self, helper: str, arguments: list[Node]) -> frozenset[Value]:
+        """The bundler's own wrappers around a module."""
+        if helper != "__commonJS":
+            return self.of(arguments[0]) if arguments else _NONE
+        for child in arguments[0].named_children if arguments else ():
+            name = child.child_by_field_name("name") or child.child_by_field_name("key")
+            for key in self.keys(name):
+                if key.startswith(_WRAPPED):
+                    return frozenset({("wrapped", key.removeprefix(_WRAPPED))})
+        return frozenset({UNKNOWN})
+
+    def _picked(self, callee: Node) -> frozenset[Value]:
+        """`[…].at(0)`, `new Map(…).get(k)`, `generator().next()`: an element of what the method belongs to."""
+        if callee.type != "member_expression":
+            return _NONE
+        prop, target = callee.child_by_field_name("property"), callee.child_by_field_name("object")
+        if prop is None or target is None or text_of(prop) not in _PICKS:
+            return _NONE
+        known = self._held(target)
+        return frozenset(value for value in known if value[0] in ("global", "require", "module") and len(value) < 4)
+
+    def _called(self, value: Value, arguments: list[Node]) -> frozenset[Value]:
+        first = arguments[0] if arguments else None
+        second = arguments[1] if len(arguments) > 1 else None
+        if value == REQUIRE or value[-1] == "__require":
+            return self._loaded(arguments)
+        if value[0] == "wrapped":
+            return _module(value[1].replace("_promises", "/promises"))
+        if value == ("module", "module", "createRequire"):
+            return frozenset({REQUIRE})
+        if value == ("global", "process", "getBuiltinModule") or value[:2] == ("global", "__forestay_modules__"):
+            return self._loaded(arguments)
+        if value in (("global", "Reflect", "get"), ("global", "Object", "getOwnPropertyDescriptor")):
+            found: frozenset[Value] = _NONE
+            for key in self.strings(second):
+                found |= self.members(self.of(first), key, first)
+            return found
+        if value in (("global", "Object", "getPrototypeOf"), ("global", "Reflect", "getPrototypeOf")):
+            return frozenset({("prototype",)}) if FUNCTION in self.of(first) else _NONE
+        if value in _THROUGH:
+            return self._union(arguments)
+        if value in _HOLDERS:
+            return self._held(first)
+        if value[-1] == "bind":
+            return frozenset({value[:-1]})
+        return self._code(value, first)
+
+    def _code(self, value: Value, first: Node | None) -> frozenset[Value]:
+        """What `eval` of a constant gives, and a function that is made of one."""
+        found: frozenset[Value] = _NONE
+        if value == ("global", "Function"):
+            return frozenset(("made", text) for text in self.strings(first))
+        codes = self.strings(first) if value == ("global", "eval") else [value[1]] if value[0] == "made" else []
+        for code in codes if self._nesting < _MAX_NESTING else ():
+            file = File(self.file.name, code.encode(), "js")
+            statements = [child for child in file.root.named_children if child.type != "comment"]
+            last = statements[-1] if statements else None
+            if last is None or last.type not in ("expression_statement", "return_statement") or not last.named_children:
+                continue
+            if last.named_children[0].type == "this":
+                found |= {("global", "globalThis")}
+            else:
+                known = Values(file, self._nesting + 1).of(last.named_children[0])
+                found |= {one for one in known if one[0] in ("global", "require", "string")}
+        return found
+
+    def _loaded(self, arguments: list[Node]) -> frozenset[Value]:
+        found: frozenset[Value] = _NONE
+        for name in self.strings(arguments[0]) if arguments else ():
+            found |= self.loaded(name)
+        return found or frozenset({UNKNOWN})
+
+    def loaded(self, name: str | None) -> frozenset[Value]:
+        """The module of a specifier."""
+        module = platform_module(name) if name is not None else None
+        if module is None and name is not None and name.startswith("pi:node/"):
+            module = name.removeprefix("pi:node/")
+        return _module(module) if module is not None else frozenset({UNKNOWN})
+
+    def _functions(self, callee: Node | None, depth: int = 0) -> list[Node]:
+        """The functions that an expression is, through names, brackets, and functions that return functions."""
+        found = self.flow.resolved(callee)
+        if found is None or depth > 3:
+            return []
+        if found.type in FUNCTIONS:
+            return [found] if found.type not in ("class", "class_declaration") else []
+        if found.type != "call_expression":
+            return []
+        makers = self._functions(found.child_by_field_name("function"), depth + 1)
+        given = [node for maker in makers for node in self._returned(maker)]
+        return [inner for node in given for inner in self._functions(node, depth + 1)]
+
+
+_NONE: frozenset[Value] = frozenset()
+
+
+def _position(function: Node, declared: Node) -> int:
+    """Which of a function's parameters this is."""
+    given = function.child_by_field_name("parameters")
+    for index, parameter in enumerate(given.named_children if given is not None else ()):
+        if parameter.id == declared.id:
+            return index
+    return 0
+
+
+def _step(base: frozenset[Value], key: str) -> frozenset[Value]:
+    """The member `key` of every value that has a path."""
+    found: set[Value] = set()
+    for value in base:
+        if value == ("global", "globalThis"):
+            found.add(("require",) if key == "require" else ("global", "globalThis" if key in GLOBAL_OBJECTS else key))
+        elif value[0] == "module" and len(value) == 2 and key == "default":
+            found.add(value)
+        elif value[0] in ("global", "module", "require"):
+            # A property descriptor's `value` is the thing itself.
+            path = value if key == "value" else (*value, key)
+            found.add(REQUIRE if path in _REQUIRES else path)
+    return frozenset(found)
+
+
+def _module(name: str) -> frozenset[Value]:
+    return frozenset({("global", "process")}) if name == "process" else frozenset({("module", name)})

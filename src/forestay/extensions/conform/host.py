@@ -1,0 +1,132 @@
+"""Our side of a comparison: the sandbox with everything real around it, in a project folder that is thrown away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from forestay.extensions.compiler import Artifact
+from forestay.extensions.connectors.compute import ComputeConnector
+from forestay.extensions.connectors.environment import EnvConnector, Environment
+from forestay.extensions.connectors.exec import ExecConnector
+from forestay.extensions.connectors.fs import FsConnector
+from forestay.extensions.connectors.http import HttpConnector
+from forestay.extensions.connectors.paths import Roots
+from forestay.extensions.connectors.small import (
+    EventsConnector,
+    LogConnector,
+    ModelConnector,
+    SessionConnector,
+    UiConnector,
+)
+from forestay.extensions.connectors.tool import ToolConnector
+from forestay.extensions.dispatcher import Dispatcher, Subject
+from forestay.extensions.engine.bytecode import KeptBytecode
+from forestay.extensions.engine.pool import Pool
+from forestay.extensions.evidence import Correlation, Evidence
+from forestay.extensions.grants import granted_folders, policy_of
+from forestay.extensions.outcomes import Surroundings
+from forestay.extensions.runtime import Extension
+from forestay.extensions.suite import loadable
+from forestay.extensions.words import ToolWords
+from forestay.kernel.clock import SystemClock
+from forestay.kernel.config import Extensions
+from forestay.kernel.ledger import Ledger
+
+
+class Place:
+    """A project, a home and a temporary folder, as the oracle's side has them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.project, self.home, self.temp = folder / "project", folder / "home", folder / "temp"
+        self.programs = folder / "programs"
+        for each in (self.project, self.home, self.temp, self.programs):
+            each.mkdir(parents=True, exist_ok=True)
+
+    def environment(self) -> dict[str, str]:
+        import os
+
+        return {
+            "PATH": f"{self.programs}:{os.environ.get('PATH', '/usr/bin:/bin')}",
+            "HOME": str(self.home),
+            "TMPDIR": str(self.temp),
+            "LANG": "C.UTF-8",
+            "TZ": "UTC",
+            "NO_COLOR": "1",
+            "PI_OFFLINE": "1",
+        }
+
+
+class Host:
+    """One extension in the sandbox, permissive, with its evidence in a ledger of its own."""
+
+    def __init__(
+        self,
+        place: Place,
+        artifact: Artifact,
+        *,
+        ui: Any = None,
+        session: Any = None,
+        model: Any = None,
+        http: Any = None,
+        sandbox: Any = None,
+        pool: Pool | None = None,
+        grants: Iterable[str] = (),
+        words: Mapping[str, ToolWords] | None = None,
+        bytecode_cache: KeptBytecode | None = None,
+        emitted: Callable[[str, str, Any], None] | None = None,
+        report: Callable[[str, dict[str, Any]], None] | None = None,
+    ) -> None:
+        self.artifact = artifact
+        name = artifact.meta.extension_id
+        self.ledger = Ledger.open(place.folder / f"{name}.db")
+        clock = SystemClock()
+        policy = policy_of(
+            Extensions(), clock, mode="permissive", flags=[f"read:{place.home}/**", f"write:{place.home}/**", *grants],
+            subjects=[name],
+        )  # fmt: skip
+        root = Path(artifact.root)
+        roots = Roots.of(place.project, extension=root, temp=place.temp, extra=granted_folders(policy, name))
+        environment = Environment(place.environment())
+        files = FsConnector()
+        programs = ExecConnector(environment=environment, temp=str(place.temp), sandbox=sandbox, unconfined=True)
+        self.dispatcher = Dispatcher(
+            policy,
+            [
+                files,
+                programs,
+                ToolConnector(files, programs),
+                http if http is not None else HttpConnector(),
+                EnvConnector(environment, temp=str(place.temp)),
+                ComputeConnector(),
+                LogConnector(lambda *_entry: None),
+                EventsConnector(emitted),
+                UiConnector(ui),
+                ModelConnector(model),
+                SessionConnector(session),
+            ],
+            Evidence(self.ledger),
+            clock=clock,
+            loop=asyncio.get_running_loop(),
+        )
+        self.dispatcher.admit(Subject(name, roots, correlation=Correlation(name, "conform")))
+        self.extension = Extension(
+            loadable(artifact),
+            Surroundings(name, str(place.project), str(root), has_ui=ui is not None, tool_words=dict(words or {})),
+            self.dispatcher,
+            pool=pool,
+            report=report,
+            bytecode_cache=bytecode_cache,
+        )
+
+    async def __aenter__(self) -> Host:
+        await self.ledger.__aenter__()
+        return self
+
+    async def __aexit__(self, *failure: Any) -> None:
+        await self.extension.close()
+        self.dispatcher.close()
+        await self.ledger.__aexit__(*failure)

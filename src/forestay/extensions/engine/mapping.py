@@ -1,0 +1,87 @@
+"""A snapshot as memory that VMs share until they write to it.
+
+Copying an image of several megabytes takes milliseconds, and as much memory for each VM. Where the system can (Linux),
+the image is kept in an anonymous file instead, and mapped privately over a new instance's linear memory: a page is
+copied when its VM first writes to it. wasmtime has reserved that range for the instance and gives it back as a whole.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import sys
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from forestay.extensions.engine.memory import Memory
+    from forestay.extensions.engine.snapshot import Snapshot
+
+_MAP_FIXED = 0x10
+_FAILED = ctypes.c_void_p(-1).value
+_files: dict[int, int] = {}
+_making = threading.Lock()
+
+
+def available() -> bool:
+    return sys.platform == "linux" and hasattr(os, "memfd_create")
+
+
+def map_image(snapshot: Snapshot, memory: Memory) -> bool:
+    """Make `memory` the image's, without copying it; False where that cannot be done."""
+    if not available() or memory.base % mmap.PAGESIZE or snapshot.size % mmap.PAGESIZE or memory.size < snapshot.size:
+        return False
+    file = _file(snapshot)
+    found = _libc().mmap(
+        memory.base,
+        snapshot.size,
+        mmap.PROT_READ | mmap.PROT_WRITE,
+        mmap.MAP_PRIVATE | _MAP_FIXED,
+        file,
+        0,
+    )
+    return bool(found != _FAILED)
+
+
+def image_bytes(snapshot: Snapshot) -> mmap.mmap | None:
+    """The image's memory, to be read and compared, without a copy of it; None where that cannot be done."""
+    if not available() or not snapshot.size:
+        return None
+    return mmap.mmap(_file(snapshot), snapshot.size, mmap.MAP_SHARED, mmap.PROT_READ)
+
+
+def _file(snapshot: Snapshot) -> int:
+    """The anonymous file of an image; it lives as long as the image does."""
+    key = id(snapshot)
+    with _making:
+        file = _files.get(key)
+        if file is None:
+            file = os.memfd_create("forestay-image", os.MFD_CLOEXEC)
+            os.ftruncate(file, snapshot.size)
+            for address, data in snapshot.blocks:
+                os.pwrite(file, data, address)
+            _files[key] = file
+            weakref.finalize(snapshot, _close, key)
+        return file
+
+
+def _close(key: int) -> None:
+    file = _files.pop(key, None)
+    if file is not None:
+        os.close(file)
+
+
+def _libc() -> ctypes.CDLL:
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = ctypes.c_void_p
+    library.mmap.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_long,
+    ]
+    return library

@@ -1,0 +1,198 @@
+"""Who owns a VM: everything that touches the VM is done here, in order, by one thread at a time.
+
+O1  work is done in the order in which it was submitted, and its results reach the event loop in that order.
+O2  the event loop waits for a result for `ATTENTION` at most, and only when it knows of nothing else to do; after
+    `MAX_STREAK` such results in a row it is to look at everything else. It waits ever more rarely for who is slow.
+O3  an owner without work has no thread.
+O4  every result is handed over once, by whoever has taken the claim: the thread, which then answers at once, or the
+    event loop, which then hears of it as of anything that other threads tell it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from forestay.extensions.engine.handover import Line, Words, words
+from forestay.extensions.engine.runners import Runners
+from forestay.kernel.clock import outside_work
+
+ATTENTION = 250e-6  # long enough for a tool that looks at a file or two
+MAX_STREAK = 10
+MAX_SKIPPED = 64
+_Done = Callable[[Any], None]
+_Item = tuple[Callable[[], Any], _Done]
+
+
+class Attention(Runners):
+    """What an event loop knows of its owners: their threads, how many work, how many answers it has waited for."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, words: Words | None) -> None:
+        super().__init__(words)
+        self.watcher = None if words is None else words.watcher()
+        self.turns = 0 if words is None else words.turns(ATTENTION)
+        self.streak = 0
+        self._ready = getattr(loop, "_ready", ())  # asyncio's own loop lets itself be looked at; others do not
+
+    def free(self) -> bool:
+        """Whether the loop has nothing to do that it knows of."""
+        return self.watcher is not None and self.working == 0 and not self._ready
+
+
+_attention: WeakKeyDictionary[asyncio.AbstractEventLoop, Attention] = WeakKeyDictionary()
+
+
+def _attention_of(loop: asyncio.AbstractEventLoop) -> Attention:
+    found = _attention.get(loop)
+    if found is None:
+        found = _attention[loop] = Attention(loop, words())
+    return found
+
+
+class Owner:
+    """Runs one piece of work after the other, and hands each result to the event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._pending: deque[_Item] = deque()
+        self._running = False  # a thread has it, and looks for more before it leaves
+        self._lock = threading.Lock()  # over these two
+        self._answers: SimpleQueue[tuple[_Done, Any]] = SimpleQueue()
+        self._claims: deque[None] = deque()
+        self._attention = _attention_of(loop)
+        self._attention.join()
+        self._open = 0  # pieces of work whose results have not reached the loop
+        self._misses = self._skip = 0
+
+    @property
+    def patient(self) -> bool:
+        return not self._skip
+
+    # -- the event loop's side --------------------------------------------------------------------------------------
+
+    def submit(self, work: Callable[[], Any], done: _Done) -> None:
+        """Do `work`, then `done(result)` on the event loop; what `work` raises is its result."""
+        if self._begin(work, done):
+            self._attention.take().give(self)
+
+    def exchange(self, work: Callable[[], Any], done: _Done) -> bool:
+        """As `submit`, but wait for a moment: whether `done` was called already (O2)."""
+        watcher = self._attention.watcher
+        if watcher is None or not self._may_wait():
+            self.submit(work, done)
+            return False
+        if not self._begin(work, done):
+            return False
+        runner = self._attention.take()
+        if runner.line is None:
+            runner.give(self)
+            return False
+        self._claims.append(None)
+        started = time.perf_counter()
+        runner.give(self, tell=False)
+        runner.line.ask_and_watch(watcher, self._attention.turns)
+        late = time.perf_counter() - started > 3 * ATTENTION  # others had the core meanwhile: this is no time to wait
+        missed = self._answers.empty() and self._took_claim()
+        self._misses = self._misses + 1 if missed or late else 0
+        self._skip = min(1 << self._misses, MAX_SKIPPED) if self._misses else 0
+        if missed:
+            return False
+        # The thread has taken the claim: its answer is there, or is being put there (O4).
+        self._attention.streak += 1
+        # As every callback that comes from the thread: in a context of its own, and what it raises is the loop's.
+        try:
+            contextvars.Context().run(self._deliver, *self._answers.get())
+        except Exception as error:  # noqa: BLE001 - as the loop does with its callbacks
+            self._loop.call_exception_handler({"message": "A callback of a VM's thread failed.", "exception": error})
+        return True
+
+    def hurried(self) -> bool:
+        """Whether the event loop is to look at everything else, before it waits for anything again (O2)."""
+        if self._attention.streak < MAX_STREAK:
+            return False
+        self._attention.streak = 0
+        return True
+
+    def _took_claim(self) -> bool:
+        """Take the claim; False when it is taken already (O4)."""
+        try:
+            self._claims.pop()
+        except IndexError:
+            return False
+        return True
+
+    def _may_wait(self) -> bool:
+        if self._open or not self._attention.free():  # also: no result may overtake another (O1)
+            return False
+        if self._skip:
+            self._skip -= 1
+            return False
+        return True
+
+    def _begin(self, work: Callable[[], Any], done: _Done) -> bool:
+        """Have it done; True when a thread has to be given for it."""
+        if self._open == 0:
+            self._attention.working += 1
+        self._open += 1
+        with self._lock:
+            self._pending.append((work, done))
+            running, self._running = self._running, True
+        return not running
+
+    def _deliver(self, done: _Done, result: Any) -> None:
+        self._open -= 1
+        if self._open == 0:
+            self._attention.working -= 1
+        done(result)
+
+    def _deliver_late(self, done: _Done, result: Any) -> None:
+        self._attention.streak = 0
+        self._deliver(done, result)
+
+    async def join(self) -> None:
+        """Until everything that was submitted is done; nothing may be submitted afterwards."""
+        ended: asyncio.Future[None] = self._loop.create_future()
+        self.submit(lambda: None, lambda _: None if ended.done() else ended.set_result(None))
+        try:
+            with outside_work(self._loop):
+                await ended
+        finally:
+            self._attention.leave()
+
+    # -- the thread's side ------------------------------------------------------------------------------------------
+
+    def work_off(self, line: Line | None, free: Callable[[], None]) -> bool:
+        """Everything that is to be done, by the thread that was given (`runners.Work`)."""
+        while True:
+            with self._lock:
+                work, done = self._pending.popleft()
+            try:
+                result = work()
+            except BaseException as error:  # noqa: BLE001 - the thread's outermost boundary: the loop gets it
+                result = error
+            with self._lock:  # whoever hears of the result finds the owner and its thread as they are then
+                more = bool(self._pending)
+                if not more:
+                    free()
+                    self._running = False
+                answered = self._answer(done, result)
+            del work, done, result
+            if not more:
+                return answered
+            if answered and line is not None:
+                line.answer()
+
+    def _answer(self, done: _Done, result: Any) -> bool:
+        """Hand a result over; True when the event loop watches for it and is still to be told."""
+        if not self._claims or not self._took_claim():
+            self._loop.call_soon_threadsafe(self._deliver_late, done, result)
+            return False
+        self._answers.put((done, result))
+        return True

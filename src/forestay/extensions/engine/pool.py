@@ -1,0 +1,139 @@
+"""Warm instances: an extension that loaded without asking the world anything is kept as data, and ready to run again.
+
+P1  only a load that asked nothing (no clock, no chance, no host call) is kept: it would have gone the same way again.
+P2  an instance is given to one owner and never comes back.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from forestay.extensions.engine.limits import Limits
+from forestay.extensions.engine.snapshot import Nobody
+
+if TYPE_CHECKING:
+    from forestay.extensions.isolate import Frozen, Isolate
+
+
+class Key(msgspec.Struct, frozen=True):
+    """What must be the same for an instance to be the same: artifact, surroundings, image, limits."""
+
+    artifact: str
+    environment: bytes
+    image: str
+    limits: Limits
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """An extension right after it loaded: its VM, and what it registered, in order."""
+
+    frozen: Any  # an isolate.Frozen
+    registrations: list[tuple[str, dict[str, Any]]]
+
+
+class _Still(Nobody):
+    """The world of an instance that waits in the pool: nothing asks it."""
+
+    touched = False
+
+    def now_ms(self) -> int:
+        return 0
+
+    def tick_time(self) -> int:
+        return 0
+
+
+class Pool:
+    """Keeps up to `images` loaded extensions as data, and `spares` restored instances of each."""
+
+    def __init__(self, *, images: int = 64, spares: int = 1) -> None:
+        self._images = images
+        self._spares = spares
+        self._lock = threading.Lock()
+        self._loaded: OrderedDict[Key, Loaded] = OrderedDict()
+        self._ready: dict[Key, deque[Isolate]] = {}
+        self._closed = False
+        self._filling: threading.Thread | None = None
+
+    def keep(self, key: Key, loaded: Loaded) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._loaded[key] = loaded
+            self._loaded.move_to_end(key)
+            dropped = [self._loaded.popitem(last=False)[0] for _ in range(len(self._loaded) - self._images)]
+            spare = [isolate for old in dropped for isolate in self._ready.pop(old, ())]
+        for isolate in spare:
+            isolate.close()
+
+    def ready(self, key: Key) -> tuple[Isolate, Loaded] | None:
+        """An instance that is restored already (P2), or None."""
+        with self._lock:
+            loaded, ready = self._loaded.get(key), self._ready.get(key)
+            if loaded is None or not ready:
+                return None
+            self._loaded.move_to_end(key)
+            return ready.popleft(), loaded
+
+    def take(self, key: Key) -> tuple[Isolate, Loaded] | None:
+        """An instance of that extension, restored now; None when it is not known."""
+        with self._lock:
+            loaded = self._loaded.get(key)
+        return None if loaded is None else (_restored(loaded.frozen, key.limits), loaded)
+
+    def fill(self) -> None:
+        """Restore what is missing, in the background."""
+        with self._lock:
+            if self._closed or self._filling is not None:
+                return
+            self._filling = threading.Thread(target=self._fill, name="forestay-pool", daemon=True)
+            self._filling.start()
+
+    def wait(self) -> None:
+        """Until the filling that is under way is done."""
+        filling = self._filling
+        if filling is not None:
+            filling.join()
+
+    def _fill(self) -> None:
+        while True:
+            with self._lock:
+                missing = next(
+                    (
+                        (key, loaded.frozen)
+                        for key, loaded in reversed(self._loaded.items())
+                        if len(self._ready.get(key, ())) < self._spares
+                    ),
+                    None,
+                )
+                if self._closed or missing is None:
+                    self._filling = None
+                    return
+            key, frozen = missing
+            isolate = _restored(frozen, key.limits)
+            isolate.warm()
+            with self._lock:
+                if key in self._loaded and not self._closed:
+                    self._ready.setdefault(key, deque()).append(isolate)
+                    continue
+            isolate.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            spare = [isolate for ready in self._ready.values() for isolate in ready]
+            self._ready.clear()
+            self._loaded.clear()
+        self.wait()
+        for isolate in spare:
+            isolate.close()
+
+
+def _restored(frozen: Frozen, limits: Limits) -> Isolate:
+    from forestay.extensions.isolate import Isolate
+
+    return Isolate.thaw(frozen, _Still(), limits)

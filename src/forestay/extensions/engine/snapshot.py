@@ -1,0 +1,124 @@
+"""A VM as data: its memory and three pointers. Restored, it goes on where it was, pending promises included."""
+
+from __future__ import annotations
+
+import zlib
+from functools import lru_cache
+
+import msgspec
+
+from forestay.extensions.engine.limits import Limits
+from forestay.extensions.engine.mapping import image_bytes, map_image
+from forestay.extensions.engine.native import native
+from forestay.extensions.engine.vm import Host, Vm
+from forestay.kernel.problems import Problem
+
+_MAGIC = b"forestay-vm-1\n"
+
+
+class Snapshot(msgspec.Struct, frozen=True, weakref=True):
+    """`roots` are handles of values that the owner needs again: they keep their addresses."""
+
+    engine: str
+    size: int
+    blocks: list[tuple[int, bytes]]
+    pointers: tuple[int, int, int]
+    scratch: int
+    undefined: int
+    roots: dict[str, int]
+    over: Snapshot | None = None
+    """The snapshot that this one is laid over: its blocks are those that differ. Only within one process."""
+
+    def to_bytes(self) -> bytes:
+        return _MAGIC + zlib.compress(msgspec.msgpack.encode(self), 1)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Snapshot:
+        """Read a snapshot that this project wrote; only for files that nobody else can write."""
+        if not data.startswith(_MAGIC):
+            raise Problem("state_corrupted", "This is not a snapshot of a VM.")
+        try:
+            return msgspec.msgpack.decode(zlib.decompress(data[len(_MAGIC) :]), type=Snapshot)
+        except (zlib.error, msgspec.MsgspecError) as error:
+            raise Problem("state_corrupted", "The snapshot is damaged.", reason=str(error)[:200]) from error
+
+
+def take(vm: Vm, roots: dict[str, int], over: Snapshot | None = None) -> Snapshot:
+    """The VM as it is now, or as it differs from `over`; it must not be running."""
+    with vm.running():  # its last slice may be over for long
+        pointers = vm.pointers()
+    below = None if over is None or over.over is not None else image_bytes(over)
+    blocks = vm.memory.blocks(below or b"")
+    return Snapshot(
+        native().digest,
+        vm.memory.size,
+        blocks,
+        pointers,
+        vm.scratch,
+        vm.undefined,
+        dict(roots),
+        None if below is None else over,
+    )
+
+
+def restore(snapshot: Snapshot, host: Host, limits: Limits) -> Vm:
+    """A new VM that is the one of the snapshot."""
+    if snapshot.engine != native().digest:
+        raise Problem(
+            "state_corrupted",
+            "The snapshot is of another engine.",
+            expected=native().digest[:12],
+            observed=snapshot.engine[:12],
+            fix="Load the extension again.",
+        )
+    vm = Vm(host, limits)
+    try:
+        vm.memory.grow(snapshot.size)
+    except MemoryError as error:
+        vm.close()
+        raise Problem(
+            "extension_memory", "The snapshot needs more memory than this VM may have.", limit_mb=limits.memory_mb
+        ) from error
+    _lay(snapshot.over or snapshot, vm)
+    if snapshot.over is not None:
+        for address, data in snapshot.blocks:
+            vm.memory.write(address, data)
+    vm.set_pointers(*snapshot.pointers)
+    vm.scratch, vm.undefined = snapshot.scratch, snapshot.undefined
+    vm.apply_limits()
+    return vm
+
+
+def _lay(snapshot: Snapshot, vm: Vm) -> None:
+    """Make the VM's memory that of a snapshot which is laid over nothing."""
+    if not map_image(snapshot, vm.memory):
+        for address, length in _initial():
+            vm.memory.clear(address, length)
+        for address, data in snapshot.blocks:
+            vm.memory.write(address, data)
+
+
+@lru_cache(maxsize=1)
+def _initial() -> list[tuple[int, int]]:
+    """Where a new instance's memory is not zero: a snapshot has to overwrite it there, with zeros too."""
+    vm = Vm(Nobody(), Limits())
+    try:
+        return [(address, len(data)) for address, data in vm.memory.blocks()]
+    finally:
+        vm.close()
+
+
+class Nobody:
+    """A host that nobody asks."""
+
+    def clock_ns(self, monotonic: bool) -> int:
+        return 0
+
+    def random(self, count: int) -> bytes:
+        return bytes(count)
+
+    def timezone_offset(self, seconds: int) -> int:
+        return 0
+
+    def sync(self, request: bytes) -> bytes:
+        raise Problem("internal", "The prelude makes no host calls.")

@@ -1,0 +1,475 @@
+"""One JavaScript VM: a WebAssembly instance with its own memory, driven through a dozen of its exports.
+
+A VM belongs to one thread at a time. V1: nothing that a guest does raises anything but `GuestError` (it threw, the VM
+lives) or `EngineTrap` (the engine stopped, the VM is lost). V2: after a trap every further call traps. V3: time spent
+in a synchronous host call does not count against the guest's slice.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+import wasmtime
+from wasmtime import _ffi as ffi
+
+from forestay.extensions.engine.imports import current
+from forestay.extensions.engine.limits import EngineTrap, GuestError, Limits
+from forestay.extensions.engine.memory import Memory
+from forestay.extensions.engine.native import calls, native, quick
+from forestay.extensions.engine.pulse import TICK_SECONDS
+from forestay.kernel.problems import Problem
+
+MODULE = 1
+_BYTECODE_FLAGS = 1 << 4  # leave the source text out; line numbers stay for stack traces
+_SCRATCH = 64 * 1024
+_EXCEPTION = 6  # the tag of a value that stands for a thrown one, in the upper word of its box
+_DESCRIPTION = 65_536  # bytes of a thrown value's name, message or stack that are read
+_DESCRIBED = 32  # rejections of one tick that are described one by one
+_ARGUMENTS = 32  # room for an argument list and an out-parameter, before the scratch text
+# JavaScript runs inside these, so other threads must be able to; everything else is short.
+_RUNNING = frozenset((
+    "qjs_call", "qjs_execute_pending_job", "qjs_eval", "qjs_eval_bytecode", "qjs_compile", "qjs_init",
+    "qjs_get_prop_string",
+))  # fmt: skip
+_EXPORTS = {
+    "_initialize": 0, "wasm_malloc": 1, "wasm_free": 1, "qjs_init": 0, "qjs_eval": 4, "qjs_eval_bytecode": 2,
+    "qjs_compile": 6, "qjs_call": 4, "qjs_execute_pending_job": 0, "qjs_new_string": 2, "qjs_get_string_len": 2,
+    "qjs_free_cstring": 1, "qjs_free_value": 1, "qjs_get_exception": 0, "qjs_get_undefined": 0,
+    "qjs_get_global": 0, "qjs_get_prop_string": 2, "qjs_set_prop_string": 3, "qjs_new_host_function": 3,
+    "qjs_get_runtime_ptr": 0, "qjs_get_context_ptr": 0, "qjs_set_runtime_and_context": 2, "qjs_set_memory_limit": 1,
+    "qjs_set_max_stack_size": 1, "qjs_set_interrupt_handler": 1, "qjs_set_promise_rejection_handler": 1,
+    "qjs_get_value_ptr": 1, "qjs_run_gc": 0,
+}  # fmt: skip
+
+
+class Host(Protocol):
+    """What a VM asks of its owner while it runs."""
+
+    def clock_ns(self, monotonic: bool) -> int: ...
+    def random(self, count: int) -> bytes: ...
+    def timezone_offset(self, seconds: int) -> int: ...
+    def sync(self, request: bytes) -> bytes:
+        """Answer a synchronous host call; both sides are JSON."""
+
+
+class _Running:
+    __slots__ = ("_before", "_vm")
+
+    def __init__(self, vm: Vm) -> None:
+        self._vm = vm
+
+    def __enter__(self) -> None:
+        self._before = current.vm
+        current.vm = self._vm
+        self._vm.pulse.begin(self)
+
+    def __exit__(self, *_: object) -> None:
+        self._vm.pulse.end(self)
+        current.vm = self._before
+
+
+class Vm:
+    def __init__(self, host: Host, limits: Limits) -> None:
+        self.host = host
+        self.limits = limits
+        self.raised: BaseException | None = None
+        self.lost: EngineTrap | None = None
+        self._shared = native()
+        self._store = wasmtime.Store(self._shared.engine)
+        self._store.set_limits(memory_size=limits.memory_bytes)
+        self._context = self._store._context()
+        self._context_address = ctypes.cast(self._context, ctypes.c_void_p).value
+        self._store.set_epoch_deadline(1 << 40)
+        try:
+            self._instance = self._shared.instantiate(self._store)
+        except wasmtime.WasmtimeError as error:
+            raise Problem(
+                "extension_memory", f"{limits.memory_mb} MB are too little for a VM.", reason=str(error)[:200]
+            ) from error
+        self.pulse = self._shared.pulse
+        self.pulse.hold()
+        self._raw = (ctypes.c_uint32 * 32)()
+        self._trap = ctypes.c_void_p(0)
+        self._functions: list[Any] = []
+        self._call = {name: self._bind(name, arity) for name, arity in _EXPORTS.items()}
+        # Of a value that is no string for certain, this runs a `toString`.
+        self._convert = self._bind("qjs_get_string_len", 2, calls)
+        self.memory = Memory(self._context, self._export("memory").of.memory)
+        self.stack_pointer_global = self._export("__stack_pointer").of.global_
+        self.scratch = 0
+        self.undefined = 0
+        self._deadline = 0.0
+        self._steps = 0
+        self._rejections: dict[int, tuple[int, int]] = {}
+
+    # -- life ---------------------------------------------------------------------------------------------------
+
+    def initialize(self) -> None:
+        """Start an empty engine; a VM that is restored from a snapshot does not need it."""
+        with self.running():
+            self._call["_initialize"]()
+            if self._call["qjs_init"]() != 0:
+                raise EngineTrap("engine", "the engine did not start")
+            self.apply_limits()
+            self.scratch = self._call["wasm_malloc"](_SCRATCH + _ARGUMENTS)
+            self.undefined = self._call["qjs_get_undefined"]()
+
+    def apply_limits(self) -> None:
+        """Tell the engine its limits; they live in its memory, so a restored VM is told again."""
+        # The engine's own limit is a little lower than the store's: it can then say "out of memory" instead of dying.
+        self._call["qjs_set_memory_limit"](self.limits.memory_bytes - self.limits.memory_bytes // 16)
+        self._call["qjs_set_max_stack_size"](self.limits.stack_kb * 1024)
+        self._call["qjs_set_interrupt_handler"](0 if self.limits.budget is None else 1)
+        self._call["qjs_set_promise_rejection_handler"](1)
+
+    def close(self) -> None:
+        """Give the memory back; the VM cannot be used afterwards."""
+        if self.lost is None:
+            self.lost = EngineTrap("engine", "the VM is closed")
+        if self._context_address:
+            self._context_address = 0
+            self._call.clear()
+            self.memory.release()
+            self.pulse.release()
+            self._store.close()
+
+    def running(self) -> _Running:
+        """One slice of JavaScript, as a `with` block: this thread owns the VM, and the clock of its deadline runs."""
+        if self.lost is not None:
+            raise self.lost
+        self._steps = 0
+        self._arm(self.limits.slice_ms / 1000)
+        return _Running(self)
+
+    def _arm(self, seconds: float) -> None:
+        self._deadline = time.monotonic() + seconds
+        ticks = int(seconds / TICK_SECONDS) + 2
+        quick.wasmtime_context_set_epoch_deadline(self._context_address, ticks)
+
+    # -- running ------------------------------------------------------------------------------------------------
+
+    def evaluate(self, code: str, filename: str, flags: int = 0) -> int:
+        """Run source text; the value, as the engine's handle. For a module that is a promise of its exports."""
+        data, name = code.encode("utf-8", "surrogatepass"), filename.encode() + b"\0"
+        source, label = self._put(data + b"\0"), self._put(name)
+        try:
+            return self._checked(self._call["qjs_eval"](source, len(data), label, flags))
+        finally:
+            self._free(source, label)
+
+    def evaluate_bytecode(self, bytecode: bytes) -> int:
+        address = self._put(bytecode)
+        try:
+            return self._checked(self._call["qjs_eval_bytecode"](address, len(bytecode)))
+        finally:
+            self._free(address)
+
+    def compile(self, code: str, filename: str, flags: int = MODULE) -> bytes:
+        """Bytecode of source text, for this version of the engine only."""
+        data, name = code.encode("utf-8", "surrogatepass"), filename.encode() + b"\0"
+        source, label = self._put(data + b"\0"), self._put(name)
+        try:
+            address = self._call["qjs_compile"](source, len(data), label, flags, _BYTECODE_FLAGS, self.scratch)
+            if address == 0:
+                raise GuestError(self._exception())
+            bytecode = self.memory.read(address, self.memory.read_u32(self.scratch))
+            self._free(address)
+            return bytecode
+        finally:
+            self._free(source, label)
+
+    def call(self, function: int, *arguments: int) -> int:
+        """Call a function with handles; the result, as a handle that the caller frees."""
+        for index, argument in enumerate(arguments):
+            self.memory.write_u32(self.scratch + 4 * index, argument)
+        return self._checked(self._call["qjs_call"](function, self.undefined, len(arguments), self.scratch))
+
+    def call_text(self, function: int, text: bytes) -> None:
+        """Call a function with one string, and drop what it returns."""
+        argument = self.new_string(text)
+        result = self.call(function, argument)
+        self.free(argument)
+        self.free(result)
+
+    def call_for_text(self, function: int, *arguments: int) -> bytes:
+        """Call a function that returns a string."""
+        result = self.call(function, *arguments)
+        text = self.text(result)
+        self.free(result)
+        return text
+
+    def run_jobs(self) -> int:
+        """Run microtasks until there are none (I2); how many ran."""
+        execute, count = self._call["qjs_execute_pending_job"], 0
+        while True:
+            ran = execute()
+            if ran == 0:
+                return count
+            self.check()
+            if ran != 1:  # a job that failed keeps its exception; what failed is a rejected promise elsewhere
+                self.free(self._call["qjs_get_exception"]())
+            count += 1
+            if time.monotonic() > self._deadline:
+                self._lose(EngineTrap("timeout", f"the tick took more than {self.limits.slice_ms} ms"))
+
+    def check(self) -> None:
+        """Trap if the budget ran out: the engine's own error for that can be swallowed by a promise."""
+        if self.raised is not None:
+            self._lose(self._taken())
+
+    def unhandled(self, describe: int) -> list[bytes]:
+        """The rejections that nobody handled in this slice, described by the guest; they are then forgotten."""
+        if not self._rejections:
+            return []
+        found, self._rejections = self._rejections, {}
+        descriptions: list[bytes] = []
+        for promise, reason in found.values():
+            if len(descriptions) < _DESCRIBED:
+                descriptions.append(self.call_for_text(describe, reason))
+            self.free(promise)
+            self.free(reason)
+        if len(found) > _DESCRIBED:
+            more = f"{len(found) - _DESCRIBED} more promises were rejected in the same tick and nobody handled them."
+            descriptions.append(msgspec.json.encode({"name": "Error", "message": more, "stack": ""}))
+        return descriptions
+
+    # -- values -------------------------------------------------------------------------------------------------
+
+    def new_string(self, text: bytes) -> int:
+        if len(text) <= _SCRATCH:
+            address = self.scratch + _ARGUMENTS
+            self.memory.write(address, text)
+            return self._call["qjs_new_string"](address, len(text))
+        address = self._put(text)
+        value = self._call["qjs_new_string"](address, len(text))
+        self._free(address)
+        return value
+
+    def text(self, value: int) -> bytes:
+        """The UTF-8 of a string value."""
+        address = self._call["qjs_get_string_len"](value, self.scratch)
+        if address == 0:
+            raise GuestError(self._exception())
+        text = self.memory.read(address, self.memory.read_u32(self.scratch))
+        self._call["qjs_free_cstring"](address)
+        return text
+
+    def property(self, value: int, name: str) -> int:
+        label = self._put(name.encode() + b"\0")
+        found = self._call["qjs_get_prop_string"](value, label)
+        self._free(label)
+        return found
+
+    def global_object(self) -> int:
+        return self._call["qjs_get_global"]()
+
+    def define_host_function(self, name: str) -> None:
+        """Put a function on the global object that calls the host by this name."""
+        text = name.encode()
+        label = self._put(text + b"\0")
+        function, target = self._call["qjs_new_host_function"](label, len(text), 0), self.global_object()
+        self._call["qjs_set_prop_string"](target, label, function)
+        self.free(function)
+        self.free(target)
+        self._free(label)
+
+    def free(self, value: int) -> None:
+        self._call["qjs_free_value"](value)
+
+    def collect_garbage(self) -> None:
+        self._call["qjs_run_gc"]()
+
+    def pointers(self) -> tuple[int, int, int]:
+        """Stack pointer, runtime and context: what a snapshot keeps beside the memory."""
+        value = ffi.wasmtime_val_t()
+        ffi.wasmtime_global_get(self._context, ctypes.byref(self.stack_pointer_global), ctypes.byref(value))
+        return value.of.i32, self._call["qjs_get_runtime_ptr"](), self._call["qjs_get_context_ptr"]()
+
+    def set_pointers(self, stack: int, runtime: int, context: int) -> None:
+        value = ffi.wasmtime_val_t(ffi.WASMTIME_I32, ffi.wasmtime_valunion_t(i32=stack))
+        error = ffi.wasmtime_global_set(self._context, ctypes.byref(self.stack_pointer_global), ctypes.byref(value))
+        if error:
+            raise wasmtime.WasmtimeError._from_ptr(error)
+        self._call["qjs_set_runtime_and_context"](runtime, context)
+
+    # -- what the engine calls ------------------------------------------------------------------------------------
+
+    def on_host_call(self, name: int, name_length: int, count: int, arguments: int) -> int:
+        which = self.memory.read(name, name_length)
+        first = self.memory.read_u32(arguments) if count > 0 else self.undefined
+        request = self.text(first)
+        started = time.monotonic()
+        if which == b"__host_random__":
+            answer = self.host.random(min(int(float(request)), 65536)).hex().encode()
+        elif which == b"__host_memory__":
+            answer = b"%d" % self.memory.size
+        else:
+            answer = self.host.sync(request)
+        self._arm(max(0.0, self._deadline - started))  # V3
+        return self.new_string(answer)
+
+    def on_interrupt(self) -> bool:
+        self._steps += 1
+        if self.limits.budget is not None and self._steps > self.limits.budget:
+            self.raised = EngineTrap("timeout", f"the tick took more than {self.limits.budget} steps")
+            return True
+        return False
+
+    def on_rejection(self, promise: int, reason: int, handled: bool) -> None:
+        key = self._call["qjs_get_value_ptr"](promise)
+        known = self._rejections.pop(key, None)
+        if known is not None:
+            self.free(known[0])
+            self.free(known[1])
+        if handled or known is not None:
+            self.free(promise)
+            self.free(reason)
+        else:
+            self._rejections[key] = (promise, reason)
+
+    # -- crossings ----------------------------------------------------------------------------------------------
+
+    def _checked(self, value: int) -> int:
+        if value == 0 or self.memory.read_u32(value + 4) == _EXCEPTION:
+            if value:
+                self.free(value)
+            raise GuestError(self._exception())
+        return value
+
+    def _exception(self) -> bytes:
+        """What was thrown, in the engine's own words; a budget that ran out is a trap."""
+        value = self._call["qjs_get_exception"]()
+        texts = {name: self._description(self.property(value, name)) for name in ("name", "message", "stack")}
+        if not any(texts.values()):
+            texts["message"] = self._description(value)
+        else:
+            self.free(value)
+        self.check()
+        return msgspec.json.encode(texts)
+
+    def _description(self, value: int) -> str:
+        """The text of any value, which is then freed; none when it has none."""
+        address = self._convert(value, self.scratch)
+        self.free(value)
+        if address == 0:
+            self.free(self._call["qjs_get_exception"]())
+            return ""
+        length = self.memory.read_u32(self.scratch)
+        text = self.memory.read(address, min(length, _DESCRIPTION)).decode("utf-8", "replace")
+        self._call["qjs_free_cstring"](address)
+        if length > _DESCRIPTION:
+            return f"{text}… [cut: the first {_DESCRIPTION} of {length} bytes]"
+        return "" if text == "undefined" else text
+
+    def _put(self, data: bytes) -> int:
+        address = self._call["wasm_malloc"](len(data) or 1)
+        if address == 0:
+            self._lose(EngineTrap("memory", "the VM has no memory left"))
+        self.memory.write(address, data)
+        return address
+
+    def _free(self, *addresses: int) -> None:
+        for address in addresses:
+            self._call["wasm_free"](address)
+
+    def _export(self, name: str) -> Any:
+        item = ffi.wasmtime_extern_t()
+        text = name.encode()
+        if not ffi.wasmtime_instance_export_get(
+            self._context,
+            ctypes.byref(self._instance),
+            ctypes.create_string_buffer(text),
+            len(text),
+            ctypes.byref(item),
+        ):
+            raise EngineTrap("engine", f"the engine has no export {name}")
+        self._functions.append(item)
+        return item
+
+    def _bind(self, name: str, arity: int, library: Any = None) -> Callable[..., int]:
+        library = library or (calls if name in _RUNNING else quick)
+        invoke = library.wasmtime_func_call_unchecked
+        raw, trap = self._raw, self._trap
+        # Made once: making them of numbers costs as much as a third of a crossing.
+        fixed = (
+            ctypes.c_void_p(self._context_address),
+            ctypes.c_void_p(ctypes.addressof(self._export(name).of.func)),
+            ctypes.c_void_p(ctypes.addressof(raw)),
+            ctypes.c_size_t(max(arity, 1)),
+            ctypes.c_void_p(ctypes.addressof(trap)),
+        )
+
+        def call0() -> int:
+            error = invoke(*fixed)
+            if error or trap.value:
+                self._fail(error)
+            return raw[0]
+
+        def call1(first: int) -> int:
+            raw[0] = first
+            error = invoke(*fixed)
+            if error or trap.value:
+                self._fail(error)
+            return raw[0]
+
+        def call2(first: int, second: int) -> int:
+            raw[0] = first
+            raw[4] = second
+            error = invoke(*fixed)
+            if error or trap.value:
+                self._fail(error)
+            return raw[0]
+
+        def call4(first: int, second: int, third: int, fourth: int) -> int:
+            raw[0] = first
+            raw[4] = second
+            raw[8] = third
+            raw[12] = fourth
+            error = invoke(*fixed)
+            if error or trap.value:
+                self._fail(error)
+            return raw[0]
+
+        def call_many(*arguments: int) -> int:
+            for index, argument in enumerate(arguments):
+                raw[4 * index] = argument
+            return call0()
+
+        by_arity: dict[int, Callable[..., int]] = {0: call0, 1: call1, 2: call2, 4: call4}
+        return by_arity.get(arity, call_many)
+
+    def _fail(self, error: int | None) -> None:
+        """A call did not return: say why, and never use this VM again (V2)."""
+        pointer, self._trap.value = self._trap.value, None
+        if self.raised is not None:
+            self._drop(pointer, error)
+            self._lose(self._taken())
+        if pointer:
+            trap = wasmtime.Trap._from_ptr(ctypes.cast(pointer, ctypes.POINTER(ffi.wasm_trap_t)))
+            code, message = trap.trap_code, trap.message.splitlines()[0]
+            if code == wasmtime.TrapCode.INTERRUPT:
+                self._lose(EngineTrap("timeout", f"the tick took more than {self.limits.slice_ms} ms"))
+            if code == wasmtime.TrapCode.STACK_OVERFLOW:
+                self._lose(EngineTrap("stack", "the engine's stack is exhausted"))
+            self._lose(EngineTrap("engine", f"the engine stopped: {message}"))
+        failure = wasmtime.WasmtimeError._from_ptr(ctypes.cast(error or 0, ctypes.POINTER(ffi.wasmtime_error_t)))
+        self._lose(EngineTrap("engine", str(failure).splitlines()[0]))
+
+    def _drop(self, trap: int | None, error: int | None) -> None:
+        if trap:
+            ffi.wasm_trap_delete(ctypes.cast(trap, ctypes.POINTER(ffi.wasm_trap_t)))
+        if error:
+            ffi.wasmtime_error_delete(ctypes.cast(error, ctypes.POINTER(ffi.wasmtime_error_t)))
+
+    def _taken(self) -> BaseException:
+        raised, self.raised = self.raised, None
+        assert raised is not None
+        return raised
+
+    def _lose(self, reason: BaseException) -> None:
+        self.lost = reason if isinstance(reason, EngineTrap) else EngineTrap("engine", f"the host failed: {reason!r}")
+        raise reason

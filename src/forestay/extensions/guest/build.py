@@ -1,0 +1,77 @@
+"""Builds the guest: TypeScript under `src/` becomes one prelude file, cached by the hash of all it is made of."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+
+from forestay import assets
+from forestay.kernel.problems import Problem
+
+SOURCES = Path(__file__).parent / "src"
+ENTRY = "index.ts"
+
+
+class Prelude(msgspec.Struct, frozen=True):
+    """The built guest: its JavaScript, its source map, and the hash of what went into it."""
+
+    text: str
+    source_map: str
+    digest: str
+
+
+def source_digest() -> str:
+    """The hash of the guest's sources and of the packages that it is built with."""
+    digest = hashlib.sha256()
+    digest.update((assets.folder()).name.encode())
+    for path in sorted(SOURCES.rglob("*")):
+        if path.is_file():
+            digest.update(f"\n{path.relative_to(SOURCES).as_posix()}\n".encode())
+            digest.update(path.read_bytes())
+    digest.update(_esbuild_arguments_digest())
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=1)
+def prelude() -> Prelude:
+    """The prelude of the present sources, built unless it is there; a process keeps the one it began with."""
+    digest = source_digest()
+    folder = assets.ensure() / "guest"
+    script, mapping = folder / f"{digest[:24]}.js", folder / f"{digest[:24]}.js.map"
+    if not (script.exists() and mapping.exists()):
+        _run_esbuild(folder, script, mapping)
+    return Prelude(script.read_text("utf-8"), mapping.read_text("utf-8"), digest)
+
+
+_ARGUMENTS = (
+    "--bundle",
+    "--format=iife",
+    "--platform=neutral",
+    "--target=es2022",
+    "--charset=utf8",
+    "--main-fields=module,main",
+    "--sourcemap=external",
+    "--legal-comments=none",
+    "--log-level=warning",
+)
+
+
+def _esbuild_arguments_digest() -> bytes:
+    return hashlib.sha256("\0".join(_ARGUMENTS).encode()).digest()
+
+
+def _run_esbuild(folder: Path, script: Path, mapping: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    work = folder / f"{script.stem}.{os.getpid()}.js"
+    command = [str(assets.esbuild()), ENTRY, *_ARGUMENTS, f"--outfile={work}"]
+    environment = {**os.environ, "NODE_PATH": str(assets.folder() / "node_modules")}
+    done = subprocess.run(command, cwd=SOURCES, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Problem("compile_failed", "The guest does not build.", reason=done.stderr[-2000:])
+    work.with_name(work.name + ".map").replace(mapping)
+    work.replace(script)

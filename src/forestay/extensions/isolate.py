@@ -1,0 +1,218 @@
+"""One VM with its event loop: the deterministic unit that is ticked, recorded, replayed and snapshotted.
+
+It is synchronous and belongs to one thread. Whatever it needs from outside it asks its `World`; whatever happens to it
+arrives through `arrive`; whatever it wants comes back as effects.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from forestay.extensions.effects import (
+    MAX_FAILURES,
+    Clear,
+    Effect,
+    Failure,
+    Reply,
+    Timer,
+    few,
+    read_effects,
+    read_error,
+)
+from forestay.extensions.engine import snapshot as vm_snapshot
+from forestay.extensions.engine.image import base_image
+from forestay.extensions.engine.limits import EngineTrap, GuestError, Limits
+from forestay.extensions.engine.snapshot import Snapshot
+from forestay.extensions.engine.vm import MODULE, Vm
+from forestay.extensions.loop import Kind, Loop, LoopState, Macrotask
+from forestay.extensions.world import World
+
+
+class Artifact(msgspec.Struct, frozen=True):
+    """A compiled extension: one ES module as text or as this engine's bytecode, and its source map."""
+
+    name: str
+    digest: str
+    text: str = ""
+    bytecode: bytes = b""
+    source_map: str = ""
+
+
+class Frozen(msgspec.Struct, frozen=True):
+    """An isolate as data."""
+
+    vm: Snapshot
+    loop: LoopState
+
+
+class Observer(Protocol):
+    """Sees each step; `trace.Recorder` is one."""
+
+    def arrived(self, task: Macrotask) -> None: ...
+    def started(self, task: Macrotask) -> None: ...
+    def finished(self, jobs: int, outbox: bytes, unhandled: list[bytes]) -> None: ...
+    def trapped(self, trap: EngineTrap) -> None: ...
+
+
+class Isolate:
+    def __init__(
+        self, vm: Vm, roots: dict[str, int], loop: Loop, world: World, observer: Observer | None = None
+    ) -> None:
+        self._vm = vm
+        self._roots = roots
+        self._loop = loop
+        self._world = world
+        self._observer = observer
+        self._artifact: Artifact | None = None
+
+    @classmethod
+    def start(
+        cls, world: World, limits: Limits, observer: Observer | None = None, *, image: Snapshot | None = None
+    ) -> Isolate:
+        """A new isolate with nothing loaded."""
+        image = image or base_image()
+        return cls(vm_snapshot.restore(image, world, limits), image.roots, Loop(), world, observer)
+
+    @classmethod
+    def thaw(cls, frozen: Frozen, world: World, limits: Limits, observer: Observer | None = None) -> Isolate:
+        """The isolate of a snapshot, going on where it was."""
+        vm = vm_snapshot.restore(frozen.vm, world, limits)
+        return cls(vm, frozen.vm.roots, Loop.from_state(frozen.loop, world.now_ms()), world, observer)
+
+    def freeze(self, over: Snapshot | None = None) -> Frozen:
+        """The isolate between two ticks, as data: whole, or as it differs from `over`."""
+        return Frozen(vm_snapshot.take(self._vm, self._roots, over), self._loop.state(self._world.now_ms()))
+
+    def adopt(self, world: World, observer: Observer | None) -> None:
+        """Belong to somebody else from now on, whose time is another."""
+        self._loop = Loop.from_state(self._loop.state(self._world.now_ms()), world.now_ms())
+        self._world = self._vm.host = world
+        self._observer = observer
+
+    def warm(self) -> None:
+        """Touch what every call touches, so that its memory is there when the first call comes."""
+        with self._vm.running():
+            self._vm.call_for_text(self._roots["collect"])
+
+    def close(self) -> None:
+        self._vm.close()
+
+    @property
+    def memory_bytes(self) -> int:
+        if self._vm.memory.size:
+            self._vm.memory.refresh()
+        return self._vm.memory.size
+
+    # -- the loop ---------------------------------------------------------------------------------------------------
+
+    def prepare(self, artifact: Artifact) -> None:
+        """Have the artifact at hand that the event `load` evaluates."""
+        self._artifact = artifact
+
+    def load(self, artifact: Artifact, number: int, environment: bytes) -> None:
+        """Queue the loading of an artifact; its reply has `number`."""
+        self.prepare(artifact)
+        self.arrive("inbound", number, "load", environment)
+
+    def arrive(self, kind: Kind, number: int, name: str = "", body: bytes = b"null") -> None:
+        task = self._loop.arrive(kind, number, name, body)
+        if self._observer is not None:
+            self._observer.arrived(task)
+
+    def trapped(self, trap: EngineTrap) -> None:
+        if self._observer is not None:
+            self._observer.trapped(trap)
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is left to run, now or later, until something arrives."""
+        return self._loop.empty
+
+    def runnable(self) -> bool:
+        return self._loop.runnable(self._world.now_ms())
+
+    def deadline(self) -> int | None:
+        return self._loop.deadline()
+
+    def tick(self) -> list[Effect] | None:
+        """One macrotask and all its microtasks (I1, I2); what came of it, or None when nothing was to be run."""
+        task = self._loop.step(self._world.tick_time())
+        if task is None:
+            return None
+        if self._observer is not None:
+            self._observer.started(task)
+        vm = self._vm
+        with vm.running():
+            failed = self._execute(task)
+            vm.check()
+            jobs = vm.run_jobs()
+            while not (outbox := vm.call_for_text(self._roots["collect"])):  # a `nextTick` ran
+                vm.check()
+                jobs += vm.run_jobs()
+            unhandled = vm.unhandled(self._roots["describe"])
+        if self._observer is not None:
+            self._observer.finished(jobs, outbox, unhandled)
+        effects = _told_in_few(read_effects(outbox))
+        effects.extend(Failure("unhandled", read_error(text)) for text in unhandled)
+        if failed is not None:
+            effects.append(failed)
+        self._apply(effects)
+        return effects
+
+    def _named(self, effect: Reply) -> Reply:
+        """Without memory even for an error object, the engine throws null: say what it was."""
+        null = isinstance(effect.value, dict) and effect.value.get("message") == "null"
+        if not null or self.memory_bytes < self._vm.limits.memory_bytes * 3 // 4:
+            return effect
+        return Reply(effect.number, 0, {"name": "InternalError", "message": "out of memory", "stack": ""})
+
+    def _execute(self, task: Macrotask) -> Effect | None:
+        """Run the macrotask itself; what it throws outside of any handler is a failure of that name."""
+        try:
+            if task.kind == "inbound" and task.name == "load":
+                self._evaluate(task)
+            elif task.kind == "timer":
+                self._vm.call_text(self._roots["deliver"], b'["timer",0,%d]' % task.number)
+            else:
+                name = task.name if task.kind == "inbound" else "result"
+                self._vm.call_text(self._roots["deliver"], b'["%s",%d,%s]' % (name.encode(), task.number, task.body))
+        except GuestError as error:
+            description = read_error(error.description)
+            return Reply(task.number, 0, description) if task.kind == "inbound" else Failure(task.kind, description)
+        return None
+
+    def _evaluate(self, task: Macrotask) -> None:
+        artifact = self._artifact
+        assert artifact is not None, "nothing to load"
+        vm = self._vm
+        vm.call_text(self._roots["deliver"], b'["environment",0,%s]' % task.body)
+        if artifact.bytecode:
+            module = vm.evaluate_bytecode(artifact.bytecode)
+        else:
+            module = vm.evaluate(artifact.text, artifact.name, MODULE)
+        message = vm.new_string(b"%d" % task.number)
+        vm.free(vm.call(self._roots["begin"], message, module))
+        vm.free(message)
+        vm.free(module)
+
+    def _apply(self, effects: list[Effect]) -> None:
+        """Timers are the loop's; their time counts from the end of the tick, so that none fires early."""
+        now = None
+        for index, effect in enumerate(effects):
+            if isinstance(effect, Reply):
+                effects[index] = effect if effect.ok else self._named(effect)
+            elif isinstance(effect, Timer):
+                now = self._world.tick_time() if now is None else now
+                self._loop.arm(effect.number, effect.delay_ms, now)
+            elif isinstance(effect, Clear):
+                self._loop.clear(effect.number)
+
+
+def _told_in_few(effects: list[Effect]) -> list[Effect]:
+    """The effects of a tick, with the first of many failures and their number instead of all of them."""
+    failures = [effect for effect in effects if isinstance(effect, Failure)]
+    if len(failures) <= MAX_FAILURES:
+        return effects
+    return [effect for effect in effects if not isinstance(effect, Failure)] + [*few(failures)]

@@ -1,0 +1,76 @@
+"""What goes into an extension's runtime and what comes out of it, as data."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from forestay.extensions.isolate import Frozen
+from forestay.extensions.themes import Theme
+from forestay.extensions.words import ToolWords
+
+ColorMode = Literal["truecolor", "256color"]
+
+
+class Surroundings(
+    msgspec.Struct,
+    frozen=True,
+    rename={"has_ui": "hasUI", "tool_words": "toolWords", "color_mode": "colorMode"},
+):
+    """What an extension is told about where it runs."""
+
+    extension: str
+    cwd: str
+    root: str = ""
+    has_ui: bool = False
+    colour: bool = False
+    color_mode: ColorMode = "truecolor"
+    theme: Theme | None = None
+    """None: the one that every extension has until somebody chooses another."""
+    flags: dict[str, bool | str] = msgspec.field(default_factory=dict)
+    tool_words: dict[str, ToolWords] = msgspec.field(default_factory=dict)
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """A live extension as data: its VM and loop, what it registered, and the host calls that were under way."""
+
+    artifact: str
+    frozen: Frozen
+    registrations: list[tuple[str, dict[str, Any]]]
+    calls: list[int]
+    last_call: int
+
+
+class ToolOutcome(msgspec.Struct, frozen=True, rename="camel"):
+    """What a tool call gave: pi's result, whether it is an error, and the updates that it streamed.
+
+    `hostcall` is the code of a host call whose refusal or failure the tool did not catch.
+    """
+
+    content: list[Any]
+    details: Any = None
+    is_error: bool = False
+    updates: list[Any] = msgspec.field(default_factory=list)
+    hostcall: str | None = None
+    problem: dict[str, Any] | None = None
+
+
+class HookOutcome(msgspec.Struct, frozen=True):
+    """What one handler did: what it returned (`returned` tells null from nothing), and what it changed in place."""
+
+    value: Any
+    changed: Any
+    returned: bool
+
+
+def tool_outcome(value: Any, updates: list[Any]) -> ToolOutcome:
+    """A tool answers `{content, details}`; a plain string is taken as text, as the agent would show it.
+
+    Only a tool that throws has failed: the real runtime takes no notice of an `isError` in the answer (P10).
+    """
+    if isinstance(value, dict) and isinstance(value.get("content"), list):
+        return ToolOutcome(value["content"], value.get("details"), False, updates)
+    if isinstance(value, str):
+        return ToolOutcome([{"type": "text", "text": value}], None, False, updates)
+    return ToolOutcome([], value, False, updates)

@@ -1,0 +1,232 @@
+"""What extensions registered, checked a second time on this side of the sandbox, and how names are shared out.
+
+R1  within one extension the last registration of a name wins; across extensions the first does (P10).
+R2  a command that two extensions register is called `name:1` and `name:2`.
+R3  a registration that cannot be true is a Problem; nothing of it is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from forestay.extensions.protocol import VERSION, CapabilityManifest, Register
+from forestay.kernel.problems import Problem
+
+MAX_REGISTRATIONS = 1_000
+MAX_HANDLERS = 100  # of one event
+MAX_BYTES = 8 * 1024 * 1024  # of all registrations of one extension, as JSON
+MAX_NAME = 256
+
+
+class Tool(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    label: str
+    description: str
+    parameters: dict[str, Any]
+    prompt_snippet: str | None = None
+    prompt_guidelines: list[str] | None = None
+    execution_mode: str | None = None
+    prepares: bool = False
+    typebox: bool = False
+    renders_call: bool = False
+    renders_result: bool = False
+
+
+class Command(msgspec.Struct, frozen=True):
+    name: str
+    description: str | None = None
+    completes: bool = False
+
+
+class Shortcut(msgspec.Struct, frozen=True):
+    shortcut: str
+    description: str | None = None
+
+
+class Flag(msgspec.Struct, frozen=True):
+    name: str
+    type: str
+    default: bool | str | None = None
+    description: str | None = None
+
+
+class Renderer(msgspec.Struct, frozen=True):
+    name: str
+
+
+class Provider(msgspec.Struct, frozen=True, rename="camel"):
+    provider: str
+    api: str | None = None
+    name: str | None = None
+    base_url: str | None = None
+    models: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    streams: bool = False
+    oauth: bool = False
+
+    def described(self, model: dict[str, Any]) -> dict[str, Any]:
+        """One of its models, as a model registry tells of it."""
+        shared = {"provider": self.provider, "api": self.api, "baseUrl": self.base_url}
+        own = {key: value for key, value in model.items() if key != "headers" and value is not None}
+        return {**{key: value for key, value in shared.items() if value is not None}, **own, "provider": self.provider}
+
+
+class Handler(msgspec.Struct, frozen=True):
+    event: str
+    count: int
+    known: bool = True
+
+
+class Registrations:
+    """What one extension registered, in order."""
+
+    def __init__(self, extension: str) -> None:
+        self.extension = extension
+        self.tools: dict[str, Tool] = {}
+        self.commands: dict[str, Command] = {}
+        self.shortcuts: dict[str, Shortcut] = {}
+        self.flags: dict[str, Flag] = {}
+        self.flag_values: dict[str, bool | str] = {}  # the first default of each (R1 is about what is said of it)
+        self.renderers: dict[str, Renderer] = {}
+        self.entry_renderers: dict[str, Renderer] = {}
+        self.providers: dict[str, Provider] = {}
+        self.handlers: dict[str, int] = {}
+        self._sizes: dict[tuple[str, str], int] = {}
+        self._bytes = 0
+
+    def add(self, kind: str, spec: dict[str, Any]) -> None:
+        """Keep a registration, instead of an earlier one of the same name (R1, R3)."""
+        self._weigh(kind, spec)
+        if kind == "unregister_provider":
+            self.providers.pop(str(spec.get("provider")), None)
+            return
+        if kind == "tool":
+            self._keep(self.tools, self._read(spec, Tool), "name")
+        elif kind == "command":
+            self._keep(self.commands, self._read(spec, Command), "name")
+        elif kind == "shortcut":
+            self._keep(self.shortcuts, self._read(spec, Shortcut), "shortcut")
+        elif kind == "flag":
+            flag: Flag = self._read(spec, Flag)
+            self._keep(self.flags, flag, "name")
+            if flag.default is not None:
+                self.flag_values.setdefault(flag.name, flag.default)
+        elif kind == "renderer":
+            self._keep(self.renderers, self._read(spec, Renderer), "name")
+        elif kind == "entry_renderer":
+            self._keep(self.entry_renderers, self._read(spec, Renderer), "name")
+        elif kind == "provider":
+            self._keep(self.providers, self._read(spec, Provider), "provider")
+        elif kind == "handler":
+            handler = self._read(spec, Handler)
+            if handler.count > MAX_HANDLERS or len(self.handlers) >= MAX_REGISTRATIONS:
+                raise Problem(
+                    "registration_invalid",
+                    f"The extension registers more than {MAX_HANDLERS} handlers of {handler.event[:64]}.",
+                    extension=self.extension,
+                )
+            self.handlers[handler.event] = handler.count
+        else:
+            raise Problem("registration_invalid", f"Nothing can be registered as {kind!r}.", extension=self.extension)
+
+    def _weigh(self, kind: str, spec: dict[str, Any]) -> None:
+        key, size = self.key(kind, spec), len(msgspec.json.encode(spec))
+        if len(key[1]) > MAX_NAME:
+            raise Problem(
+                "registration_invalid",
+                f"A name has {len(key[1])} characters; at most {MAX_NAME} are taken.",
+                extension=self.extension,
+                registration=kind[:64],
+            )
+        total = self._bytes - self._sizes.get(key, 0) + size
+        if total > MAX_BYTES:
+            raise Problem(
+                "registration_invalid",
+                f"The extension registers {total} bytes; at most {MAX_BYTES} are kept.",
+                extension=self.extension,
+                registration=kind[:64],
+            )
+        self._sizes[key], self._bytes = size, total
+
+    def _read(self, spec: dict[str, Any], kind: type[msgspec.Struct]) -> Any:
+        try:
+            return msgspec.convert(spec, kind)
+        except msgspec.ValidationError as error:
+            raise Problem(
+                "registration_invalid", str(error), extension=self.extension, registration=kind.__name__.lower()
+            ) from error
+
+    def _keep(self, kept: dict[str, Any], item: Any, key: str) -> None:
+        if len(kept) >= MAX_REGISTRATIONS:
+            raise Problem(
+                "registration_invalid",
+                f"The extension registers more than {MAX_REGISTRATIONS} of a kind.",
+                extension=self.extension,
+            )
+        kept[getattr(item, key)] = item
+
+    def key(self, kind: str, spec: dict[str, Any]) -> tuple[str, str]:
+        """Which registration this is: a later one of the same key replaces it."""
+        name = next((spec[k] for k in ("provider", "event", "shortcut", "name") if k in spec), "")
+        return kind, str(name)
+
+    def message(self, version: str, manifest: CapabilityManifest | None = None) -> Register:
+        """What was registered, as the protocol's `register` payload (§3)."""
+        return Register(
+            name=self.extension,
+            version=version,
+            api_version=VERSION,
+            capabilities=None if manifest is None else [entry.capability for entry in manifest.capabilities],
+            capability_manifest=manifest,
+            tools=self.inspect()["tools"],
+            slash_commands=self.inspect()["commands"],
+            event_hooks=list(self.handlers),
+        )
+
+    def inspect(self) -> dict[str, Any]:
+        """What `ext inspect` shows of it."""
+        return {
+            "path": self.extension,
+            "tools": [
+                {"name": t.name, "label": t.label, "description": t.description, "parameters": t.parameters}
+                for t in self.tools.values()
+            ],
+            "commands": [{"name": c.name, "description": c.description} for c in self.commands.values()],
+            "handlers": dict(self.handlers),
+            "shortcuts": [{"shortcut": s.shortcut, "description": s.description} for s in self.shortcuts.values()],
+            "flags": [
+                {"name": f.name, "type": f.type, "default": f.default, "description": f.description}
+                for f in self.flags.values()
+            ],
+            "renderers": list(self.renderers),
+            "providers": [{"name": p.provider, "api": p.api, "models": p.models} for p in self.providers.values()],
+        }
+
+
+def tool_owners(all_registrations: Iterable[Registrations]) -> dict[str, str]:
+    """Which extension's tool a name means: the first one's (R1)."""
+    owners: dict[str, str] = {}
+    for registrations in all_registrations:
+        for name in registrations.tools:
+            owners.setdefault(name, registrations.extension)
+    return owners
+
+
+def command_names(all_registrations: Iterable[Registrations]) -> dict[str, tuple[str, str]]:
+    """How each command is called: invocation name -> (extension, registered name) (R2)."""
+    entries = [(r.extension, name) for r in all_registrations for name in r.commands]
+    counts: dict[str, int] = {}
+    for _, name in entries:
+        counts[name] = counts.get(name, 0) + 1
+    called: dict[str, tuple[str, str]] = {}
+    seen: dict[str, int] = {}
+    for extension, name in entries:
+        seen[name] = number = seen.get(name, 0) + 1
+        invocation = f"{name}:{number}" if counts[name] > 1 else name
+        while invocation in called:
+            number += 1
+            invocation = f"{name}:{number}"
+        called[invocation] = (extension, name)
+    return called

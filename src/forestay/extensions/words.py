@@ -1,0 +1,79 @@
+"""How the built-in tools are worded: data of the host, given by a file or left at the project's own words.
+
+An extension that wraps a built-in tool hands its words on to the model. A host that must say what another host says
+is given that host's wording; the tools themselves stay the same.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from forestay.kernel import canonical
+from forestay.kernel.problems import Problem
+
+TOOLS: dict[str, tuple[str, ...]] = {
+    "read": ("path", "offset", "limit"),
+    "bash": ("command", "timeout"),
+    "edit": ("path", "edits", "edits.oldText", "edits.newText"),
+    "write": ("path", "content"),
+    "grep": ("pattern", "path", "glob", "ignoreCase", "literal", "context", "limit"),
+    "find": ("pattern", "path", "limit"),
+    "ls": ("path", "limit"),
+}
+_MAX_FILE = 1024 * 1024
+
+
+class ToolWords(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+    """What one tool says of itself; a field that is left out keeps our words, null leaves it unsaid.
+
+    `parameters` names a parameter by its path: `path`, `edits.oldText`.
+    """
+
+    label: str | msgspec.UnsetType = msgspec.UNSET
+    description: str | msgspec.UnsetType = msgspec.UNSET
+    parameters: dict[str, str] = {}
+    prompt_snippet: str | msgspec.UnsetType | None = msgspec.UNSET
+    prompt_guidelines: list[str] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file of words, `forestay.tool-words.v1`."""
+
+    schema: Literal["forestay.tool-words.v1"]
+    tools: dict[str, ToolWords]
+
+
+def read_wording(path: Path) -> dict[str, ToolWords]:
+    """The words of a file; a tool that is not built in is an error, because its words would go nowhere."""
+    if not path.is_file():
+        raise Problem("not_found", f"There is no {path.name}.", fix="Name a file with the wording of the tools.")
+    return checked_wording(canonical.decode(path.read_bytes(), Wording, limit=_MAX_FILE))
+
+
+def checked_wording(wording: Wording) -> dict[str, ToolWords]:
+    """The words by tool, each of a tool and a parameter that exist."""
+    for name, words in wording.tools.items():
+        if name not in TOOLS:
+            raise Problem(
+                "schema_mismatch",
+                f"There is no built-in tool {name[:80]}.",
+                at=f"tools.{name[:80]}",
+                tools=sorted(TOOLS),
+            )
+        for parameter in words.parameters:
+            if parameter not in TOOLS[name]:
+                raise Problem(
+                    "schema_mismatch",
+                    f"The tool {name} has no parameter {parameter[:80]}.",
+                    at=f"tools.{name}.parameters.{parameter[:80]}",
+                    parameters=list(TOOLS[name]),
+                )
+    return dict(wording.tools)
+
+
+def wording_of(described: dict[str, Any]) -> dict[str, ToolWords]:
+    """The wording of a host that described its own tools: name to description, parameters and prompt texts."""
+    return checked_wording(msgspec.convert({"schema": "forestay.tool-words.v1", "tools": described}, Wording))

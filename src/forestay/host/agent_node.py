@@ -1,0 +1,269 @@
+"""`core.agent`: an agent as a node of a run.
+
+A1  Everything that influences the agent is an effect of the run: the session it reads from, each answer of the model,
+    each decision, each tool call. A SIGKILL anywhere loses nothing that was recorded and repeats nothing of it.
+A2  What must not be repeated leaves a mark before it begins; a mark of another life is a question for a person.
+A3  A question parks the node; the run waits without this process.
+A4  The agent's events go into the run's log in their order, once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from forestay.agents import Agent, AgentManifest, AgentResult, Guarded, Hooks, Invocation
+from forestay.agents.ports import Quiet, ToolSource
+from forestay.host.approvals import RunApprovals
+from forestay.host.catalogue import ASSISTANT, Catalogue
+from forestay.host.context import open_session, texts
+from forestay.host.extensions import ProjectExtensions
+from forestay.host.gate import PolicyGate
+from forestay.host.hooks import SuiteHooks
+from forestay.host.memory import LedgerMemory
+from forestay.host.model_caller import Conversation, RelayCaller
+from forestay.host.models import HostModels
+from forestay.host.tools import AgentTools, NoTools
+from forestay.host.tracing import Tracing
+from forestay.kernel.clock import Clock
+from forestay.kernel.config import OPERATOR, Agents
+from forestay.kernel.ids import Ids
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.problems import Problem
+from forestay.relay import Relay, Session
+from forestay.relay.relay import MAX_SESSIONS_PER_APP
+from forestay.runs.execution import Execution, Parked
+from forestay.runs.nodes.registry import NodeType
+from forestay.runs.service import Runs
+
+TYPE = "core.agent"
+
+
+class AgentNode:
+    """What runs an agent inside a run; built once by the host."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        relay: Relay,
+        models: HostModels,
+        extensions: ProjectExtensions,
+        catalogue: Catalogue,
+        settings: Agents,
+        clock: Clock,
+        ids: Ids,
+        data: Path,
+        runs: Callable[[], Runs],
+        tracing: Tracing | None = None,
+    ) -> None:
+        self._ledger = ledger
+        self._relay = relay
+        self._models = models
+        self._extensions = extensions
+        self._catalogue = catalogue
+        self._settings = settings
+        self._clock = clock
+        self._ids = ids
+        self._data = data
+        self._runs = runs
+        self._tracing = tracing or Tracing()
+        self._talks: dict[str, tuple[Session, Conversation]] = {}
+        self._parked: dict[str, _Parked] = {}
+
+    @property
+    def type(self) -> NodeType:
+        return msgspec.structs.replace(UNBOUND, execute=self.execute)
+
+    async def execute(self, ctx: Execution) -> dict[str, Any]:
+        manifest = self._catalogue.get(_agent_id(ctx))
+        task = ctx.inputs.get("task", ctx.config.get("task"))
+        if task is None:
+            raise Problem("agent_input_invalid", "The agent has no task.", at="$.inputs.task")
+        session = await self._session(ctx)
+        node = f"{ctx.run_id}:{ctx.node_id}:{ctx.iteration}"
+        waiting = self._extensions.prompts.waits
+        self._parked = {name: kept for name, kept in self._parked.items() if waiting(name)}
+        before = self._parked.pop(node, None) or _Parked(self._ids.new("life"))
+        try:
+            return await self._invoke(ctx, manifest, session, task, before)
+        except Parked:
+            if waiting(node):
+                self._parked[node] = before
+            raise
+
+    async def _invoke(
+        self, ctx: Execution, manifest: AgentManifest, session: Session, task: Any, parked: _Parked
+    ) -> dict[str, Any]:
+        agent = await self._agent(ctx, manifest, session, parked)
+        invocation = Invocation(id=ctx.identity("agent", "agent"), task=task, node_id=ctx.node_id)
+        result: AgentResult | None = None
+        with self._tracing.span(f"invoke_agent {manifest.agent_id}") as span:
+            span.set("gen_ai.operation.name", "invoke_agent")
+            span.set("gen_ai.agent.id", manifest.agent_id)
+            span.set("forestay.run.id", ctx.run_id)
+            async for item in agent.invoke(invocation):
+                if isinstance(item, AgentResult):
+                    result = item
+                else:
+                    ctx.emit(item.type, item.payload)
+        assert result is not None, "an invocation ends with its result"
+        self._talks.pop(session.id, None)
+        is_open = not session.warm.closed and not session.warm.expired
+        if result.problem is not None:
+            if is_open:
+                await session.close()
+            raise result.problem
+        if is_open:  # the session ends in the commit that ends the node
+            ctx.appends.append(await session.closing())
+        return _outputs(manifest, session, result)
+
+    async def _agent(self, ctx: Execution, manifest: AgentManifest, session: Session, parked: _Parked) -> Agent:
+        about = {"runId": ctx.run_id, "nodeId": ctx.node_id}
+        tools, hooks = await self._extended(ctx, manifest, parked)
+        return Agent(
+            manifest,
+            model=RelayCaller(session, self._talk(ctx, manifest, session)),
+            tools=tools,
+            effects=Guarded(ctx.effect, parked.life, self._clock),
+            gate=PolicyGate(self._settings, self._ledger, self._clock, manifest.agent_id, about),
+            approvals=RunApprovals(ctx),
+            hooks=hooks,
+            memory=LedgerMemory(self._ledger, ctx.tenant),
+            clock=self._clock,
+            verbosity="summary",
+        )
+
+    async def _extended(self, ctx: Execution, manifest: AgentManifest, parked: _Parked) -> tuple[ToolSource, Hooks]:
+        """The tools and the hooks of the project's extensions; they are the operator's alone."""
+        if ctx.tenant != OPERATOR:
+            return NoTools(), Quiet()
+        suite = await self._extensions.suite(ctx)
+        prompts = self._extensions.prompts
+        hooks = SuiteHooks(suite, prompts, ctx, parked.hooks.told if parked.hooks else None)
+        parked.hooks = hooks
+        tools = AgentTools(
+            suite,
+            self._runs(),
+            ctx,
+            subject=manifest.agent_id,
+            consents=self._extensions.has_consent,
+            prompts=prompts,
+            tracing=self._tracing,
+        )
+        return tools, hooks
+
+    # The relay session of one node
+
+    async def _session(self, ctx: Execution) -> Session:
+        """The session of this node; when an answer came so late that it expired, the next one."""
+
+        async def make() -> str:
+            app = f"{ctx.tenant}::{ctx.run_id}/{ctx.node_id}/{ctx.iteration}"
+            return await open_session(self._relay, app, self._sources(ctx))
+
+        expired = 0
+        for number in itertools.count():
+            name: str = await ctx.effect(f"relay/session-{number}", make, provider="relay", later=True)
+            try:
+                session = await self._relay.session(name)
+            except Problem as problem:
+                if problem.key != "not_found":
+                    raise
+                continue  # nothing had happened in it when its process died
+            if session.warm.closed or self._clock.now_ms() < session.warm.expires_ms:
+                return session
+            expired += 1
+            if expired == MAX_SESSIONS_PER_APP:
+                break
+        raise Problem("session_expired", "The agent waited longer than its sessions live.", runId=ctx.run_id)
+
+    def _sources(self, ctx: Execution) -> Iterator[tuple[str, str]]:
+        """What the agent may quote from: the project's texts when the node asks for them, and they are the tenant's."""
+        if not ctx.config.get("context") or ctx.tenant != OPERATOR:
+            return iter(())
+        return texts(self._extensions.root, self._settings.context, apart=self._data)
+
+    def _talk(self, ctx: Execution, manifest: AgentManifest, session: Session) -> Conversation:
+        """The session's model; the session keeps it across the executions of this process."""
+        known, talk = self._talks.get(session.id, (None, None))
+        if talk is None or known is not session:
+            talk = Conversation(ctx, self._models.for_class(manifest.model_class))
+            session.use_model(talk, priority=0)
+            self._talks[session.id] = (session, talk)
+        talk.ctx = ctx
+        return talk
+
+
+class _Parked(msgspec.Struct):
+    """What an execution leaves to the next one of this process, while its extensions wait for a person (A2)."""
+
+    life: str
+    hooks: SuiteHooks | None = None
+
+
+def _agent_id(ctx: Execution) -> str:
+    named = ctx.inputs.get("agentId") or (ctx.agent or {}).get("agentId") or ctx.config.get("agentId")
+    return str(named or ASSISTANT)
+
+
+def _check(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    if not isinstance(config.get("agentId", ""), str):
+        yield ".agentId", "An agent's id is a text."
+    if not isinstance(config.get("context", False), bool):
+        yield ".context", "`context` is true or false."
+
+
+async def _nowhere(ctx: Execution) -> dict[str, Any]:
+    raise Problem("capability_not_provided", "An agent needs a host.", requiredCapability=TYPE)
+
+
+# The type without a host behind it: what a document can be checked against.
+UNBOUND = NodeType(type_id=TYPE, execute=_nowhere, check=_check, summary="Lets an agent do a task.")
+
+
+def _outputs(manifest: AgentManifest, session: Session, result: AgentResult) -> dict[str, Any]:
+    outputs: dict[str, Any] = {
+        "output": result.output,
+        "agentId": manifest.agent_id,
+        "outcome": result.outcome,
+        "turns": result.turns,
+        "usage": msgspec.to_builtins(result.usage),
+        "relaySessionId": session.id,
+    }
+    known = {"validated": result.validated, "confidence": result.confidence}
+    return outputs | {name: value for name, value in known.items() if value is not None}
+
+
+ASK: dict[str, Any] = {
+    "id": "forestay-ask",
+    "name": "Ask the project",
+    "version": "1.0.0",
+    "description": "An agent answers a question from the project's files and with its tools.",
+    "nodes": [
+        {
+            "id": "agent",
+            "typeId": TYPE,
+            "name": "Agent",
+            "position": {"x": 0, "y": 0},
+            "config": {"context": True},
+            "inputs": {
+                "task": {"type": "variable", "variableName": "question"},
+                "agentId": {"type": "variable", "variableName": "agentId", "optional": True},
+            },
+            "outputRole": "primary",
+        }
+    ],
+    "edges": [],
+    "triggers": [{"id": "manual", "type": "manual"}],
+    "variables": [
+        {"name": "question", "type": "string", "required": True},
+        {"name": "agentId", "type": "string"},
+    ],
+    "metadata": {},
+    "settings": {},
+}

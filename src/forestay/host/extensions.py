@@ -1,0 +1,235 @@
+"""The project's extensions, opened when somebody first needs them: engines and compilers are not paid for before.
+
+N1  Extensions are executed when a person trusts what the folder brings, as it is; otherwise they are only listed. That
+    holds for the project's folder and, apart from it, for the user's own; the project's come first, as in pi.
+N2  What a person decides while the host runs (in a run, over HTTP, by a command) holds from then on.
+N3  An agent's own tools go through the same door as an extension's host calls: same policy, same evidence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from forestay import assets
+from forestay.extensions.grants import STREAM as GRANTS
+from forestay.extensions.trust import USER, Standing, Trust
+from forestay.kernel.clock import Clock
+from forestay.kernel.config import Config
+from forestay.kernel.ids import Randomness
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.problems import Problem
+
+if TYPE_CHECKING:
+    from forestay.extensions.connectors.small import Model
+    from forestay.extensions.consent import Consent
+    from forestay.extensions.packs import Resource
+    from forestay.extensions.suite import Suite
+    from forestay.host.prompts import Prompts
+    from forestay.runs.execution import Execution
+
+GRANTS_SECONDS = 1.0
+"""How often other processes' decisions are looked for; those of this process are heard at once."""
+
+
+class ProjectExtensions:
+    """The suite of one project folder, once."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        root: Path,
+        config: Config,
+        clock: Clock,
+        randomness: Randomness,
+        prompts: Prompts,
+        consent: Consent | None = None,
+        model: Model | None = None,
+        data: Path | None = None,
+    ) -> None:
+        self.root = root
+        self.prompts = prompts
+        self.trust = Trust(ledger, config.extensions.paths)
+        self.own = Trust(ledger, places=USER)
+        self.has_consent = consent is not None
+        self._ledger = ledger
+        self._config = config
+        self._clock = clock
+        self._randomness = randomness
+        self._consent = consent
+        self._model = model
+        self._data = data
+        self._suite: Suite | None = None
+        self.runs: str | None = None  # the hash of what was loaded
+        self._opening = asyncio.Lock()
+        self._following: asyncio.Task[None] | None = None
+
+    async def standing(self) -> Standing:
+        """What the project brings, and whether a person trusts it."""
+        return await self.trust.standing(self.root)
+
+    async def users(self) -> Standing:
+        """The same of the user's own folder."""
+        return await self.own.standing(Path.home())
+
+    async def untrusted(self) -> list[str]:
+        """What the project brings and is not loaded, because nobody trusts it as it is."""
+        return _waiting(await self.standing())
+
+    async def untrusted_of_user(self) -> list[str]:
+        return [f"~/{path}" for path in _waiting(await self.users())]
+
+    async def unloadable(self) -> tuple[list[str], Problem] | None:
+        """What is trusted and cannot be loaded because the engine was not fetched, and what to do; None if it can."""
+        if (problem := assets.missing()) is None:
+            return None
+        project, own = await self.standing(), await self.users()
+        named = [item.path for item in project.brings if project.state == "trusted"]
+        named += [f"~/{item.path}" for item in own.brings if own.state == "trusted"]
+        return (named, problem) if named else None
+
+    async def give_trust(self, digest: str, by: str) -> Standing:
+        """Trust what the folder brings, if it still is what was looked at (N1).
+
+        A suite that loaded nothing of the project loads it now. One that runs older content goes on with that until the
+        host is started again: what is under way is not taken from it.
+        """
+        standing = await self.trust.give(self.root, by=by, digest=digest)
+        async with self._opening:
+            if self._suite is not None and self.runs is None:
+                await self._bring(self._suite, standing, "reload")
+        return standing
+
+    async def suite(self, ctx: Execution | None = None) -> Suite:
+        """The running suite; the first caller opens it and the others wait.
+
+        What an extension asks for while it is loaded, the node that opens the suite asks a person about.
+        """
+        if self._suite is not None:
+            return self._suite
+        if ctx is None or self.has_consent:
+            return await self._opened()
+        return await self.prompts.during(ctx, self._opened, name="extensions:", repeats=True)
+
+    async def _opened(self) -> Suite:
+        async with self._opening:
+            if self._suite is None:
+                self._suite = await self._open()
+            return self._suite
+
+    @property
+    def opened(self) -> Suite | None:
+        return self._suite
+
+    async def _open(self) -> Suite:
+        from forestay.extensions.suite import Suite
+
+        suite = Suite(
+            self._ledger,
+            root=self.root,
+            config=self._config.extensions,
+            consent=self._consent or self.prompts,
+            trusted=True,
+            model=self._model,
+            clock=self._clock,
+            randomness=self._randomness,
+            log_file=True,
+            data=self._data,
+        )
+        await suite.__aenter__()
+        self.prompts.recorded = suite.recorded
+        try:
+            await self._bring(suite, await self.standing(), "startup")
+        except BaseException:
+            await suite.__aexit__(None, None, None)
+            raise
+        self._following = asyncio.get_running_loop().create_task(self._follow(suite))
+        return suite
+
+    async def _bring(self, suite: Suite, standing: Standing, reason: str) -> None:
+        """Load what a person trusts, and let it begin; a suite without the project may be given it later."""
+        trusted = standing.state == "trusted"
+        if trusted:
+            self.runs = standing.digest
+            await self._load_brought(suite, standing)
+        if reason == "startup":
+            await self._load_users(suite)
+        await suite.emit({"type": "session_start", "reason": reason})
+        await suite.find_resources(texts(self.root, trusted))
+
+    async def _load_brought(self, suite: Suite, standing: Standing) -> None:
+        """Everything executable that the project brings; what cannot be loaded is kept as a failure."""
+        from forestay.extensions.packages import named
+        from forestay.extensions.suite import Failure
+
+        for item in standing.brings:
+            if item.kind in ("file", "folder"):
+                await self._load(suite, self.root / item.path, self.trust, self.root)
+        settings = named(self.root)
+        suite.failures.extend(Failure(file, problem) for file, problem in settings.problems)
+        for package in settings.packages:
+            if package.problem:
+                missing = Problem("extension_invalid", f"The package {package.source} {package.problem}.")
+                suite.failures.append(Failure(package.source, missing))
+        for resource in settings.resources():
+            if resource.kind == "extension" and not resource.problem:
+                await self._load(suite, Path(resource.path), self.trust, self.root)
+
+    async def _load(self, suite: Suite, path: Path, trust: Trust, folder: Path) -> None:
+        """Load what stands at `path` in a trusted folder; what cannot be loaded is kept apart, the rest is loaded."""
+        from forestay.extensions.suite import Failure
+
+        try:
+            entries = _entries(path)
+        except Problem as problem:
+            suite.failures.append(Failure(str(path), problem))
+            return
+        for entry in entries:
+            try:
+                trust.check(folder, entry)
+            except Problem as problem:
+                suite.failures.append(Failure(str(entry), problem))
+            else:
+                await suite.try_load(entry)
+
+    async def _load_users(self, suite: Suite) -> None:
+        """What lies in the user's own folder, when the user trusts it as it is (N1)."""
+        standing, home = await self.users(), Path.home()
+        if standing.state == "trusted" and home.resolve() != self.root.resolve():  # else it is the project's already
+            for item in standing.brings:
+                await self._load(suite, home / item.path, self.own, home)
+
+    async def _follow(self, suite: Suite) -> None:
+        """Decisions on the ledger become the suite's as they are written, by whichever process (N2)."""
+        async for _ in self._ledger.follow(GRANTS, suite.decided + 1, poll=GRANTS_SECONDS):
+            await suite.refresh()
+
+    async def close(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+        if self._suite is not None:
+            await self._suite.emit({"type": "session_shutdown", "reason": "quit"})
+            await self._suite.__aexit__(None, None, None)
+            self._suite, self.runs = None, None
+
+
+def _waiting(standing: Standing) -> list[str]:
+    return [item.path for item in standing.brings] if standing.state in ("untrusted", "changed") else []
+
+
+def texts(root: Path, trusted: bool) -> list[Resource]:
+    """Skills, prompts and themes of the user, and of the project when a person trusts what it brings."""
+    from forestay.extensions.packages import named
+    from forestay.extensions.packs import discover
+
+    found = discover(root, more=named(root).resources() if trusted else ())
+    return [item for item in found if trusted or item.scope == "user"]
+
+
+def _entries(path: Path) -> list[Path]:
+    """The extension at `path`, or those in it when it is a folder of extensions."""
+    from forestay.extensions.compiler.source import discover, folder_entries
+
+    return discover(path) if path.is_dir() and not folder_entries(path) else [path]

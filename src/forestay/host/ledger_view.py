@@ -1,0 +1,133 @@
+"""The ledger's records as a caller sees them: nothing of a run that the caller may not read (W24).
+
+Invariants:
+
+- V1  What a run hides is masked in every record about it: its own, its artifacts', and those that name it.
+- V2  The private part of a run's record is masked whole, and so are the texts of a relay session of a run that hides
+      something: a model's words may be a part of it.
+- V3  The sensitive variables of a schedule's inputs and of a workflow's defaults are masked by their names.
+- V4  What looks like a credential is masked in every record.
+- V5  A caller who may read the runs of the tenant sees the record as it is stored, so that its hash can be checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from forestay.kernel.config import OPERATOR
+from forestay.kernel.ledger import Ledger, Record
+from forestay.kernel.redact import redact
+from forestay.runs.secrets import cover_record, masked_defaults
+from forestay.runs.service import Runs
+from forestay.runs.state import MASK, RunState
+from forestay.runs.workflows import SHARED
+
+Reads = Callable[[str], bool]
+
+
+class RecordShown(msgspec.Struct, frozen=True):
+    """A record, and whether something in it is masked: then its hash is of more than is shown."""
+
+    record: Record
+    masked: bool
+
+
+class LedgerView:
+    """One ledger for one caller; `reads` says whether the caller may read the runs of a tenant."""
+
+    def __init__(self, ledger: Ledger, runs: Runs, reads: Reads) -> None:
+        self._ledger = ledger
+        self._runs = runs
+        self._reads = reads
+        self._states: dict[str, RunState | None] = {}
+
+    async def read(self, stream: str, start: int = 0, limit: int | None = None) -> list[RecordShown]:
+        """Records of one stream from `start` on."""
+        return await self._shown(stream, await self._ledger.read(stream, start, limit))
+
+    async def _shown(self, stream: str, records: Iterable[Record]) -> list[RecordShown]:
+        family, _, rest = stream.partition("/")
+        first = await self._first(stream) if family in ("relay", "schedule") else {}
+        shown = []
+        for record in records:
+            covered = await self._covered(family, rest, first, record)
+            shown.append(RecordShown(covered, covered is not record))
+        return shown
+
+    async def _covered(self, family: str, rest: str, first: dict[str, Any], record: Record) -> Record:
+        """The record as it may be seen; itself when nothing is masked."""
+        run = await self._run_of(family, rest, first, record)
+        tenant = _tenant(family, rest, first) if run is None else run.owner.tenant if run.owner else ""
+        if self._reads(tenant):  # V5
+            return record
+        if family == "relay" and run is not None and run.secrets:
+            record = _with(record, payload=_wordless(record.payload))  # V2
+        elif run is not None:
+            record = cover_record(run, record)  # V1, V2
+        elif family == "schedule":
+            record = _with(record, payload=await self._schedule(record.payload, tenant))  # V3
+        elif family == "workflow":
+            record = _with(record, payload=masked_defaults(record.payload))  # V3
+        return _with(record, payload=redact(record.payload), attrs=redact(record.attrs))  # V4
+
+    async def _run_of(self, family: str, rest: str, first: dict[str, Any], record: Record) -> RunState | None:
+        """The run that a record is about."""
+        if family in ("run", "artifact"):
+            name: Any = rest.partition("/")[0]
+        elif family == "relay":
+            name = run_of(str(first.get("app_id", "")))
+        else:
+            payload = record.payload if isinstance(record.payload, dict) else {}
+            name = payload.get("runId") or record.attrs.get("run_id")
+        if not isinstance(name, str):
+            return None
+        if name not in self._states:
+            self._states[name] = await self._runs.find_state(name)
+        return self._states[name]
+
+    async def _schedule(self, payload: Any, tenant: str) -> Any:
+        spec = payload.get("spec")
+        if not isinstance(spec, dict):
+            return payload
+        inputs = await self._runs.shown_inputs(str(spec.get("workflowId")), tenant, spec.get("inputs", {}))
+        return {**payload, "spec": {**spec, "inputs": inputs}}
+
+    async def _first(self, stream: str) -> dict[str, Any]:
+        """What a stream began with: whose it is."""
+        records = await self._ledger.read(stream, 0, 1)
+        return records[0].payload if records and isinstance(records[0].payload, dict) else {}
+
+
+def run_of(app: str) -> str | None:
+    """The run whose agent has a relay session: its application is named `tenant::run/node/iteration`."""
+    run, _, rest = app.rpartition("::")[2].partition("/")
+    return run if run.startswith("run_") and rest else None
+
+
+def _tenant(family: str, rest: str, first: dict[str, Any]) -> str:
+    """Whose records these are when no run is: what is nobody else's is the operator's."""
+    if family == "workflow":
+        owner = rest.partition("/")[0]
+        return OPERATOR if owner == SHARED else owner
+    if family == "relay":
+        tenant, mark, _ = str(first.get("app_id", "")).rpartition("::")
+        return tenant if mark else OPERATOR
+    return str(first.get("tenant", OPERATOR))
+
+
+def _with(record: Record, **parts: Any) -> Record:
+    """The record with these parts; itself when they are what it has."""
+    if all(getattr(record, name) == value for name, value in parts.items()):
+        return record
+    return msgspec.structs.replace(record, **parts)
+
+
+def _wordless(value: Any) -> Any:
+    if isinstance(value, str):
+        return MASK
+    if isinstance(value, dict):
+        return {name: _wordless(item) for name, item in value.items()}
+    return [_wordless(item) for item in value] if isinstance(value, list) else value

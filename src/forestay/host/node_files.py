@@ -1,0 +1,106 @@
+"""The project's own node types: Python files, which the configuration names in `workflows.nodes`.
+
+F1  A file is executed when a person trusts it as it is: a `forestay.toml` that came from somebody else runs nothing.
+F2  A host does not open without a file that it names: runs would fail for want of a type that is merely not loaded.
+F3  Which types a file declares can be seen without executing it.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import types
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from forestay.extensions.trust import Places, Trust
+from forestay.host.agent_node import UNBOUND
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.problems import Problem
+from forestay.runs.nodes.core import standard_registry
+from forestay.runs.nodes.registry import NodeRegistry, NodeType, declaring
+
+TRUST = "forestay workflow trust"
+_PLACES = Places((), mark="nodes:", trusted_by=TRUST)
+
+
+def trust_in_nodes(ledger: Ledger, root: Path, paths: Sequence[str]) -> Trust:
+    """What people decided about the node files, which lie in the project."""
+    for name in paths:
+        _source(root, name)
+    return Trust(ledger, paths, _PLACES)
+
+
+async def load_nodes(ledger: Ledger, root: Path, paths: Sequence[str]) -> list[NodeType]:
+    """The types that the files declare (F1, F2)."""
+    if not paths:
+        return []
+    sources = [(name, _source(root, name)) for name in paths]
+    standing = await trust_in_nodes(ledger, root, paths).standing(root)
+    if standing.state != "trusted":
+        named = ", ".join(paths)
+        why = "changed since it was trusted" if standing.state == "changed" else "is not trusted yet"
+        raise Problem(
+            "folder_untrusted",
+            f"This project's node types are Python, which runs with your rights, and {named} {why}.",
+            files=list(paths),
+            fix=f"Look at the code, then run `{TRUST}`, or start with `forestay up --trust`.",
+        )
+    return [found for name, source in sources for found in _executed(name, root / name, source)]
+
+
+def types_to_check(root: Path, paths: Sequence[str]) -> NodeRegistry:
+    """Every type that a host of this project has, for `workflow check`; none of them can be executed (F3)."""
+    registry = standard_registry(custom=False)
+    registry.add(UNBOUND)
+    for name in paths:
+        for type_id in _declared(name, _source(root, name)):
+            registry.add(NodeType(type_id=type_id, execute=UNBOUND.execute))
+    return registry
+
+
+def _source(root: Path, name: str) -> str:
+    path = root / name
+    if not path.resolve().is_relative_to(root.resolve()) or path.is_symlink():
+        raise _invalid(name, "lies outside the project.", "Copy it into the project's folder.")
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise _invalid(name, f"cannot be read: {reason}.", "Correct workflows.nodes in forestay.toml.") from error
+
+
+def _executed(name: str, path: Path, source: str) -> list[NodeType]:
+    """Execute the text that was hashed; never a cached form of it, which nobody looked at."""
+    module = types.ModuleType(f"forestay_nodes.{path.stem}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # typed data in the file looks its own module up
+    try:
+        with declaring() as found:
+            exec(compile(source, str(path), "exec"), vars(module))  # noqa: S102 - a person trusts it (F1)
+    except Exception as error:  # another author's module, which may raise anything
+        raise _invalid(name, f"raised {type(error).__name__}: {error}", "Correct the file.") from error
+    return found
+
+
+def _declared(name: str, source: str) -> Iterator[str]:
+    """The names in `@node("…")`, as far as they are written out."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError as error:
+        raise _invalid(name, f"is no Python: {error.msg} (line {error.lineno}).", "Correct the file.") from error
+    for item in ast.walk(tree):
+        for decorator in getattr(item, "decorator_list", ()):
+            if isinstance(decorator, ast.Call) and _is_node(decorator.func) and decorator.args:
+                first = decorator.args[0]
+                if isinstance(first, ast.Constant) and isinstance(first.value, str):
+                    yield first.value
+
+
+def _is_node(called: Any) -> bool:
+    return getattr(called, "id", getattr(called, "attr", None)) == "node"
+
+
+def _invalid(name: str, what: str, fix: str) -> Problem:
+    return Problem("config_invalid", f"The node file {name} {what}", at="workflows.nodes", fix=fix)

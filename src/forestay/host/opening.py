@@ -1,0 +1,254 @@
+"""From a configuration to a running host: everything is built here, once, and closed in the opposite order."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from forestay.host.agent_node import ASK, AgentNode
+from forestay.host.catalogue import Catalogue
+from forestay.host.egress import Egress
+from forestay.host.extension_model import ExtensionModel
+from forestay.host.extensions import ProjectExtensions
+from forestay.host.metrics import HostMetrics, WatchedModel
+from forestay.host.models import HostModels, NodeModels
+from forestay.host.node_files import load_nodes, trust_in_nodes
+from forestay.host.node_tools import NodeTools
+from forestay.host.prompts import Prompts
+from forestay.host.sole import sole_host
+from forestay.host.tracing import Tracing, open_tracing
+from forestay.host.workflow_files import Found, LeftOut, load_workflows
+from forestay.kernel.clock import Clock, SystemClock
+from forestay.kernel.config import Config
+from forestay.kernel.folders import kept_in, make_folder
+from forestay.kernel.ids import Ids, Randomness, SystemRandomness
+from forestay.kernel.ledger import Ledger, Projection
+from forestay.kernel.secret import HOST_SECRET, derive, kept_secret
+from forestay.models import OpenModel, embed
+from forestay.relay import Relay
+from forestay.runs import service
+from forestay.runs.idempotency import Idempotency
+from forestay.runs.nodes.core import standard_registry
+from forestay.runs.outbox import Outbox
+from forestay.runs.schedules import Schedules, ScheduleTable
+from forestay.runs.service import Runs
+from forestay.runs.types import Limits
+from forestay.runs.webhooks import RetryPolicy, Webhooks
+
+if TYPE_CHECKING:
+    from forestay.extensions.consent import Consent
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How a host is opened, beyond its configuration.
+
+    `root` is the project folder. `data`, when given, is used in place of `config.data.dir`. `allow_egress` names
+    `host:port` pairs that calls out may reach though they are private. `consent` asks a person at the terminal.
+    `trust_nodes` trusts the project's node files as they are now. `workflows` are folders beside those of the
+    configuration; `strict` refuses to open when one of their files cannot be stored. `models` are model objects by the
+    name that the configuration may use for them. `tracing`, when given, is used in place of what the configuration
+    asks for.
+    """
+
+    config: Config = Config()
+    root: Path = Path()
+    data: Path | None = None
+    allow_egress: tuple[str, ...] = ()
+    sample_seams: bool = False
+    trust_nodes: bool = False
+    workflows: tuple[Path, ...] = ()
+    strict: bool = False
+    retry: RetryPolicy = RetryPolicy()
+    limits: Limits | None = None
+    clock: Clock | None = None
+    randomness: Randomness | None = None
+    projections: tuple[Projection, ...] = ()
+    consent: Consent | None = None
+    models: dict[str, OpenModel] = {}
+    tracing: Tracing | None = None
+
+    @property
+    def folder(self) -> Path:
+        return self.data if self.data is not None else self.root / self.config.data.dir
+
+
+class Host(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a running host below HTTP. `async with Host.open(config) as host`."""
+
+    config: Config
+    root: Path
+    data: Path
+    ledger: Ledger
+    runs: Runs
+    workflows: tuple[str, ...]  # those of the project's folders, which were stored on opening
+    left_out: tuple[LeftOut, ...]  # files of these folders that hold no workflow that can run here
+    extensions: ProjectExtensions
+    relay: Relay
+    models: HostModels
+    agents: Catalogue
+    webhooks: Webhooks
+    schedules: Schedules
+    idempotency: Idempotency
+    egress: Egress
+    clock: Clock
+    ids: Ids
+    key_for: Callable[[str], bytes]  # a secret of its own for each purpose
+    metrics: HostMetrics
+    tracing: Tracing
+
+    @staticmethod
+    def open(config: Config | None = None, **options: Any) -> AbstractAsyncContextManager[Host]:
+        """A host with this configuration; `options` are the other fields of `Options`."""
+        return open_host(Options(config=config or Config(), **options))
+
+    def capabilities(self) -> dict[str, Any]:
+        """What this host adds to the discovery document: what is wired, and nothing else."""
+        return {
+            "forestay": {
+                "agents": sorted(agent.agent_id for agent in self.agents),
+                "model": self.models.default.name,
+            }
+        }
+
+
+@asynccontextmanager
+async def open_host(options: Options) -> AsyncIterator[Host]:
+    clock = options.clock or SystemClock()
+    randomness = options.randomness or SystemRandomness()
+    ids = Ids(clock, randomness)
+    config, root, data = options.config, options.root.resolve(), options.folder
+    catalogue = Catalogue.read(root, config.agents.paths)
+    make_folder(data)
+    projections = [
+        *service.projections(),
+        *Relay.projections(),
+        Outbox(),
+        ScheduleTable(),
+        *options.projections,
+    ]
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(sole_host(data))
+        with kept_in(data):
+            secret = kept_secret(data / HOST_SECRET, randomness)
+        ledger = await stack.enter_async_context(
+            Ledger.open(data / "ledger.db", projections=projections, clock=clock, ids=ids)
+        )
+        metrics = HostMetrics()
+        tracing = options.tracing or open_tracing(config.telemetry)
+        stack.callback(tracing.close)
+        egress = Egress(options.allow_egress)
+        stack.push_async_callback(egress.close)
+        models = HostModels(
+            config.models,
+            clock=clock,
+            folder=root,
+            own=options.models,
+            watched=lambda model: WatchedModel(model, metrics, tracing),
+        )
+        stack.push_async_callback(models.close)
+        relay = Relay(
+            ledger,
+            secret=derive(secret, "relay"),
+            model=models.default,
+            clock=clock,
+            ids=ids,
+            randomness=randomness,
+            embedder=embed.open(config.models.embedder) if config.models.embedder else None,
+            vectors=data / "vectors",
+        )
+        stack.push_async_callback(relay.aclose)
+        prompts = Prompts(clock, ids.new("life"), runs=lambda: runs)
+        extensions = ProjectExtensions(
+            ledger,
+            root=root,
+            config=config,
+            clock=clock,
+            randomness=randomness,
+            prompts=prompts,
+            consent=options.consent,
+            model=ExtensionModel(models),
+            data=data,
+        )
+        stack.push_async_callback(extensions.close)
+        stack.push_async_callback(prompts.close)
+        node = AgentNode(
+            ledger=ledger,
+            relay=relay,
+            models=models,
+            extensions=extensions,
+            catalogue=catalogue,
+            settings=config.agents,
+            clock=clock,
+            ids=ids,
+            data=data,
+            runs=lambda: runs,
+            tracing=tracing,
+        )
+        registry = standard_registry(sample_seams=options.sample_seams)
+        registry.add(node.type)
+        if options.trust_nodes:
+            await trust_in_nodes(ledger, root, config.workflows.nodes).give(root)
+        for own in await load_nodes(ledger, root, config.workflows.nodes):
+            registry.add(own)
+        runs = Runs(
+            ledger,
+            clock=clock,
+            ids=ids,
+            randomness=randomness,
+            secret=derive(secret, "interrupts"),
+            nodes=registry,
+            models=NodeModels(models),
+            tools=NodeTools(extensions, config.agents, ledger, clock, runs=lambda: runs),
+            http=egress,
+            limits=options.limits or Limits(max_loop_iterations=config.workflows.max_loop_iterations),
+            sample_seams=options.sample_seams,
+        )
+        metrics.watch(ledger, runs, relay)
+        webhooks = Webhooks(
+            ledger,
+            runs,
+            egress,
+            clock=clock,
+            ids=ids,
+            randomness=randomness,
+            key=derive(secret, "webhooks"),
+            check_url=egress.check_url,
+            policy=options.retry,
+        )
+        schedules = Schedules(ledger, runs, clock=clock, ids=ids)
+        await stack.enter_async_context(runs)
+        await runs.put_workflow(ASK, tenant=None)
+        found = Found()
+        for folder in (*(root / text for text in config.workflows.paths), *options.workflows):
+            found += await load_workflows(runs, folder, strict=options.strict)
+        await webhooks.start()
+        stack.push_async_callback(webhooks.close)
+        await schedules.start()
+        stack.push_async_callback(schedules.close)
+        idempotency = Idempotency(ledger, clock, ids, owner=ids.new("boot"), key=derive(secret, "idempotency"))
+        yield Host(
+            config=config,
+            root=root,
+            data=data,
+            ledger=ledger,
+            runs=runs,
+            workflows=found.stored,
+            left_out=found.left_out,
+            extensions=extensions,
+            relay=relay,
+            models=models,
+            agents=catalogue,
+            webhooks=webhooks,
+            schedules=schedules,
+            idempotency=idempotency,
+            egress=egress,
+            clock=clock,
+            ids=ids,
+            key_for=lambda purpose: derive(secret, purpose),
+            metrics=metrics,
+            tracing=tracing,
+        )

@@ -1,0 +1,200 @@
+"""Capability prompts as interrupts of a run: an extension asks, the run waits, whoever answers wakes both.
+
+W1  What an extension does for a node goes on while the node is parked: its host call waits in this process, and the
+    node, executed again with the answer, finds the work where it stood. Nothing is done twice.
+W2  A question is an interrupt of kind `approval` with a key of its own: asked once in the life of the run, also when
+    the process dies while it waits. Then the work is begun again, and meets the recorded answer.
+W3  Before a grant that lets an extension change something is handed over, that is on record. Work of another life
+    that had such a grant is not begun again: nobody knows how far it came (`effect_uncertain`).
+W4  When a run ends, what waits for its answer is given up; another run that waits for the same extension asks then.
+W5  An extension that asks while no run waits for it gets no answer, and is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from forestay.extensions.consent import Answer, Question
+from forestay.host.prompt_form import ANSWER, answer_of, shown
+from forestay.kernel.clock import Clock, iso
+from forestay.kernel.problems import Problem
+from forestay.runs.execution import Execution, Parked
+from forestay.runs.service import Runs
+
+CHANGING = frozenset({"write", "exec", "http", "tool", "*"})
+T = TypeVar("T")
+
+
+class _Asked:
+    """A question that waits for its answer; `number` tells apart those of one piece of work."""
+
+    def __init__(self, question: Question, number: int) -> None:
+        self.question = question
+        self.number = number
+        self.answer: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+
+
+class _Work:
+    """Something that extensions do for one node of one run."""
+
+    def __init__(self, ctx: Execution, extension: str | None, task: asyncio.Future[Any]) -> None:
+        self.run_id, self.tenant = ctx.run_id, ctx.tenant
+        self.extension = extension  # None: any of them, as when an event is told to all
+        self.task = task
+        self.asked: deque[_Asked] = deque()
+        self.count = 0
+        self.stir = asyncio.Event()
+        task.add_done_callback(lambda _: self.stir.set())
+
+    def abandon(self) -> None:
+        self.task.add_done_callback(lambda task: task.cancelled() or task.exception())  # heard, whatever it was
+        self.task.cancel()
+        for asked in self.asked:
+            if not asked.answer.done():
+                asked.answer.set_result(None)
+
+
+class Prompts:
+    """`extensions.Consent` for a host where nobody sits at a terminal."""
+
+    def __init__(self, clock: Clock, life: str, *, runs: Callable[[], Runs]) -> None:
+        self._clock = clock
+        self.life = life
+        self._runs = runs
+        self.recorded: Callable[[], Awaitable[None]] | None = None  # until the evidence so far is on disk
+        self._works: dict[str, _Work] = {}
+        self._watches: dict[str, asyncio.Task[None]] = {}
+
+    async def ask(self, question: Question) -> Answer | None:
+        """Let a run that waits for this extension ask (W4, W5)."""
+        while (work := self._asker(question.extension)) is not None:
+            work.count += 1
+            asked = _Asked(question, work.count)
+            work.asked.append(asked)
+            work.stir.set()
+            answer = await asked.answer
+            if answer is not None:
+                return answer
+        return None
+
+    def waits(self, node: str) -> bool:
+        """Whether work for a node (`run:node:iteration`) stands here and waits for an answer."""
+        return any(place.startswith(f"{node}:") for place in self._works)
+
+    async def during(
+        self,
+        ctx: Execution,
+        start: Callable[[], Awaitable[T]],
+        *,
+        extension: str | None = None,
+        name: str = "",
+        about: dict[str, Any] | None = None,
+        changes: bool = False,
+        repeats: bool = False,
+    ) -> T:
+        """What `start` gives, while its questions are asked by the run.
+
+        `changes` says that it may change something without asking; `repeats` that doing it twice is somebody else's
+        care. Leaves by `Parked` when a question has no answer yet, and is called again with it.
+        """
+        place = ctx.place + name
+        work = self._works.get(place)
+        if work is None:
+            if not repeats:
+                self._check(ctx, place)
+                if changes:
+                    await ctx.effect(f"{place}granted", self._mark)  # W3
+            work = self._works[place] = _Work(ctx, extension, asyncio.ensure_future(start()))
+        try:
+            while True:
+                if work.asked:
+                    await self._put(ctx, place, work.asked[0], about or {}, marks=not repeats)
+                    work.asked.popleft()
+                    continue
+                if work.task.done():
+                    break
+                work.stir.clear()
+                await work.stir.wait()
+        except Parked:
+            self._watch(work)
+            raise
+        except BaseException:
+            del self._works[place]
+            work.abandon()
+            raise
+        del self._works[place]
+        return work.task.result()  # type: ignore[no-any-return]
+
+    async def close(self) -> None:
+        for watch in self._watches.values():
+            watch.cancel()
+        works = list(self._works.values())
+        self._works.clear()  # nobody is left to ask instead
+        for work in works:
+            work.abandon()
+
+    # Asking
+
+    def _asker(self, extension: str) -> _Work | None:
+        """The work whose run asks: that of this extension alone before that of all, the latest begun first."""
+        works = list(self._works.values())[::-1]
+        for wanted in (extension, None):
+            for work in works:
+                if work.extension == wanted and not work.task.done():
+                    return work
+        return None
+
+    async def _put(self, ctx: Execution, place: str, asked: _Asked, about: dict[str, Any], *, marks: bool) -> None:
+        """Ask the question as an interrupt, and hand its answer to whoever waits."""
+        question = asked.question
+        key = f"{place}capability:{question.extension}:{question.capability}:{asked.number}"
+        data = shown(question, key, about)
+        if self.recorded is not None:
+            await self.recorded()  # the ledger tells that it was asked before the run tells that it waits
+        value = await ctx.interrupt(
+            "approval",
+            data,
+            key=key,
+            resume_schema=ANSWER,
+            announce=("approval.requested", {name: data[name] for name in _ANNOUNCED}),
+        )
+        answer = answer_of(value, question, self._clock.now_ms())
+        if marks and answer.allow and question.capability in CHANGING:
+            await ctx.effect(f"{place}granted", self._mark)  # W3
+        if not asked.answer.done():
+            asked.answer.set_result(answer)
+
+    def _mark(self) -> dict[str, str]:
+        return {"life": self.life, "at": iso(self._clock.now_ms())}
+
+    def _check(self, ctx: Execution, place: str) -> None:
+        mark = ctx.recorded(f"{place}granted")
+        if mark is not None and mark["life"] != self.life:
+            raise Problem(
+                "effect_uncertain",
+                "A person let the extension change something, the process died, and nobody knows how far it came.",
+                effect_key=place,
+                begun_at=mark["at"],
+            )
+
+    # The end of a run (W4)
+
+    def _watch(self, work: _Work) -> None:
+        if work.run_id not in self._watches:
+            task = asyncio.get_running_loop().create_task(self._until_end(work.run_id, work.tenant))
+            self._watches[work.run_id] = task
+            task.add_done_callback(lambda _: self._watches.pop(work.run_id, None))
+
+    async def _until_end(self, run_id: str, tenant: str) -> None:
+        async for _ in self._runs().follow(run_id, tenant):
+            pass
+        for place, work in list(self._works.items()):
+            if work.run_id == run_id:
+                del self._works[place]
+                work.abandon()
+
+
+_ANNOUNCED = ("artifactId", "artifactType", "title", "actions")

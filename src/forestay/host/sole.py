@@ -1,0 +1,60 @@
+"""One host at a time has a data folder open.
+
+- O1  A second host is refused before it touches the ledger: under the first one's name it would take its runs.
+- O2  The lock is the system's and ends with the process, however that ends: a killed host leaves nothing to clear.
+- O3  Commands that open the folder for a moment wait for each other; what stays open is named when patience ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from forestay.kernel.folders import kept_in
+from forestay.kernel.problems import Problem
+
+LOCK = "host.lock"
+_PATIENCE_SECONDS = 5.0
+_LOOK_SECONDS = 0.05
+
+
+@asynccontextmanager
+async def sole_host(folder: Path) -> AsyncIterator[None]:
+    """Have `folder` to ourselves while the block runs; `state_conflict` when another host keeps it."""
+    with kept_in(folder):
+        file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        await _locked(file, folder)
+        os.ftruncate(file, 0)
+        os.pwrite(file, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(file)
+
+
+async def _locked(file: int, folder: Path) -> None:
+    for _ in range(round(_PATIENCE_SECONDS / _LOOK_SECONDS)):
+        if _lock(file):
+            return
+        await asyncio.sleep(_LOOK_SECONDS)
+    holder = os.pread(file, 20, 0).decode("ascii", "replace")
+    raise Problem(
+        "state_conflict",
+        f"Another host has this folder open: process {holder or 'unknown'}.",
+        at=str(folder),
+        fix="Wait until it ends, stop it, or name another data folder.",
+    )
+
+
+def _lock(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # a file system without locks: then the engine's beat alone tells two hosts apart
+    return True

@@ -1,0 +1,62 @@
+"""The workflow documents of a folder: stored when the host opens, and named when they cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from forestay.kernel import canonical
+from forestay.kernel.problems import Problem
+from forestay.kernel.redact import redact_text
+from forestay.runs.service import Runs
+
+_MAX_REASON = 300
+_OF_THE_FILE = (400, 413, 422)  # what is wrong lies in the document; anything else is the host's own trouble
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """A file that holds no workflow that can run here. An earlier revision of it, if the ledger has one, still runs."""
+
+    file: str
+    problem: str
+    reason: str
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What a folder brought: the ids of the workflows that were stored, and the files that were left out."""
+
+    stored: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+    def __add__(self, other: Found) -> Found:
+        return Found(self.stored + other.stored, self.left_out + other.left_out)
+
+
+async def load_workflows(runs: Runs, folder: Path, *, strict: bool = False) -> Found:
+    """Store every `*.json` of a folder for all tenants. What does not hold is left out; `strict` refuses it."""
+    stored: list[str] = []
+    left_out: list[LeftOut] = []
+    for path in _documents(folder):
+        try:
+            document: dict[str, Any] = canonical.decode(_read(path), dict)
+            stored.append((await runs.put_workflow(document, tenant=None)).workflow_id)
+        except Problem as problem:
+            if strict or problem.row.http not in _OF_THE_FILE:
+                raise Problem(problem.key, f"{path.name}: {problem.message}", **problem.details) from problem
+            left_out.append(LeftOut(path.name, problem.key, redact_text(problem.message)[:_MAX_REASON]))
+    return Found(tuple(stored), tuple(left_out))
+
+
+def _documents(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise Problem("not_found", f"There is no folder {folder.name}.", at="workflows")
+    return sorted(folder.glob("*.json"))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Problem("workflow_invalid", f"The file cannot be read: {error.strerror}.") from error

@@ -1,0 +1,43 @@
+"""Families of the contract that are not wired here: known, and answered with 501 (W15)."""
+
+from __future__ import annotations
+
+import re
+
+from starlette.requests import Request
+
+from forestay.kernel.problems import Problem
+
+_FAMILIES = {
+    "feedback": r"/v1/runs/[^/]+/annotations(/.*)?",
+    "evals": r"/v1/runs/[^/]+/eval-summary",
+    "prompts": r"/v1/prompts.*",
+    "packs": r"/v1/packs.*",
+    "workspace": r"/v1/host/workspace/files(/.*)?",
+    "mcp": r"/v1/mcp(/.*)?",
+    "a2a": r"/v1/a2a(/.*)?",
+    "toolCatalog": r"/v1/tools(/.*)?",
+    "agents": r"/v1/agents(/.*)?",
+    "triggerBridge": r"/v1/trigger-subscriptions(/.*)?",
+    "auditLogIntegrity": r"/v1/audit/verify",
+}
+# The contract's audit log has signed checkpoints, which the ledger has not; what it has is verified elsewhere.
+_INSTEAD = {
+    "auditLogIntegrity": "POST /host/v1/ledger/verify verifies the ledger's hash chains.",
+    "agents": "GET /host/v1/agents lists the host's agents.",
+}
+_PATTERNS = {family: re.compile(pattern, re.DOTALL) for family, pattern in _FAMILIES.items()}
+
+
+def unmatched(request: Request) -> Problem:
+    """What a path means that no operation has: a family that is off, or nothing."""
+    path: str = request.scope["path"]
+    for family, pattern in _PATTERNS.items():
+        if pattern.fullmatch(path):
+            return Problem(
+                "capability_not_provided",
+                f"This host does not provide {family}.",
+                capability=family,
+                fix=_INSTEAD.get(family, "See /.well-known/openwop for what it provides."),
+            )
+    return Problem("not_found", "There is nothing at this address.", fix="See /v1/openapi.json for what there is.")

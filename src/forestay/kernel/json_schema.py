@@ -1,0 +1,146 @@
+"""JSON Schemas that come from somebody else: they fetch nothing, their patterns run in linear time, and what their
+references multiply is counted before it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, Protocol
+
+import jsonschema_rs
+import msgspec
+
+from forestay.kernel import canonical
+from forestay.kernel.problems import Problem
+from forestay.kernel.schema_cost import MOST, Cost, depth_of, grows
+
+_MOST_MISTAKES = 20
+# Patterns with look-around, as JavaScript has them, cost a bounded number of steps.
+_BOUNDED = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000, size_limit=1_000_000, dfa_size_limit=1_000_000)
+
+
+class Mistake(msgspec.Struct, frozen=True):
+    """What is wrong and where: `at` is a path such as `$.limits.turns`."""
+
+    at: str
+    message: str
+
+
+def object_schema(required: Sequence[str] = (), **properties: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an object with these properties and no others."""
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+
+
+def schema_mistake(schema: Any) -> str | None:
+    """Why `schema` is no JSON Schema that can be used here, or None."""
+    if not isinstance(schema, dict):
+        return "A schema is an object."
+    try:
+        compiled(canonical.encode(schema))
+    except (ValueError, jsonschema_rs.ReferencingError, Problem) as error:
+        return f"This is not a JSON Schema: {str(error).splitlines()[0][:200]}"
+    return None
+
+
+def check_schema(schema: Any, at: str) -> Iterator[tuple[str, str]]:
+    """A finding when `schema` is there and cannot be used."""
+    if schema is not None and (mistake := schema_mistake(schema)) is not None:
+        yield at, mistake
+
+
+def mistakes(schema: dict[str, Any], value: Any) -> list[Mistake]:
+    """What keeps `value` from fitting `schema`, at most twenty of it."""
+    found = []
+    for error in compiled(canonical.encode(schema)).iter_errors(value):
+        found.append(Mistake("$" + path(error.instance_path), error.message[:300]))
+        if len(found) == _MOST_MISTAKES:
+            break
+    return found
+
+
+def misfit(schema: dict[str, Any], value: Any) -> tuple[str, str] | None:
+    """Where and why `value` does not fit, or None; a path begins with `.` or `[`, and is empty at the root."""
+    if (mistake := schema_mistake(schema)) is not None:
+        return "", mistake
+    error = next(compiled(canonical.encode(schema)).iter_errors(value), None)
+    return None if error is None else (path(error.instance_path), error.message[:300])
+
+
+def path(parts: list[str | int]) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
+
+
+class Validator(Protocol):
+    """What is asked of a compiled schema."""
+
+    def is_valid(self, instance: Any) -> bool: ...
+
+    def iter_errors(self, instance: Any) -> Iterator[jsonschema_rs.ValidationError]: ...
+
+
+class _Counted:
+    """A schema with references: a value that they would multiply into too much work is refused."""
+
+    def __init__(self, validator: jsonschema_rs.Validator, cost: Cost) -> None:
+        self._validator = validator
+        self._cost = cost
+
+    def is_valid(self, instance: Any) -> bool:
+        self._admit(instance)
+        return self._validator.is_valid(instance)
+
+    def iter_errors(self, instance: Any) -> Iterator[jsonschema_rs.ValidationError]:
+        self._admit(instance)
+        return iter(self._validator.iter_errors(instance))
+
+    def _admit(self, instance: Any) -> None:
+        if self._cost.of(depth_of(instance)) > MOST:
+            raise Problem(
+                "payload_too_large",
+                "The value is too deep for what its schema's references make of it.",
+                limit=MOST,
+                fix="Use fewer alternatives that refer to the same definition, or a flatter value.",
+            )
+
+
+@lru_cache(maxsize=512)
+def compiled(schema: bytes, *, javascript: bool = False) -> Validator:
+    """The validator of a schema's canonical bytes; `javascript` reads patterns and tuples as tools there mean them."""
+    decoded = canonical.decode(schema)
+    if javascript and isinstance(decoded, dict) and "$schema" not in decoded:
+        decoded = _with_tuples(decoded)
+    cost = Cost(decoded) if grows(decoded) else None
+    if cost is not None and cost.of(0) > MOST:
+        raise ValueError(f"its references apply more than {MOST} sub-schemas to one value")
+    validator = jsonschema_rs.validator_for(
+        decoded,
+        retriever=_refuse,
+        pattern_options=_BOUNDED if javascript else jsonschema_rs.RegexOptions(),
+    )
+    return validator if cost is None else _Counted(validator, cost)
+
+
+_VALUES = frozenset(("const", "enum", "default", "examples"))  # what these hold is no schema
+_NAMED = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"))
+
+
+def _with_tuples(schema: Any) -> Any:
+    """Tuples in the words of the newest draft: TypeBox still writes `items` with one schema for each place."""
+    if isinstance(schema, list):
+        return [_with_tuples(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _NAMED and isinstance(value, dict):
+            found[key] = {name: _with_tuples(item) for name, item in value.items()}
+        else:
+            found[key] = value if key in _VALUES else _with_tuples(value)
+    if isinstance(found.get("items"), list):
+        rest = found.pop("additionalItems", True)
+        found.update(prefixItems=found["items"], items=rest)
+    return found
+
+
+def _refuse(address: str) -> Any:
+    raise ValueError(f"a schema must not refer to {address}; put what it needs under $defs")

@@ -1,0 +1,95 @@
+"""Live delivery: who follows which stream, and what they have not read yet."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Iterable
+
+from forestay.kernel.ledger.records import Record
+
+_PENDING = 1024
+
+
+class Feed:
+    """One follower's mailbox. When it overflows it forgets, and the follower reads from disk instead."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._pending: deque[Record] = deque()
+        self._signal = asyncio.Event()
+        self._lost = False
+
+    def push(self, records: Iterable[Record]) -> None:
+        """Called on the follower's loop."""
+        for record in records:
+            if len(self._pending) >= _PENDING:
+                self._pending.clear()
+                self._lost = True
+            self._pending.append(record)
+        self._signal.set()
+
+    async def wait(self, timeout: float | None) -> None:
+        if timeout is None:
+            await self._signal.wait()
+            return
+        try:
+            async with asyncio.timeout(timeout):
+                await self._signal.wait()
+        except TimeoutError:
+            pass
+
+    def take(self) -> tuple[list[Record], bool]:
+        """What came since the last call, and whether something before it was lost."""
+        records, lost = list(self._pending), self._lost
+        self._pending.clear()
+        self._lost = False
+        self._signal.clear()
+        return records, lost
+
+
+Deliveries = dict[asyncio.AbstractEventLoop, list[tuple[Feed, list[Record]]]]
+
+
+class Feeds:
+    """All followers of one ledger. `announced` is called on the writer's thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_stream: dict[str, list[Feed]] = {}
+        self._by_prefix: dict[str, list[Feed]] = {}
+
+    def open(self, name: str, *, prefix: bool) -> Feed:
+        feed = Feed(asyncio.get_running_loop())
+        with self._lock:
+            table = self._by_prefix if prefix else self._by_stream
+            table[name] = [*table.get(name, []), feed]
+        return feed
+
+    def close(self, name: str, feed: Feed, *, prefix: bool) -> None:
+        with self._lock:
+            table = self._by_prefix if prefix else self._by_stream
+            rest = [item for item in table.get(name, []) if item is not feed]
+            if rest:
+                table[name] = rest
+            else:
+                table.pop(name, None)
+
+    def announced(self, records: list[Record]) -> Deliveries:
+        """Who gets which of `records`, by event loop: the writer brings them together with its answers."""
+        if not self._by_stream and not self._by_prefix:
+            return {}
+        deliveries: dict[Feed, list[Record]] = {}
+        with self._lock:
+            for record in records:
+                for feed in self._by_stream.get(record.stream, ()):
+                    deliveries.setdefault(feed, []).append(record)
+                for prefix, feeds in self._by_prefix.items():
+                    if record.stream.startswith(prefix):
+                        for feed in feeds:
+                            deliveries.setdefault(feed, []).append(record)
+        by_loop: Deliveries = {}
+        for feed, items in deliveries.items():
+            by_loop.setdefault(feed.loop, []).append((feed, items))
+        return by_loop

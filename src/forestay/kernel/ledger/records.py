@@ -1,0 +1,165 @@
+"""What the ledger holds: records, and how they are chained."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from forestay.kernel.canonical import encode_strict
+from forestay.kernel.problems import Problem
+
+GENESIS = bytes(32)
+MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
+_STREAM_NAME = re.compile(r"[a-z][a-z0-9_-]*(?:/[A-Za-z0-9._:@~-]+)*")
+_TYPE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._:-]{0,127}")
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A record before it has its place. `id` and `ts` are given by the ledger unless the caller knows them."""
+
+    type: str
+    payload: Any = msgspec.field(default_factory=dict)
+    attrs: dict[str, Any] = msgspec.field(default_factory=dict)
+    id: str | None = None
+    ts: int | None = None
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One link of a stream's chain: `hash` covers every other field, `prev` included."""
+
+    stream: str
+    seq: int
+    id: str
+    type: str
+    ts: int
+    payload: Any
+    attrs: dict[str, Any]
+    prev: str
+    hash: str
+
+
+class Head(msgspec.Struct, frozen=True):
+    """Where a stream stands: the last sequence (-1 when empty) and its hash."""
+
+    seq: int
+    hash: str
+
+    @property
+    def next(self) -> int:
+        return self.seq + 1
+
+
+class Append(msgspec.Struct, frozen=True):
+    """Drafts for one stream; with `expect`, only if the stream's last sequence is that number (-1: empty)."""
+
+    stream: str
+    drafts: Sequence[Draft]
+    expect: int | None = None
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """A place where the chain does not hold."""
+
+    stream: str
+    seq: int
+    what: str
+
+
+class Verification(msgspec.Struct, frozen=True):
+    """What `verify` looked at and what it found."""
+
+    streams: int
+    records: int
+    faults: list[Fault]
+
+    @property
+    def ok(self) -> bool:
+        return not self.faults
+
+
+class Projection(Protocol):
+    """A queryable table that is a fold of records, kept in the transaction that writes them.
+
+    `schema` creates the tables, `reset` drops them; a new `version` has them built again from the log.
+    `apply` must depend on nothing but the record and the projection's own tables.
+    """
+
+    name: str
+    version: int
+    prefix: str
+    schema: str
+    reset: str
+
+    def apply(self, tx: sqlite3.Cursor, record: Record) -> None: ...
+
+
+class Encoded(msgspec.Struct, frozen=True):
+    """A draft whose JSON is made: the caller's thread pays for that, not the writer."""
+
+    draft: Draft
+    payload: bytes
+    attrs: bytes
+
+
+def encode_draft(draft: Draft) -> Encoded:
+    if not _TYPE_NAME.fullmatch(draft.type):
+        raise Problem("schema_mismatch", f"{draft.type[:80]!r} is not a record type.", at="$.type")
+    payload = encode_strict(draft.payload)
+    attrs = encode_strict(draft.attrs) if draft.attrs else b"{}"
+    if len(payload) + len(attrs) > MAX_PAYLOAD_BYTES:
+        raise Problem(
+            "payload_too_large",
+            f"A record may hold {MAX_PAYLOAD_BYTES} bytes; this one has {len(payload) + len(attrs)}.",
+            limit=MAX_PAYLOAD_BYTES,
+            observed=len(payload) + len(attrs),
+            fix="Store the content elsewhere and record its hash.",
+        )
+    # What followers get is what readers will get: plain values that nobody else holds.
+    plain = Draft(draft.type, msgspec.json.decode(payload), msgspec.json.decode(attrs), draft.id, draft.ts)
+    return Encoded(plain, payload, attrs)
+
+
+def check_stream(name: str) -> None:
+    if len(name) > 512 or not _STREAM_NAME.fullmatch(name):
+        raise Problem(
+            "schema_mismatch",
+            f"{name[:80]!r} is not a stream name.",
+            at="$.stream",
+            fix="Use a lower-case family and segments: run/01h…, ext/name, audit.",
+        )
+
+
+def link(
+    stream: bytes, seq: int, id: str, type: str, ts: int, payload: bytes, attrs: bytes, prev: bytes
+) -> tuple[bytes, bytes]:
+    """The hash of a record, and the canonical bytes it is taken over. `stream` is the name as JSON."""
+    preimage = b'{"attrs":%b,"id":%b,"payload":%b,"prev":"%b","seq":%d,"stream":%b,"ts":%d,"type":%b}' % (
+        attrs,
+        msgspec.json.encode(id),
+        payload,
+        prev.hex().encode(),
+        seq,
+        stream,
+        ts,
+        msgspec.json.encode(type),
+    )
+    return hashlib.sha256(preimage).digest(), preimage
+
+
+def hash_of(record: Record) -> bytes:
+    """The hash that `record` should carry."""
+    return link(
+        msgspec.json.encode(record.stream),
+        record.seq,
+        record.id,
+        record.type,
+        record.ts,
+        encode_strict(record.payload),
+        encode_strict(record.attrs),
+        bytes.fromhex(record.prev),
+    )[0]

@@ -1,0 +1,80 @@
+"""Granting by expected loss (Pi §5): evidence gives a probability, the matrix gives the decision, both are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from forestay.kernel.problems import Problem
+
+
+class LossMatrix(msgspec.Struct, frozen=True):
+    """What each outcome costs. A wrong grant is far dearer than a wrong denial."""
+
+    grant_benign: float = 0.0
+    grant_malicious: float = 100.0
+    deny_benign: float = 2.0
+    deny_malicious: float = 1.0
+
+
+class Weighed(msgspec.Struct, frozen=True):
+    """A decision with its arithmetic, line by line."""
+
+    effect: Literal["grant", "deny"]
+    probability: float
+    loss_grant: float
+    loss_deny: float
+    arithmetic: list[str]
+
+
+# How much more often the sign is seen on malicious extensions than on benign ones, at full strength (1.0).
+# Signs below 1 speak for the extension. These are judgements, open to the user's own numbers.
+LIKELIHOOD_RATIOS: dict[str, float] = {
+    "uses_fs": 1.5,
+    "uses_exec": 6.0,
+    "uses_http": 2.0,
+    "uses_env": 3.0,
+    "unsigned": 2.0,
+    "size_mb": 1.2,
+    "flagged_api": 4.0,
+    "undeclared": 5.0,
+    "trusted": 0.05,
+    "declared": 0.6,
+}
+PRIOR = 0.005
+
+
+def weigh(
+    evidence: Mapping[str, float],
+    *,
+    prior: float = PRIOR,
+    matrix: LossMatrix | None = None,
+    ratios: Mapping[str, float] = LIKELIHOOD_RATIOS,
+) -> Weighed:
+    """Grant when that is the smaller expected loss. Each strength lies between 0 and 1."""
+    matrix = matrix or LossMatrix()
+    odds = prior / (1 - prior)
+    lines = [f"prior: P(malicious) = {prior:g}, odds {odds:.6g}"]
+    for name, strength in sorted(evidence.items()):
+        if not 0 <= strength <= 1:  # nor a NaN
+            raise Problem(
+                "out_of_range", f"The strength of {name} must lie between 0 and 1.", at=name, observed=strength
+            )
+        factor = ratios.get(name, 1.0) ** strength
+        odds *= factor
+        lines.append(f"{name} = {strength:g}: odds x {factor:.4g} = {odds:.6g}")
+    p = odds / (1 + odds)
+    loss_grant = p * matrix.grant_malicious + (1 - p) * matrix.grant_benign
+    loss_deny = p * matrix.deny_malicious + (1 - p) * matrix.deny_benign
+    effect: Literal["grant", "deny"] = "grant" if loss_grant < loss_deny else "deny"
+    lines.append(f"P(malicious) = {p:.6g}")
+    lines.append(
+        f"loss(grant) = {p:.4g} x {matrix.grant_malicious:g} + {1 - p:.4g} x {matrix.grant_benign:g} = {loss_grant:.4g}"
+    )
+    lines.append(
+        f"loss(deny)  = {p:.4g} x {matrix.deny_malicious:g} + {1 - p:.4g} x {matrix.deny_benign:g} = {loss_deny:.4g}"
+    )
+    lines.append(f"{effect}: it costs less")
+    return Weighed(effect, p, loss_grant, loss_deny, lines)

@@ -1,0 +1,48 @@
+"""A secret of one's own in a file that only its owner can read, and keys made from it."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import threading
+from pathlib import Path
+
+from forestay.kernel.ids import Randomness, SystemRandomness
+from forestay.kernel.problems import Problem
+
+HOST_SECRET = "secret.key"  # noqa: S105 - the name beside the ledger; whoever opens that ledger for people uses this one
+_SIZE = 32
+
+
+def kept_secret(file: Path, randomness: Randomness | None = None) -> bytes:
+    """The secret in `file`; made, and on disk, when it is not there. Whoever is first makes it; it appears whole."""
+    if not file.exists():
+        beside = file.with_name(f"{file.name}.{os.getpid()}.{threading.get_ident()}")
+        beside.unlink(missing_ok=True)
+        _write(beside, (randomness or SystemRandomness()).bytes(_SIZE))
+        try:
+            os.link(beside, file)
+        except FileExistsError:
+            pass  # somebody was faster: theirs is the secret
+        finally:
+            beside.unlink()
+    secret = file.read_bytes()
+    if len(secret) < _SIZE // 2:
+        raise Problem(
+            "state_corrupted", f"The file {file.name} does not hold a secret.", fix="Restore it from a backup."
+        )
+    return secret
+
+
+def _write(file: Path, secret: bytes) -> None:
+    descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    with os.fdopen(descriptor, "wb") as out:
+        out.write(secret)
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def derive(secret: bytes, purpose: str) -> bytes:
+    """A key of its own for each purpose."""
+    return hmac.new(secret, purpose.encode(), hashlib.sha256).digest()

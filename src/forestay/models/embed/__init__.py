@@ -1,0 +1,52 @@
+"""Text as vectors, behind one protocol. Nobody embeds anything unless an embedder was named.
+
+`hashed` compares spellings and needs nothing; `minilm` compares meanings and needs the extra `embeddings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from forestay.kernel.problems import Problem
+
+KNOWN = ("hashed", "minilm")
+Vector = Sequence[float]
+
+
+class Embedder(Protocol):
+    """Gives each text a vector of length one, so that the product of two is their likeness.
+
+    `name` stands for the weights too: vectors of another name are never compared with these.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
+        """One vector for each text, in order; called in a thread, one call at a time."""
+        ...
+
+
+def open(spec: str) -> Embedder:
+    """The embedder that `spec` names."""
+    if spec == "hashed":
+        from forestay.models.embed.hashed import Hashed
+
+        return Hashed()
+    if spec == "minilm":
+        from forestay.models.embed.minilm import MiniLM
+
+        return MiniLM.load()
+    raise Problem(
+        "model_unknown",
+        f"There is no embedder {spec[:40]!r}.",
+        known=list(KNOWN),
+        fix=f"Use one of: {', '.join(KNOWN)}.",
+    )
+
+
+__all__ = ["KNOWN", "Embedder", "Vector", "open"]

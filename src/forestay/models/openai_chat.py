@@ -1,0 +1,117 @@
+"""OpenAI and everything that speaks its chat completions (vLLM, Ollama, LM Studio …), through the official package."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from forestay.kernel import canonical
+from forestay.models.assemble import SurrogateJoiner, ToolCallFragments, finish_reason, usage
+from forestay.models.faults import Endpoint
+from forestay.models.protocol import Delta, Message, Params, ToolSpec, Usage
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+
+class OpenAIChat:
+    """The wire of chat completions, as a `Remote` speaks it."""
+
+    def __init__(self, name: str, model: str, client: AsyncOpenAI, endpoint: Endpoint) -> None:
+        self.name = name
+        self.endpoint = endpoint
+        self._model = model
+        self._client = client
+        # OpenAI's newer models refuse `max_tokens`; many compatible servers know nothing else.
+        self._limit_name = "max_tokens" if endpoint.own else "max_completion_tokens"
+
+    @property
+    def sdk(self) -> Any:
+        import openai
+
+        return openai
+
+    def request(self, messages: Sequence[Message], tools: Sequence[ToolSpec], params: Params) -> dict[str, Any]:
+        request: dict[str, Any] = {
+            "model": self._model,
+            "messages": [_message(message) for message in messages],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if tools:
+            request["tools"] = [
+                {
+                    "type": "function",
+                    "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+                }
+                for tool in tools
+            ]
+        if params.max_tokens is not None:
+            request[self._limit_name] = params.max_tokens
+        if params.temperature is not None:
+            request["temperature"] = params.temperature
+        if params.stop:
+            request["stop"] = list(params.stop)
+        if params.seed is not None:
+            request["seed"] = params.seed
+        return request
+
+    async def deltas(self, request: dict[str, Any]) -> AsyncGenerator[Delta, None]:
+        # The package insists on a key; a server that was given none is sent none.
+        headers = {"Authorization": self.sdk.Omit()} if self.endpoint.key is None else None
+        stream = await self._client.chat.completions.create(**request, extra_headers=headers)
+        async with stream:
+            async for delta in _deltas(stream):
+                yield delta
+
+    async def aclose(self) -> None:
+        await self._client.close()
+
+
+async def _deltas(stream: AsyncIterator[Any]) -> AsyncGenerator[Delta, None]:
+    calls, characters = ToolCallFragments(), SurrogateJoiner()
+    reported: str | None = None
+    counted: Usage | None = None
+    async for chunk in stream:
+        counted = _usage(chunk) or counted
+        for choice in (chunk.choices or ())[:1]:
+            reported = choice.finish_reason or reported
+            if choice.delta is None:
+                continue
+            if text := characters.feed(choice.delta.content or getattr(choice.delta, "refusal", None) or ""):
+                yield Delta(text, served_by=str(getattr(chunk, "model", None) or ""))
+            for part in choice.delta.tool_calls or ():
+                function = part.function
+                calls.add(part.index, part.id, function and function.name, function and function.arguments)
+    if reported is None:
+        raise ValueError("the stream ended before the answer did")
+    reason = finish_reason(reported, bool(calls))
+    yield Delta(characters.rest(reason == "length"), calls.finished(reason), reason, counted)
+
+
+def _usage(chunk: Any) -> Usage | None:
+    reported = getattr(chunk, "usage", None)
+    if reported is None:
+        return None
+    hidden = getattr(reported.completion_tokens_details, "reasoning_tokens", None)
+    return usage(reported.prompt_tokens, reported.completion_tokens, hidden)
+
+
+def _message(message: Message) -> dict[str, Any]:
+    if message.role == "tool":
+        return {"role": "tool", "tool_call_id": message.tool_call_id or "", "content": message.content}
+    wire: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.tool_calls:
+        wire["content"] = message.content or None
+        wire["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {
+                    "name": call.name,
+                    "arguments": call.malformed or canonical.encode(call.arguments).decode(),
+                },
+            }
+            for call in message.tool_calls
+        ]
+    return wire

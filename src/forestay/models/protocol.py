@@ -1,0 +1,147 @@
+"""What a language model is to forestay: messages in, a stream of deltas out, tokens counted.
+
+Data only, and the one fold over it. Invariants that every provider keeps:
+
+M1  The texts of the deltas, joined, are the provider's text, byte for byte.
+M2  A tool call arrives whole, in one delta, with its arguments parsed; one that the token limit cut is dropped.
+M3  Exactly one delta carries a finish reason, and it is the last; a stream that ends without one was cut.
+M4  Usage is what the provider reported, or None; never a guess.
+M5  Closing the iterator, or cancelling the task that reads it, closes the request behind it.
+M6  A failure is a Problem (`provider_error`, `provider_timeout`, `rate_limited` …); a request is sent
+    again only while nothing of its answer was shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from forestay.kernel.problems import Problem
+
+Role = Literal["system", "user", "assistant", "tool"]
+FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "error"]
+
+
+class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A tool that the model wants called; `malformed` holds arguments that were not a JSON object, as written."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    malformed: str | None = None
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One message of a conversation; `tool_call_id` names the call that a `tool` message answers.
+
+    `task` marks what an agent was asked, among what else is said in the user's name. Models are not told.
+    """
+
+    role: Role
+    content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    task: bool = False
+
+
+class ToolSpec(msgspec.Struct, frozen=True):
+    """A tool as the model sees it; `parameters` is a JSON Schema of type object."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+class Params(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How to sample and when to stop; None leaves the provider's default. What a wire has no word for is not sent.
+
+    `timeout` is the longest silence in seconds: a long answer may take its time, a dead one may not.
+    """
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    timeout: float | None = None
+
+
+DEFAULT_PARAMS = Params()
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tokens as the provider counted them; `hidden_tokens` are those of the output that it did not show (reasoning)."""
+
+    input_tokens: int
+    output_tokens: int
+    hidden_tokens: int = 0
+
+
+class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The next piece of an answer; `served_by` is the model that wrote it, where the provider says it."""
+
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    finish_reason: FinishReason | None = None
+    usage: Usage | None = None
+    served_by: str = ""
+
+
+class Completion(msgspec.Struct, frozen=True):
+    """A whole answer."""
+
+    text: str
+    tool_calls: tuple[ToolCall, ...]
+    finish_reason: FinishReason
+    usage: Usage | None
+    served_by: str = ""
+
+
+class Model(Protocol):
+    """A language model behind one door, wherever it runs."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def context_window(self) -> int: ...
+
+    @property
+    def max_output_tokens(self) -> int | None: ...
+
+    def stream(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = DEFAULT_PARAMS
+    ) -> AsyncIterator[Delta]:
+        """The answer to `messages`, piece by piece (M1 to M6)."""
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of `text`: exact where a tokenizer is there, else the model's best estimate."""
+
+
+async def fold(stream: AsyncIterator[Delta]) -> Completion:
+    """Everything that `stream` says, as one Completion; a stream without an end is a Problem (M3)."""
+    texts: list[str] = []
+    calls: list[ToolCall] = []
+    finish: FinishReason | None = None
+    usage: Usage | None = None
+    served_by = ""
+    try:
+        async for delta in stream:
+            texts.append(delta.text)
+            calls.extend(delta.tool_calls)
+            finish = delta.finish_reason or finish
+            usage = delta.usage or usage
+            served_by = served_by or delta.served_by
+    finally:
+        close = getattr(stream, "aclose", None)
+        if close is not None:
+            await close()
+    if finish is None:
+        raise Problem(
+            "provider_error",
+            "The model's answer broke off before its end.",
+            received_characters=sum(map(len, texts)),
+            fix="Ask again, or use another provider.",
+        )
+    return Completion("".join(texts), tuple(calls), finish, usage, served_by)

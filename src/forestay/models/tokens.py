@@ -1,0 +1,147 @@
+"""Counting tokens: by the model's own tokenizer where one is at hand, else by an estimate that usage corrects (C19).
+
+The estimate takes 3.3 characters for a token, and more tokens where a text is denser than prose: marks, digits, and
+characters beyond ASCII. It is linear in the text, so that the parts of a request never count less than the whole.
+What a provider reports corrects it: at once where it was too low, step by step where it was too high.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import string
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from forestay.models.protocol import Message, ToolSpec
+
+CHARACTERS_PER_TOKEN = 3.3
+MESSAGE_TOKENS = 4  # what a provider adds to a message: its role and what separates it from the next
+_LETTERS_PER_TOKEN, _DIGITS_PER_TOKEN = 4.0, 2.0
+# Tokens of one character that takes two, three and four bytes in UTF-8: Cyrillic and Arabic, Chinese and Thai, emoji.
+_OF_TWO, _OF_THREE, _OF_FOUR = 0.6, 1.25, 3.0
+_NOT_LETTERS = bytes(set(range(256)) - set(string.ascii_letters.encode()))
+_NOT_DIGITS = bytes(set(range(256)) - set(string.digits.encode()))
+_NOT_MARKS = bytes(set(range(256)) - set((string.punctuation + "\n\t\0").encode()))
+_LEADS = tuple(bytes(set(range(256)) - set(range(*lead))) for lead in ((0xC2, 0xE0), (0xE0, 0xF0), (0xF0, 0xF5)))
+
+_LEAST_WEIGHT, _MOST_WEIGHT = 0.25, 4.0
+_LEAST_UNITS = 16
+_LEARNING_RATE = 0.5
+_CACHED, _CACHED_LENGTH = 65_536, 1_000
+
+_TIKTOKEN_DATA = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
+
+
+class Estimator:
+    """An estimate with one weight for ASCII and one for the other characters, corrected by `learn`."""
+
+    exact = False
+
+    def __init__(self) -> None:
+        self._plain = 1.0
+        self._wide = 1.0
+
+    def count(self, text: str) -> int:
+        plain, wide = _units(text)
+        return math.ceil(self._plain * plain + self._wide * wide)
+
+    def learn(self, text: str, reported: int) -> None:
+        """Move the weights towards `reported` (normalised least mean squares); nonsense is not believed."""
+        plain, wide = _units(text)
+        units = plain + wide
+        if units < _LEAST_UNITS or not _LEAST_WEIGHT <= reported / units <= _MOST_WEIGHT:
+            return
+        error = reported - (self._plain * plain + self._wide * wide)
+        # A window that is counted too small is overrun; one that is counted too large is only not quite full.
+        step = (1.0 if error > 0 else _LEARNING_RATE) * error / (plain * plain + wide * wide)
+        self._plain = _clamp(self._plain + step * plain)
+        self._wide = _clamp(self._wide + step * wide)
+
+
+class ExactCounter:
+    """Counts of a real tokenizer (a `tiktoken.Encoding`)."""
+
+    exact = True
+
+    def __init__(self, encoding: Any) -> None:
+        self._encoding = encoding
+        self._kept = lru_cache(_CACHED)(self._count)  # a tokenizer never changes its mind
+
+    def count(self, text: str) -> int:
+        return self._kept(text) if len(text) <= _CACHED_LENGTH else self._count(text)
+
+    def _count(self, text: str) -> int:
+        return len(self._encoding.encode(text, disallowed_special=()))
+
+    def learn(self, text: str, reported: int) -> None:
+        """There is nothing to learn."""
+
+
+def counter_for(model: str, environ: Mapping[str, str] = os.environ) -> Estimator | ExactCounter:
+    """The model's own tokenizer when `tiktoken` and its data are on this machine, else an estimator."""
+    try:
+        import tiktoken
+        from tiktoken.model import encoding_name_for_model
+    except ImportError:
+        return Estimator()
+    try:
+        name = encoding_name_for_model(model)
+    except KeyError:
+        return Estimator()
+    if not tokenizer_data(name, environ).is_file():
+        return Estimator()
+    try:
+        return ExactCounter(tiktoken.get_encoding(name))
+    except (OSError, ImportError, ValueError):  # a damaged file: tiktoken would fetch it anew
+        return Estimator()
+
+
+def tokenizer_data(encoding: str, environ: Mapping[str, str] = os.environ) -> Path:
+    """Where tiktoken keeps the data of `encoding`; looked at first, because tiktoken would download what is missing."""
+    folder = environ.get("TIKTOKEN_CACHE_DIR") or environ.get("DATA_GYM_CACHE_DIR")
+    root = Path(folder) if folder else Path(tempfile.gettempdir()) / "data-gym-cache"
+    address = _TIKTOKEN_DATA.format(encoding)
+    return root / hashlib.sha1(address.encode(), usedforsecurity=False).hexdigest()
+
+
+def message_tokens(count: Callable[[str], int], message: Message) -> int:
+    """Tokens of one message with its role and its tool calls."""
+    calls = sum(
+        count(call.name) + count(call.malformed or _json(call.arguments)) + count(call.id) + MESSAGE_TOKENS
+        for call in message.tool_calls
+    )
+    return count(message.content) + count(message.tool_call_id or "") + calls + MESSAGE_TOKENS
+
+
+def tool_tokens(count: Callable[[str], int], tools: Iterable[ToolSpec]) -> int:
+    """Tokens of what the model is told about its tools."""
+    return sum(
+        count(tool.name) + count(tool.description) + count(_json(tool.parameters)) + MESSAGE_TOKENS for tool in tools
+    )
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _units(text: str) -> tuple[float, float]:
+    """Tokens before any correction, of the ASCII part and of the rest."""
+    data = text.encode("utf-8", "surrogatepass")
+    two, three, four = (len(data.translate(None, others)) for others in _LEADS) if len(data) > len(text) else (0, 0, 0)
+    plain = len(text) - two - three - four
+    dense = (
+        len(data.translate(None, _NOT_LETTERS)) / _LETTERS_PER_TOKEN
+        + len(data.translate(None, _NOT_DIGITS)) / _DIGITS_PER_TOKEN
+        + len(data.translate(None, _NOT_MARKS))
+    )
+    return max(plain / CHARACTERS_PER_TOKEN, dense), _OF_TWO * two + _OF_THREE * three + _OF_FOUR * four
+
+
+def _clamp(weight: float) -> float:
+    return min(_MOST_WEIGHT, max(_LEAST_WEIGHT, weight))

@@ -1,0 +1,60 @@
+"""Compaction: what nobody needs to be shown leaves the hot part of the index; nothing is merged, nothing is lost.
+
+Invariants:
+
+- K1  A fact is folded into another one only when both say the same in the same words: equal text, kind, heading,
+      entity, relation and confidence, from the same kind of source. Two that differ anywhere stay two.
+- K2  A fact that leans on the sentence before it (`It is closed.`) is never folded: the words may speak of two things.
+- K3  Every fact keeps its id, its place in its source and its signature; the cold part finds it by its own words.
+- K4  Compaction is one record: a process that dies before it is written has compacted nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from forestay.kernel.ledger import Draft
+from forestay.relay.facts import Fact
+
+LEAST_FACTS = 5000
+_GROWTH = 1.25
+
+
+class Compaction(msgspec.Struct, frozen=True):
+    """Which facts leave the hot part: copies with the fact that stands for them, and superseded ones."""
+
+    folded: tuple[tuple[int, int], ...] = ()
+    archived: tuple[int, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.folded or self.archived)
+
+    def draft(self) -> Draft:
+        return Draft("crp.facts.compacted", {"folded": [list(pair) for pair in self.folded], "archived": self.archived})
+
+
+def due(facts: int, last: int) -> bool:
+    """Whether it is worth looking: many facts, and a quarter more than when it was last looked."""
+    return facts >= LEAST_FACTS and facts >= _GROWTH * last
+
+
+def plan(facts: Sequence[Fact], cold: Iterable[int]) -> Compaction:
+    """What can leave; the newest of equal facts stays, since it is the most recent one to have been said."""
+    gone = set(cold)
+    stands: dict[tuple[bytes, str, str, str], int] = {}
+    folded: list[tuple[int, int]] = []
+    archived: list[int] = []
+    for fact in reversed(facts):
+        if fact.number in gone or fact.quarantined:
+            continue
+        if fact.superseded_by >= 0:
+            archived.append(fact.number)
+        elif not fact.relation:
+            # The hash covers text, entity, relation and the confidence it was made with.
+            key = (fact.hash, fact.context, fact.kind, fact.source.partition(":")[0])
+            first = stands.setdefault(key, fact.number)
+            if first != fact.number and facts[first].confidence == fact.confidence:
+                folded.append((fact.number, first))
+    return Compaction(tuple(reversed(folded)), tuple(reversed(archived)))

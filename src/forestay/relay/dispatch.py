@@ -1,0 +1,492 @@
+"""The window engine: one dispatch, from its first window to its last. Everything that asks a model goes through here.
+
+Invariants:
+
+- D1  One natural `stop` is one model call (C1); the tokens put together are the output, byte for byte (C2).
+- D2  Caps are looked at before every window; what is left never gets below zero (C10, C14).
+- D3  A window is in the ledger, with its raw text and its facts, before its `window_complete` event; a process that is
+      killed after that goes on behind it.
+- D4  A window is asked for again only while nothing of it was shown (C15, `turn.py`). The caller's next model is
+      asked only before the first window is complete; the one that began an answer goes on with it (C18).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from forestay.kernel import canonical
+from forestay.kernel.ledger import Draft
+from forestay.kernel.problems import Problem
+from forestay.models.assemble import halves, joined, whole
+from forestay.models.protocol import Message, Model, ToolCall, ToolSpec
+from forestay.relay import drift, window
+from forestay.relay.caps import within_caps
+from forestay.relay.choose import envelope
+from forestay.relay.continuation import Seam, is_wall
+from forestay.relay.extract import units
+from forestay.relay.facts import Batch, batches
+from forestay.relay.pack import Packed
+from forestay.relay.progress import Flow, Structure, safe_cut
+from forestay.relay.report import completed, report_of
+from forestay.relay.turn import Built, Turn, ask
+from forestay.relay.types import QualityReport, Stop, StreamEvent
+from forestay.relay.warm import WINDOW, Dispatch, pack_text
+
+if TYPE_CHECKING:
+    from forestay.relay.session import Session
+    from forestay.relay.tools import Toolbox
+
+
+class Run:
+    """One dispatch under way; `warm.dispatch` is its memory, so that it can be picked up where it stopped."""
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        starting: Sequence[Draft] = (),
+        toolbox: Toolbox | None = None,
+        max_steps: int = 10,
+        reground: bool = False,
+        window_tokens: int | None = None,
+    ) -> None:
+        self.session = session
+        self.starting = list(starting)
+        self.toolbox = toolbox
+        self.max_steps = max_steps
+        self.reground = reground
+        self.window_tokens = window_tokens
+        self.pending_calls: tuple[ToolCall, ...] = ()
+        self._structure = Structure()
+        self._flow = Flow()
+        self._first: Built | None = None
+        self._built: Built | None = None
+        self._shown = False
+        self._half = ""  # of a character that two pieces or two windows share
+        self._chosen: Model | None = None
+        self._began = 0.0
+        self._said: set[str] = set()  # the statements of the chain
+        self._statements: list[str] = []  # those of its last window
+        self._corrected = 0  # facts that its last window corrected
+
+    @property
+    def state(self) -> Dispatch:
+        state = self.session.warm.dispatch
+        assert state is not None
+        return state
+
+    async def events(self) -> AsyncGenerator[StreamEvent, None]:
+        """The events of the dispatch; a failure is raised as a Problem with the partial output in its details."""
+        try:
+            async with aclosing(self._events()) as events:
+                async for event in events:
+                    yield event
+        finally:
+            self.session.models.asked = None
+
+    async def _events(self) -> AsyncGenerator[StreamEvent, None]:
+        self.session.stage(*self.starting)
+        self._began = self.session.clock.monotonic()
+        resumed = bool(self.state.output)
+        if resumed:
+            self._structure.feed(self.state.output)
+            self._flow.alive(self.state.output)
+            self._said = set(_statements(self.state.output[: self.state.extracted]))
+            shown, self._half = halves(self.state.output)
+            yield StreamEvent("token", shown)
+            self._shown = True
+        going_on = resumed
+        while True:
+            turn = Turn()
+            try:
+                async with aclosing(self._window(going_on, turn)) as pieces:
+                    async for piece in pieces:
+                        shown, self._half = halves(joined(self._half, piece))
+                        if shown:
+                            self._shown = True
+                            yield StreamEvent("token", shown)
+            except Problem as problem:
+                if self._built is not None and turn.new:  # cut after it was shown: kept, and can be gone on with (C15)
+                    self._complete(self._built, turn, last=False)
+                raise await self._failed(problem) from problem.__cause__
+            built = self._built
+            assert built is not None, "a window that was answered was built"
+            stop = self._stop(turn, built)
+            calls = turn.calls if self.toolbox is not None and stop == "complete" else ()
+            facts = len(self.session.warm.facts)
+            last = stop is not None and not calls
+            self._complete(built, turn, last=last)
+            new_facts = [fact.id for fact in self.session.warm.facts[facts:]]
+            summary = self._summary(built, turn)
+            again = bool(calls) and self._run_tools(turn, calls)
+            report = self._finish(built, turn, stop, resumed) if stop is not None and not again else None
+            if report is None and not again:
+                self._go_on(built, turn)
+            await self.session.flush()
+            yield StreamEvent(
+                "extraction", {"window_id": built.window_id, "facts_extracted": len(new_facts), "fact_ids": new_facts}
+            )
+            yield StreamEvent("window_complete", summary)
+            if report is not None:
+                if self._half or not self._shown:
+                    yield StreamEvent("token", self._half)
+                yield StreamEvent("done", report)
+                return
+            going_on = not again
+            if going_on:
+                yield StreamEvent(
+                    "continuation",
+                    {"window": summary["window"] + 1, "reason": turn.finish or "limit", "after": built.window_id},
+                )
+
+    # One window
+
+    async def _window(self, going_on: bool, turn: Turn) -> AsyncGenerator[str, None]:
+        """The next window, of the first model in the order that answers (D4)."""
+        waiting = deque(self._order())
+        while True:
+            self._chosen = self.session.models.asked = waiting.popleft()
+            self._built = None
+            self._built = built = await self._build(going_on)
+            try:
+                async with aclosing(self._ask(built, turn)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+                return
+            except Problem as problem:
+                if turn.new or not self._fall_back(problem, waiting):
+                    raise
+
+    def _order(self) -> list[Model]:
+        """The models that may answer the next window: the caller's order, and once one has begun, that one alone."""
+        models = self.session.models
+        if not self.state.windows:
+            return models.ordered()
+        return [self._chosen or models.named(self.state.model)]
+
+    def _fall_back(self, problem: Problem, waiting: deque[Model]) -> bool:
+        """Put on record that the chosen model failed; whether another one of the order can take the task over."""
+        self._first = None
+        failed, key = self.session.model, problem.key
+        while waiting:
+            self.session.stage(
+                Draft(
+                    "crp.dispatch.fallback",
+                    {"dispatch_id": self.state.id, "model": failed.name, "problem": key, "next": waiting[0].name},
+                )
+            )
+            if self._takes(waiting[0]):
+                return True
+            failed, key = waiting.popleft(), "payload_too_large"
+        return False
+
+    def _takes(self, model: Model) -> bool:
+        """Whether the task fits the window of `model`."""
+        state, config = self.state, self.session.warm.config
+        try:
+            plan = window.plan(
+                model, config, state.system_prompt, state.task_input, state.max_output_tokens, self._tools
+            )
+        except Problem:  # more output was asked for than this model writes
+            return False
+        return plan.fits
+
+    async def _build(self, going_on: bool) -> Built:
+        """Share out the tokens, choose the facts, write down what will be asked (D2, W1)."""
+        session, state = self.session, self.state
+        config, model = session.warm.config, session.model
+        plan = window.plan(model, config, state.system_prompt, state.task_input, state.max_output_tokens, self._tools)
+        reserve = min(plan.reserve, self.window_tokens) if self.window_tokens else plan.reserve
+        free = plan.context_window - plan.system - plan.task
+        extra, extra_tokens = self._extra(going_on, free - reserve)
+        room = free - reserve - extra_tokens
+        if room < 0:  # the continuation must fit: the reserve gives way
+            reserve, room = reserve + room, 0
+        fixed = plan.system + plan.task + extra_tokens
+        if reserve < 1:
+            raise window.exceeded(fixed + 1, plan.context_window)
+        max_tokens, allowed = within_caps(session.warm, fixed, reserve, room)
+        if max_tokens < reserve or allowed < room:
+            left = {"dispatch_id": state.id, "max_tokens": max_tokens, "envelope_tokens": allowed}
+            session.stage(Draft("crp.dispatch.budget_warning", left))
+        first, anew = self._first, self.reground or state.reground
+        query = f"{state.query}\n{state.output[-2000:]}" if anew else state.query
+        known = first.packed if first is not None and not anew else None
+        limit = min(plan.context_window - max_tokens, fixed + allowed)
+        packed, messages, tokens = await self._fitted(known, query, allowed, limit, extra)
+        built = Built(
+            session.relay.ids.uuid4(),
+            messages,
+            packed,
+            tokens,
+            max_tokens,
+            min(1.0, packed.tokens / allowed) if allowed else 0.0,
+            going_on,
+            state.served_by,
+        )
+        self._first = built if first is None or state.reground else first
+        await session.record(
+            Draft(
+                "crp.envelope.build_complete",
+                {
+                    "dispatch_id": state.id,
+                    "window_id": built.window_id,
+                    "facts": packed.numbers,
+                    "input_tokens": built.input_tokens,
+                    "max_tokens": max_tokens,
+                    "saturation": round(built.saturation, 6),
+                    "regrounded": state.reground,
+                    "messages": canonical.digest([[item.role, pack_text(item.content)] for item in messages]),
+                },
+            )
+        )
+        return built
+
+    @property
+    def _tools(self) -> Sequence[ToolSpec]:
+        return self.toolbox.specs if self.toolbox is not None else ()
+
+    async def _fitted(
+        self, packed: Packed | None, query: str, room: int, limit: int, extra: list[Message]
+    ) -> tuple[Packed, list[Message], int]:
+        """The envelope, the messages and their tokens, at most `limit`: counted whole, as the model counts now (W1)."""
+        state = self.state
+        while True:
+            if packed is None or packed.tokens > room:
+                packed = await self._envelope(query, room)
+            messages = window.first_messages(state.system_prompt, packed.text, state.task_input) + extra
+            tokens = window.request_tokens(self.session.model, messages, self._tools)
+            if tokens <= limit:
+                return packed, messages, tokens
+            if not packed.text:
+                raise window.exceeded(tokens, limit)
+            room, packed = packed.tokens - (tokens - limit), None
+
+    async def _envelope(self, query: str, room: int) -> Packed:
+        session = self.session
+        started = session.clock.monotonic()
+        packed = await envelope(session, query, max(0, room), goal=self.state.goal)
+        session.relay.meters.took("crp_envelope_seconds", session.clock.monotonic() - started)
+        return packed
+
+    def _extra(self, going_on: bool, room: int) -> tuple[list[Message], int]:
+        """What follows the first messages, and its tokens: of a continuation the longest form that fits."""
+        turns = msgspec.convert(self.state.turns, list[Message])
+        output = whole(halves(self.state.output)[0])
+        forms = window.continuations(turns, output, self._structure) if going_on else iter([turns])
+        for form in forms:
+            tokens = window.request_tokens(self.session.model, form)
+            if tokens <= room:
+                break
+        return form, tokens
+
+    def _ask(self, built: Built, turn: Turn) -> AsyncGenerator[str, None]:
+        session = self.session
+        return ask(
+            session.model,
+            built,
+            turn,
+            Seam(halves(self.state.output)[0] if built.going_on else ""),
+            tools=self._tools,
+            timeout=session.warm.config.provider_timeout,
+        )
+
+    def _stop(self, turn: Turn, built: Built) -> Stop | None:
+        """Why this window is the last one; None when the text goes on (CRP §1.4)."""
+        state = self.state
+        if turn.finish == "content_filter":
+            return "filtered"
+        if not is_wall(turn.finish, turn.output_tokens(self.session.model), built.max_tokens):
+            # A limit cut the text, and the model was asked for the rest and said nothing: that is no natural end.
+            return "complete" if turn.text or turn.calls or not built.going_on else "no_new_text"
+        if state.windows and not turn.new:
+            return "no_new_text"
+        if not self._flow.alive(turn.new):
+            return "information_flow"
+        if state.max_windows is not None and state.windows + 1 >= state.max_windows:
+            return "max_windows"
+        if state.windows >= self.session.warm.config.max_continuations:
+            return "max_continuations"
+        return None
+
+    def _complete(self, built: Built, turn: Turn, *, last: bool) -> None:
+        """The window and its facts, in one append (D3)."""
+        session, state, warm = self.session, self.state, self.session.warm
+        self._structure.feed(turn.new)
+        output = joined(state.output, turn.new)
+        cut = (
+            len(output)
+            if last
+            else safe_cut(output, state.extracted)
+            if self._structure.splittable
+            else state.extracted
+        )
+        usage = turn.usage
+        drafts = [
+            Draft(
+                "crp.window.complete",
+                {
+                    "dispatch_id": state.id,
+                    "window_id": built.window_id,
+                    "output": pack_text(turn.text),
+                    "removed": turn.echo.length,
+                    "ambiguous": turn.echo.ambiguous,
+                    "other": turn.echo.other,
+                    "finish_reason": turn.finish or "unknown",
+                    "input_tokens": max(0, usage.input_tokens) if usage is not None else built.input_tokens,
+                    "output_tokens": turn.output_tokens(self.session.model),
+                    "counted_by": "provider" if usage is not None else "relay",
+                    "model": turn.model,
+                    "served_by": turn.served_by,
+                    "visible": bool(turn.new),
+                    "extracted": cut,
+                    "continuation": built.going_on,
+                    "tool_calls": len(turn.calls),
+                },
+            )
+        ]
+        piece = output[state.extracted : cut].encode("utf-8", "replace").decode()
+        self._statements = _statements(piece)
+        made: Iterable[Batch] = ()
+        if state.remember and piece.strip():
+            source = WINDOW + state.id
+            made = batches(
+                piece,
+                source,
+                window=warm.windows + 1,
+                first=len(warm.facts),
+                key=session.key,
+                parent=warm.parent,
+                base=len(output[: state.extracted].encode("utf-8", "replace")),
+                corrects=[source],
+            )
+        session.stage(*drafts)
+        session.stage_facts(made)
+        self._corrected = len({item.new for item in session.settle_contradictions()})
+
+    def _go_on(self, built: Built, turn: Turn) -> None:
+        """Another window follows; one that drifted gets facts for what was just written (CRP §1.4)."""
+        state = self.state
+        new = set(self._statements) - self._said
+        self._said |= new
+        lost = drift.of_window(len(new), len(self._statements), self._corrected, self._flow.novelty, self._flow.before)
+        chain = drift.of_chain(state.degradation, lost)
+        self.session.stage(
+            Draft(
+                "crp.dispatch.continuation",
+                {
+                    "dispatch_id": state.id,
+                    "after": built.window_id,
+                    "reason": turn.finish or "limit",
+                    "degradation": round(chain, 6),
+                    "reground": drift.reground(chain, state.since_grounding + 1),
+                },
+            )
+        )
+
+    def _summary(self, built: Built, turn: Turn) -> dict[str, Any]:
+        return {
+            "window_id": built.window_id,
+            "window": self.state.windows,
+            "finish_reason": turn.finish,
+            "output_characters": len(turn.new),
+            "echo_characters": turn.echo.length,
+            "output_tokens": turn.output_tokens(self.session.model),
+            "model": turn.model,
+        }
+
+    # Tools
+
+    def _run_tools(self, turn: Turn, calls: tuple[ToolCall, ...]) -> bool:
+        """Run what the model asked for; False when a call is the caller's to make, or the steps are used up."""
+        assert self.toolbox is not None
+        if self.state.tool_calls >= self.max_steps or not all(self.toolbox.knows(call.name) for call in calls):
+            self.pending_calls = calls
+            return False
+        messages = self._answered(Message("assistant", turn.text, tool_calls=calls))
+        self.session.stage(
+            Draft(
+                "crp.tools.complete",
+                {
+                    "dispatch_id": self.state.id,
+                    "calls": len(calls),
+                    "names": [call.name for call in calls],
+                    "messages": [msgspec.to_builtins(message) for message in messages],
+                },
+            )
+        )
+        return True
+
+    def _answered(self, asked: Message) -> list[Message]:
+        """The calls and their answers; one that does not fit into the window says so: the model can ask for less."""
+        assert self.toolbox is not None
+        session, state = self.session, self.state
+        model, config = session.model, session.warm.config
+        plan = window.plan(model, config, state.system_prompt, state.task_input, state.max_output_tokens, self._tools)
+        before = msgspec.convert(state.turns, list[Message])
+        left = plan.envelope - window.request_tokens(model, [*before, asked])
+        messages = [asked]
+        for call in asked.tool_calls:
+            answer = Message("tool", self.toolbox.call(call), tool_call_id=call.id)
+            needed = window.request_tokens(model, [answer])
+            if needed > left:
+                told = f"The answer has {needed} tokens and {max(0, left)} fit into the window. Ask for less."
+                answer = Message("tool", canonical.encode({"error": told}).decode(), tool_call_id=call.id)
+                needed = window.request_tokens(model, [answer])
+            left -= needed
+            messages.append(answer)
+        return messages
+
+    # The end
+
+    def _finish(self, built: Built, turn: Turn, stop: Stop, resumed: bool) -> QualityReport:
+        state = self.state
+        report = report_of(
+            self.session,
+            state,
+            window_id=built.window_id,
+            finish=turn.finish,
+            model=turn.model,
+            stop=stop,
+            resumed=resumed,
+        )
+        self.session.stage(completed(state, report, stop))
+        self._took()
+        return report
+
+    def _took(self) -> None:
+        session = self.session
+        session.relay.meters.took("crp_dispatch_seconds", session.clock.monotonic() - self._began)
+
+    async def _failed(self, problem: Problem) -> Problem:
+        """The failure as the caller gets it: with what was written so far, and whether it can be gone on with."""
+        state = self.state
+        resumable = bool(state.output)
+        details = {
+            **({"model": self._chosen.name} if self._chosen is not None else {}),
+            **problem.details,
+            **({"fallbacks": state.fallbacks} if state.fallbacks else {}),
+            "partial_output": state.output,
+            "windows": state.windows,
+            "resumable": resumable,
+            "session_id": self.session.id,
+        }
+        told = Problem(problem.key, problem.message, retry_after_ms=problem.retry_after_ms, **details)
+        told.__cause__ = problem.__cause__
+        self._took()
+        await self.session.record(
+            Draft(
+                "crp.dispatch.error",
+                {"dispatch_id": state.id, "code": problem.row.crp, "problem": problem.key, "resumable": resumable},
+            )
+        )
+        return told
+
+
+def _statements(text: str) -> list[str]:
+    return [text[unit.start : unit.end] for unit in units(text)]

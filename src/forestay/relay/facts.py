@@ -1,0 +1,303 @@
+"""A fact, its integrity, and the batch in which the ledger keeps it.
+
+Invariants:
+
+- F1  A fact's bytes are the bytes `start` to `end` of its source in UTF-8, made clean where the source was not (NFC,
+      no controls).
+- F2  `hash` is BLAKE3 over text, entity, relation and confidence; `signature` is HMAC-SHA256 of it and the hash of the
+      fact before it, under the session's key (CRP §1.10).
+- F3  A batch says everything about its facts: reading it again gives the same facts.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import blake3
+import msgspec
+
+from forestay.models.words import words
+from forestay.relay.entities import entities, relation
+from forestay.relay.extract import Kind, units
+from forestay.relay.guard import clean
+
+GENESIS = bytes(32)
+BATCH_CHARACTERS = 96 * 1024
+QUARANTINE_FACTOR = 0.7
+_COPIES = 1000
+# Only the opening words of a sentence relate it to the one before it.
+_OPENING = 60
+_OPENING_WORDS = 4
+
+
+class Fact(msgspec.Struct, gc=False):
+    """One thing that is known. Only confidence, standing and use change after it was made."""
+
+    number: int
+    text: str
+    kind: Kind
+    source: str
+    start: int
+    end: int
+    context: str
+    entity: str
+    relation: str
+    confidence: float
+    window: int
+    hash: bytes
+    signature: bytes
+    shown: int = 0
+    superseded_by: int = -1
+    folded_into: int = -1
+    quarantined: bool = False
+    verified: bool = False
+
+    @property
+    def id(self) -> str:
+        return f"f{self.number}"
+
+
+class Batch(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Facts as one record: start, end (bytes), kind, context, entity, relation; cut out of `text`, or given."""
+
+    source: str
+    window: int
+    first: int
+    rows: list[tuple[int, int, Kind, int, str, str]]
+    contexts: list[str]
+    signatures: str
+    text: str = ""
+    base: int = 0
+    texts: list[str] | None = None
+    confidence: float = 1.0
+    quarantined: bool = False
+    since: int = -1  # the first fact of the whole text that this is a part of
+    corrects: list[str] = []  # the sources whose statements this text replaces, its own among them
+
+
+def fact_id(text: str) -> int | None:
+    """The number in a fact's id; None when it is none."""
+    return int(text[1:]) if text[:1] == "f" and text[1:].isascii() and text[1:].isdigit() and len(text) < 12 else None
+
+
+def fact_hash(text: str, entity: str, relation: str, confidence: float) -> bytes:
+    """F2. The parts are joined by a character that no clean text holds."""
+    return blake3.blake3("\x1f".join((text, entity, relation, f"{confidence:.4f}")).encode()).digest()
+
+
+def sign(key: bytes, own: bytes, parent: bytes) -> bytes:
+    return hmac.digest(key, own + parent, "sha256")
+
+
+def batches(
+    text: str,
+    source: str,
+    *,
+    window: int,
+    first: int,
+    key: bytes,
+    parent: bytes,
+    base: int = 0,
+    confidence: float = 1.0,
+    corrects: Sequence[str] = (),
+) -> Iterator[Batch]:
+    """The facts of `text`, which begins `base` bytes into its source, in batches of bounded size, signed in order."""
+    since = first
+    rows: list[tuple[int, int, Kind, int, str, str]] = []
+    texts: list[str] = []
+    contexts: dict[str, int] = {}
+    signatures: list[bytes] = []
+    plain = text.isascii()
+    at = at_byte = 0
+    size = 0
+    begin, begin_byte = 0, 0
+    dirty = False
+    for unit in units(text):
+        raw = text[unit.start : unit.end]
+        content, removed = clean(raw)
+        if not content:
+            continue
+        if not rows:
+            begin = unit.start
+        start = unit.start if plain else at_byte + len(text[at : unit.start].encode())
+        end = unit.end if plain else start + len(raw.encode())
+        at, at_byte = unit.end, end
+        if not rows:
+            begin_byte = start
+        dirty = dirty or removed
+        found = entities(content)
+        entity = found[0][1] if found else ""
+        link = relation(words(content[:_OPENING])[:_OPENING_WORDS]) if unit.kind in ("sentence", "item") else ""
+        own = fact_hash(content, entity, link, confidence)
+        signatures.append(sign(key, own, parent))
+        parent = own
+        rows.append(
+            (
+                start - begin_byte,
+                end - begin_byte,
+                unit.kind,
+                contexts.setdefault(unit.context, len(contexts)),
+                entity,
+                link,
+            )
+        )
+        texts.append(content)
+        size += len(raw)
+        if size >= BATCH_CHARACTERS:
+            yield _batch(
+                source,
+                window,
+                first,
+                rows,
+                contexts,
+                signatures,
+                text[begin : unit.end],
+                base + begin_byte,
+                texts,
+                confidence,
+                dirty,
+                since,
+                corrects,
+            )
+            first += len(rows)
+            rows, texts, contexts, signatures, size, dirty = [], [], {}, [], 0, False
+    if rows:
+        yield _batch(
+            source,
+            window,
+            first,
+            rows,
+            contexts,
+            signatures,
+            text[begin:at],
+            base + begin_byte,
+            texts,
+            confidence,
+            dirty,
+            since,
+            corrects,
+        )
+
+
+def copies(facts: Sequence[Fact], source: str, *, window: int, first: int, key: bytes, parent: bytes) -> list[Batch]:
+    """`facts` of another session as batches of this one."""
+    made: list[Batch] = []
+    for begin in range(0, len(facts), _COPIES):
+        group = facts[begin : begin + _COPIES]
+        contexts: dict[str, int] = {}
+        signatures: list[bytes] = []
+        rows: list[tuple[int, int, Kind, int, str, str]] = []
+        for fact in group:
+            own = fact_hash(fact.text, fact.entity, fact.relation, 1.0)
+            signatures.append(sign(key, own, parent))
+            parent = own
+            place = contexts.setdefault(fact.context, len(contexts))
+            rows.append((fact.start, fact.end, fact.kind, place, fact.entity, fact.relation))
+        made.append(
+            _batch(
+                source,
+                window,
+                first + begin,
+                rows,
+                contexts,
+                signatures,
+                "",
+                0,
+                [fact.text for fact in group],
+                1.0,
+                True,
+            )
+        )
+    return made
+
+
+def _batch(
+    source: str,
+    window: int,
+    first: int,
+    rows: list[tuple[int, int, Kind, int, str, str]],
+    contexts: dict[str, int],
+    signatures: list[bytes],
+    span: str,
+    base: int,
+    texts: list[str],
+    confidence: float,
+    dirty: bool,
+    since: int = -1,
+    corrects: Sequence[str] = (),
+) -> Batch:
+    return Batch(
+        source=source,
+        window=window,
+        first=first,
+        rows=rows,
+        contexts=list(contexts),
+        signatures=base64.b64encode(b"".join(signatures)).decode(),
+        text="" if dirty else span,
+        base=base,
+        texts=texts if dirty else None,
+        confidence=confidence,
+        since=since,
+        corrects=list(corrects),
+    )
+
+
+def facts_of(batch: Batch) -> list[Fact]:
+    """F3."""
+    signatures = base64.b64decode(batch.signatures)
+    span = batch.text.encode()
+    made: list[Fact] = []
+    confidence = batch.confidence
+    for offset, (start, end, kind, context, entity, link) in enumerate(batch.rows):
+        text = batch.texts[offset] if batch.texts is not None else span[start:end].decode()
+        made.append(
+            Fact(
+                batch.first + offset,
+                text,
+                kind,
+                batch.source,
+                batch.base + start,
+                batch.base + end,
+                batch.contexts[context],
+                entity,
+                link,
+                confidence,
+                batch.window,
+                fact_hash(text, entity, link, confidence),
+                signatures[32 * offset : 32 * offset + 32],
+                quarantined=batch.quarantined,
+            )
+        )
+    return made
+
+
+def verify(facts: Sequence[Fact], number: int, key: bytes) -> bool:
+    """Whether fact `number` is what was signed, in its place (F2)."""
+    fact = facts[number]
+    parent = facts[number - 1].hash if number else GENESIS
+    return hmac.compare_digest(sign(key, fact.hash, parent), fact.signature)
+
+
+def view(fact: Fact) -> dict[str, Any]:
+    """The fact as the contract's `Fact`, with where it came from."""
+    return {
+        "id": fact.id,
+        "text": fact.text,
+        "confidence": round(fact.confidence, 4),
+        "extraction_type": fact.kind,
+        "source_window_id": fact.source,
+        "is_superseded": fact.superseded_by >= 0,
+        "source": fact.source,
+        "start": fact.start,
+        "end": fact.end,
+        "context": fact.context,
+        "entity": fact.entity,
+        "relation": fact.relation,
+        "hash": "blake3:" + fact.hash.hex(),
+        "superseded_by": f"f{fact.superseded_by}" if fact.superseded_by >= 0 else None,
+        "folded_into": f"f{fact.folded_into}" if fact.folded_into >= 0 else None,
+        "quarantined": fact.quarantined,
+    }

@@ -1,0 +1,83 @@
+"""How a session writes: a record first, then the state it folds to.
+
+O2  What changes the state is a record first; when writing fails, the state is read again before it is used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from forestay.kernel.ledger import Append, Draft
+from forestay.relay.drift import gate
+from forestay.relay.facts import Batch
+from forestay.relay.warm import Contradiction, Warm
+
+if TYPE_CHECKING:
+    from forestay.relay.relay import Relay
+
+
+class Journal:
+    """The stream of one session and the warm state that is its fold."""
+
+    def __init__(self, relay: Relay, session_id: str, warm: Warm, head: int) -> None:
+        self.relay = relay
+        self.id = session_id
+        self.warm = warm
+        self._head = head
+        self._staged: list[Draft] = []
+        self._stale = False
+
+    @property
+    def stream_name(self) -> str:
+        return f"relay/{self.id}"
+
+    def stage(self, *drafts: Draft) -> None:
+        """Fold drafts in now and write them with the next `flush`."""
+        for draft in drafts:
+            self.warm.apply(draft.type, draft.payload)
+            self._staged.append(draft)
+
+    async def flush(self) -> None:
+        """Write what is staged, in one append."""
+        drafts, self._staged = self._staged, []
+        if not drafts:
+            return
+        try:
+            records = await self.relay.ledger.append(self.stream_name, drafts, expect=self._head)
+        except BaseException:
+            self._stale = True
+            raise
+        self._head = records[-1].seq
+        self.relay.meters.count(drafts)
+
+    def next_append(self, *drafts: Draft) -> Append:
+        """Drafts that somebody else commits, behind what is written here; the last that this journal gives away."""
+        return Append(self.stream_name, drafts, self._head)
+
+    async def record(self, *drafts: Draft) -> None:
+        self.stage(*drafts)
+        await self.flush()
+
+    def stage_facts(self, batches: Iterable[Batch]) -> None:
+        """Facts, each batch with what is odd about it (CRP §1.5)."""
+        for batch in batches:
+            odd = gate(batch, self.warm.rates)
+            self.stage(Draft("crp.extraction.complete", batch))
+            if odd is not None:
+                self.stage(Draft("crp.extraction.quality_gate", odd))
+
+    async def refresh(self) -> None:
+        """Read the state again when a write failed (O2)."""
+        if self._stale:
+            self.warm, self._head = await self.relay.fold(self.id)
+            self._stale = False
+
+    def settle_contradictions(self) -> list[Contradiction]:
+        """Mark what was corrected: the older fact is superseded, and stays (C16)."""
+        found = self.warm.open_contradictions
+        if found:
+            pairs = [[item.old, item.new] for item in found]
+            self.stage(Draft("crp.extraction.contradiction", {"pairs": pairs}))
+            self.stage(Draft("crp.facts.superseded", {"pairs": pairs}))
+        return found

@@ -1,0 +1,110 @@
+"""The models of a session: those a caller registered, by priority, or the relay's own where nobody registered one.
+
+V1  What a caller registered is the fall-back order, and all of it: the relay's own model is not behind it (C11, C18).
+V2  Keys are kept in memory only. A session whose providers another process had registered has none until somebody
+    registers one again; no other model answers for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from forestay.kernel.problems import Problem
+from forestay.models.protocol import Model
+
+if TYPE_CHECKING:
+    from forestay.relay.relay import Relay
+
+_OLLAMA = "http://127.0.0.1:11434/v1"
+TYPES = ("openai", "anthropic", "ollama", "local")
+
+
+def open_provider(
+    provider_type: str, model: str | None, *, api_key: str | None = None, base_url: str | None = None
+) -> Model:
+    """`openai`, `anthropic` or `ollama` as the contract names them, or `local`, which needs neither key nor network."""
+    from forestay.models import registry
+
+    if provider_type not in TYPES:
+        raise Problem(
+            "invalid_request",
+            f"{provider_type[:40]!r} is not a provider type.",
+            at="$.provider_type",
+            known=list(TYPES),
+        )
+    if provider_type == "local":
+        return registry.open("local")
+    if not model:
+        raise Problem("invalid_request", "The provider needs a model.", at="$.model", fix="Name the model.")
+    if provider_type == "ollama":
+        return registry.open(f"openai:{model}@{base_url or _OLLAMA}", api_key=api_key)
+    spec = f"{provider_type}:{model}" + (f"@{base_url}" if base_url else "")
+    return registry.open(spec, api_key=api_key)
+
+
+class Providers:
+    """Models in the order in which they are asked; `asked` is the one that a dispatch under way has chosen."""
+
+    def __init__(self, relay: Relay, recorded: Callable[[], Sequence[str]]) -> None:
+        self._relay = relay
+        self._recorded = recorded
+        self._own: list[tuple[int, int, Model]] = []
+        self.asked: Model | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._known())
+
+    def add(self, model: Model, priority: int) -> None:
+        self._own.append((priority, len(self._own), model))
+
+    @property
+    def current(self) -> Model:
+        return self.asked or self.ordered()[0]
+
+    def ordered(self) -> list[Model]:
+        """The models that may begin an answer, the first to be asked first."""
+        found = self._known()
+        if not found and self._recorded():
+            raise Problem(
+                "provider_missing",
+                f"The session's provider {self._recorded()[-1]} is not here: keys are kept in memory only.",
+                providers=list(self._recorded()),
+                fix="Register the provider again, or open a new session.",
+            )
+        if not found:
+            raise Problem(
+                "provider_error",
+                "The session has no model.",
+                fix="Open the relay with a model, or register a provider for the session.",
+            )
+        return found
+
+    def named(self, name: str) -> Model:
+        """The model that began an answer, to go on with it (C18)."""
+        known = [*self._registered(), *filter(None, [self._relay.model])]
+        found = next((model for model in known if model.name == name), None)
+        if found is None:
+            raise Problem(
+                "provider_missing",
+                f"{name} began this answer, and the session does not have it now. No other model goes on with it.",
+                model=name,
+                known=[model.name for model in known],
+                fix="Register that provider again and resume, or dispatch the task anew.",
+            )
+        return found
+
+    def _registered(self) -> list[Model]:
+        return [model for _, _, model in sorted(self._own, key=lambda item: item[:2])]
+
+    def _known(self) -> list[Model]:
+        if self._own or self._recorded():
+            return self._registered()
+        return [self._relay.model] if self._relay.model is not None else []
+
+    async def aclose(self) -> None:
+        for _, _, model in self._own:
+            close = getattr(model, "aclose", None)
+            if close is not None:
+                await close()
+        self._own.clear()

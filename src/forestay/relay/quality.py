@@ -1,0 +1,107 @@
+"""What is reported about a dispatch: tier, groundedness with its evidence, cost (C3, C4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forestay.models.words import STOP, words
+from forestay.relay.extract import units
+from forestay.relay.facts import Fact
+from forestay.relay.index import Index
+from forestay.relay.types import CostEstimate, Groundedness, Pricing, SessionConfig, Support, Tier
+
+_STATEMENT_SHARE = 0.6
+_FACT_SHARE = 0.8
+_SUPPORTERS = 5
+_SENTENCES_REPORTED = 2000
+
+
+def tier(windows: int) -> Tier:
+    """C3: by the number of windows."""
+    if windows <= 1:
+        return "S"
+    return "A" if windows <= 10 else "B" if windows <= 100 else "C" if windows <= 1000 else "D"
+
+
+def groundedness(output: str, index: Index, facts: Sequence[Fact], envelope: Sequence[int]) -> Groundedness:
+    """The share of the output's statements that a fact of the envelope supports.
+
+    A fact supports a statement when it holds 60 % of the statement's content words, or when 80 % of its own (three or
+    more) stand in the statement, or when the statement quotes it; and in any case every number of the statement.
+    """
+    numbers = sorted(envelope)
+    holders: dict[str, list[int]] = {}
+    sentences = supported = 0
+    support: list[Support] = []
+    for unit in units(output):
+        if unit.kind == "heading":
+            continue
+        content = {word for word in words(output[unit.start : unit.end]) if word not in STOP}
+        if len(content) < 2:
+            continue
+        sentences += 1
+        for word in content:
+            if word not in holders:
+                holders[word] = index.holders(word, numbers) if numbers else []
+        ids = _supporters(output[unit.start : unit.end], content, holders, facts)
+        supported += 1 if ids else 0
+        if len(support) < _SENTENCES_REPORTED:
+            support.append(Support(unit.start, unit.end, ids))
+    return Groundedness(supported / sentences if sentences else None, sentences, supported, tuple(support))
+
+
+def _supporters(
+    statement: str, content: set[str], holders: dict[str, list[int]], facts: Sequence[Fact]
+) -> tuple[str, ...]:
+    shared: dict[int, int] = {}
+    for word in content:
+        for number in holders[word]:
+            shared[number] = shared.get(number, 0) + 1
+    figures = [holders[word] for word in content if word[0].isdigit()]
+    good = [
+        (-count, number)
+        for number, count in shared.items()
+        if (count >= _STATEMENT_SHARE * len(content) or _stands_in(facts[number], count, statement))
+        and all(number in held for held in figures)
+    ]
+    return tuple(f"f{number}" for _, number in sorted(good)[:_SUPPORTERS])
+
+
+def _stands_in(fact: Fact, shared: int, statement: str) -> bool:
+    """Whether nearly all of the fact was said; a fact of two words counts when it was quoted."""
+    if shared < 3:
+        return shared == 2 and fact.text in statement
+    return shared >= _FACT_SHARE * len({word for word in words(fact.text) if word not in STOP})
+
+
+def price_of(config: SessionConfig, model: str) -> Pricing | None:
+    """What the user says the model costs."""
+    return config.prices.get(model, config.pricing)
+
+
+def cost(input_tokens: int, output_tokens: int, pricing: Pricing | None) -> float | None:
+    """USD by the prices that the user gave; nothing when he gave none."""
+    if pricing is None:
+        return None
+    return round((input_tokens * pricing.input_per_million + output_tokens * pricing.output_per_million) / 1e6, 9)
+
+
+def estimate(
+    planned: int,
+    input_tokens: int,
+    output_tokens: int,
+    reserve: int,
+    pricing: Pricing | None,
+    completed: int,
+) -> CostEstimate:
+    """`planned` dispatches of these sizes; output beyond the reserve takes windows that carry the input again."""
+    windows_each = max(1, -(-output_tokens // max(1, reserve)))
+    total_in = planned * windows_each * input_tokens
+    total_out = planned * output_tokens
+    return CostEstimate(
+        max(1, planned * windows_each),
+        total_in,
+        total_out,
+        cost(total_in, total_out, pricing),
+        "high" if completed >= 10 else "medium" if completed >= 1 else "low",
+    )

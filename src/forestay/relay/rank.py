@@ -1,0 +1,217 @@
+"""Which facts a task needs: words first, then recency, novelty and neighbours (CRP §1.6).
+
+score = relevance x recency x novelty x trust + graph, where relevance is the cube of BM25 divided by the best BM25 (the
+contract's cosine, without a model), recency is exp(-0.1 age) but never below a floor, novelty is 1.5, 1 or 0.5 by how
+often the fact was shown, trust follows confidence, and graph is what neighbours joined by a discourse relation lend by
+their likeness, at most 0.5. The cube lets novelty outweigh a third of what words say, and recency a fifth, not more: an
+answer that was shown often, or long ago, is still the answer.
+
+A task that asks several things has aspects: relevance is then 0.7 of the best aspect's, divided by the place among
+what that aspect finds so that one question's near misses leave room for the next one, and 0.3 of the whole's. Where
+vectors are kept, a fact gains the reciprocal of its place among those that are like the task in meaning.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from forestay.models.words import STOP, words
+from forestay.relay.entities import entities
+from forestay.relay.facts import QUARANTINE_FACTOR, Fact
+from forestay.relay.warm import INGEST, Warm
+
+CANDIDATES = 200
+_QUERY_TERMS = 48
+_RECENCY_FLOOR = 0.5
+_GRAPH_SHARE = 0.3
+_GRAPH_MOST = 0.5
+_LENDERS = 100
+_ASPECT_SHARE = 0.7
+_ASPECTS = 8
+_SHARP = 3  # the power of relevance
+_WEAK = 0.3
+_BETWEEN_ASPECTS = re.compile(r"(?<=[.!?;。！？；])\s+|\n+")
+
+
+class Ranked(msgspec.Struct, frozen=True):
+    """A fact's place in the ranking and what put it there."""
+
+    number: int
+    score: float
+    relevance: float
+    recency: float
+    novelty: float
+    graph: float
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """Which terms of the score count; all of them, unless an evaluation leaves one out."""
+
+    recency: bool = True
+    novelty: bool = True
+    graph: bool = True
+    aspects: bool = True
+
+
+ALL_TERMS = Terms()
+
+
+def query_terms(warm: Warm, text: str) -> dict[str, float]:
+    """The words of `text` that can find something, the rarest first when there are many; typed words count double."""
+    weights: dict[str, float] = {}
+    every = words(text[-20_000:] if len(text) > 40_000 else text)
+    for word in [word for word in every if word not in STOP] or every:
+        weights[word] = 1.0
+    for kind, value in entities(text[:4000]):
+        if kind != "name" and not value.isalnum():
+            weights[value.lower()] = 2.0
+    if len(weights) > _QUERY_TERMS:
+        frequency = warm.index.frequency
+        known = sorted((word for word in weights if frequency(word)), key=lambda word: (frequency(word), word))
+        weights = {word: weights[word] for word in known[:_QUERY_TERMS]}
+    return weights
+
+
+def aspects_of(text: str) -> list[str]:
+    """The questions that `text` is made of, at most eight: its first and its last ones when it has more."""
+    if len(text) > 4000:
+        text = f"{text[:2000]}\n{text[-2000:]}"
+    parts = [part for part in _BETWEEN_ASPECTS.split(text) if len(part) > 2]
+    return parts if len(parts) <= _ASPECTS else parts[: _ASPECTS // 2] + parts[-_ASPECTS // 2 :]
+
+
+def _in_words(warm: Warm, text: str, limit: int, aspects: bool, cold: bool, every: bool) -> dict[int, float]:
+    """Likeness in words, from 0 to 1: of the whole text, and of its best aspect where it has several."""
+    found = warm.index.search(query_terms(warm, text), limit, every=every)
+    if cold and len(warm.cold):
+        more = warm.cold.search(query_terms(warm, text), limit)
+        found = sorted([*found, *more], key=lambda item: (-item[1], item[0]))[:limit]
+    if not found:
+        return {}
+    best = found[0][1] or 1.0
+    parts = aspects_of(text) if aspects else []
+    if len(parts) < 2:
+        return {number: (score / best) ** _SHARP for number, score in found}
+    whole = {number: (1 - _ASPECT_SHARE) * (score / best) ** _SHARP for number, score in found}
+    searched = [hits for part in parts if (hits := warm.index.search(query_terms(warm, part), limit // len(parts) + 1))]
+    strongest = max((hits[0][1] for hits in searched), default=1.0) or 1.0
+    asked: dict[int, float] = {}
+    for hits in searched:
+        # Each aspect gets its best facts in; an aspect that hardly finds anything is not a question of its own.
+        own = hits[0][1] or 1.0
+        scale = _ASPECT_SHARE * min(1.0, own / (_WEAK * strongest))
+        place, before = 0, 0.0
+        for number, score in hits:
+            place, before = (place if score == before else place + 1), score
+            asked[number] = max(asked.get(number, 0.0), (score / own) ** _SHARP * scale / place)
+    together = {number: whole.get(number, 0.0) + asked.get(number, 0.0) for number in (*whole, *asked)}
+    order = sorted(together, key=lambda number: (-together[number], number))
+    return {number: together[number] for number in order[:limit]}
+
+
+def rank(
+    warm: Warm,
+    text: str,
+    *,
+    limit: int = CANDIDATES,
+    terms: Terms = ALL_TERMS,
+    near: Sequence[int] = (),
+    cold: bool = False,
+    every: bool = False,
+) -> list[Ranked]:
+    """The facts for `text`, best first; superseded facts count half, quarantined ones not at all.
+
+    `near` are facts by their likeness in meaning, the most alike first, where vectors are kept. With `cold`, facts that
+    a compaction put away are looked for too; with `every`, facts that share nothing but a common word.
+    """
+    relevance = _in_words(warm, text, limit, terms.aspects, cold, every)
+    for place, number in enumerate((n for n in near if cold or n in warm.index), start=1):
+        relevance[number] = relevance.get(number, 0.0) + 1 / place
+    if not relevance:
+        return []
+    found = list(relevance.items())
+    _verbatim(warm, text, found[:_LENDERS], relevance)
+    lent = _lent(warm, found[:_LENDERS], relevance) if terms.graph else {}
+    ranked = []
+    ages = _Ages(warm.windows) if terms.recency else None
+    facts = warm.facts
+    for number in {**relevance, **lent}:
+        fact = facts[number]
+        if fact.quarantined:
+            continue
+        own = relevance.get(number, 0.0)
+        recency = ages[fact.window] if ages is not None else 1.0
+        novelty = (1.5 if fact.shown == 0 else 1.0 if fact.shown < 3 else 0.5) if terms.novelty else 1.0
+        graph = min(lent.get(number, 0.0), _GRAPH_MOST) if number in lent else 0.0
+        score = own * recency * novelty * trust(warm, fact) + graph
+        if fact.superseded_by >= 0:
+            score *= 0.5
+        ranked.append((-score, number, own, recency, novelty, graph))
+    ranked.sort()
+    return [
+        Ranked(number, -score, own, recency, novelty, graph) for score, number, own, recency, novelty, graph in ranked
+    ]
+
+
+class _Ages(dict[int, float]):
+    """The recency of a fact by the window it came from; there are few windows and many facts."""
+
+    def __init__(self, now: int) -> None:
+        self._now = now
+
+    def __missing__(self, window: int) -> float:
+        value = self[window] = max(_RECENCY_FLOOR, math.exp(-0.1 * max(0, self._now - window)))
+        return value
+
+
+def _verbatim(warm: Warm, text: str, found: list[tuple[int, float]], relevance: dict[int, float]) -> None:
+    """A fact that holds the whole query, word for word, is what was asked for."""
+    phrase = text.strip().lower()
+    if len(phrase) < 3:
+        return
+    for number, _ in found:
+        own = warm.facts[number].text
+        if len(own) >= len(phrase) and phrase in own.lower():
+            relevance[number] += 1.0
+
+
+def trust(warm: Warm, fact: Fact) -> float:
+    """Half of the score follows confidence; a fact ingested since the last window is in quarantine (CRP §1.10)."""
+    confidence = fact.confidence
+    if fact.window == warm.windows and fact.source.startswith(INGEST):
+        confidence *= QUARANTINE_FACTOR
+    return 0.5 + 0.5 * confidence
+
+
+def _lent(warm: Warm, found: list[tuple[int, float]], relevance: dict[int, float]) -> dict[int, float]:
+    """What the best facts lend to the neighbours that a discourse relation joins them with."""
+    lent: dict[int, float] = {}
+    facts = warm.facts
+    for number, _ in found:
+        likeness = min(1.0, relevance[number]) ** (1 / _SHARP)
+        share = likeness * facts[number].confidence * _GRAPH_SHARE
+        for own in (number, *warm.copies.get(number, ())):  # a copy has neighbours of its own
+            for neighbour in neighbours(facts, own):
+                lent[neighbour] = lent.get(neighbour, 0.0) + share
+    return lent
+
+
+def neighbours(facts: list[Fact], number: int) -> list[int]:
+    """The facts joined with `number` by an edge: a relation always points to the fact before it in the same text."""
+    result = []
+    fact = facts[number]
+    if fact.relation and number and _in_one_text(facts[number - 1], fact):
+        result.append(number - 1)
+    if number + 1 < len(facts):
+        after = facts[number + 1]
+        if after.relation and _in_one_text(fact, after):
+            result.append(number + 1)
+    return result
+
+
+def _in_one_text(one: Fact, other: Fact) -> bool:
+    return one.source == other.source and one.context == other.context

@@ -1,0 +1,163 @@
+"""Five ways to dispatch, each a thin composition over the one window engine (CRP §1.14).
+
+| variant          | model calls                              | what is added                                     |
+|------------------|------------------------------------------|---------------------------------------------------|
+| tools            | until the model stops calling tools      | the five context tools; the model pulls           |
+| reflexive        | 1 when the draft is grounded, else 2     | the draft is checked without a model, then redone |
+| progressive      | 2: choose sections, then answer          | an outline first, then the chosen sections        |
+| stream-augmented | as many windows as the answer needs      | each window gets facts for what was just written  |
+| agentic          | as tools, at most `max_steps` tool calls | the tools, the caller's tools, and a trace        |
+
+Nothing is hidden: every call is a window in the ledger, and one that shows the user nothing counts as overhead (C4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from forestay.kernel.ledger import Draft
+from forestay.models.protocol import ToolCall, ToolSpec
+from forestay.relay.dispatch import Run
+from forestay.relay.replies import fold
+from forestay.relay.tools import structure
+from forestay.relay.types import QualityReport, Reply
+
+if TYPE_CHECKING:
+    from forestay.relay.session import Session
+
+_OUTLINE_HEADINGS = 200
+_AUGMENTED_WINDOW = 512
+_DEFAULT_STEPS = 32
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """A reply, the tool calls that are the caller's to make, and what was done on the way."""
+
+    output: str
+    report: QualityReport
+    tool_calls: tuple[ToolCall, ...] = ()
+    trace: tuple[dict[str, Any], ...] = ()
+
+
+async def tools(
+    session: Session,
+    system_prompt: str,
+    task_input: str,
+    *,
+    tools: Sequence[ToolSpec] = (),
+    max_steps: int = _DEFAULT_STEPS,
+    operation: str = "dispatch_tools",
+    **options: Any,
+) -> Outcome:
+    """The model pulls context by calling tools; calls of the caller's own tools are handed back to him."""
+    toolbox = session.toolbox(tools)
+    engines: list[Run] = []
+    events = session.events(
+        system_prompt,
+        task_input,
+        operation=operation,
+        run={"toolbox": toolbox, "max_steps": max_steps},
+        holder=engines,
+        **options,
+    )
+    reply = await fold(events)
+    return Outcome(reply.output, reply.report, engines[0].pending_calls, tuple(toolbox.trace))
+
+
+async def agentic(
+    session: Session,
+    system_prompt: str,
+    task_input: str,
+    *,
+    tools: Sequence[ToolSpec] = (),
+    max_steps: int = 10,
+    **options: Any,
+) -> Outcome:
+    """The tool loop with a limit of steps; the trace says what each step asked."""
+    return await _tools(
+        session, system_prompt, task_input, tools=tools, max_steps=max_steps, operation="dispatch_agentic", **options
+    )
+
+
+async def reflexive(session: Session, system_prompt: str, task_input: str, **options: Any) -> Outcome:
+    """Draft, check every statement against the facts without a model, and ask once more when some are unsupported."""
+    draft = await session.dispatch(system_prompt, task_input, operation="dispatch_reflexive", **options)
+    doubtful = _unsupported(draft)
+    trace = {"step": 1, "draft_characters": len(draft.output), "unsupported": len(doubtful)}
+    if not doubtful or not draft.report.telemetry or not draft.report.telemetry.facts_in_envelope:
+        return Outcome(draft.output, draft.report, (), (trace,))
+    await _overhead(session, draft)
+    review = (
+        f"{task_input}\n\nA first answer was:\n{draft.output}\n\nNot supported by the context:\n"
+        + "\n".join(f"- {text}" for text in doubtful[:20])
+        + "\n\nWrite the answer again. Keep what the context supports, and correct or leave out the rest."
+    )
+    final = await session.dispatch(system_prompt, review, operation="dispatch_reflexive", query=task_input, **options)
+    return Outcome(final.output, final.report, (), (trace, {"step": 2, "unsupported": len(_unsupported(final))}))
+
+
+def _unsupported(reply: Reply) -> list[str]:
+    found = reply.report.groundedness
+    return (
+        [reply.output[item.start : item.end] for item in found.support if not item.fact_ids]
+        if found is not None
+        else []
+    )
+
+
+async def progressive(session: Session, system_prompt: str, task_input: str, **options: Any) -> Outcome:
+    """Show the outline of what is known, let the model choose sections, then answer with those sections."""
+    outline = _outline(session)
+    if not outline:
+        reply = await session.dispatch(system_prompt, task_input, operation="dispatch_progressive", **options)
+        return Outcome(reply.output, reply.report, (), ({"step": 1, "sections": []},))
+    listing = "\n".join(f"{number}. {name}" for number, name in enumerate(outline, start=1))
+    question = (
+        f"These sections are known:\n{listing}\n\nWhich of them are needed for the following task? "
+        f"Answer with their numbers only, separated by commas.\n\n{task_input}"
+    )
+    choice = await session.dispatch(system_prompt, question, operation="dispatch_progressive", query="", max_windows=1)
+    await _overhead(session, choice)
+    chosen = [outline[number - 1] for number in _numbers(choice.output) if 1 <= number <= len(outline)]
+    query = "\n".join([task_input, *(name.rpartition(": ")[2] for name in chosen)])
+    reply = await session.dispatch(system_prompt, task_input, operation="dispatch_progressive", query=query, **options)
+    return Outcome(reply.output, reply.report, (), ({"step": 1, "sections": chosen}, {"step": 2}))
+
+
+async def stream_augmented(session: Session, system_prompt: str, task_input: str, **options: Any) -> Outcome:
+    """Short windows, each with an envelope chosen for the task and for what was just written."""
+    reply = await session.dispatch(
+        system_prompt,
+        task_input,
+        operation="dispatch_stream_augmented",
+        run={"reground": True, "window_tokens": _AUGMENTED_WINDOW},
+        **options,
+    )
+    return Outcome(reply.output, reply.report)
+
+
+async def _overhead(session: Session, reply: Reply) -> None:
+    """The windows of `reply` were not for the user (C4)."""
+    windows = reply.report.telemetry.windows if reply.report.telemetry is not None else 1
+    await session.record(Draft("crp.dispatch.overhead", {"windows": windows}))
+
+
+def _outline(session: Session) -> list[str]:
+    names = [
+        f"{source['source']}: {item['heading']}" for source in structure(session.warm) for item in source["headings"]
+    ]
+    return names[:_OUTLINE_HEADINGS]
+
+
+def _numbers(text: str) -> list[int]:
+    found: list[int] = []
+    for word in text.replace(",", " ").replace(".", " ").split():
+        if word.isascii() and word.isdigit() and len(word) < 7 and int(word) not in found:
+            found.append(int(word))
+    return found[:50]
+
+
+_tools = tools

@@ -1,0 +1,47 @@
+"""What a run made and keeps: where an artifact's data stands in the ledger, and how it is shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from forestay.kernel.clock import iso
+from forestay.kernel.ledger import Ledger
+from forestay.kernel.problems import Problem
+from forestay.runs.log import FORK, stream_of
+from forestay.runs.secrets import cover
+from forestay.runs.state import RunState
+from forestay.runs.types import Artifact
+
+
+def artifact_stream(run_id: str, artifact_id: str) -> str:
+    return f"artifact/{run_id}/{artifact_id.replace('_', '-')}"
+
+
+def listed(state: RunState) -> list[Artifact]:
+    """The artifacts of a run, without their data."""
+    return [_shown(state.run_id, item) for item in state.artifacts.values()]
+
+
+async def fetch(ledger: Ledger, state: RunState, artifact_id: str) -> Artifact:
+    """One artifact with its data; a fork finds what was made before it by its source, and by that one's."""
+    known = state.artifacts.get(artifact_id)
+    owner: str | None = state.run_id
+    while known and owner:
+        records = await ledger.read(artifact_stream(owner, artifact_id), 0, 1)
+        if records:
+            return _shown(state.run_id, known, cover(state, records[0].payload))
+        first = await ledger.read(stream_of(owner), 0, 1)
+        owner = first[0].attrs.get(FORK, {}).get("source") if first else None
+    raise Problem("not_found", "There is no such artifact.", artifactId=artifact_id[:128])
+
+
+def _shown(run_id: str, known: dict[str, Any], stored: dict[str, Any] | None = None) -> Artifact:
+    return Artifact(
+        artifact_id=known["artifactId"],
+        run_id=run_id,
+        artifact_type=known["artifactType"],
+        created_at=iso(known["createdAt"]),
+        node_id=known.get("nodeId"),
+        data=stored["data"] if stored else None,
+        media_type=stored["mediaType"] if stored else "application/json",
+    )

@@ -1,0 +1,474 @@
+"""The engine: which runs are in memory, who owns them, and what brings them back.
+
+- G1  A run has one owner: this instance, until another takes the lease with an append that ours then fails on.
+- G2  A restart under the same instance name takes its runs back at once; another instance's only when its beat stops.
+- G3  What is not in memory is found by the sweep: `busy` and `wake` are written with the events that set them.
+- G4  A child's end reaches its parent, and a parent's end its children, whatever dies in between.
+- G5  A run whose next step cannot be taken or written, tried three times, fails with the reason: every run ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import OrderedDict
+from collections.abc import Coroutine
+from typing import Any
+
+import msgspec
+
+from forestay.kernel.clock import Clock, iso
+from forestay.kernel.ids import Ids, Randomness
+from forestay.kernel.ledger import Append, Draft, Ledger
+from forestay.kernel.problems import Problem
+from forestay.runs import decider
+from forestay.runs.actor import Make, RunActor, error_of
+from forestay.runs.evolve import fold
+from forestay.runs.execution import Outcome
+from forestay.runs.family import Family
+from forestay.runs.log import FORK, PRIVATE, stream_of, to_event
+from forestay.runs.nodes.registry import NodeRegistry
+from forestay.runs.ports import HttpConnector, ModelCaller, ToolSource
+from forestay.runs.projection import ENGINES
+from forestay.runs.run_clock import Watch
+from forestay.runs.state import Event, RunState, new_state
+from forestay.runs.types import Limits
+from forestay.runs.workflows import Ref, Stored, Workflows
+
+AHEAD_MS = 60_000
+_KEEP_IDLE = 2000
+_KEEP_ENDED = 512
+_PAGE = 500
+_FAULTS = 3
+# What stands in a run's own way, unlike a full disk or another owner.
+_OWN_FAULTS = frozenset({"internal", "payload_too_large", "invalid_json", "invalid_text"})
+# What is wrong with one run and no other: it keeps nobody else from running.
+_UNREADABLE = frozenset({"chain_broken", "not_found", "workflow_invalid"})
+_log = logging.getLogger("forestay.runs")
+
+
+class Ports(msgspec.Struct, frozen=True):
+    """What is wired; a node type that needs what is not is refused (W6)."""
+
+    models: ModelCaller | None = None
+    tools: ToolSource | None = None
+    http: HttpConnector | None = None
+
+    def has(self, name: str) -> bool:
+        return name in ("models", "tools", "http") and getattr(self, name) is not None
+
+
+class Engine:
+    def __init__(
+        self,
+        ledger: Ledger,
+        workflows: Workflows,
+        registry: NodeRegistry,
+        ports: Ports,
+        *,
+        clock: Clock,
+        ids: Ids,
+        randomness: Randomness,
+        limits: Limits,
+        instance: str,
+        lease_seconds: float = 30.0,
+        sweep_seconds: float = 1.0,
+    ) -> None:
+        self.ledger = ledger
+        self.workflows = workflows
+        self.registry = registry
+        self.ports = ports
+        self.clock = clock
+        self.ids = ids
+        self.randomness = randomness
+        self.limits = limits
+        self.instance = instance
+        self._lease_ms = round(lease_seconds * 1000)
+        self._beat_s = lease_seconds / 3
+        self._sweep_s = sweep_seconds
+        self.draining = False
+        self.started = False
+        self._epoch = 0
+        self._beat = -1
+        self._actors: dict[str, RunActor] = {}
+        self._idle: OrderedDict[str, None] = OrderedDict()
+        self._finished: OrderedDict[str, RunState] = OrderedDict()
+        self._loading: dict[str, asyncio.Task[RunActor | RunState]] = {}
+        self._background: set[asyncio.Task[None]] = set()
+        self._faults: dict[str, int] = {}
+        self._watch = Watch(clock.now_ms(), clock.monotonic())
+        self.family = Family(self)
+
+    @property
+    def missed_ms(self) -> int:
+        """What the wall clock has jumped over since this engine was made."""
+        return self._watch.missed_ms
+
+    def look_at_the_clock(self) -> int:
+        return self._watch.look(self.clock.now_ms(), self.clock.monotonic())
+
+    # Life
+
+    async def start(self) -> None:
+        stream = ENGINES + self.instance
+        head = await self.ledger.head(stream)
+        self._epoch = head.seq + 1
+        self._beat = head.seq
+        await self._beat_once("engine.started")
+        self.started = True
+        self.spawn(self._beating())
+        self.spawn(self._sweeping())
+
+    async def drain(self, timeout: float) -> None:
+        """Start nothing new; give running nodes `timeout` seconds to reach the log."""
+        self.draining = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while any(not actor.idle for actor in self._actors.values()):  # noqa: ASYNC110 - many actors, once
+                    await asyncio.sleep(0.01)
+
+    async def close(self) -> None:
+        self.started = False
+        self.draining = True
+        for task in [*self._background, *self._loading.values()]:
+            task.cancel()
+        for actor in list(self._actors.values()):
+            actor.close()
+        self._actors.clear()
+        self._idle.clear()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(self._guard(work))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        task.add_done_callback(lambda _: work.close())  # cancelled before its first step, it would be left open
+
+    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
+        """Background work that fails for want of the disk or of the lease is found again by the sweep."""
+        with contextlib.suppress(Problem):
+            await work
+
+    async def _beating(self) -> None:
+        while True:
+            await asyncio.sleep(self._beat_s)
+            with contextlib.suppress(Problem):
+                await self._beat_once("engine.beat")
+
+    async def _beat_once(self, type: str) -> None:
+        """Say that this instance lives. If the place is taken, a newer incarnation has our name: stop (G1)."""
+        until = self.clock.now_ms() + self._lease_ms
+        draft = Draft(type, {"epoch": self._epoch, "until": until})
+        try:
+            records = await self.ledger.append(ENGINES + self.instance, [draft], self._beat)
+        except Problem as problem:
+            if problem.key == "ledger_conflict" and self.started:
+                await self.close()
+            raise
+        self._beat = records[0].seq
+
+    # Finding work
+
+    async def _sweeping(self) -> None:
+        """At once, and then for ever: what has work is taken up, one run after the other, while others run."""
+        while True:
+            with contextlib.suppress(Problem):
+                await self._sweep()
+            await asyncio.sleep(self._sweep_s)
+
+    async def _sweep(self) -> None:
+        """Load what has something to do and is not in memory (G3)."""
+        if self.draining:
+            return
+        now = self.clock.now_ms()
+        rows = await self.ledger.query(
+            "SELECT run_id FROM (SELECT run_id, instance FROM runs WHERE busy = 1 "
+            "UNION SELECT run_id, instance FROM runs WHERE wake IS NOT NULL AND wake <= ?) AS r "
+            "WHERE r.instance IS NULL OR r.instance = ? OR NOT EXISTS "
+            "(SELECT 1 FROM engines e WHERE e.instance = r.instance AND e.until >= ?) LIMIT ?",
+            (now + AHEAD_MS, self.instance, now, _PAGE * 20),
+        )
+        for (run_id,) in rows:
+            actor = self._actors.get(run_id)
+            if self._is_hopeless(run_id):
+                continue
+            if actor is None:
+                await self._take_up(run_id)
+            elif actor.idle:
+                if actor.is_due(now):  # the machine slept, or its clock was set: our timer does not know
+                    actor.poke()
+                self.spawn(self._look_again(actor))
+
+    async def _look_again(self, actor: RunActor) -> None:
+        """A run that rests here is marked busy: a child has ended, or another instance has appended to it."""
+        run_id = actor.state.run_id
+        head = await self.ledger.head(stream_of(run_id))
+        if actor.idle and head.seq > actor.state.seq:
+            actor.close()
+            if self._actors.get(run_id) is actor:
+                self._unseat(actor)
+            await self._take_up(run_id)
+        elif actor.state.children:
+            await self.family.reconcile(actor)
+
+    async def _take_up(self, run_id: str) -> None:
+        try:
+            found = await self.find(run_id)
+        except Problem as problem:
+            if problem.key not in _UNREADABLE:
+                raise  # the disk's trouble, and everybody's: the next sweep tries again
+            self._faults[run_id] = self._faults.get(run_id, 0) + 1
+            _log.error("the run %s cannot be taken up: %s", run_id, problem.message)
+            return
+        if isinstance(found, RunActor):
+            found.poke()
+
+    async def find(self, run_id: str) -> RunActor | RunState:
+        """The run in memory, or the state of an ended one; `not_found`."""
+        actor = self._actors.get(run_id)
+        if actor is not None and not actor.lost:
+            return actor
+        ended = self._finished.get(run_id)
+        if ended is not None:
+            return ended
+        task = self._loading.get(run_id)
+        if task is None:
+            task = self._loading[run_id] = asyncio.get_running_loop().create_task(self._load(run_id))
+            task.add_done_callback(lambda _: self._loading.pop(run_id, None))
+        return await asyncio.shield(task)
+
+    async def _load(self, run_id: str) -> RunActor | RunState:
+        state = await self.read_state(run_id)
+        if state.ended is not None:
+            self._remember(state)
+            return state
+        owner = await self._owner(run_id)
+        known = self._actors.get(run_id)
+        if known is not None and not known.lost:
+            return known
+        actor = RunActor(self, state, owner)
+        if not actor.owned:
+            return actor  # not kept: its owner appends without asking us
+        self._actors[run_id] = actor
+        if self.started and not self._is_hopeless(run_id):
+            if state.children or state.orphans or state.parent:
+                self.family.gather(actor)
+            actor.resume()
+        return actor
+
+    def _unseat(self, actor: RunActor) -> None:
+        """A run that is no longer in memory."""
+        self._actors.pop(actor.state.run_id, None)
+        self._idle.pop(actor.state.run_id, None)
+        self.family.kin.part(actor)
+
+    async def _owner(self, run_id: str) -> str:
+        """Who executes the run: the instance that has it, as long as its beat is heard; otherwise this one (G2)."""
+        rows = self.ledger.look_up(
+            "SELECT r.instance FROM runs r JOIN engines e ON e.instance = r.instance "
+            "WHERE r.run_id = ? AND e.until >= ?",
+            (run_id, self.clock.now_ms()),
+        )
+        return str(rows[0][0]) if rows else self.instance
+
+    async def read_state(self, run_id: str, until: int | None = None) -> RunState:
+        """Fold a run's log, the whole of it or up to a sequence."""
+        limit = None if until is None else until
+        records = await self.ledger.read(stream_of(run_id), 0, limit) if _is_id(run_id) else []
+        if not records:
+            raise Problem("not_found", "There is no such run.", runId=run_id[:128])
+        first = records[0].attrs
+        stream, seq = first[PRIVATE]["workflow"]
+        stored = await self.workflows.at(Ref(stream, seq))
+        state = self.blank(run_id, stored)
+        state.source = first.get(FORK)
+        try:
+            fold(state, map(to_event, records))
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            message = "The run's log does not say what a log of a run says."
+            raise Problem("chain_broken", message, runId=run_id, fix="Look with `forestay ledger verify`.") from error
+        if state.source is not None:
+            fork_origin(state, state.source)
+        return state
+
+    def blank(self, run_id: str, stored: Stored) -> RunState:
+        state = new_state(run_id, stored.plan, self.limits)
+        state.refusals = self._refusals(stored)
+        return state
+
+    def _refusals(self, stored: Stored) -> dict[str, dict[str, Any]]:
+        """Nodes that cannot run here, with the error that says why (OpenWOP §1.2)."""
+        found: dict[str, dict[str, Any]] = {}
+        for node in stored.plan.workflow.nodes:
+            kind = self.registry.get(node.type_id)
+            missing = ["nodeType"] if kind is None else [item for item in kind.requires if not self.ports.has(item)]
+            if missing:
+                found[node.id] = {
+                    "code": "capability_not_provided",
+                    "message": f"This host has no {missing[0]} for {node.type_id}.",
+                    "details": {"requiredCapability": missing[0], "offendingTypeId": node.type_id, "nodeId": node.id},
+                    "retryable": False,
+                }
+        return found
+
+    # Starting
+
+    async def create(self, run_id: str, stored: Stored, event: Event, *extra: Append) -> RunState:
+        """A new run: on disk, and under way, when this returns."""
+        if self.draining or len(self._actors) >= self.limits.max_active_runs:
+            raise Problem("unavailable", "The engine takes no new runs now.", retry_after_ms=1000, retryAfter=1)
+        if run_id in self._actors or run_id in self._finished or run_id in self._loading:
+            raise Problem("ledger_conflict", f"The run {run_id} exists already.", runId=run_id)
+        actor = self._actors[run_id] = RunActor(self, self.blank(run_id, stored))
+        await actor.post(lambda state: Outcome([event], appends=list(extra)), asked=True)
+        return actor.state
+
+    def adopt(self, child: RunState) -> None:
+        actor = self._actors[child.run_id] = RunActor(self, child)
+        self.family.kin.join(actor)
+        actor.poke()
+
+    def adopt_fork(self, state: RunState) -> None:
+        """Take up a fork whose history has been written."""
+        if state.ended is not None:
+            self._remember(state)
+            return
+        actor = self._actors[state.run_id] = RunActor(self, state)
+        actor.resume()
+
+    def started_event(self, stored: Stored, inputs: dict[str, Any], **fields: Any) -> Event:
+        """`run.started`, what is sensitive kept out of sight."""
+        workflow = stored.plan.workflow
+        shown = {k: "[REDACTED]" if k in stored.plan.sensitive else v for k, v in inputs.items()}
+        payload = {
+            "workflowId": workflow.id,
+            "workflowVersion": workflow.version,
+            "inputs": shown,
+            **{key: value for key, value in fields.items() if value},
+        }
+        private: dict[str, Any] = {"workflow": [stored.ref.stream, stored.ref.seq]}
+        if stored.plan.sensitive & inputs.keys():
+            private["inputs"] = inputs
+        return Event("run.started", payload, None, private)
+
+    def lease_event(self, state: RunState) -> Event:
+        expires = iso(self.clock.now_ms() + self._lease_ms)
+        lease = f"{self.instance}:{self._epoch}"
+        payload = {"leaseId": lease, "host": "cloud", "instanceId": self.instance, "expiresAt": expires}
+        return Event("lease.acquired", payload)
+
+    # Commands on a run
+
+    async def command(self, run_id: str, make: Make, *, asked: bool = True, at: int | None = None) -> Any:
+        """Do `make` in the run's turn; when another owner was faster, once more on the newer state. `at`: a time of the
+        run's own clock, when it is not now."""
+        for attempt in range(4):
+            found = await self.find(run_id)
+            if isinstance(found, RunState):
+                return make(found).result
+            try:
+                return await found.post(make, asked=asked, at=at)
+            except Problem as problem:
+                if problem.key != "ledger_conflict" or attempt == 3:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def state(self, run_id: str) -> RunState:
+        """The state as the log has it."""
+        for attempt in range(4):
+            found = await self.find(run_id)
+            if isinstance(found, RunState):
+                return found
+            try:
+                return await found.settled()
+            except Problem:  # what was on its way did not reach the log: read again what is there
+                if attempt == 3:
+                    raise
+        raise AssertionError("unreachable")
+
+    # What actors report
+
+    def on_idle(self, actor: RunActor) -> None:
+        """Keep idle runs for a while; those that time will move soon stay."""
+        run_id = actor.state.run_id
+        if not actor.idle or self._actors.get(run_id) is not actor:
+            return
+        self._idle[run_id] = None
+        self._idle.move_to_end(run_id)
+        if len(self._idle) > _KEEP_IDLE:
+            self._evict()
+
+    def _evict(self) -> None:
+        soon = self.clock.now_ms() + AHEAD_MS
+        for run_id in list(self._idle)[: _KEEP_IDLE // 10]:
+            del self._idle[run_id]
+            actor = self._actors.get(run_id)
+            if actor is None or not actor.idle or actor.watched:
+                continue
+            wake = actor.state.next_wake()
+            if wake is None or wake > soon:
+                actor.close()
+                self._unseat(actor)
+
+    def on_ended(self, actor: RunActor) -> None:
+        state = actor.state
+        self._actors.pop(state.run_id, None)
+        self._idle.pop(state.run_id, None)
+        self._remember(state)
+        self._faults.pop(state.run_id, None)
+        if not self.started:
+            return
+        if state.parent is not None or state.children or state.orphans:
+            self.spawn(self.family.part(actor))
+
+    def on_lost(self, actor: RunActor, problem: Problem, *, own: bool) -> None:
+        """`own`: nobody outside had a part in what failed, so the run will come to it again."""
+        run_id = actor.state.run_id
+        if self._actors.get(run_id) is actor:
+            self._unseat(actor)
+        if own and problem.key in _OWN_FAULTS:
+            self._faults[run_id] = self._faults.get(run_id, 0) + 1
+            if self._faults[run_id] == _FAULTS and self.started:
+                self.spawn(self._give_up(run_id, problem))
+
+    def _is_hopeless(self, run_id: str) -> bool:
+        return self._faults.get(run_id, 0) >= _FAULTS
+
+    async def _give_up(self, run_id: str, problem: Problem) -> None:
+        """Fail a run that cannot go on, without taking the step that it stumbles over (G5)."""
+        state = await self.read_state(run_id)
+        if state.ended is not None:
+            return
+        error = error_of(problem)
+        if (other := self._actors.get(run_id)) is not None:
+            other.close()
+        actor = self._actors[run_id] = RunActor(self, state)
+        await actor.post(lambda state: Outcome(decider.finish_failed(state, self.clock.now_ms(), error, None)))
+
+    def _remember(self, state: RunState) -> None:
+        self._finished[state.run_id] = state
+        if len(self._finished) > _KEEP_ENDED:
+            self._finished.popitem(last=False)
+
+    def actor(self, run_id: str) -> RunActor | None:
+        return self._actors.get(run_id)
+
+    @property
+    def loaded(self) -> int:
+        return len(self._actors)
+
+    @property
+    def executing(self) -> int:
+        return sum(len(actor.tasks) for actor in self._actors.values())
+
+
+def fork_origin(state: RunState, source: dict[str, Any]) -> None:
+    """A fork is nobody's child, and its time begins with the fork."""
+    state.source = source
+    state.parent = None
+    if state.deadline is not None:
+        state.deadline = max(state.deadline, source["at"] + state.duration_limit)
+
+
+def _is_id(run_id: str) -> bool:
+    return 0 < len(run_id) <= 128 and run_id.replace("_", "").replace("-", "").isalnum() and run_id.isascii()

@@ -1,0 +1,228 @@
+"""Parents and children: a child starts in the append that says so, and each hears of the other's end (G4), at the time
+of that end (T5)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from forestay.kernel.ledger import Append
+from forestay.kernel.problems import Problem
+from forestay.runs import decider
+from forestay.runs.actor import Make, RunActor
+from forestay.runs.evolve import evolve
+from forestay.runs.execution import Execution, Outcome
+from forestay.runs.log import standing_of, stream_of, to_draft
+from forestay.runs.requests import check_child
+from forestay.runs.run_clock import Kin, kin_of
+from forestay.runs.secrets import inside
+from forestay.runs.state import Event, RunState
+
+if TYPE_CHECKING:
+    from forestay.runs.engine import Engine
+
+MAX_DEPTH = 16
+MAX_FAMILY = 10_000
+"""Runs that one run may start, and they in turn: two calls of itself in a workflow would be 2 ** MAX_DEPTH."""
+_KEEP_SIZES = 1_000
+_SIZE = (
+    "WITH RECURSIVE family (id) AS (VALUES (?) UNION ALL SELECT run_id FROM runs JOIN family ON parent = id) "
+    "SELECT count(*) FROM (SELECT id FROM family LIMIT ?)"
+)
+
+
+class Family:
+    """The family ties of one engine's runs."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._sizes: dict[str, int] = {}  # by the run that everything began with
+        self.kin = Kin()
+
+    async def new_child(
+        self,
+        parent: RunActor,
+        execution: Execution,
+        key: str,
+        workflow_id: str,
+        inputs: dict[str, Any],
+        *,
+        cause: str,
+        wait: bool,
+        propagate: bool,
+        detached: bool = False,
+    ) -> Make:
+        """The command that starts a child in the append that says so (G4)."""
+        engine = self._engine
+        state = parent.state
+        stored = await engine.workflows.latest(workflow_id, execution.tenant)
+        depth = (state.parent or {}).get("depth", 0) + 1
+        if depth > MAX_DEPTH:
+            raise Problem(
+                "recursion_limit_exceeded", f"Workflows call each other more than {MAX_DEPTH} deep.", limit=MAX_DEPTH
+            )
+        check_child(stored.plan.workflow, inputs, engine.limits)
+        root = (state.parent or {}).get("root", state.run_id)
+        await self._admit(root)
+        child_id = engine.ids.new("run")
+        link = {"runId": state.run_id, "nodeId": execution.node_id, "cause": cause, "depth": depth, "root": root}
+        if not propagate:
+            link["propagate"] = False
+        if detached:
+            link["detached"] = True
+        if (kin := kin_of(state)) != root:
+            link["kin"] = kin
+        event = engine.started_event(
+            stored,
+            inputs,
+            owner=state.started.get("owner"),
+            scopeId=state.started.get("scopeId"),
+            configurable={k: v for k, v in state.configurable.items() if k in ("mockProvider", "model", "ai")},
+            parent=link,
+        )
+        if given := inside(state.secrets, inputs):
+            event.private = {**(event.private or {}), "secrets": given}
+
+        def make(state: RunState) -> Outcome:
+            if not execution.live:  # its node ended while the child was made ready
+                raise asyncio.CancelledError
+            if f"child:{key}" in execution._node.memo:
+                return Outcome(execution.take())
+            payload = {"childRunId": child_id, "childWorkflowId": workflow_id}
+            private = {"key": key, "detached": True} if detached else {"key": key, "wait": wait}
+            told = Event("node.dispatched", payload, execution.node_id, private)
+            child = engine.blank(child_id, stored)
+            event.id, event.ts, event.seq = engine.ids.new(), parent.now(), 0
+            event.at = min(max(state.at, parent.moment()), event.ts)
+            evolve(child, event)
+            append = Append(stream_of(child_id), [to_draft(event, standing_of(child, engine.instance))], -1)
+
+            parent.unborn += 1
+
+            def begin() -> None:
+                parent.unborn -= 1
+                self.kin.join(parent)
+                engine.adopt(child)
+
+            return Outcome(
+                [*execution.take(), told],
+                child_id,
+                [append, *execution.take_appends()],
+                begin,
+            )
+
+        return make
+
+    async def _admit(self, root: str) -> None:
+        """Count one more in the family of `root`; what the ledger knows counts after a restart."""
+        size = self._sizes.pop(root, None)
+        if size is None:
+            size = (await self._engine.ledger.query(_SIZE, (root, MAX_FAMILY + 1)))[0][0]
+        self._sizes[root] = size + 1
+        if len(self._sizes) > _KEEP_SIZES:
+            del self._sizes[next(iter(self._sizes))]
+        if size > MAX_FAMILY:
+            raise Problem(
+                "recursion_limit_exceeded", f"One run has started more than {MAX_FAMILY} others.", limit=MAX_FAMILY
+            )
+
+    async def part(self, actor: RunActor) -> None:
+        """A run has ended: its parent and its children hear of it before they go on (T5)."""
+        state = actor.state
+        told = [self._leave(child_id, state, state.at) for child_id in (*state.orphans, *state.children)]
+        if state.parent is not None and not state.parent.get("detached"):
+            told.append(self._tell(state.parent["runId"], state))
+        try:
+            await asyncio.gather(*told, return_exceptions=True)  # who was not told is found by the sweep
+        finally:
+            self.kin.part(actor)
+
+    async def _tell(self, run_id: str, child: RunState) -> None:
+        await self._engine.command(run_id, lambda state: self._child_ended(state, child), asked=False, at=child.at)
+
+    def _child_ended(self, state: RunState, child: RunState) -> Outcome:
+        engine = self._engine
+        known = state.children.get(child.run_id)
+        if known is None or state.ended is not None:
+            return Outcome([])
+        name, key = known
+        payload = {
+            "childRunId": child.run_id,
+            "childWorkflowId": child.plan.workflow.id,
+            "childStatus": child.status,
+        }
+        result: dict[str, Any] = {
+            "runId": child.run_id,
+            "status": child.status,
+            "outputs": child.outputs or {},
+            "variables": child.variables,
+            "error": child.error,
+        }
+        if child.secrets:
+            result["secrets"] = sorted(child.secrets)
+        actor = engine.actor(state.run_id)
+        if actor is not None:
+            actor.restate()  # the child's end has marked this run busy
+
+        def wake() -> None:
+            if actor is not None:
+                actor.child_ended(name, key)
+
+        return Outcome([Event("node.dispatched", payload, name, {"key": key, "result": result})], after=wake)
+
+    def leave(self, actor: RunActor) -> None:
+        """Cancel the children whose node has ended."""
+        if actor.state.orphans:
+            actor.owing += 1
+            self._engine.spawn(self._leave_orphans(actor, [*actor.state.orphans], actor.state.at))
+
+    async def _leave_orphans(self, actor: RunActor, orphans: list[str], at: int) -> None:
+        left = [self._leave(child_id, actor.state, at) for child_id in orphans]
+        try:
+            await asyncio.gather(*left, return_exceptions=True)
+        finally:
+            actor.owing -= 1
+            self.kin.moved(actor)
+
+    async def _leave(self, child_id: str, parent: RunState, at: int) -> None:
+        def cancel(state: RunState) -> Outcome:
+            return self._cancel_orphan(state, parent)
+
+        await self._engine.command(child_id, cancel, asked=False, at=at)
+
+    def _cancel_orphan(self, state: RunState, parent: RunState) -> Outcome:
+        engine = self._engine
+        link = state.parent
+        if state.ended is not None or link is None or link["runId"] != parent.run_id or link.get("propagate") is False:
+            return Outcome([])
+        reason = {"cancelled": "parent-cancelled", None: "parent-node-ended"}.get(parent.ended, "parent-ended")
+        now = engine.clock.now_ms()
+        return Outcome(decider.cancel_run(state, now, reason, None, parent.run_id))
+
+    def gather(self, actor: RunActor) -> None:
+        """A run that was taken up goes on when its relatives are there to go on with it (T5)."""
+        self.kin.join(actor)
+        actor.gathering = True
+        self._engine.spawn(self._gather(actor))
+
+    async def _gather(self, actor: RunActor) -> None:
+        try:
+            await self.reconcile(actor)
+        finally:
+            actor.gathering = False
+            actor.poke()
+            self.kin.moved(actor)
+
+    async def reconcile(self, actor: RunActor) -> None:
+        """After a restart: hear of children that ended, and of a parent that is gone (G4)."""
+        engine = self._engine
+        state = actor.state
+        for child_id in list(state.children):
+            child = await engine.find(child_id)
+            if isinstance(child, RunState):
+                await self._tell(state.run_id, child)
+        self.leave(actor)
+        if state.parent is not None and not state.parent.get("detached"):
+            parent = await engine.find(state.parent["runId"])
+            if isinstance(parent, RunState):
+                await self._leave(state.run_id, parent, parent.at)

@@ -1,0 +1,119 @@
+"""Fork: a new run whose history is another's, up to a sequence (OpenWOP §1.11, W14).
+
+- K1  Events before `fromSeq` are the source's: payloads, times and event ids; only the run is new.
+- K2  A branch goes on by itself: overlays are laid over, effects that are not in its history are performed.
+- K3  A replay performs nothing: it decides again and runs pure code again, compares with the log, and takes every
+      fact (effects, answers, children, timers, commands) from it.
+- K4  A difference is reported once per place as `replay.diverged`; the recorded history stands.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from forestay.kernel.ledger import Append, Draft, Record
+from forestay.kernel.problems import Problem
+from forestay.runs.engine import Engine, fork_origin
+from forestay.runs.evolve import evolve, fold
+from forestay.runs.log import FORK, PRIVATE, STANDING, standing_of, stream_of, to_draft, to_event
+from forestay.runs.replay import Replay
+from forestay.runs.requests import check_overlay
+from forestay.runs.secrets import masked
+from forestay.runs.state import Event, RunState
+from forestay.runs.types import ForkRequest, RunForked
+from forestay.runs.workflows import Ref
+
+_VALUES = ("inputs", "variables")  # of an overlay: what a workflow may call sensitive
+
+
+async def fork_run(
+    engine: Engine, run_id: str, request: ForkRequest, *, trusted: bool, fork_id: str | None = None
+) -> RunForked:
+    """Make the fork; it is on disk when this returns, a replay to its end. One that is there already is not made."""
+    records = await engine.ledger.read(stream_of(run_id))
+    start = _check(request, len(records))
+    if fork_id is not None and (await engine.ledger.head(stream_of(fork_id))).seq >= 0:
+        return _forked(await engine.state(fork_id), run_id, start, request)
+    fork_id = fork_id or engine.ids.new("run")
+    origin = records[0].attrs.get(FORK, {}).get("origin", run_id)
+    fork = {"source": run_id, "fromSeq": start, "mode": request.mode, "origin": origin, "at": engine.clock.now_ms()}
+    stored = await engine.workflows.at(Ref(*records[0].attrs[PRIVATE]["workflow"]))
+    state = engine.blank(fork_id, stored)
+    overlay, given = request.run_options_overlay, records[0].payload.get("configurable", {})
+    check_overlay(stored.plan.workflow, overlay, given, state.limits, trusted=trusted)
+    history = [_copied(record, fork if record.seq == 0 else None) for record in records[:start]]
+    fold(state, map(to_event, records[:start]))
+    if start:
+        fork_origin(state, fork)
+    if request.mode == "replay":
+        events = await Replay(engine, state, fork, records[start:]).run()
+    else:
+        events = _branch(engine, state, fork, records[0], overlay)
+    await _write(engine, state, fork, history, events)
+    engine.adopt_fork(state)
+    return _forked(state, run_id, start, request)
+
+
+def _forked(state: RunState, source: str, start: int, request: ForkRequest) -> RunForked:
+    return RunForked(
+        run_id=state.run_id,
+        source_run_id=source,
+        from_seq=start,
+        mode=request.mode,
+        status=state.status,
+        events_url=f"/v1/runs/{state.run_id}/events",
+    )
+
+
+def _check(request: ForkRequest, length: int) -> int:
+    if request.mode == "replay" and request.run_options_overlay:
+        raise Problem("schema_mismatch", "A replay takes no overlay.", at="$.runOptionsOverlay", fix="Use mode branch.")
+    if request.mode == "branch" and request.from_seq is None:
+        raise Problem("schema_mismatch", "A branch needs `fromSeq`.", at="$.fromSeq")
+    start = request.from_seq or 0
+    if start < 0:
+        raise Problem("out_of_range", "`fromSeq` is not negative.", at="$.fromSeq")
+    if start >= length:
+        raise Problem("replay_out_of_range", f"The log ends at {length - 1}.", fromSeq=start, lastSequence=length - 1)
+    return start
+
+
+def _copied(record: Record, fork: dict[str, Any] | None) -> Draft:
+    attrs = {key: value for key, value in record.attrs.items() if key not in (STANDING, FORK)}
+    if fork is not None:
+        attrs[FORK] = fork
+    return Draft(record.type, record.payload, attrs, record.id, record.ts)
+
+
+def _branch(
+    engine: Engine, state: RunState, fork: dict[str, Any], first: Record, overlay: dict[str, Any]
+) -> list[Event]:
+    events = []
+    if state.seq < 0:
+        events.append(Event("run.started", first.payload, None, first.attrs.get(PRIVATE)))
+    payload: dict[str, Any] = {"sourceRunId": fork["source"], "fromSeq": fork["fromSeq"], "mode": "branch"}
+    shown = {name: _shown(state, value) if name in _VALUES else value for name, value in overlay.items()}
+    private = None if shown == overlay else {"overlay": overlay}
+    events.append(Event("forestay.run.forked", {**payload, "overlay": shown}, None, private))
+    for event in events:
+        event.id, event.ts, event.seq = engine.ids.new(), engine.clock.now_ms(), state.seq + 1
+        event.at = event.ts
+        evolve(state, event)
+        if event.seq == 0:
+            fork_origin(state, fork)
+    return events
+
+
+def _shown(state: RunState, values: dict[str, Any]) -> dict[str, Any]:
+    return masked(values, state.plan.sensitive)
+
+
+async def _write(
+    engine: Engine, state: RunState, fork: dict[str, Any], history: list[Draft], events: list[Event]
+) -> None:
+    """History, what was made of it and where the run stands, in one append."""
+    drafts = [*history, *(to_draft(event, fork=fork if event.seq == 0 else None) for event in events)]
+    last = drafts[-1]
+    standing = standing_of(state, engine.instance)
+    drafts[-1] = Draft(last.type, last.payload, {**last.attrs, STANDING: standing}, last.id, last.ts)
+    await engine.ledger.commit(Append(stream_of(state.run_id), drafts, -1))

@@ -1,0 +1,266 @@
+"""Nodes that ask a model: a prompt with streamed text, and output that must fit a schema.
+
+A model's answer is an effect: recorded once, never asked again (OpenWOP §1.5, §1.11).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from forestay.kernel import canonical
+from forestay.kernel.json_schema import check_schema, misfit
+from forestay.kernel.problems import Problem
+from forestay.runs.execution import Execution
+from forestay.runs.nodes.checks import numbers, positive, shaped
+from forestay.runs.nodes.outside import mcp_tool
+from forestay.runs.nodes.registry import NodeError, NodeType
+from forestay.runs.ports import ModelDelta, ModelRequest
+
+_FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n?```\s*\Z", re.DOTALL)
+TRUNCATION_GROWTH = 2
+
+
+async def call_prompt(ctx: Execution) -> dict[str, Any]:
+    """Ask a model; its text is streamed as `output.chunk` and comes back as `text`. With `mcp`, call a tool instead."""
+    if isinstance(wanted := ctx.config.get("mcp"), dict):
+        return await mcp_tool(ctx, wanted)
+    answer = await _ask(ctx, "call", _request(ctx, _messages(ctx)), stream=True)
+    if answer["refusal"] is not None:
+        raise _refused(ctx, answer)
+    return {"text": answer["text"], "model": answer["model"], "finishReason": answer["finishReason"]}
+
+
+async def structured_output(ctx: Execution) -> dict[str, Any]:
+    """Ask until the answer fits `outputSchema`, at most as often as the host's `schemaRounds`."""
+    schema = ctx.config.get("outputSchema") or {"type": "object"}
+    return {"result": await ask_structured(ctx, _messages(ctx), schema, "call")}
+
+
+async def ask_structured(
+    ctx: Execution, messages: list[dict[str, Any]], schema: dict[str, Any], key: str
+) -> dict[str, Any]:
+    """An answer that fits `schema`; what is wrong with a try is told to the model with the next."""
+    request = _request(ctx, messages, schema)
+    failed = _Try("unknown", "")
+    rounds = max(1, ctx.limits.schema_rounds)
+    for attempt in range(1, rounds + 1):
+        if attempt > 1:
+            retried = {"nodeId": ctx.node_id, "attempt": attempt, "reason": failed.reason}
+            ctx.emit("envelope.retry.attempted", {**retried, "previousError": failed.detail})
+        answer = await _ask(ctx, f"{key}:{attempt}", request)
+        failed = _judge(ctx, answer, schema)
+        if failed.reason is None:
+            return failed.value  # type: ignore[no-any-return]
+        if failed.reason == "truncation":  # a matter of room, not of the schema: nothing is said to the model
+            budget = request.max_tokens * TRUNCATION_GROWTH if request.max_tokens else None
+            request = msgspec.structs.replace(request, max_tokens=budget)
+        else:
+            request = _corrected(request, messages, answer["text"], failed.detail)
+    if failed.reason == "parse-error" and _is_prose(answer["text"]):
+        kind = str(schema.get("title") or schema.get("$id") or "structured-output")
+        engaged = {"nodeId": ctx.node_id, "originalEnvelopeType": kind, "fallbackCalls": 1}
+        ctx.emit("envelope.nlToFormat.engaged", engaged)
+        rounds += 1
+        failed = _judge(ctx, await _ask(ctx, f"{key}:{rounds}", request), schema)
+        if failed.reason is None:
+            return failed.value  # type: ignore[no-any-return]
+    raise _exhausted(ctx, rounds, failed)
+
+
+class _Try(msgspec.Struct, frozen=True):
+    """What became of one answer: a value, or the reason why not."""
+
+    reason: str | None
+    detail: str
+    value: Any = None
+
+
+def _judge(ctx: Execution, answer: dict[str, Any], schema: dict[str, Any]) -> _Try:
+    if answer["refusal"] is not None:
+        raise _refused(ctx, answer)
+    if answer["finishReason"] == "length":
+        who = {"nodeId": ctx.node_id, "provider": answer["provider"], "model": answer["model"]}
+        is_partial = parse_lenient(answer["text"])[1] is not None
+        ctx.emit("envelope.truncated", {**who, "stopReason": "max_tokens", "partialPayloadAvailable": is_partial})
+        return _Try("truncation", "The answer was cut off.")
+    value, path = parse_lenient(answer["text"])
+    if path is None:
+        return _Try("parse-error", "The answer is not JSON.")
+    if (problem := _misfit(schema, value)) is not None:
+        return _Try("schema-violation", problem)
+    if path != "direct":
+        ctx.emit("envelope.recovery.applied", {"nodeId": ctx.node_id, "path": path})
+    return _Try(None, "", value)
+
+
+def _corrected(request: ModelRequest, messages: list[dict[str, Any]], text: str, detail: str) -> ModelRequest:
+    correction = f"Your answer was not accepted: {detail} Answer with JSON that fits the schema."
+    said = [{"role": "assistant", "content": text}, {"role": "user", "content": correction}]
+    return msgspec.structs.replace(request, messages=[*messages, *said])
+
+
+def _is_prose(text: str) -> bool:
+    """Whether the model talked instead of trying: nothing in it begins like JSON."""
+    return bool(text.strip()) and not text.lstrip().startswith(("{", "[", "`", '"'))
+
+
+def _exhausted(ctx: Execution, rounds: int, failed: _Try) -> NodeError:
+    ended = {"nodeId": ctx.node_id, "totalAttempts": rounds, "finalReason": failed.reason, "finalError": failed.detail}
+    ctx.emit("envelope.retry.exhausted", ended)
+    ctx.emit("cap.breached", {"kind": "schema", "limit": ctx.limits.schema_rounds, "observed": rounds})
+    code = "envelope_truncation_unrecoverable" if failed.reason == "truncation" else "envelope_payload_invalid"
+    return NodeError(code, f"No answer fitted after {rounds} tries: {failed.detail}", retryable=False)
+
+
+def parse_lenient(text: str) -> tuple[Any, str | None]:
+    """A JSON value from a model's text, and how it was found: direct, out of a fence, or between braces."""
+    tries = [("direct", text)]
+    if match := _FENCE.match(text):
+        tries.append(("markdown-fence", match.group(1)))
+    if (start := text.find("{")) != -1 and (end := text.rfind("}")) > start:
+        tries.append(("brace-walker", text[start : end + 1]))
+    for path, candidate in tries:
+        try:
+            return canonical.decode(candidate), path
+        except Problem:
+            continue
+    return None, None
+
+
+def _misfit(schema: dict[str, Any], value: Any) -> str | None:
+    found = misfit(schema, value)
+    return None if found is None else f"{found[1]} (at ${found[0]})"
+
+
+def _messages(ctx: Execution) -> list[dict[str, Any]]:
+    messages = ctx.inputs.get("messages", ctx.config.get("messages"))
+    if isinstance(messages, list) and messages:
+        return messages
+    prompt = ctx.inputs.get("prompt", ctx.config.get("prompt"))
+    if prompt is None:
+        prompt = ctx.configurable.get("promptOverrides", {}).get(ctx.config.get("promptId"), ctx.config.get("promptId"))
+    if prompt is None:
+        raise NodeError("invalid_input", "There is no prompt and there are no messages.", retryable=False)
+    system = ctx.config.get("systemPrompt")
+    asked = [{"role": "user", "content": prompt if isinstance(prompt, str) else str(prompt)}]
+    return [{"role": "system", "content": system}, *asked] if isinstance(system, str) else asked
+
+
+def _request(ctx: Execution, messages: list[dict[str, Any]], schema: dict[str, Any] | None = None) -> ModelRequest:
+    """The request, where the run's `configurable` overrides the node's configuration."""
+    chosen = {**ctx.config, **{k: v for k, v in ctx.configurable.items() if k in ("model", "temperature", "maxTokens")}}
+    extra = {"mockProvider": ctx.configurable["mockProvider"]} if "mockProvider" in ctx.configurable else {}
+    return ModelRequest(
+        messages=messages,
+        provider=chosen.get("provider"),
+        model=chosen.get("model"),
+        temperature=chosen.get("temperature"),
+        max_tokens=int(chosen["maxTokens"]) if chosen.get("maxTokens") else None,
+        response_schema=schema,
+        extra=extra,
+    )
+
+
+async def _ask(ctx: Execution, key: str, request: ModelRequest, *, stream: bool = False) -> dict[str, Any]:
+    """One call as one effect; chunks go out while it runs, the usage with its record."""
+    provider = f"model:{request.provider or 'default'}"
+
+    async def call() -> dict[str, Any]:
+        text: list[str] = []
+        last = ModelDelta()
+        try:
+            async for delta in ctx.models.stream(request, ctx.caller(key, provider)):
+                if delta.text:
+                    if stream and text:  # one behind: only what comes next tells that it was not the last
+                        _chunk(ctx, text[-1])
+                        await ctx.flush()
+                    text.append(delta.text)
+                last = delta
+        except Exception:
+            if stream and text:
+                _chunk(ctx, text[-1])  # the answer broke off behind it
+            raise
+        if stream:
+            _chunk(ctx, text[-1] if text else "", last)
+        used = last.provider or request.provider or "default"
+        model = last.model or request.model or "default"
+        usage: dict[str, Any] = {
+            "provider": used,
+            "model": model,
+            "inputTokens": last.input_tokens,
+            "outputTokens": last.output_tokens,
+            "nodeId": ctx.node_id,
+        }
+        if last.cost_usd is not None:
+            usage["costEstimateUsd"] = last.cost_usd
+        ctx.emit("provider.usage", usage)
+        return {
+            "text": "".join(text),
+            "provider": used,
+            "model": model,
+            "finishReason": last.finish_reason or "stop",
+            "refusal": last.refusal,
+        }
+
+    return await ctx.effect(key, call, provider=provider)
+
+
+def _chunk(ctx: Execution, text: str, end: ModelDelta | None = None) -> None:
+    """A piece of an answer as it goes out; the last one says how the answer ended and what it used."""
+    chunk: dict[str, Any] = {"nodeId": ctx.node_id, "runId": ctx.run_id, "chunk": text, "isLast": end is not None}
+    if end is not None:
+        asked, said = end.input_tokens, end.output_tokens
+        usage = {"promptTokens": asked, "completionTokens": said, "totalTokens": asked + said}
+        chunk["meta"] = {"finishReason": end.finish_reason or "stop", "usage": usage}
+    ctx.emit("output.chunk", chunk)
+
+
+def _refused(ctx: Execution, answer: dict[str, Any]) -> NodeError:
+    said = {"nodeId": ctx.node_id, "provider": answer["provider"], "model": answer["model"]}
+    ctx.emit("envelope.refusal", {**said, "refusalText": answer["refusal"]})
+    return NodeError("envelope_refused_by_provider", "The model refused to answer.", retryable=False)
+
+
+def _check_model(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from shaped(config, str, "provider", "model", "promptId", "systemPrompt")
+    yield from shaped(config, list, "messages")
+    yield from positive(config, "maxTokens")
+    yield from numbers(config, "temperature")
+
+
+def _check_structured(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from _check_model(config)
+    yield from check_schema(config.get("outputSchema"), ".outputSchema")
+
+
+def _check_prompt(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from _check_model(config)
+    wanted = config.get("mcp")
+    if wanted is None:
+        return
+    if not isinstance(wanted, dict) or not isinstance(wanted.get("tool"), str) or not wanted["tool"]:
+        yield ".mcp", "A call of an MCP tool is {tool, arguments}."
+    elif not isinstance(wanted.get("arguments", {}), dict):
+        yield ".mcp.arguments", "An object is expected."
+
+
+TYPES = [
+    NodeType(
+        type_id="core.ai.callPrompt",
+        execute=call_prompt,
+        requires=("models",),
+        check=_check_prompt,
+        summary="Asks a model.",
+    ),
+    NodeType(
+        type_id="core.ai.structuredOutput",
+        execute=structured_output,
+        requires=("models",),
+        check=_check_structured,
+        summary="Asks a model for JSON that fits a schema.",
+    ),
+]

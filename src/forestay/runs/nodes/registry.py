@@ -1,0 +1,173 @@
+"""Which node types there are, and what their code is given."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from forestay.kernel.problems import Problem
+from forestay.runs.ports import Caller, HttpConnector, ModelCaller, ToolSource
+
+T = TypeVar("T")
+
+
+class NodeContext(Protocol):
+    """What a node's code may see and do. On resume a node runs again from its start: whatever leaves the process goes
+    through `effect`, whatever waits goes through `interrupt`, `sleep`, `child` and `signal`."""
+
+    run_id: str
+    node_id: str
+    tenant: str
+    attempt: int
+    config: dict[str, Any]
+    inputs: dict[str, Any]
+    configurable: dict[str, Any]
+    agent: dict[str, Any] | None
+
+    @property
+    def variables(self) -> dict[str, Any]: ...
+
+    @property
+    def models(self) -> ModelCaller: ...
+
+    @property
+    def tools(self) -> ToolSource: ...
+
+    @property
+    def http(self) -> HttpConnector: ...
+
+    def caller(self, key: str, provider: str = "node") -> Caller: ...
+
+    async def effect(
+        self,
+        key: str,
+        fn: Callable[[], Awaitable[T]] | Callable[[], T],
+        *,
+        provider: str = "node",
+        later: bool = False,
+    ) -> T: ...
+
+    async def interrupt(
+        self,
+        kind: str,
+        data: Any,
+        *,
+        key: str | None = None,
+        resume_schema: dict[str, Any] | None = None,
+        timeout_ms: int | None = None,
+        default: Any = None,
+    ) -> Any: ...
+
+    async def sleep(self, ms: int, key: str | None = None) -> None: ...
+
+    async def signal(self, name: str, correlation: dict[str, Any] | None = None) -> Any: ...
+
+    async def child(self, workflow_id: str, inputs: dict[str, Any], *, key: str, cause: str) -> dict[str, Any]: ...
+
+    def evaluate(self, expression: str, **names: Any) -> Any: ...
+
+    def version(self, change_id: str, latest: int) -> int: ...
+
+    def set_variable(self, name: str, value: Any) -> None: ...
+
+    def write_channel(self, name: str, value: Any, **options: Any) -> None: ...
+
+    def read_channel(self, name: str) -> Any: ...
+
+    def emit(self, type: str, payload: dict[str, Any]) -> None: ...
+
+    def log(self, level: str, message: str, **fields: Any) -> None: ...
+
+    def artifact(self, artifact_type: str, data: Any, *, media_type: str = "application/json") -> str: ...
+
+
+class NodeError(Exception):
+    """How a node's code fails with a code of its own; `retryable` False ends the retries."""
+
+    def __init__(
+        self, code: str, message: str, *, retryable: bool | None = None, details: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.retryable = retryable
+        self.details = details
+
+
+Execute = Callable[[Any], Awaitable[Any]]
+Check = Callable[[dict[str, Any]], Iterator[tuple[str, str]]]
+
+
+class NodeType(msgspec.Struct, frozen=True, kw_only=True):
+    """One node type. `inline` code never waits for anything outside the log, so it needs no task of its own."""
+
+    type_id: str
+    execute: Execute
+    inline: bool = False
+    requires: tuple[str, ...] = ()
+    check: Check | None = None
+    expressions: tuple[str, ...] = ()
+    summary: str = ""
+
+
+class NodeRegistry:
+    """The node types of one host."""
+
+    def __init__(self, types: list[NodeType] | None = None) -> None:
+        self._types: dict[str, NodeType] = {}
+        for item in types or []:
+            self.add(item)
+
+    def add(self, item: NodeType) -> None:
+        if item.type_id in self._types:
+            raise Problem("schema_mismatch", f"The node type {item.type_id} is registered twice.", at="$.typeId")
+        self._types[item.type_id] = item
+
+    def get(self, type_id: str) -> NodeType | None:
+        return self._types.get(type_id)
+
+    def __iter__(self) -> Iterator[NodeType]:
+        return iter(self._types.values())
+
+    def node(self, type_id: str, *, requires: tuple[str, ...] = (), summary: str = "") -> Callable[[Execute], Execute]:
+        """`@registry.node("my.type")`: the decorated coroutine takes a NodeContext and returns its outputs."""
+
+        def register(execute: Execute) -> Execute:
+            self.add(NodeType(type_id=type_id, execute=execute, requires=requires, summary=summary))
+            return execute
+
+        return register
+
+
+_declared: list[NodeType] = []
+
+
+def node(type_id: str, *, requires: tuple[str, ...] = (), summary: str = "") -> Callable[[Execute], Execute]:
+    """`@node("my.type")`: declare a node type for every registry made afterwards with `custom_types()`."""
+
+    def declare(execute: Execute) -> Execute:
+        _declared[:] = [item for item in _declared if item.type_id != type_id]
+        _declared.append(NodeType(type_id=type_id, execute=execute, requires=requires, summary=summary))
+        return execute
+
+    return declare
+
+
+@contextmanager
+def declaring() -> Iterator[list[NodeType]]:
+    """What `@node` declares meanwhile, and for nobody else."""
+    before, found = list(_declared), list[NodeType]()
+    _declared.clear()
+    try:
+        yield found
+        found += _declared
+    finally:
+        _declared[:] = before
+
+
+def custom_types() -> list[NodeType]:
+    """What `@node` declared so far."""
+    return list(_declared)

@@ -1,0 +1,442 @@
+"""Schedules: runs that start by the clock (W4).
+
+Invariants:
+
+- T1  A moment of a schedule starts at most one run, across crashes: the run's id is made of schedule and moment.
+- T2  Moments missed while the host was down are treated as `catchUp` says: skip them, start the latest, or all.
+- T3  When the run before is still active, `overlap` says what happens: skip, queue (one), allow, cancel-previous.
+- T4  A paused schedule starts nothing; resuming goes on with the next moment, not with the ones missed.
+- T5  What a schedule does is on its stream: fired, skipped, queued, failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import sqlite3
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from forestay.kernel import canonical
+from forestay.kernel.clock import Clock, ManualClock, iso
+from forestay.kernel.ids import Ids, SeededRandomness
+from forestay.kernel.ledger import Draft, Ledger, Record
+from forestay.kernel.problems import Problem
+from forestay.runs import cron
+from forestay.runs.types import TERMINAL, CreateRun, RunCreated, RunEvent, RunSnapshot, RunStanding, Wire
+
+Overlap = Literal["skip", "queue", "allow", "cancel-previous"]
+CatchUp = Literal["skip", "latest", "all"]
+MAX_BACKFILL = 1000
+MAX_PER_TENANT = 1000
+_CATCH_UP_MOST = 1000
+_MISSED_MS = 60_000  # a moment that is later than this was missed
+_RECHECK_SECONDS = 60.0  # the machine's clock may be set while we wait
+_log = logging.getLogger("forestay.schedules")
+
+
+class ScheduleSpec(Wire, frozen=True, forbid_unknown_fields=True):
+    """What a caller says about a schedule."""
+
+    workflow_id: str
+    cron: str
+    timezone: str = "UTC"
+    inputs: dict[str, Any] = msgspec.field(default_factory=dict)
+    configurable: dict[str, Any] = msgspec.field(default_factory=dict)
+    tags: list[str] = msgspec.field(default_factory=list)
+    overlap: Overlap = "skip"
+    catch_up: CatchUp = "latest"
+    paused: bool = False
+
+
+class Schedule(Wire, frozen=True):
+    """A schedule and where it stands."""
+
+    schedule_id: str
+    tenant: str
+    spec: ScheduleSpec
+    created_at: str
+    state: Literal["active", "paused"] = msgspec.field(default="active")
+    principal: str | None = None
+    workspace: str | None = None
+    next_at: str | None = None
+    last_at: str | None = None
+    last_run_id: str | None = None
+    queued_at: str | None = None
+
+
+class Firing(Wire, frozen=True):
+    scheduled_for: str
+    run_id: str
+
+
+class RunStarter(Protocol):
+    """What schedules need of runs."""
+
+    async def check_run(self, request: CreateRun, tenant: str) -> object: ...
+
+    async def create_run(
+        self,
+        request: CreateRun,
+        tenant: str,
+        principal: str | None = None,
+        *,
+        workspace: str | None = None,
+        run_id: str | None = None,
+    ) -> RunCreated: ...
+
+    async def get_run(self, run_id: str, tenant: str) -> RunSnapshot: ...
+
+    async def shown_inputs(self, workflow_id: str, tenant: str, inputs: dict[str, Any]) -> dict[str, Any]: ...
+
+    async def cancel(
+        self, run_id: str, tenant: str, principal: str | None = None, reason: str | None = None
+    ) -> RunStanding: ...
+
+    def follow(self, run_id: str, tenant: str, from_sequence: int = 0) -> AsyncIterator[RunEvent]: ...
+
+
+class _State(msgspec.Struct):
+    """One schedule in memory; the same fold as the table's."""
+
+    schedule_id: str
+    tenant: str
+    spec: ScheduleSpec
+    created_ms: int
+    principal: str | None = None
+    workspace: str | None = None
+    seq: int = -1
+    paused: bool = False
+    done_ms: int = 0  # every moment up to here is dealt with
+    last_ms: int | None = None
+    last_run: str | None = None
+    queued_ms: int | None = None
+
+    def take(self, record: Record) -> None:
+        payload = record.payload
+        self.seq = record.seq
+        if record.type == "schedule.updated":
+            self.spec = msgspec.convert(payload["spec"], ScheduleSpec)
+            self.paused, self.done_ms, self.queued_ms = self.spec.paused, record.ts, None
+        elif record.type == "schedule.paused":
+            self.paused = True
+        elif record.type == "schedule.resumed":
+            self.paused, self.done_ms = False, record.ts  # T4
+        elif record.type in ("schedule.fired", "schedule.skipped", "schedule.failed", "schedule.queued"):
+            at = payload["scheduledFor"]
+            self.done_ms = max(self.done_ms, at)
+            self.queued_ms = (
+                at if record.type == "schedule.queued" else None if at == self.queued_ms else self.queued_ms
+            )
+            if record.type == "schedule.fired":
+                self.last_ms, self.last_run = at, payload["runId"]
+
+    @classmethod
+    def begin(cls, record: Record) -> _State:
+        payload = record.payload
+        spec = msgspec.convert(payload["spec"], ScheduleSpec)
+        return cls(
+            record.stream.removeprefix("schedule/"),
+            payload["tenant"],
+            spec,
+            record.ts,
+            payload.get("principal"),
+            payload.get("workspace"),
+            0,
+            spec.paused,
+            record.ts,
+        )
+
+
+class ScheduleTable:
+    """The projection `schedules`: a row for each that is not deleted."""
+
+    name = "schedules"
+    version = 1
+    prefix = "schedule/"
+    schema = """
+        CREATE TABLE schedules (schedule_id TEXT PRIMARY KEY, tenant TEXT NOT NULL, doc TEXT NOT NULL) WITHOUT ROWID;
+        CREATE INDEX schedules_of ON schedules (tenant, schedule_id);
+    """
+    reset = "DROP TABLE IF EXISTS schedules;"
+
+    def apply(self, tx: sqlite3.Cursor, record: Record) -> None:
+        name = record.stream.removeprefix(self.prefix)
+        if record.type == "schedule.deleted":
+            tx.execute("DELETE FROM schedules WHERE schedule_id = ?", (name,))
+            return
+        if record.type == "schedule.created":
+            state = _State.begin(record)
+        else:
+            row = tx.execute("SELECT doc FROM schedules WHERE schedule_id = ?", (name,)).fetchone()
+            if row is None:
+                return
+            state = canonical.decode(row[0], _State)
+            state.take(record)
+        tx.execute(
+            "INSERT OR REPLACE INTO schedules VALUES (?, ?, ?)", (name, state.tenant, canonical.encode(state).decode())
+        )
+
+
+class Schedules:
+    """The schedules of one host, and the loop that starts their runs."""
+
+    def __init__(self, ledger: Ledger, runs: RunStarter, *, clock: Clock, ids: Ids) -> None:
+        self._ledger = ledger
+        self._runs = runs
+        self._clock = clock
+        self._ids = ids
+        self._states: dict[str, _State] = {}
+        self._writing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._wake = asyncio.Event()
+        self._loop: asyncio.Task[None] | None = None
+        self._waiting: dict[str, asyncio.Task[None]] = {}
+
+    async def start(self) -> None:
+        for (doc,) in await self._ledger.query("SELECT doc FROM schedules"):
+            state = canonical.decode(doc, _State)
+            self._states[state.schedule_id] = state
+        self._loop = asyncio.create_task(self._tick_all())
+
+    async def close(self) -> None:
+        tasks = [*self._waiting.values(), *([self._loop] if self._loop else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # What callers do
+
+    async def create(
+        self,
+        spec: ScheduleSpec,
+        tenant: str,
+        principal: str | None = None,
+        workspace: str | None = None,
+        *,
+        schedule_id: str | None = None,
+    ) -> Schedule:
+        """A new schedule; a caller that must not make two gives the id, and is told of the one that is there."""
+        await self._check(spec, tenant)
+        if schedule_id in self._states:
+            return await self.get(schedule_id, tenant)
+        if sum(state.tenant == tenant for state in self._states.values()) >= MAX_PER_TENANT:
+            raise Problem("state_conflict", "The tenant has as many schedules as it may have.", limit=MAX_PER_TENANT)
+        name = schedule_id or self._ids.new("sch")
+        payload = {"spec": spec, "tenant": tenant, "principal": principal, "workspace": workspace}
+        (record,) = await self._ledger.append(f"schedule/{name}", [Draft("schedule.created", payload)], expect=-1)
+        self._states[name] = _State.begin(record)
+        self._wake.set()
+        return await self._view(self._states[name])
+
+    async def update(self, schedule_id: str, tenant: str, spec: ScheduleSpec) -> Schedule:
+        state = self._state(schedule_id, tenant)
+        await self._check(spec, tenant)
+        await self._record(state, "schedule.updated", {"spec": spec})
+        return await self._view(state)
+
+    async def get(self, schedule_id: str, tenant: str) -> Schedule:
+        return await self._view(self._state(schedule_id, tenant))
+
+    async def schedules(self, tenant: str) -> list[Schedule]:
+        found = [state for state in self._states.values() if state.tenant == tenant]
+        return [await self._view(state) for state in sorted(found, key=lambda item: item.schedule_id)]
+
+    async def delete(self, schedule_id: str, tenant: str) -> None:
+        state = self._state(schedule_id, tenant)
+        await self._record(state, "schedule.deleted", {})
+        del self._states[schedule_id]
+        self._writing.pop(schedule_id, None)
+
+    async def pause(self, schedule_id: str, tenant: str) -> Schedule:
+        state = self._state(schedule_id, tenant)
+        if not state.paused:
+            await self._record(state, "schedule.paused", {})
+        return await self._view(state)
+
+    async def resume(self, schedule_id: str, tenant: str) -> Schedule:
+        state = self._state(schedule_id, tenant)
+        if state.paused:
+            await self._record(state, "schedule.resumed", {})
+        return await self._view(state)
+
+    async def backfill(self, schedule_id: str, tenant: str, from_ms: int, to_ms: int) -> list[Firing]:
+        """Start the runs of the past moments in [from, to]; a moment that has its run keeps it (T1)."""
+        state = self._state(schedule_id, tenant)
+        if not 0 <= from_ms <= to_ms <= self._clock.now_ms():
+            raise Problem("out_of_range", "A range is from 1970 on, `from` before `to`, and in the past.", at="$.from")
+        moments = cron.between(state.spec.cron, state.spec.timezone, from_ms - 1, to_ms, MAX_BACKFILL + 1)
+        if len(moments) > MAX_BACKFILL:
+            raise Problem("out_of_range", f"At most {MAX_BACKFILL} moments are filled at once.", limit=MAX_BACKFILL)
+        await self._record(state, "schedule.backfilled", {"from": from_ms, "to": to_ms, "count": len(moments)})
+        return [Firing(scheduled_for=iso(at), run_id=await self._begin(state, at)) for at in moments]
+
+    async def _check(self, spec: ScheduleSpec, tenant: str) -> None:
+        """A schedule whose runs would be refused is a mistake now, not at night."""
+        cron.check(spec.cron, spec.timezone)
+        await self._runs.check_run(_request(spec), tenant)
+
+    def _state(self, schedule_id: str, tenant: str) -> _State:
+        state = self._states.get(schedule_id)
+        if state is None or state.tenant != tenant:
+            raise Problem("not_found", "There is no such schedule.")
+        return state
+
+    async def _view(self, state: _State) -> Schedule:
+        """The schedule as it may be shown: sensitive inputs masked, as its runs mask them (W24)."""
+        spec = state.spec
+        inputs = await self._runs.shown_inputs(spec.workflow_id, state.tenant, spec.inputs)
+        next_ms = None if state.paused else cron.next_ms(state.spec.cron, state.spec.timezone, state.done_ms)
+        return Schedule(
+            schedule_id=state.schedule_id,
+            tenant=state.tenant,
+            spec=msgspec.structs.replace(spec, inputs=inputs),
+            created_at=iso(state.created_ms),
+            state="paused" if state.paused else "active",
+            principal=state.principal,
+            workspace=state.workspace,
+            next_at=None if next_ms is None else iso(next_ms),
+            last_at=None if state.last_ms is None else iso(state.last_ms),
+            last_run_id=state.last_run,
+            queued_at=None if state.queued_ms is None else iso(state.queued_ms),
+        )
+
+    async def _record(self, state: _State, type: str, payload: dict[str, Any]) -> None:
+        """Write one step of a schedule that is still there; another process that writes it too is refused by the
+        ledger (T1)."""
+        stream = f"schedule/{state.schedule_id}"
+        async with self._writing[state.schedule_id]:
+            self._state(state.schedule_id, state.tenant)
+            (record,) = await self._ledger.append(stream, [Draft(type, payload)], expect=state.seq)
+            state.take(record)
+        self._wake.set()
+
+    # What the clock does
+
+    async def _tick_all(self) -> None:
+        while True:
+            self._wake.clear()
+            soonest = min([await self._tick(state) for state in list(self._states.values())], default=None)
+            pause = None
+            if soonest is not None:
+                pause = min(_RECHECK_SECONDS, max(0.0, (soonest - self._clock.now_ms()) / 1000))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+
+    async def _tick(self, state: _State) -> float:
+        """Deal with what is due of one schedule; when it wants to be looked at next."""
+        now = self._clock.now_ms()
+        try:
+            if state.paused:
+                return float("inf")
+            if cron.next_ms(state.spec.cron, state.spec.timezone, state.done_ms) <= now:
+                await self._due(state, now)
+            self._take_up_queued(state)
+            return cron.next_ms(state.spec.cron, state.spec.timezone, state.done_ms)
+        except Problem as problem:  # the host is full, closing, or another process writes: look again in a moment
+            _log.warning("schedule %s waits: %s", state.schedule_id, problem.message)
+            await self._read_again(state)
+            return now + 1_000
+
+    async def _read_again(self, state: _State) -> None:
+        with contextlib.suppress(Problem):
+            for record in await self._ledger.read(f"schedule/{state.schedule_id}", state.seq + 1):
+                state.take(record)
+
+    async def _due(self, state: _State, now: int) -> None:
+        """Every moment up to `now`: started, or put down as missed (T2)."""
+        spec = state.spec
+        due = cron.between(spec.cron, spec.timezone, state.done_ms, now, _CATCH_UP_MOST)
+        chosen = {at for at in due if at >= now - _MISSED_MS or spec.catch_up == "all"}
+        if spec.catch_up == "latest" and cron.next_ms(spec.cron, spec.timezone, due[-1]) > now:
+            chosen.add(due[-1])
+        for at in due:
+            if at in chosen:
+                await self._moment(state, at)
+            else:
+                await self._record(state, "schedule.skipped", {"scheduledFor": at, "reason": "missed"})
+
+    async def _moment(self, state: _State, at: int) -> None:
+        """Start the run of one moment, or say why not (T3)."""
+        overlap = state.spec.overlap
+        if overlap != "allow" and (state.queued_ms is not None or await self._is_active(state)):
+            if overlap == "queue" and state.queued_ms is None:
+                await self._record(state, "schedule.queued", {"scheduledFor": at})
+                return
+            if overlap != "cancel-previous":
+                await self._record(state, "schedule.skipped", {"scheduledFor": at, "reason": "overlap"})
+                return
+            assert state.last_run is not None
+            await self._runs.cancel(state.last_run, state.tenant, state.principal, "replaced by its schedule")
+        await self._fire(state, at)
+
+    async def _fire(self, state: _State, at: int) -> None:
+        try:
+            run_id = await self._begin(state, at)
+        except Problem as problem:
+            if problem.row.http >= 500:
+                raise
+            error = {"code": problem.row.openwop, "message": problem.message}
+            await self._record(state, "schedule.failed", {"scheduledFor": at, "error": error})
+        else:
+            await self._record(state, "schedule.fired", {"scheduledFor": at, "runId": run_id})
+
+    async def _begin(self, state: _State, at: int) -> str:
+        """The run of a moment, made if it is not there (T1)."""
+        run_id = _run_id(state.schedule_id, at)
+        request = _request(state.spec, {"scheduleId": state.schedule_id, "scheduledFor": iso(at)})
+        try:
+            await self._runs.create_run(
+                request, state.tenant, state.principal, workspace=state.workspace, run_id=run_id
+            )
+        except Problem as problem:
+            if problem.details.get("activeRunId") != run_id:
+                raise
+        return run_id
+
+    async def _is_active(self, state: _State) -> bool:
+        if state.last_run is None:
+            return False
+        try:
+            return (await self._runs.get_run(state.last_run, state.tenant)).status not in TERMINAL
+        except Problem:
+            return False
+
+    def _take_up_queued(self, state: _State) -> None:
+        """Wait for the run before to end, then start the one in the queue."""
+        name = state.schedule_id
+        if state.queued_ms is not None and name not in self._waiting:
+            self._waiting[name] = asyncio.create_task(self._after_previous(state))
+            self._waiting[name].add_done_callback(lambda _: self._waiting.pop(name, None))
+
+    async def _after_previous(self, state: _State) -> None:
+        try:
+            if state.last_run is not None:
+                async for _ in self._runs.follow(state.last_run, state.tenant, 0):
+                    pass
+            if state.queued_ms is not None and not state.paused and state.schedule_id in self._states:
+                await self._fire(state, state.queued_ms)
+        except Problem as problem:  # it stays in the queue; the next look at the schedule takes it up again
+            _log.warning("schedule %s waits: %s", state.schedule_id, problem.message)
+
+
+def _request(spec: ScheduleSpec, metadata: dict[str, Any] | None = None) -> CreateRun:
+    """The run that a schedule starts."""
+    return CreateRun(
+        workflow_id=spec.workflow_id,
+        inputs=spec.inputs,
+        configurable=spec.configurable,
+        tags=spec.tags,
+        metadata=metadata or {},
+    )
+
+
+def _run_id(schedule_id: str, at: int) -> str:
+    """The id of a moment's run: always the same, and in its place in time among the others."""
+    seed = hashlib.sha256(f"{schedule_id}\0{at}".encode()).digest()
+    return Ids(ManualClock(at), SeededRandomness(seed)).new("run")

@@ -1,0 +1,128 @@
+"""What a run must not show: the values of sensitive variables and outputs, wherever they turn up later.
+
+- H1  A text of at least four characters that a sensitive variable or output has had is masked in every event, snapshot,
+      query and bundle of its run, also inside other texts, and also after a node passed it on.
+- H2  A child that is given such a text hides it too, and so does the parent of a child that gives one back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from forestay.kernel.ledger import Record
+from forestay.runs.log import PRIVATE
+from forestay.runs.plan import Plan
+from forestay.runs.state import MASK, RunState
+from forestay.runs.types import RunError, RunEvent, RunSnapshot
+
+_SHORTEST = 4  # shorter ones are in every other word
+_MOST = 1000
+# Events after which a run may know one more.
+TELLING = frozenset({"variable.changed", "channel.written", "node.completed", "node.dispatched", "forestay.run.forked"})
+_SHOWN = ("node_states", "inputs", "variables", "channels", "outputs", "metadata", "configurable")
+# What an event is about, by names that the workflow's author gave: a secret that reads like one of them hides none.
+_NAMES = frozenset(
+    {"nodeId", "typeId", "interruptId", "kind", "workflowId", "workflowVersion", "childRunId", "childWorkflowId"}
+    | {"childStatus", "channel", "reducer", "name", "edgeId", "sourceNodeId", "targetNodeId", "toolName", "callId"}
+    | {"artifactId", "artifactType", "engineVersion", "transport", "gateId", "schemaVersion", "level"}
+)
+_CHILDREN = frozenset({"core.subWorkflow", "core.dispatch", "core.map", "core.orchestrator.supervisor"})
+
+
+def texts(value: Any) -> Iterator[str]:
+    """The texts inside a value that are long enough to be told from others."""
+    if isinstance(value, str):
+        if len(value) >= _SHORTEST:
+            yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from texts(item)
+
+
+def learn(state: RunState, value: Any) -> None:
+    """From now on the texts of `value` are the run's secrets."""
+    for text in texts(value):
+        if len(state.secrets) < _MOST:
+            state.secrets.add(text)
+
+
+def inside(secrets: Iterable[str], value: Any) -> list[str]:
+    """Those of `secrets` that `value` carries (H2)."""
+    found = list(texts(value))
+    return sorted(secret for secret in secrets if any(secret in text for text in found))
+
+
+def may_have(plan: Plan) -> bool:
+    """Whether a run of this plan can come to have secrets, so that its state must be asked."""
+    return bool(plan.sensitive) or any(
+        node.doc.output_sensitivity or node.doc.type_id in _CHILDREN for node in plan.nodes.values()
+    )
+
+
+def cover(state: RunState, value: Any) -> Any:
+    """`value` without the run's secrets (H1); the longest first, so that none leaves a part of another."""
+    return _covered(value, sorted(state.secrets, key=len, reverse=True)) if state.secrets else value
+
+
+def cover_event(state: RunState, event: RunEvent) -> RunEvent:
+    if not state.secrets or not isinstance(event.payload, dict):
+        return event
+    payload = {name: item if name in _NAMES else cover(state, item) for name, item in event.payload.items()}
+    return msgspec.structs.replace(event, payload=payload)
+
+
+def cover_record(state: RunState, record: Record) -> Record:
+    """A record about the run for somebody who may not read it: nothing hidden, and nothing of its private part."""
+    attrs = {name: MASK if name == PRIVATE else cover(state, item) for name, item in record.attrs.items()}
+    payload = record.payload
+    if isinstance(payload, dict):
+        payload = {name: item if name in _NAMES else cover(state, item) for name, item in payload.items()}
+    if (payload, attrs) == (record.payload, record.attrs):
+        return record
+    return msgspec.structs.replace(record, payload=payload, attrs=attrs)
+
+
+def masked(values: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """`values` without those of the sensitive `names`."""
+    return {name: MASK if name in names else value for name, value in values.items()}
+
+
+def masked_defaults(put: dict[str, Any]) -> dict[str, Any]:
+    """The payload of `workflow.put` without the defaults of sensitive variables."""
+    document = put["document"]
+    variables = [
+        {**item, "defaultValue": MASK} if item.get("sensitive") and "defaultValue" in item else item
+        for item in document["variables"]
+    ]
+    return {**put, "document": {**document, "variables": variables}}
+
+
+def cover_run(state: RunState, run: RunSnapshot) -> RunSnapshot:
+    if not state.secrets:
+        return run
+    changed = {name: cover(state, getattr(run, name)) for name in _SHOWN}
+    if run.error is not None:
+        error = run.error
+        changed["error"] = RunError(
+            code=error.code, message=cover(state, error.message), details=cover(state, error.details)
+        )
+    return msgspec.structs.replace(run, **changed)
+
+
+def _covered(value: Any, secrets: list[str]) -> Any:
+    if isinstance(value, str):
+        for secret in secrets:
+            if secret in value:
+                value = value.replace(secret, MASK)
+        return value
+    if isinstance(value, dict):
+        return {key: _covered(item, secrets) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_covered(item, secrets) for item in value]
+    return value

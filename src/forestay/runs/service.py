@@ -1,0 +1,592 @@
+"""`Runs`: everything that HTTP, the command line and the console ask of runs.
+
+Every method that names a run takes the caller's tenant; a run of another tenant is `not_found` (OpenWOP §1.4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Self
+
+import msgspec
+
+from forestay.kernel.clock import Clock, iso
+from forestay.kernel.ids import Ids, Randomness
+from forestay.kernel.ledger import Append, Draft, Ledger, Projection
+from forestay.kernel.problems import Problem
+from forestay.runs import artifacts, decider, fork, listing
+from forestay.runs.answering import Answering
+from forestay.runs.bundle import debug_bundle
+from forestay.runs.check import check_workflow
+from forestay.runs.diff import diff_runs
+from forestay.runs.engine import Engine, Ports
+from forestay.runs.execution import Outcome
+from forestay.runs.expressions import compile_expression
+from forestay.runs.feeds import Feeds
+from forestay.runs.interrupts import NOBODY, Voter
+from forestay.runs.log import ENGINE_VERSION, PRIVATE, stream_of, to_wire
+from forestay.runs.mock_models import MockModels
+from forestay.runs.nodes.core import standard_registry
+from forestay.runs.nodes.registry import NodeRegistry
+from forestay.runs.ports import HttpConnector, ModelCaller, ToolSource
+from forestay.runs.projection import EnginesProjection, RunsProjection
+from forestay.runs.requests import check_against, check_create, check_engine
+from forestay.runs.secrets import TELLING, cover_event, masked, may_have
+from forestay.runs.state import WAITING, Event, RunState
+from forestay.runs.types import (
+    TERMINAL,
+    TERMINAL_EVENTS,
+    Ancestry,
+    Artifact,
+    BulkResult,
+    ChildRun,
+    CreateRun,
+    DrainPolicy,
+    EventPage,
+    ForkRequest,
+    Interrupt,
+    InterruptView,
+    Limits,
+    Load,
+    Resolved,
+    RunCreated,
+    RunDiff,
+    RunEvent,
+    RunFilter,
+    RunForked,
+    RunPage,
+    RunSnapshot,
+    RunStanding,
+    RunStatus,
+    WorkflowCheck,
+    WorkflowVersion,
+)
+from forestay.runs.views import scope_of, snapshot
+from forestay.runs.workflows import Condition, Ref, Stored, Workflows
+
+MAX_BULK = 100
+MAX_SIGNALS = 10_000
+_DEDUP_RETRY_MS = 1000  # nobody knows how long a run takes: come back soon, and look at it
+MAX_CHILDREN = 1_000
+"""How many children a parent's snapshot lists; `GET /v1/runs?parentRunId=` lists them all."""
+
+
+def projections() -> list[Projection]:
+    """The projections that a ledger must be opened with for `Runs` to work on it."""
+    return [RunsProjection(), EnginesProjection()]
+
+
+class Runs:
+    """The runs service over one ledger. `async with Runs(...)` starts and closes it."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        clock: Clock,
+        ids: Ids,
+        randomness: Randomness,
+        secret: bytes,
+        nodes: NodeRegistry | None = None,
+        models: ModelCaller | None = None,
+        tools: ToolSource | None = None,
+        http: HttpConnector | None = None,
+        limits: Limits | None = None,
+        instance: str = "host",
+        sample_seams: bool = False,
+        lease_seconds: float = 30.0,
+        sweep_seconds: float = 1.0,
+    ) -> None:
+        """`secret` signs interrupt tokens; `instance` names this engine: a restart under the same name takes its
+        runs back at once, another instance only when the lease has run out."""
+        self._ledger = ledger
+        self._clock = clock
+        self._ids = ids
+        self._limits = limits or Limits()
+        self._registry = nodes or standard_registry(sample_seams=sample_seams)
+        self._workflows = Workflows(ledger, self._registry, self._limits)
+        self._feeds = Feeds(ledger)
+        self.mocks = MockModels(models, programs=sample_seams)
+        asked = self.mocks if models is not None or sample_seams else None
+        self._engine = Engine(
+            ledger,
+            self._workflows,
+            self._registry,
+            Ports(asked, tools, http),
+            clock=clock,
+            ids=ids,
+            randomness=randomness,
+            limits=self._limits,
+            instance=instance,
+            lease_seconds=lease_seconds,
+            sweep_seconds=sweep_seconds,
+        )
+        self._answering = Answering(self._engine, secret)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # Life
+
+    async def start(self) -> None:
+        """Take the lease, take up what was left, and begin the continuous sweep."""
+        await self._engine.start()
+
+    async def drain(self, timeout: float = 10.0) -> None:
+        """Take no new run, let running nodes reach a recorded point or stop them after `timeout` seconds."""
+        await self._engine.drain(timeout)
+
+    async def close(self) -> None:
+        """Stop at once; what was running goes on at the next start."""
+        self._feeds.close()
+        await self._engine.close()
+
+    def load(self) -> Load:
+        return Load(
+            loaded_runs=self._engine.loaded, executing_nodes=self._engine.executing, draining=self._engine.draining
+        )
+
+    @property
+    def limits(self) -> Limits:
+        return self._limits
+
+    @property
+    def node_types(self) -> list[str]:
+        """The node types that can really run here, with what is wired (W6)."""
+        ports = self._engine.ports
+        return sorted(item.type_id for item in self._registry if all(ports.has(name) for name in item.requires))
+
+    # Workflows
+
+    async def put_workflow(
+        self,
+        document: dict[str, Any],
+        *,
+        tenant: str | None,
+        principal: str | None = None,
+        workflow_id: str = "",
+        condition: Condition | None = None,
+    ) -> WorkflowVersion:
+        """Store a definition; `workflow_invalid` with located `errors` when it does not hold. The same document again
+        makes no new revision. `tenant` None stores it for every tenant. `workflow_id`, when given, must be its id.
+        A put whose `condition` does not hold is `precondition_failed`; one without comes after those before it."""
+        if workflow_id and isinstance(document, dict) and document.get("id") != workflow_id:
+            raise Problem("schema_mismatch", f"The document's id is not {workflow_id!r}.", at="$.id")
+        return await self._workflows.put(document, tenant, principal, condition)
+
+    async def get_workflow(self, workflow_id: str, tenant: str, revision: int | None = None) -> dict[str, Any]:
+        """The definition document, the latest unless `revision` says otherwise; `not_found`."""
+        return (await self.stored_workflow(workflow_id, tenant, revision)).document
+
+    async def stored_workflow(self, workflow_id: str, tenant: str, revision: int | None = None) -> Stored:
+        """The same with its digest."""
+        if revision is None:
+            return await self._workflows.latest(workflow_id, tenant)
+        return await self._workflows.revision(workflow_id, tenant, revision)
+
+    async def list_workflows(self, tenant: str) -> list[WorkflowVersion]:
+        """The latest revision of each workflow that the tenant can run, by id."""
+        return await self._workflows.listed(tenant)
+
+    def check_workflow(self, document: Any) -> WorkflowCheck:
+        """Located errors and warnings, nothing stored."""
+        return check_workflow(document, self._registry, self._limits)[1]
+
+    # Runs
+
+    async def check_run(self, request: CreateRun, tenant: str, *, trusted: bool = False) -> Stored:
+        """The workflow that `request` would run, after refusing all that `create_run` refuses."""
+        workflow_id = check_create(request, tenant, self._limits, trusted=trusted)
+        stored = await self._workflows.latest(workflow_id, tenant)
+        check_against(stored.plan.workflow, request)
+        return stored
+
+    async def create_run(
+        self,
+        request: CreateRun,
+        tenant: str,
+        principal: str | None = None,
+        *,
+        workspace: str | None = None,
+        dedup: bool = False,
+        engine_version: str | None = None,
+        transport: str = "rest",
+        causation_id: str | None = None,
+        run_id: str | None = None,
+        trusted: bool = False,
+    ) -> RunCreated:
+        """Start a run; it is on disk when this returns.
+
+        `dedup`: `run_already_active` with `activeRunId` when (tenant, workflowId, scopeId) has an active run (W9).
+        `run_id`: a caller that must not start twice (schedules) gives the id; a second call is `run_already_active`.
+        `trusted`: the key is a test key: `mockProvider` and a forced engine version are allowed.
+        """
+        if engine_version is not None:
+            check_engine(engine_version, trusted=trusted)
+        stored = await self.check_run(request, tenant, trusted=trusted)
+        run_id = run_id or self._ids.new("run")
+        owner: dict[str, Any] = {"tenant": tenant}
+        if workspace is not None:
+            owner["workspace"] = workspace
+        if principal is not None:
+            owner["principal"] = principal
+        event = self._engine.started_event(
+            stored,
+            request.inputs,
+            owner=owner,
+            transport=transport,
+            engineVersion=engine_version or ENGINE_VERSION,
+            configurable=request.configurable,
+            tags=request.tags,
+            metadata=request.metadata,
+            scopeId=request.scope_id,
+            callbackUrl=request.callback_url,
+        )
+        event.cause = causation_id
+        if dedup:
+            state = await self._create_alone(run_id, stored, event, request.scope_id, tenant)
+        else:
+            state = await self._create(run_id, stored, event)
+        return RunCreated(
+            run_id=run_id,
+            status=state.status,
+            events_url=f"/v1/runs/{run_id}/events",
+            status_url=f"/v1/runs/{run_id}",
+        )
+
+    async def get_run(self, run_id: str, tenant: str) -> RunSnapshot:
+        return await self._shown(await self._state(run_id, tenant))
+
+    async def _shown(self, state: RunState) -> RunSnapshot:
+        """A run with its children, and with their waiting where it waits for nothing else (W21)."""
+        shown = snapshot(state, self._clock.now_ms())
+        rows = self._ledger.look_up(
+            "SELECT run_id, workflow_id, status FROM runs WHERE parent = ? ORDER BY run_id LIMIT ?",
+            (state.run_id, MAX_CHILDREN),
+        )
+        if not rows:
+            return shown
+        children = [ChildRun(run_id=run_id, workflow_id=name, status=status) for run_id, name, status in rows]
+        status = await self._waiting(state)
+        return msgspec.structs.replace(shown, child_runs=children, status=status)
+
+    async def _waiting(self, state: RunState) -> RunStatus:
+        """The status of a run: that of its children when all of them wait, and nothing else is under way (W21)."""
+        if state.status != "running" or not state.waits_for_children:
+            return state.status
+        found = {await self._waiting(await self._known(child_id)) for child_id in state.children}
+        kinds = [status for _, status in WAITING if status in found]
+        return kinds[0] if kinds and len(kinds) == len(found) else state.status
+
+    async def list_runs(self, filters: RunFilter, tenant: str, cursor: str | None = None, limit: int = 50) -> RunPage:
+        """Newest first. A cursor that is none of ours is `validation_error`; `limit` is 1..200."""
+        return await listing.list_runs(self._ledger, filters, tenant, cursor, limit)
+
+    async def count_runs(self, tenant: str) -> dict[str, int]:
+        """How many runs the tenant has, by status."""
+        return await listing.count_runs(self._ledger, tenant)
+
+    async def events(
+        self, run_id: str, tenant: str, from_sequence: int = 0, limit: int | None = None
+    ) -> list[RunEvent]:
+        """Events with sequence >= `from_sequence`, in order."""
+        await self._own(run_id, tenant)
+        records = await self._ledger.read(stream_of(run_id), max(0, from_sequence), limit)
+        if records and await self._may_have_secrets(run_id):
+            state = await self._known(run_id)
+            return [cover_event(state, to_wire(record)) for record in records]
+        return [to_wire(record) for record in records]
+
+    async def follow(self, run_id: str, tenant: str, from_sequence: int = 0) -> AsyncIterator[RunEvent]:
+        """Events from `from_sequence` on, live; ends after the terminal event. `not_found` at the first step."""
+        await self._own(run_id, tenant)
+        state: RunState | None = None
+        covered = await self._may_have_secrets(run_id)
+        async for event in self._feeds.follow(run_id, max(0, from_sequence)):
+            if covered and (state is None or event.sequence > state.seq or event.type in TELLING):
+                state = await self._known(run_id)
+            yield event if state is None else cover_event(state, event)
+
+    async def wait(self, run_id: str, tenant: str) -> RunSnapshot:
+        """The run when it has ended; nothing is read from the disk for a run that this engine carries."""
+        while True:
+            found = await self._engine.find(run_id)
+            state = found if isinstance(found, RunState) else found.state
+            if state.owner is None or state.owner.tenant != tenant:
+                raise Problem("not_found", "There is no such run.", runId=run_id[:128])
+            if isinstance(found, RunState):
+                return await self._shown(found)
+            if not self._engine.started:
+                raise Problem("unavailable", "The engine is closing.", retry_after_ms=1000)
+            if found.owned:
+                await found.over()
+            else:  # another instance's: its log tells
+                async for _ in self._feeds.follow(run_id, 0):
+                    pass
+
+    async def poll(self, run_id: str, tenant: str, last_sequence: int = -1, timeout: float = 30.0) -> EventPage:
+        """Events after `last_sequence` (exclusive, W8), waiting up to `timeout` seconds for the first one."""
+        over = await self._own(run_id, tenant) in TERMINAL  # asked first: a run may end while its events are read
+        events = await self.events(run_id, tenant, last_sequence + 1)
+        if not events and not over:
+            try:
+                async with asyncio.timeout(timeout):
+                    async for event in self.follow(run_id, tenant, last_sequence + 1):
+                        events = [event]
+                        break
+            except TimeoutError:
+                pass
+            if events:
+                events = await self.events(run_id, tenant, last_sequence + 1)
+        if events:
+            over = events[-1].type in TERMINAL_EVENTS
+        return EventPage(events=events, is_complete=over)
+
+    async def cancel(
+        self, run_id: str, tenant: str, principal: str | None = None, reason: str | None = None
+    ) -> RunStanding:
+        """Cancel a run and its children; an ended run answers with its status."""
+        await self._own(run_id, tenant)
+
+        def make(state: RunState) -> Outcome:
+            if state.ended is not None:
+                return Outcome([], state.ended)
+            return Outcome(decider.cancel_run(state, self._clock.now_ms(), reason, principal), "cancelled")
+
+        return RunStanding(run_id=run_id, status=await self._engine.command(run_id, make))
+
+    async def bulk_cancel(
+        self, run_ids: Sequence[str], tenant: str, principal: str | None = None, reason: str | None = None
+    ) -> list[BulkResult]:
+        """One result per id in the order asked; more than 100 or none is `validation_error` with `maxRunIds`."""
+        if not 1 <= len(run_ids) <= MAX_BULK:
+            raise Problem("out_of_range", f"Name 1 to {MAX_BULK} runs.", at="$.runIds", maxRunIds=MAX_BULK)
+        results = []
+        for run_id in run_ids:
+            try:
+                standing = await self.cancel(run_id, tenant, principal, reason)
+                results.append(BulkResult(run_id=run_id, ok=True, status=standing.status))
+            except Problem as problem:
+                results.append(BulkResult(run_id=run_id, ok=False, error=_entry(problem)))
+        return results
+
+    async def pause(
+        self,
+        run_id: str,
+        tenant: str,
+        principal: str | None = None,
+        reason: str | None = None,
+        drain_policy: DrainPolicy = "drain-current-node",
+    ) -> RunStanding:
+        """Start no further node (W17). Nodes under way end first; with `immediate` they are given up, and started again
+        on resume. 409 with `runStatus` when the run is not one that can be paused."""
+        await self._own(run_id, tenant)
+
+        def make(state: RunState) -> Outcome:
+            if state.ended is not None or state.paused_ms is not None:
+                raise _wrong_status(state, "paused")
+            if state.pausing is not None and drain_policy != "immediate":
+                raise Problem("state_conflict", "The run pauses when its node has ended.", runStatus=state.status)
+            return Outcome(decider.pause_run(state, drain_policy, reason))
+
+        await self._engine.command(run_id, make)
+        state = await self._engine.state(run_id)
+        return RunStanding(run_id=run_id, status="paused", paused_at=iso(state.paused_ms or self._clock.now_ms()))
+
+    async def resume(self, run_id: str, tenant: str, principal: str | None = None) -> RunStanding:
+        """Go on after `pause`; 409 with `runStatus` otherwise."""
+        await self._own(run_id, tenant)
+
+        def make(state: RunState) -> Outcome:
+            if state.paused_ms is None and state.pausing is None:
+                raise _wrong_status(state, "resumed")
+            return Outcome([Event("run.resumed", {"resumedBy": principal} if principal else {})])
+
+        await self._engine.command(run_id, make)
+        state = await self._engine.state(run_id)
+        return RunStanding(run_id=run_id, status=state.status, resumed_at=iso(self._clock.now_ms()))
+
+    async def fork(
+        self, run_id: str, tenant: str, request: ForkRequest, *, trusted: bool = False, fork_id: str | None = None
+    ) -> RunForked:
+        """A new run with the history of this one; `trusted` as for `create_run`. A caller that must not make two gives
+        the `fork_id`, and is told of the one that is there."""
+        await self._own(run_id, tenant)
+        return await fork.fork_run(self._engine, run_id, request, trusted=trusted, fork_id=fork_id)
+
+    async def diff(self, run_id: str, against: str, tenant: str) -> RunDiff:
+        a, b = await self.get_run(run_id, tenant), await self.get_run(against, tenant)
+        return diff_runs(a, b, await self.events(run_id, tenant), await self.events(against, tenant))
+
+    async def ancestry(self, run_id: str, tenant: str) -> Ancestry:
+        state = await self._state(run_id, tenant)
+        host = self._engine.instance
+        parent = state.parent
+        shown = {"runId": parent["runId"], "hostId": host, "cause": parent["cause"]} if parent else None
+        return Ancestry(run_id=run_id, host_id=host, parent=shown)
+
+    async def debug_bundle(self, run_id: str, tenant: str) -> dict[str, Any]:
+        """The redacted bundle of one run (W15)."""
+        run = await self.get_run(run_id, tenant)
+        return debug_bundle(run, await self.events(run_id, tenant), self._clock.now_ms())
+
+    # Interrupts, signals, queries, artifacts
+
+    async def interrupts(
+        self, run_id: str, tenant: str, principal: str = NOBODY, *, delegate: bool = False
+    ) -> list[Interrupt]:
+        """The open interrupts with fresh tokens (W7), which answer as `principal`. With `delegate`, the right to speak
+        for others, also one for each of a gate's approvers (W18)."""
+        return self._answering.open(await self._state(run_id, tenant), Voter(principal, delegate))
+
+    async def inspect_token(self, token: str) -> InterruptView:
+        """`not_found` for a token that we did not sign, `interrupt_expired` when its time is over."""
+        return await self._answering.inspect(token)
+
+    async def resolve_by_token(self, token: str, body: dict[str, Any]) -> Resolved:
+        """Answer with `{"resumeValue": …}` as the one that the token names; see W7 for what each refusal is."""
+        return await self._answering.resolve_by_token(token, body)
+
+    async def resolve_by_node(
+        self,
+        run_id: str,
+        node_id: str,
+        tenant: str,
+        body: dict[str, Any],
+        principal: str = NOBODY,
+        *,
+        delegate: bool = False,
+    ) -> Resolved:
+        """Answer as `principal`; with `delegate` the body's `voter` may name somebody else (W18)."""
+        await self._own(run_id, tenant)
+        return await self._answering.resolve_by_node(run_id, node_id, body, Voter(principal, delegate))
+
+    async def signal(
+        self, run_id: str, tenant: str, name: str, payload: Any = None, principal: str | None = None
+    ) -> RunStanding:
+        """Hand a named event to a run: it wakes a node that waits for it, or is kept until one does (W4)."""
+        await self._own(run_id, tenant)
+        if not name or len(name) > 1024:
+            raise Problem("out_of_range", "A signal's name has 1 to 1024 characters.", at="$.name")
+
+        def make(state: RunState) -> Outcome:
+            if state.ended is not None:
+                raise _wrong_status(state, "signalled")
+            kept = sum(map(len, state.signals.values()))
+            if kept >= MAX_SIGNALS and not decider.waits_for(state, name, payload):
+                raise Problem(
+                    "state_conflict",
+                    f"The run keeps {MAX_SIGNALS} signals that no node has taken.",
+                    runStatus=state.status,
+                    limit=MAX_SIGNALS,
+                )
+            told = {"name": name, "by": principal} if principal else {"name": name}
+            return Outcome([Event("forestay.signal.received", told, None, {"payload": payload})])
+
+        await self._engine.command(run_id, make)
+        return RunStanding(run_id=run_id, status=(await self._engine.state(run_id)).status)
+
+    async def query(self, run_id: str, tenant: str, expression: str) -> Any:
+        """The value of an expression (W12) over the run's state: `variables.x`, `nodes.a.output.y`, `status`."""
+        state = await self._state(run_id, tenant)
+        return compile_expression(expression).evaluate(scope_of(state, self._clock.now_ms()))
+
+    async def artifacts(self, run_id: str, tenant: str) -> list[Artifact]:
+        """The artifacts of a run, without their data."""
+        return artifacts.listed(await self._state(run_id, tenant))
+
+    async def artifact(self, run_id: str, artifact_id: str, tenant: str) -> Artifact:
+        return await artifacts.fetch(self._ledger, await self._state(run_id, tenant), artifact_id)
+
+    # What the host needs to mask what others show of runs
+
+    async def find_state(self, run_id: str) -> RunState | None:
+        """The state of a run, whoever's it is; None when there is no such run."""
+        rows = self._ledger.look_up("SELECT 1 FROM runs WHERE run_id = ?", (run_id,))
+        return await self._known(run_id) if rows else None
+
+    async def shown_inputs(self, workflow_id: str, tenant: str, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Inputs for a workflow as they may be shown: without what its latest revision calls sensitive."""
+        try:
+            return masked(inputs, (await self._workflows.latest(workflow_id, tenant)).plan.sensitive)
+        except Problem:  # nobody can say what is sensitive
+            return masked(inputs, inputs)
+
+    # Inside
+
+    async def _own(self, run_id: str, tenant: str) -> str:
+        """The run's status when it is the tenant's; the tenant is part of the query (OpenWOP §1.4)."""
+        rows = self._ledger.look_up("SELECT status FROM runs WHERE run_id = ? AND tenant = ?", (run_id, tenant))
+        if not rows:
+            raise Problem("not_found", "There is no such run.", runId=run_id[:128])
+        return str(rows[0][0])
+
+    async def _state(self, run_id: str, tenant: str) -> RunState:
+        await self._own(run_id, tenant)
+        return await self._engine.state(run_id)
+
+    async def _known(self, run_id: str) -> RunState:
+        """What is known of a run's secrets; it may be ahead of the log, which hides no less."""
+        found = await self._engine.find(run_id)
+        return found if isinstance(found, RunState) else found.state
+
+    async def _may_have_secrets(self, run_id: str) -> bool:
+        """Told by the run's first event and its workflow, so that most logs are shown without folding them."""
+        first = (await self._ledger.read(stream_of(run_id), 0, 1))[0].attrs[PRIVATE]
+        return "secrets" in first or may_have((await self._workflows.at(Ref(*first["workflow"]))).plan)
+
+    async def _is_over(self, run_id: str) -> bool:
+        rows = self._ledger.look_up("SELECT status FROM runs WHERE run_id = ?", (run_id,))
+        return bool(rows) and rows[0][0] in TERMINAL
+
+    async def _create(self, run_id: str, stored: Stored, event: Event, *extra: Append) -> RunState:
+        try:
+            return await self._engine.create(run_id, stored, msgspec.structs.replace(event), *extra)
+        except Problem as problem:
+            if problem.key != "ledger_conflict" or (extra and (await self._ledger.head(stream_of(run_id))).seq < 0):
+                raise
+            raise Problem("run_already_active", "This run exists already.", activeRunId=run_id) from problem
+
+    async def _create_alone(
+        self, run_id: str, stored: Stored, event: Event, scope_id: str | None, tenant: str
+    ) -> RunState:
+        """A run that is the only active one of its workflow and scope; who comes second is told of the first (W9)."""
+        while True:
+            claim = await self._claim(tenant, stored.plan.workflow.id, scope_id, run_id)
+            try:
+                return await self._create(run_id, stored, event, claim)
+            except Problem as problem:
+                if problem.key != "ledger_conflict":  # else somebody took the place meanwhile: look again
+                    raise
+
+    async def _claim(self, tenant: str, workflow_id: str, scope_id: str | None, run_id: str) -> Append:
+        """The place that a deduplicated run takes: only one can have it while that run is active (W9)."""
+        identity = hashlib.sha256("\0".join((tenant, workflow_id, scope_id or "")).encode()).hexdigest()[:40]
+        stream = f"dedup/{identity}"
+        head = await self._ledger.read(stream, 0, 1, reverse=True)
+        if head:
+            active = head[0].payload["runId"]
+            if not await self._is_over(active):
+                raise Problem(
+                    "run_already_active",
+                    "A run of this workflow and scope is active.",
+                    retry_after_ms=_DEDUP_RETRY_MS,
+                    activeRunId=active,
+                )
+        return Append(stream, [Draft("dedup.claimed", {"runId": run_id})], head[0].seq if head else -1)
+
+
+def _entry(problem: Problem) -> dict[str, Any]:
+    """A problem as one entry of an answer to many (W22)."""
+    said = problem.as_openwop()
+    return {"code": said.pop("error"), **said}
+
+
+def _wrong_status(state: RunState, verb: str) -> Problem:
+    return Problem("state_conflict", f"A run that is {state.status} cannot be {verb}.", runStatus=state.status)

@@ -1,0 +1,307 @@
+"""Where a run stands: the fold of its log, kept up to date event by event."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+import msgspec
+
+from forestay.kernel.problems import Problem
+from forestay.runs import channels
+from forestay.runs.conditions import Scope, make_scope
+from forestay.runs.plan import Plan
+from forestay.runs.types import Limits, Owner, RunStatus
+
+ENDED = frozenset({"completed", "failed", "skipped", "cancelled"})
+MASK = "[REDACTED]"
+# Node statuses beyond the ended ones: idle, running, retrying, sleeping, child, approval, input, external, and stopped:
+# it would run, but the run is paused.
+EXECUTING = ("running", "retrying", "sleeping", "child")
+WAITING: tuple[tuple[str, RunStatus], ...] = (
+    ("approval", "waiting-approval"),
+    ("input", "waiting-input"),
+    ("external", "waiting-external"),
+)
+# The contract gives a conversation no status of its own: it waits for an approval (OpenWOP, interrupt.md).
+WAIT_OF_KIND = {
+    "approval": "approval",
+    "low-confidence": "approval",
+    "conversation.start": "approval",
+    "conversation.exchange": "approval",
+    "conversation.close": "approval",
+    "external-event": "external",
+}
+
+
+# A node in one of these takes real time: somebody works or thinks.
+_REAL = frozenset({"running", "approval", "input", "external"})
+
+
+class Event(msgspec.Struct):
+    """An event of a run, before or after it has its place in the log. `private` is durable but not shown; `ts` is the
+    time of the wall clock, `at` that of the run's own clock (T1)."""
+
+    type: str
+    payload: dict[str, Any]
+    node: str | None = None
+    private: dict[str, Any] | None = None
+    cause: str | None = None
+    id: str = ""
+    ts: int = 0
+    seq: int = -1
+    at: int = 0
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What a node's code put into the log at one place of an attempt; `value` is what a variable was set to."""
+
+    attempt: int
+    type: str
+    payload: dict[str, Any]
+    value: Any = None
+
+
+class NodeState(msgspec.Struct):
+    """One node of a run. `memo` holds what this iteration of the node has on record, until the node ends (OpenWOP
+    §1.5 layer 2)."""
+
+    status: str = "idle"
+    attempt: int = 0
+    iteration: int = 0
+    success: int = 0
+    failed: int = 0
+    skipped: int = 0
+    started_ms: int = 0
+    ended_ms: int = 0
+    lag: int = 0
+    wake: tuple[str, int] | None = None
+    timeout_at: int | None = None
+    inputs: dict[str, Any] = {}
+    outputs: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    memo: dict[str, Any] = {}
+    interrupt: str | None = None
+
+
+class InterruptState(msgspec.Struct):
+    """A question that the run asked."""
+
+    id: str
+    node: str
+    kind: str
+    key: str
+    data: Any
+    asked_ms: int
+    resume_schema: dict[str, Any] | None = None
+    timeout_ms: int | None = None
+    default: Any = None
+    status: str = "open"
+    timed_out: bool = False
+    votes: dict[str, str] = {}
+    asked: list[dict[str, Any]] = []
+
+
+class RunState(msgspec.Struct):
+    """Everything that deciding and showing a run needs. Only `evolve` changes it."""
+
+    run_id: str
+    plan: Plan
+    limits: Limits
+    seq: int = -1
+    ts: int = 0
+    at: int = 0
+    ended: RunStatus | None = None
+    paused_ms: int | None = None
+    pausing: dict[str, Any] | None = None  # what `run.paused` will say, once the nodes under way have ended
+    created_ms: int = 0
+    begun: int = 0
+    ended_ms: int = 0
+    deadline: int | None = None
+    duration_limit: int = 0
+    execution_limit: int = 0
+    executions: int = 0
+    started: dict[str, Any] = {}
+    owner: Owner | None = None
+    inputs: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
+    configurable: dict[str, Any] = {}
+    outputs: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    failure: str | None = None
+    nodes: dict[str, NodeState] = {}
+    edges: dict[str, str] = {}
+    channels: dict[str, channels.ChannelState] = {}
+    active: dict[str, None] = {}
+    counts: dict[str, int] = {}
+    dirty: list[tuple[int, str]] = []
+    forced: set[str] = set()
+    loops: list[str] = []
+    iterations: dict[str, int] = {}
+    timers: list[tuple[int, str, str]] = []
+    late: list[tuple[int, str]] = []  # what takes real time and began behind the wall clock, the latest first
+    interrupts: dict[str, InterruptState] = {}
+    answers: dict[str, Any] = {}
+    answered: dict[str, None] = {}
+    children: dict[str, tuple[str, str]] = {}
+    orphans: dict[str, None] = {}  # children whose node has ended: to be cancelled, no longer heard
+    signals: dict[str, list[Any]] = {}
+    check_signals: bool = False
+    artifacts: dict[str, dict[str, Any]] = {}
+    pins: dict[str, int] = {}
+    refusals: dict[str, dict[str, Any]] = {}
+    usage: dict[str, Any] = {}
+    agent: dict[str, Any] | None = None
+    orchestrator: dict[str, Any] | None = None
+    decision: dict[str, Any] | None = None
+    dispatches: int = 0
+    parent: dict[str, Any] | None = None
+    source: dict[str, Any] | None = None
+    lease: str | None = None
+    secrets: set[str] = set()  # texts that nobody may be shown (H1)
+
+    @property
+    def status(self) -> RunStatus:
+        if self.ended is not None:
+            return self.ended
+        if self.paused_ms is not None:
+            return "paused"
+        counts = self.counts
+        if self.executing:
+            return "running"
+        for wait, status in WAITING:
+            if counts.get(wait):
+                return status
+        return "running"
+
+    @property
+    def executing(self) -> bool:
+        """Whether a node is under way, rather than waiting for somebody."""
+        return any(self.counts.get(status) for status in EXECUTING)
+
+    @property
+    def waits_for_children(self) -> bool:
+        """Whether every node under way waits for its children (W21)."""
+        parents = {name for name, _ in self.children.values()}
+        under_way = {name for name in self.active if self.nodes[name].status in EXECUTING}
+        return bool(parents) and under_way <= parents
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is to be done now, rather than waited for."""
+        if self.ended is not None:
+            return False
+        ready = self.paused_ms is None and self.pausing is None and (self.dirty or self.loops)
+        return bool(self.counts.get("running") or self.failure or ready)
+
+    def next_due(self) -> int | None:
+        """The next deadline, in the run's own time."""
+        if self.ended is not None:
+            return None
+        due = self.deadline
+        if self.paused_ms is None:
+            timers = self.timers
+            while timers and not self.is_live(timers[0]):
+                heapq.heappop(timers)
+            if timers and (due is None or timers[0][0] < due):
+                due = timers[0][0]
+        return due
+
+    def next_wake(self) -> int | None:
+        """When, by the wall clock, time alone will move this run."""
+        due = self.next_due()
+        return None if due is None else due + self.lag
+
+    @property
+    def lag(self) -> int:
+        """How far the run's own clock is behind the wall clock, for what takes real time (T2)."""
+        late = self.late
+        while late and not self._is_late(*late[0]):
+            heapq.heappop(late)
+        return -late[0][0] if late else 0
+
+    def _is_late(self, lag: int, name: str) -> bool:
+        """Children take the time of the node that waits for them."""
+        node = self.nodes[name]
+        waits = node.lag == -lag and node.status in _REAL
+        return waits and not any(owner == name for owner, _ in self.children.values())
+
+    def keep_pace(self, name: str) -> None:
+        """What this node begins now takes real time, from where the run's clock stands."""
+        node = self.nodes[name]
+        node.lag = self.ts - self.at if node.status in _REAL else 0
+        if node.lag:
+            heapq.heappush(self.late, (-node.lag, name))
+
+    def is_live(self, timer: tuple[int, str, str]) -> bool:
+        due, kind, name = timer
+        if kind == "interrupt":
+            found = self.interrupts.get(name)
+            return found is not None and found.status == "open"
+        node = self.nodes[name]
+        if kind == "timeout":
+            return node.timeout_at == due and node.status not in ENDED
+        return node.wake == (kind, due)
+
+    def scope(
+        self,
+        output: Any = None,
+        status: str | None = None,
+        extra: dict[str, Any] | None = None,
+        reader: tuple[str, str] | None = None,
+    ) -> Scope:
+        """The names an expression can read (W12); `reader` is the node and its type, where not the document reads."""
+        return make_scope(
+            output=output,
+            status=status,
+            inputs=self.inputs,
+            variables=self.variables,
+            channels=lambda: _Channels(self, reader),
+            nodes=lambda: _Nodes(self),
+            extra=extra,
+        )
+
+
+class _Nodes(dict[str, Any]):
+    """`nodes.<id>`: made when it is asked for."""
+
+    def __init__(self, state: RunState) -> None:
+        super().__init__()
+        self._state = state
+
+    def get(self, key: str, default: Any = None) -> Any:
+        node = self._state.nodes.get(key)
+        return default if node is None else {"output": node.outputs, "status": node.status, "error": node.error}
+
+
+class _Channels(dict[str, Any]):
+    def __init__(self, state: RunState, reader: tuple[str, str] | None) -> None:
+        super().__init__()
+        self._state = state
+        self._reader = reader
+
+    def get(self, key: str, default: Any = None) -> Any:
+        if self._reader is not None:
+            check_reader(self._state, key, *self._reader)
+        found = self._state.channels.get(key)
+        return default if found is None else channels.read(found, self._state.at)
+
+
+def check_reader(state: RunState, channel: str, node: str, type_id: str) -> None:
+    """Refuse a node that is not among a channel's readers (OpenWOP §1.6)."""
+    declared = state.plan.workflow.channels.get(channel)
+    if declared is not None and not channels.allowed(declared, "readers", node, type_id):
+        raise Problem("channel_access_denied", f"The node {node!r} may not read {channel!r}.", channel=channel)
+
+
+def shown_outputs(state: RunState, name: str, outputs: dict[str, Any]) -> dict[str, Any]:
+    """A node's outputs as anybody may see them: what its document calls sensitive is masked."""
+    hidden = state.plan.nodes[name].doc.output_sensitivity
+    return {key: MASK if hidden.get(key) else value for key, value in outputs.items()} if hidden else outputs
+
+
+def new_state(run_id: str, plan: Plan, limits: Limits) -> RunState:
+    """A run before its first event."""
+    state = RunState(run_id, plan, limits)
+    state.nodes = {name: NodeState() for name in plan.nodes}
+    return state

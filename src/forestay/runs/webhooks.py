@@ -1,0 +1,510 @@
+"""Webhooks: signed events to whoever asked for them, at least once, until a receiver proves dead.
+
+Invariants:
+
+- B1  An event that is on disk is delivered to every subscription of its tenant that wants it, across crashes.
+- B2  A delivery is signed over `{timestamp}.{body}` with a secret that only the receiver and this host can know; the
+      secret is derived and stands nowhere on disk.
+- B3  A failed delivery is tried again with growing pauses; in the end it is a dead letter, to be seen and retried.
+- B4  A receiver that is slow or dead delays no other, and never the engine.
+- B5  Only tokens of a question that this very event asks go out with it (W7).
+- B6  A receiver that fails five times in a row is left alone for a while and then tried with one request; what it is
+      owed waits meanwhile and loses no attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import json
+import logging
+import re
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from forestay.kernel.clock import Clock, iso
+from forestay.kernel.ids import Ids, Randomness
+from forestay.kernel.ledger import Append, Draft, Ledger
+from forestay.kernel.problems import Problem
+from forestay.kernel.trace import read_traceparent
+from forestay.runs.breaker import Breaker
+from forestay.runs.ports import Caller, HttpConnector, HttpRequest
+from forestay.runs.types import Interrupt, RunEvent, Wire
+
+SIGNATURE_ALGORITHM = "v1"
+ROTATION_GRACE_MS = 24 * 3600 * 1000
+MAX_PER_TENANT = 200
+_ATTEMPT_MS = 5_000
+_CONCURRENT = 32
+_CONCURRENT_EACH = 4
+_AGAIN_SECONDS = 1.0  # after a read that failed
+_RECHECK_SECONDS = 60.0  # the machine's clock may be set while we wait
+# The oldest few of each receiver: however much one of them is owed, the others get their turn (B4).
+_DUE = """
+    SELECT delivery_id, webhook_id, tenant, run_id, sequence, type, url, attempts FROM (
+        SELECT *, row_number() OVER (PARTITION BY webhook_id, url ORDER BY due_ms, run_id, sequence) AS place
+        FROM webhook_outbox WHERE state = 'due' AND due_ms <= ?
+    ) WHERE place <= ? ORDER BY due_ms, run_id, sequence
+"""
+EVENT_TYPE = r"^[a-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)+$"
+_TYPE = re.compile(EVENT_TYPE)
+_GONE = frozenset({"not_found", "subscription_not_found"})
+_log = logging.getLogger("forestay.webhooks")
+
+
+class RetryPolicy(msgspec.Struct, frozen=True):
+    """Pauses of `first_ms`, doubling up to `most_ms`, each up to a quarter longer by chance."""
+
+    max_attempts: int = 8
+    first_ms: int = 2_000
+    most_ms: int = 3_600_000
+
+    def pause_ms(self, attempt: int, randomness: Randomness) -> int | None:
+        """How long to wait after failed attempt number `attempt` (from 1); None: it was the last."""
+        if attempt >= self.max_attempts:
+            return None
+        pause = min(self.first_ms << (attempt - 1), self.most_ms)
+        return pause + int(pause * 0.25 * randomness.uniform())
+
+
+class Webhook(Wire, frozen=True):
+    """A subscription as its owner may see it."""
+
+    webhook_id: str
+    url: str
+    events: list[str]
+    tenant_id: str
+    created_at: str
+    secret_fingerprint: str
+    tags: list[str] = msgspec.field(default_factory=list)
+    secret_version: int = 1
+    rotated_at: str | None = None
+    state: Literal["active", "failing"] = "active"
+    next_attempt_at: str | None = None
+
+
+class Registered(Wire, frozen=True):
+    """What registering answers: the only time the secret is shown."""
+
+    webhook_id: str
+    secret: str
+    secret_fingerprint: str
+    signature_algorithm: str
+
+
+class Delivery(Wire, frozen=True):
+    """A delivery that is on its way or dead."""
+
+    delivery_id: str
+    run_id: str
+    sequence: int
+    type: str
+    state: str
+    attempts: int
+    due_at: str
+    error: str | None = None
+
+
+class Source(Protocol):
+    """What webhooks read of runs."""
+
+    async def events(
+        self, run_id: str, tenant: str, from_sequence: int = 0, limit: int | None = None
+    ) -> list[RunEvent]: ...
+
+    async def interrupts(
+        self, run_id: str, tenant: str, principal: str, *, delegate: bool = False
+    ) -> list[Interrupt]: ...
+
+
+class _Due(msgspec.Struct, frozen=True):
+    delivery_id: str
+    webhook_id: str
+    tenant: str
+    run_id: str
+    sequence: int
+    type: str
+    url: str | None
+    attempts: int
+
+
+class Webhooks:
+    """Subscriptions and their delivery. `check_url` refuses addresses that must not be called."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        source: Source,
+        http: HttpConnector,
+        *,
+        clock: Clock,
+        ids: Ids,
+        randomness: Randomness,
+        key: bytes,
+        check_url: Callable[[str, str], object],
+        policy: RetryPolicy | None = None,
+        agent: str = "openwop-webhook-dispatcher/forestay",
+    ) -> None:
+        self._ledger = ledger
+        self._source = source
+        self._http = http
+        self._clock = clock
+        self._ids = ids
+        self._randomness = randomness
+        self._key = key
+        self._check_url = check_url
+        self.policy = policy or RetryPolicy()
+        self._agent = agent
+        self._changing = asyncio.Lock()  # a subscription is looked at and changed by one caller at a time
+        self._wake = asyncio.Event()
+        self._wanted: set[str] = set()  # event types that somebody asked for: what is worth waking up for
+        self._breaker = Breaker()
+        self._in_flight: dict[str, str] = {}
+        self._ended: set[str] = set()  # since the outbox was last asked: its answer may be older than their end
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loops: list[asyncio.Task[None]] = []
+
+    # Subscriptions
+
+    async def register(
+        self, tenant: str, url: str, events: list[str], tags: list[str] | None = None, *, webhook_id: str | None = None
+    ) -> Registered:
+        """A new subscription; a caller that must not make two gives the id, and is told of the one that is there."""
+        types = sorted(set(events))
+        if not types:
+            raise Problem("schema_mismatch", "A webhook needs at least one event type.", at="$.events")
+        for type in types:
+            if len(type) > 128 or not _TYPE.fullmatch(type):
+                raise Problem("schema_mismatch", f"{type[:80]!r} is not an event type.", at="$.events")
+        self._check(url, "$.url")
+        webhook_id = webhook_id or self._ids.new("wh")
+        doc = {
+            "tenant": tenant,
+            "url": url,
+            "events": types,
+            "tags": tags or [],
+            "createdMs": self._clock.now_ms(),
+            "secretVersion": 1,
+        }
+        async with self._changing:
+            known = {item.webhook_id for item in await self.subscriptions(tenant)}
+            if webhook_id in known:
+                return _registered(webhook_id, self._secret(webhook_id, 1))
+            if len(known) >= MAX_PER_TENANT:
+                raise Problem("state_conflict", "The tenant has as many webhooks as it may have.", limit=MAX_PER_TENANT)
+            await self._ledger.append(f"webhook/{webhook_id}", [Draft("webhook.registered", doc)], expect=-1)
+        self._wanted.update(types)
+        self._wake.set()
+        secret = self._secret(webhook_id, 1)
+        return _registered(webhook_id, secret)
+
+    async def subscriptions(self, tenant: str) -> list[Webhook]:
+        rows = await self._ledger.query(
+            "SELECT webhook_id, doc FROM webhooks WHERE tenant = ? ORDER BY webhook_id", (tenant,)
+        )
+        return [self._view(webhook_id, json.loads(doc)) for webhook_id, doc in rows]
+
+    async def get(self, webhook_id: str, tenant: str) -> Webhook:
+        return self._view(webhook_id, await self._doc(webhook_id, tenant))
+
+    async def remove(self, webhook_id: str, tenant: str) -> None:
+        async with self._changing:
+            await self._doc(webhook_id, tenant)
+            await self._ledger.append(f"webhook/{webhook_id}", [Draft("webhook.removed", {})])
+
+    async def rotate(self, webhook_id: str, tenant: str) -> Registered:
+        """A new secret; for a day deliveries carry the old signature too."""
+        async with self._changing:
+            doc = await self._doc(webhook_id, tenant)
+            version = int(doc["secretVersion"]) + 1
+            await self._ledger.append(f"webhook/{webhook_id}", [Draft("webhook.rotated", {"secretVersion": version})])
+        secret = self._secret(webhook_id, version)
+        return _registered(webhook_id, secret)
+
+    async def deliveries(self, webhook_id: str, tenant: str, limit: int = 100) -> list[Delivery]:
+        """What is not delivered yet, dead letters first."""
+        await self._doc(webhook_id, tenant)
+        rows = await self._ledger.query(
+            "SELECT delivery_id, run_id, sequence, type, state, attempts, due_ms, error FROM webhook_outbox "
+            "WHERE webhook_id = ? ORDER BY state, due_ms LIMIT ?",
+            (webhook_id, limit),
+        )
+        return [
+            Delivery(
+                delivery_id=row[0],
+                run_id=row[1],
+                sequence=row[2],
+                type=row[3],
+                state=row[4],
+                attempts=row[5],
+                due_at=iso(row[6]),
+                error=row[7],
+            )
+            for row in rows
+        ]
+
+    async def retry(self, webhook_id: str, delivery_id: str, tenant: str) -> None:
+        """Take a dead letter up again."""
+        await self._doc(webhook_id, tenant)
+        dead = await self._ledger.query(
+            "SELECT 1 FROM webhook_outbox WHERE delivery_id = ? AND webhook_id = ? AND state = 'dead'",
+            (delivery_id, webhook_id),
+        )
+        if not dead:
+            raise Problem("not_found", "There is no such dead letter.")
+        await self._ledger.append(f"webhook/{webhook_id}", [Draft("webhook.retried", {"deliveryId": delivery_id})])
+        self._breaker.ended(webhook_id, True, self._clock.now_ms())  # somebody knows better
+        self._wake.set()
+
+    async def _doc(self, webhook_id: str, tenant: str) -> dict[str, Any]:
+        rows = await self._ledger.query(
+            "SELECT doc FROM webhooks WHERE webhook_id = ? AND tenant = ?", (webhook_id, tenant)
+        )
+        if not rows:
+            raise Problem("subscription_not_found", "There is no such webhook.")
+        doc: dict[str, Any] = json.loads(rows[0][0])
+        return doc
+
+    def _view(self, webhook_id: str, doc: dict[str, Any]) -> Webhook:
+        rotated = doc.get("rotatedMs")
+        opens = self._breaker.opens_at(webhook_id)
+        return Webhook(
+            webhook_id=webhook_id,
+            url=doc["url"],
+            events=doc["events"],
+            tags=doc["tags"],
+            tenant_id=doc["tenant"],
+            created_at=iso(doc["createdMs"]),
+            secret_fingerprint=fingerprint(self._secret(webhook_id, doc["secretVersion"])),
+            secret_version=doc["secretVersion"],
+            rotated_at=iso(rotated) if rotated else None,
+            state="active" if opens is None else "failing",
+            next_attempt_at=None if opens is None else iso(opens),
+        )
+
+    def _secret(self, webhook_id: str, version: int) -> str:
+        return hmac.new(self._key, f"webhook:{webhook_id}:{version}".encode(), hashlib.sha256).hexdigest()
+
+    # Delivery
+
+    async def start(self) -> None:
+        types = await self._ledger.query("SELECT DISTINCT type FROM webhook_types")
+        self._wanted.update(row[0] for row in types)
+        if await self._ledger.query("SELECT 1 FROM webhook_runs WHERE callback IS NOT NULL LIMIT 1"):
+            self.expect_callbacks()
+        self._wake.set()
+        self._loops = [asyncio.create_task(self._watch()), asyncio.create_task(self._deliver_all())]
+
+    async def close(self) -> None:
+        """Stop; what is on its way is sent again at the next start."""
+        tasks = [*self._loops, *self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._loops = []
+
+    def check_callback(self, url: str) -> None:
+        """Refuse a `callbackUrl` that must not be called, and be ready for the others."""
+        self._check(url, "$.callbackUrl")
+        self.expect_callbacks()
+
+    def _check(self, url: str, at: str) -> None:
+        """Refuse an address that is never called; each delivery looks at it again, with what its name means then."""
+        try:
+            self._check_url(url, at)
+        except Problem as problem:
+            reason = problem.details.get("reason", "address")
+            raise Problem("webhook_url_rejected", problem.message, at=at, reason=reason) from problem
+
+    def expect_callbacks(self) -> None:
+        """A run with a `callbackUrl` exists: its questions and its end are worth waking up for."""
+        self._wanted.update({"node.suspended", "run.completed", "run.failed", "run.cancelled"})
+        self._wake.set()
+
+    async def _watch(self) -> None:
+        """Wake the delivery when an event is written that somebody wants; sleep while nobody wants any."""
+        while not self._wanted:
+            await self._wake.wait()
+            await asyncio.sleep(0)
+            if not self._wanted:
+                self._wake.clear()
+        while True:
+            with contextlib.suppress(Problem):  # the log cannot be read now
+                await self._follow()
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _follow(self) -> None:
+        follow = self._ledger.follow_all("run/")
+        async with contextlib.aclosing(follow) as records:  # type: ignore[type-var]
+            self._wake.set()  # what was written before we followed
+            async for _, record in records:
+                if record.type in self._wanted:
+                    self._wake.set()
+
+    async def _deliver_all(self) -> None:
+        while True:
+            self._wake.clear()
+            try:
+                next_ms = await self._start_due()
+            except Problem as problem:  # what is owed stays owed
+                _log.error("the outbox cannot be read: %s", problem.message)
+                next_ms = self._clock.now_ms() + round(_AGAIN_SECONDS * 1000)
+            pause = None
+            if next_ms is not None:
+                pause = min(_RECHECK_SECONDS, max(0.0, (next_ms - self._clock.now_ms()) / 1000))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+
+    async def _start_due(self) -> int | None:
+        """Start what is due and has room; the time of what is due next, when there is one."""
+        now = self._clock.now_ms()
+        self._ended.clear()
+        rows = await self._ledger.query(_DUE, (now, _CONCURRENT_EACH))
+        resting: list[int] = []
+        for row in rows:
+            receiver = row[6] or row[1]
+            if not self._breaker.allows(receiver, now):  # B6
+                resting.append(self._breaker.opens_at(receiver) or now)
+                continue
+            busy = list(self._in_flight.values())
+            taken = row[0] in self._in_flight or row[0] in self._ended
+            if taken or len(busy) >= _CONCURRENT or busy.count(receiver) >= _CONCURRENT_EACH:
+                continue
+            self._in_flight[row[0]] = receiver
+            self._breaker.began(receiver)
+            task = asyncio.create_task(self._deliver(_Due(*row)))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        later = await self._ledger.query(
+            "SELECT min(due_ms) FROM webhook_outbox WHERE state = 'due' AND due_ms > ?", (now,)
+        )
+        moments = [moment for moment in resting if moment > now]
+        if later and later[0][0] is not None:
+            moments.append(later[0][0])
+        return min(moments, default=None)
+
+    async def _deliver(self, due: _Due) -> None:
+        try:
+            error = await self._attempt(due)
+            attempt = due.attempts + 1
+            self._breaker.ended(due.url or due.webhook_id, error is None, self._clock.now_ms())
+            if error is None:
+                draft = Draft("webhook.delivered", {"deliveryId": due.delivery_id, "attempt": attempt})
+            else:
+                pause = self.policy.pause_ms(attempt, self._randomness)
+                next_ms = None if pause is None else self._clock.now_ms() + pause
+                draft = Draft(
+                    "webhook.failed",
+                    {"deliveryId": due.delivery_id, "attempt": attempt, "error": error[:200], "nextMs": next_ms},
+                )
+            await self._ledger.commit(Append(f"webhook/{due.webhook_id}", [draft]))
+        except Problem as problem:  # the ledger does not take the outcome: the delivery stays due
+            _log.error("the outcome of %s could not be written: %s", due.delivery_id, problem.message)
+            await asyncio.sleep(1)
+        finally:
+            self._in_flight.pop(due.delivery_id, None)
+            self._ended.add(due.delivery_id)
+            self._wake.set()
+
+    async def _attempt(self, due: _Due) -> str | None:
+        """Send once; None when the receiver took it, else why not."""
+        try:
+            url, secrets = await self._receiver(due)
+            body = await self._body(due)
+            trace = await self._trace(due)
+        except Problem as problem:
+            if problem.key in _GONE:  # the run or the subscription is gone: nothing is owed
+                return None
+            return problem.message
+        stamp = str(self._clock.now_ms() // 1000)
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": self._agent,
+            "X-openwop-Webhook-Id": due.webhook_id,
+            "X-openwop-Delivery-Id": due.delivery_id,
+            "X-openwop-Event-Type": due.type,
+            "X-openwop-Timestamp": stamp,
+            **trace,
+        }
+        for name, secret in zip(("Signature", "Signature-Previous"), secrets, strict=False):
+            headers[f"X-openwop-{name}"] = "sha256=" + sign(secret, stamp, body)
+            headers["X-openwop-Signature-Algorithm"] = SIGNATURE_ALGORITHM
+        request = HttpRequest(
+            method="POST", url=url, headers=headers, body=body, timeout_ms=_ATTEMPT_MS, max_response_bytes=64 * 1024
+        )
+        caller = Caller(tenant=due.tenant, run_id=due.run_id, node_id="webhook", idempotency_key=due.delivery_id)
+        try:
+            async with asyncio.timeout(_ATTEMPT_MS / 1000 + 1):
+                response = await self._http.send(request, caller)
+        except Problem as problem:
+            taken = problem.details.get("status", 0) // 100 == 2  # and then it said more than anybody reads
+            return None if taken else problem.message
+        except TimeoutError:
+            return "The receiver did not answer in time."
+        return None if 200 <= response.status < 300 else f"The receiver answered {response.status}."
+
+    async def _trace(self, due: _Due) -> dict[str, str]:
+        """The trace that the run belongs to, for the receiver to go on with."""
+        started = await self._ledger.read(f"run/{due.run_id}", 0, 1)
+        metadata = started[0].payload.get("metadata") if started else None
+        found = read_traceparent((metadata or {}).get("traceparent"))
+        return {"traceparent": found} if found else {}
+
+    async def _receiver(self, due: _Due) -> tuple[str, list[str]]:
+        if due.url is not None:  # a run's callbackUrl shares no secret with us: the token inside is what counts
+            return due.url, []
+        doc = await self._doc(due.webhook_id, due.tenant)
+        version = int(doc["secretVersion"])
+        secrets = [self._secret(due.webhook_id, version)]
+        if version > 1 and self._clock.now_ms() - doc["rotatedMs"] < ROTATION_GRACE_MS:
+            secrets.append(self._secret(due.webhook_id, version - 1))
+        return doc["url"], secrets
+
+    async def _body(self, due: _Due) -> bytes:
+        events = await self._source.events(due.run_id, due.tenant, due.sequence, 1)
+        if not events:
+            raise Problem("not_found", "The event is gone.")
+        event = events[0]
+        body: dict[str, Any] = {"runId": due.run_id, "workspaceId": due.tenant, "event": event}
+        asked = event.payload.get("interruptId") if isinstance(event.payload, dict) else None
+        if asked is not None and event.type.endswith((".requested", ".suspended")):
+            receiver = f"webhook:{due.webhook_id}"
+            open_now = await self._source.interrupts(due.run_id, due.tenant, receiver, delegate=True)
+            body["interrupts"] = [item for item in open_now if item.interrupt_id == asked]  # B5
+        return msgspec.json.encode(body)
+
+    async def settled(self) -> None:
+        """Wait until nothing is in flight and nothing can go out now; for tests and for draining."""
+        async for _ in self._ticks():
+            now = self._clock.now_ms()
+            due = await self._ledger.query(_DUE, (now, 1))
+            if not self._in_flight and not any(self._breaker.allows(row[6] or row[1], now) for row in due):
+                return
+
+    async def _ticks(self) -> AsyncIterator[None]:
+        while True:
+            yield
+            await asyncio.sleep(0.01)
+
+
+def _registered(webhook_id: str, secret: str) -> Registered:
+    return Registered(
+        webhook_id=webhook_id,
+        secret=secret,
+        secret_fingerprint=fingerprint(secret),
+        signature_algorithm=SIGNATURE_ALGORITHM,
+    )
+
+
+def fingerprint(secret: str) -> str:
+    """The first eight hex digits of the secret's SHA-256: what logs and lists may show."""
+    return hashlib.sha256(secret.encode()).hexdigest()[:8]
+
+
+def sign(secret: str, stamp: str, body: bytes) -> str:
+    return hmac.new(secret.encode(), stamp.encode() + b"." + body, hashlib.sha256).hexdigest()

@@ -1,0 +1,184 @@
+"""Where definitions are kept: a stream per workflow, a record per revision; what is stored is valid."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import OrderedDict
+from typing import Any
+
+import msgspec
+
+from forestay.kernel import canonical
+from forestay.kernel.ledger import Draft, Ledger
+from forestay.kernel.problems import Problem
+from forestay.runs.check import check_workflow
+from forestay.runs.definition import read_workflow
+from forestay.runs.nodes.registry import NodeRegistry
+from forestay.runs.plan import Plan, compile_plan
+from forestay.runs.types import Limits, WorkflowVersion
+
+SHARED = "_"
+_PAGE = 1000
+_MAX_HELD = 64 * 1024 * 1024
+"""Bytes of documents whose plans are kept; a plan takes some times as much as its document."""
+_SEGMENT = re.compile(r"[A-Za-z0-9._:@~-]{1,128}")
+
+
+class Ref(msgspec.Struct, frozen=True):
+    """One revision of one workflow: a place in the ledger that never changes."""
+
+    stream: str
+    seq: int
+
+
+class Stored(msgspec.Struct, frozen=True):
+    ref: Ref
+    document: dict[str, Any]
+    plan: Plan
+    digest: str
+    size: int
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """What a put asks of the latest revision: to be one of `digests`, to be there at all, or not to be there."""
+
+    digests: frozenset[str] | None = None
+    exists: bool | None = None
+
+    def check(self, latest: Stored | None) -> None:
+        told: dict[str, Any] = {} if latest is None else {"revision": latest.ref.seq + 1, "etag": f'"{latest.digest}"'}
+        if self.digests is not None and (latest is None or latest.digest not in self.digests):
+            raise Problem("precondition_failed", "The workflow is not at the revision that If-Match names.", **told)
+        if self.exists is not None and self.exists != (latest is not None):
+            what = "There is no such workflow yet." if latest is None else "The workflow exists already."
+            raise Problem("precondition_failed", what, **told)
+
+
+class Workflows:
+    """The definitions of one ledger, compiled once each."""
+
+    def __init__(self, ledger: Ledger, registry: NodeRegistry, limits: Limits) -> None:
+        self._ledger = ledger
+        self._registry = registry
+        self._limits = limits
+        self._latest: dict[str, Ref] = {}
+        self._plans: OrderedDict[Ref, Stored] = OrderedDict()  # the longest unused first
+        self._held = 0
+
+    async def put(
+        self,
+        document: dict[str, Any],
+        tenant: str | None,
+        principal: str | None,
+        condition: Condition | None = None,
+    ) -> WorkflowVersion:
+        workflow, checked = check_workflow(document, self._registry, self._limits)
+        if workflow is None or not checked.valid:
+            first = checked.errors[0]
+            raise Problem(
+                "workflow_invalid",
+                f"The workflow has {len(checked.errors)} mistake(s); the first: {first['message']} (at {first['at']})",
+                at=first["at"],
+                errors=checked.errors,
+            )
+        stream = stream_of(tenant, workflow.id)
+        digest = canonical.digest(document)
+        draft = Draft("workflow.put", {"document": document, "digest": digest, "by": principal})
+        while True:
+            latest = await self._head(stream)
+            if condition is not None:
+                condition.check(latest)
+            if latest is not None and latest.digest == digest:
+                return _version(latest, created=False, warnings=checked.warnings)
+            try:
+                records = await self._ledger.append(stream, [draft], -1 if latest is None else latest.ref.seq)
+            except Problem as problem:
+                if problem.key != "ledger_conflict":
+                    raise
+                self._latest.pop(stream, None)  # another put came first: this one comes after it
+                continue
+            stored = self._keep(Ref(stream, records[0].seq), document, digest)
+            self._latest[stream] = stored.ref
+            return _version(stored, created=True, warnings=checked.warnings)
+
+    async def latest(self, workflow_id: str, tenant: str) -> Stored:
+        """The tenant's own definition, else the shared one; `not_found`."""
+        for owner in (tenant, None):
+            found = await self._head(stream_of(owner, workflow_id))
+            if found is not None:
+                return found
+        raise Problem("not_found", f"There is no workflow {workflow_id[:128]!r}.", workflowId=workflow_id[:128])
+
+    async def revision(self, workflow_id: str, tenant: str, revision: int) -> Stored:
+        stream = (await self.latest(workflow_id, tenant)).ref.stream
+        return await self.at(Ref(stream, revision - 1))
+
+    async def at(self, ref: Ref) -> Stored:
+        found = self._plans.get(ref)
+        if found is not None:
+            self._plans.move_to_end(ref)
+            return found
+        records = await self._ledger.read(ref.stream, ref.seq, 1) if ref.seq >= 0 else []
+        if not records:
+            raise Problem("not_found", "There is no such revision of the workflow.", revision=ref.seq + 1)
+        return self._keep(ref, records[0].payload["document"], records[0].payload["digest"])
+
+    async def listed(self, tenant: str) -> list[WorkflowVersion]:
+        found: dict[str, WorkflowVersion] = {}
+        for owner in (None, tenant):
+            prefix = stream_of(owner, "")
+            after, more = "", True
+            while more:
+                page = await self._ledger.streams(prefix, after, _PAGE)
+                for name in page:
+                    stored = await self._head(name)
+                    if stored is not None:
+                        version = _version(stored, created=False, warnings=[])
+                        found[version.workflow_id] = version
+                after, more = max(page, default=""), len(page) == _PAGE
+        return [found[name] for name in sorted(found)]
+
+    async def _head(self, stream: str) -> Stored | None:
+        if stream not in self._latest:
+            records = await self._ledger.read(stream, 0, 1, reverse=True)
+            if not records:
+                return None  # not remembered: another process may put it any time
+            self._latest[stream] = Ref(stream, records[0].seq)
+        return await self.at(self._latest[stream])
+
+    def _keep(self, ref: Ref, document: dict[str, Any], digest: str) -> Stored:
+        """Compile a document; of those that were compiled, as many are kept as there is room for."""
+        if ref in self._plans:  # somebody else read it meanwhile
+            return self._plans[ref]
+        size = len(canonical.encode(document))
+        stored = self._plans[ref] = Stored(ref, document, compile_plan(read_workflow(document)), digest, size)
+        self._held += size
+        while self._held > _MAX_HELD and len(self._plans) > 1:
+            self._held -= self._plans.popitem(last=False)[1].size
+        return stored
+
+
+def stream_of(tenant: str | None, workflow_id: str) -> str:
+    owner = SHARED if tenant is None else segment(tenant)
+    if workflow_id and not _SEGMENT.fullmatch(workflow_id):
+        raise Problem("not_found", "There is no such workflow.", workflowId=workflow_id[:128])
+    return f"workflow/{owner}/{workflow_id}"
+
+
+def segment(text: str) -> str:
+    """`text` as one segment of a stream's name."""
+    if _SEGMENT.fullmatch(text) and text != SHARED:
+        return text
+    return "~" + hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _version(stored: Stored, *, created: bool, warnings: list[dict[str, Any]]) -> WorkflowVersion:
+    return WorkflowVersion(
+        workflow_id=stored.plan.workflow.id,
+        version=stored.plan.workflow.version,
+        revision=stored.ref.seq + 1,
+        digest=stored.digest,
+        created=created,
+        warnings=warnings,
+    )

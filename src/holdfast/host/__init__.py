@@ -1,5 +1,0 @@
-"""The composition root: `async with Host.open(config) as host` builds everything once and closes it."""
-
-from holdfast.host.opening import Host, Options, open_host
-
-__all__ = ["Host", "Options", "open_host"]

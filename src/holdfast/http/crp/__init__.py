@@ -1,5 +1,0 @@
-"""CRP over HTTP: the sidecar, mounted at `/crp` or served by itself (CRP C9)."""
-
-from holdfast.http.crp.app import crp_app
-
-__all__ = ["crp_app"]

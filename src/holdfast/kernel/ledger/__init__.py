@@ -1,6 +1,0 @@
-"""One ledger for everything: append-only, hash-chained, durable when it answers."""
-
-from holdfast.kernel.ledger.ledger import Ledger
-from holdfast.kernel.ledger.records import Append, Draft, Fault, Head, Projection, Record, Verification
-
-__all__ = ["Append", "Draft", "Fault", "Head", "Ledger", "Projection", "Record", "Verification"]

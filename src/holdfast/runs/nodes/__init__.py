@@ -1,5 +1,0 @@
-"""Node types: what a node does, by its `typeId`."""
-
-from holdfast.runs.nodes.registry import NodeContext, NodeError, NodeRegistry, NodeType, node
-
-__all__ = ["NodeContext", "NodeError", "NodeRegistry", "NodeType", "node"]
