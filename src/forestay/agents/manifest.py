@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from forestay.kernel import canonical
+from forestay.kernel import canonical, former
 from forestay.kernel.json_schema import Mistake, mistakes, schema_mistake
 from forestay.kernel.problems import Problem
 
@@ -117,6 +117,8 @@ def load(file: Path) -> AgentManifest:
 
 def parse(document: Any, *, folder: Path | None = None) -> AgentManifest:
     """The agent that `document` describes; files it refers to are read from `folder`."""
+    if isinstance(document, dict):
+        document = former.manifest(document)
     found = [_worded(mistake) for mistake in mistakes(SCHEMA, document)]
     if found:
         raise _invalid(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import sqlite3
@@ -14,7 +15,7 @@ import msgspec
 
 from forestay import assets
 from forestay.cli.output import Answer, answers
-from forestay.kernel import config
+from forestay.kernel import config, former
 from forestay.kernel.problems import Problem
 
 if TYPE_CHECKING:
@@ -77,6 +78,27 @@ def _configuration() -> Finding:
         fix = str(problem.details.get("fix") or problem.row.remedy)
         return Finding("configuration", "broken", problem.message, fix)
     return Finding("configuration", "ok", f"{len(loaded.sources)} settings beside the defaults")
+
+
+def _former_name() -> Finding:
+    """What 0.1 left here under the project's former name, and what became of it."""
+    found = former.look(Path(), config.PROJECT_FILE)
+    told = []
+    if found.settings is not None:
+        used = "is not read, because forestay.toml is here" if Path(config.PROJECT_FILE).exists() else "is read"
+        told.append(f"{found.settings.name} {used}")
+    if found.folder is not None:
+        later = "stays as it is, because .forestay is here" if Path(former.FOLDER).exists() else "is renamed when used"
+        told.append(f"{former.FORMER_FOLDER} {later}")
+    if found.moved is not None:
+        told.append(f"{former.FOLDER} was {former.FORMER_FOLDER}")
+    told += [f"the variable {name} is set" for name in sorted(os.environ) if name.startswith(former.VARIABLES)]
+    if not told:
+        return Finding("former name", "ok", "nothing of holdfast 0.1 is here")
+    fix = "Merge the two by hand, and remove the older." if found.both else None
+    if found.settings is not None and fix is None:
+        fix = f"Rename {found.settings.name} to {config.PROJECT_FILE} when you like."
+    return Finding("former name", "optional" if found.both else "ok", "; ".join(told), fix)
 
 
 def _data_folder() -> Finding:
@@ -176,6 +198,7 @@ CHECKS: tuple[Callable[[], Finding], ...] = (
     _python,
     _sqlite,
     _configuration,
+    _former_name,
     _data_folder,
     _engine,
     _process_sandbox,

@@ -7,12 +7,14 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 import typer
 
 from forestay.cli import output
 from forestay.cli.commands import COMMANDS, GROUPS
+from forestay.kernel import former
 from forestay.kernel.problems import Problem
 
 _HELP = """An agent host that you can trust with other people's code.
@@ -31,7 +33,10 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 def run(arguments: list[str]) -> int:
     try:
         rest = output.take_flags(arguments)
-        program = build(_completed_words() or rest)
+        completing = _completed_words()
+        if not completing:
+            _take_over(rest)
+        program = build(completing or rest)
         result = program(args=rest, prog_name="forestay", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except typer.Exit as leave:
@@ -59,6 +64,16 @@ def _completed_words() -> list[str]:
         return shlex.split(typed)[1:]
     except ValueError:  # a quote is still open
         return typed.split()[1:]
+
+
+def _take_over(arguments: Sequence[str]) -> None:
+    """Read what 0.1 left here under today's names, and say so; `doctor` only looks."""
+    for name, text in former.environment(os.environ).items():
+        os.environ[name] = text
+        output.note(f"{name} is not set, so {former.variable(name)} is read in its place: rename it.")
+    only_looks = arguments[:1] in ([], ["doctor"], ["version"]) or {"-h", "--help"} & set(arguments)
+    if not only_looks and former.adopt(Path()):
+        output.note(f"{former.FORMER_FOLDER} is {former.FOLDER} now: the project was renamed.")
 
 
 def build(arguments: Sequence[str]) -> typer.Typer:

@@ -43,7 +43,7 @@ def discover(project: Path, home: Path | None = None, more: Iterable[Resource] =
     """Everything in the project's and the user's folders, and `more`; the first of a kind and name holds."""
     found: list[Resource] = []
     for root, scope in ((project, "project"), (home or Path.home(), "user")):
-        for base in (".forestay", ".pi") if scope == "project" else (".forestay", ".pi/agent"):
+        for base in (".forestay", ".pi") if scope == "project" else (".forestay", ".holdfast", ".pi/agent"):
             for name, kind in KINDS.items():
                 found += _folder(root / base / name, kind, scope)  # type: ignore[arg-type]
     found += more

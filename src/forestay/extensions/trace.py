@@ -22,7 +22,7 @@ from forestay.extensions.engine.limits import EngineTrap, Limits
 from forestay.extensions.isolate import Artifact, Isolate
 from forestay.extensions.loop import Macrotask
 from forestay.extensions.world import World
-from forestay.kernel import canonical
+from forestay.kernel import canonical, former
 from forestay.kernel.problems import Problem
 
 FORMAT = "forestay.trace.v1"
@@ -191,7 +191,7 @@ class _Player:
         except msgspec.MsgspecError as error:
             raise Problem("schema_mismatch", "This line is no header of a trace.", reason=str(error)[:200]) from error
         header = parts[1]
-        if parts[0] != "trace" or header is None or header.format != FORMAT:
+        if parts[0] != "trace" or header is None or former.renamed(header.format) != FORMAT:
             raise Problem("schema_mismatch", "This is not a trace.", fix=f"The first line names the format {FORMAT}.")
         for name, expected, observed in (
             ("artifact", header.artifact, artifact.digest),

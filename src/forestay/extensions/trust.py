@@ -16,20 +16,21 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from forestay.extensions.packages import SETTINGS, named
+from forestay.kernel import former
 from forestay.kernel.clock import iso
 from forestay.kernel.ledger import Draft, Ledger, Record
 from forestay.kernel.problems import Problem
 
 STREAM = "trust"
 FOLDERS = (".pi/extensions", ".forestay/extensions")
-USER_FOLDERS = (".forestay/extensions", ".pi/agent/extensions")  # beneath the home folder
+USER_FOLDERS = (".forestay/extensions", ".holdfast/extensions", ".pi/agent/extensions")  # beneath the home folder
 # What is not executed but followed: a skill or a prompt speaks to the model in the user's name.
 TEXTS = tuple(f"{base}/{name}" for base in (".pi", ".forestay") for name in ("skills", "prompts", "themes"))
 PACKAGES = tuple(SETTINGS)
@@ -93,13 +94,20 @@ class Trust:
         folder = self._named(project)
         found = _latest(await self._ledger.read(STREAM), folder)
         trusted = found if found is not None and found.type == "trust.given" else None
+        digest, given = content_hash(project, self._paths, self._places), trusted.payload["digest"] if trusted else None
+        if given not in (None, digest) and given == self._formerly(project):
+            given = digest  # the same content, in the folder that was renamed
         return Standing(
             folder,
             tuple(brought(project, self._paths, self._places)),
-            content_hash(project, self._paths, self._places),
-            trusted.payload["digest"] if trusted else None,
+            digest,
+            given,
             iso(trusted.ts) if trusted else None,
         )
+
+    def _formerly(self, project: Path) -> str:
+        """The content hash with the file names of 0.1."""
+        return content_hash(project, self._paths, self._places, spelled=former.former_path)
 
     async def give(self, project: Path, *, by: str = "user", digest: str | None = None) -> Standing:
         """Trust what the folder brings now; with `digest`, only if that is still what was looked at."""
@@ -178,7 +186,9 @@ def _has_texts(folder: Path) -> bool:
     return folder.is_dir() and not folder.is_symlink() and any(folder.iterdir())
 
 
-def content_hash(project: Path, paths: Sequence[str] = (), places: Places = PROJECT) -> str:
+def content_hash(
+    project: Path, paths: Sequence[str] = (), places: Places = PROJECT, spelled: Callable[[str], str] = str
+) -> str:
     """sha256 over the names, kinds and contents of everything that the project brings (T1, T2)."""
     digest = hashlib.sha256()
     total = 0
@@ -189,6 +199,7 @@ def content_hash(project: Path, paths: Sequence[str] = (), places: Places = PROJ
             raise Problem(
                 "payload_too_large", "The project's extensions are too large to be looked at.", files=count, bytes=total
             )
+        name = spelled(name)
         digest.update(f"{len(name)}:{name}".encode("utf-8", "surrogateescape"))
         if stat.S_ISLNK(facts.st_mode):
             # The link itself is hashed: where it leads outside, content can change without anybody seeing it.

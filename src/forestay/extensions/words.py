@@ -42,7 +42,7 @@ class ToolWords(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True,
 class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file of words, `forestay.tool-words.v1`."""
 
-    schema: Literal["forestay.tool-words.v1"]
+    schema: Literal["forestay.tool-words.v1", "holdfast.tool-words.v1"]  # the second: files of 0.1
     tools: dict[str, ToolWords]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from forestay.kernel.ledger import Record
+from forestay.runs.log import type_of
 
 _KEY = re.compile(r"agent/turn-(\d+)/(?:model|tool-(\d+)/(\w+))")
 _CALL = re.compile(r"agent/turn-(\d+)/tool-(\d+)/")
@@ -150,15 +151,16 @@ def _invoked(node: str, payload: dict[str, Any]) -> AgentWork:
 
 def _note(work: AgentWork, record: Record) -> None:
     payload = record.payload if isinstance(record.payload, dict) else {}
-    if record.type == "forestay.effect.recorded":
+    kind = type_of(record)
+    if kind == "forestay.effect.recorded":
         _effect(work, str(payload.get("key", "")), (record.attrs.get(_PRIVATE) or {}).get("result"), record.ts)
-    elif record.type == "forestay.relay.answered":
+    elif kind == "forestay.relay.answered":
         _answered_by_relay(work, payload)
-    elif record.type == "node.suspended":
+    elif kind == "node.suspended":
         _asked(work, payload, (record.attrs.get(_PRIVATE) or {}).get("data"))
-    elif record.type == "interrupt.resolved":
+    elif kind == "interrupt.resolved":
         _told(work, payload)
-    elif record.type == "agent.invocation.completed":
+    elif kind == "agent.invocation.completed":
         work.outcome = str(payload.get("outcome", ""))
 
 

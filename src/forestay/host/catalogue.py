@@ -7,6 +7,7 @@ from pathlib import Path
 
 from forestay import agents
 from forestay.agents import AgentManifest
+from forestay.kernel import former
 from forestay.kernel.problems import Problem
 
 ASSISTANT = "core.forestay.assistant"
@@ -44,7 +45,7 @@ class Catalogue:
         return iter(self._agents.values())
 
     def get(self, agent_id: str) -> AgentManifest:
-        found = self._agents.get(agent_id)
+        found = self._agents.get(former.renamed(agent_id))
         if found is None:
             raise Problem(
                 "not_found",

@@ -22,6 +22,7 @@ from forestay.host.prompts import Prompts
 from forestay.host.sole import sole_host
 from forestay.host.tracing import Tracing, open_tracing
 from forestay.host.workflow_files import Found, LeftOut, load_workflows
+from forestay.kernel import former
 from forestay.kernel.clock import Clock, SystemClock
 from forestay.kernel.config import Config
 from forestay.kernel.folders import kept_in, make_folder
@@ -122,6 +123,8 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
     ids = Ids(clock, randomness)
     config, root, data = options.config, options.root.resolve(), options.folder
     catalogue = Catalogue.read(root, config.agents.paths)
+    if options.data is None:
+        former.adopt(root)
     make_folder(data)
     projections = [
         *service.projections(),

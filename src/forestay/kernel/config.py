@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from forestay.kernel import canonical
+from forestay.kernel import canonical, former
 from forestay.kernel.policy import Mode
 from forestay.kernel.problems import Problem
 
@@ -203,7 +203,8 @@ def load(
         ("user file", user_file or users_file(environ)),
         ("project file", (project or Path()) / PROJECT_FILE),
     ):
-        values = _read_file(path)
+        path = former.settings(path)
+        values = former.values(_read_file(path))
         _merge(merged, values, source, sources)
         _convert(merged, path.name, path)
     _merge(merged, _from_environ(environ), "environment", sources)

@@ -227,8 +227,11 @@ def session_key(binding_secret: bytes, nonce: bytes) -> bytes:
 
 
 def key_proof(key: bytes) -> str:
-    """What is stored of a key: enough to tell it from another, not enough to make it."""
-    return hmac.digest(key, b"forestay relay session", "sha256").hex()
+    """What is stored of a key: enough to tell it from another, not enough to make it.
+
+    The label is part of what sessions stored since 0.1, so it keeps the name of that time.
+    """
+    return hmac.digest(key, b"holdfast relay session", "sha256").hex()
 
 
 def signature(key: bytes, method: str, path: str, body: bytes) -> str:

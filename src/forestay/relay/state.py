@@ -144,12 +144,16 @@ def unseal(secret: bytes, sealed: str, about: bytes) -> bytes:
         raise Problem("state_corrupted", "The session's key cannot be read with this relay's secret.") from error
 
 
+# Part of every export and sealed key since 0.1, so it keeps the name of that time.
+_LABEL = b"holdfast relay state"
+
+
 def _cipher(key: bytes, salt: bytes) -> Any:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-    return AESGCM(HKDF(algorithm=SHA256(), length=32, salt=salt, info=b"forestay relay state").derive(key))
+    return AESGCM(HKDF(algorithm=SHA256(), length=32, salt=salt, info=_LABEL).derive(key))
 
 
 def _passphrase(passphrase: bytes | str) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from forestay.kernel import former
 from forestay.kernel.clock import iso
 from forestay.kernel.ledger import Draft, Record
 from forestay.runs.state import Event, RunState
@@ -37,10 +38,15 @@ def to_draft(event: Event, standing: dict[str, Any] | None = None, fork: dict[st
     return Draft(event.type, event.payload, attrs, event.id, event.ts)
 
 
+def type_of(record: Record) -> str:
+    """The event's type; those of our own had another first word until 0.1."""
+    return former.renamed(record.type)
+
+
 def to_event(record: Record) -> Event:
     attrs = record.attrs
     return Event(
-        record.type,
+        type_of(record),
         record.payload,
         attrs.get(NODE),
         attrs.get(PRIVATE),
@@ -57,7 +63,7 @@ def to_wire(record: Record) -> RunEvent:
     return RunEvent(
         event_id=record.id,
         run_id=record.stream[len(PREFIX) :],
-        type=record.type,
+        type=type_of(record),
         payload=record.payload,
         timestamp=iso(record.ts),
         sequence=record.seq,
