@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-Files = Annotated[list[Path], typer.Argument(help="Workflow documents (JSON).")]
+Files = Annotated[list[str], typer.Argument(help="Workflow documents (JSON), or MODULE:NAME of one written in Python.")]
+_IN_PYTHON = re.compile(r"(?P<module>[A-Za-z_][\w.]*):(?P<name>[A-Za-z_]\w*)")
 
 
 @app.callback()
@@ -38,7 +39,7 @@ def check(files: Files) -> Answer:
     from forestay.host.node_files import types_to_check
 
     registry = types_to_check(Path(), config.load().config.workflows.nodes)
-    results = [{"file": path.name, **_checked(path, registry)} for path in files]
+    results = [{"file": Path(name).name, **_checked(name, registry)} for name in files]
     problem = None
     if bad := [item["file"] for item in results if not item["valid"]]:
         said, fix = f"{len(bad)} of {len(results)} documents do not hold.", "Correct what is listed for each file."
@@ -50,9 +51,9 @@ def check(files: Files) -> Answer:
 @answers("workflow.put")
 async def put(files: Files, url: Url = None, key: Key = None, data: Data = None) -> Answer:
     """Store workflow documents on the host; what is stored already stays as it is."""
-    documents = [(path, read_document(path)) for path in files]
+    documents = [(Path(name).name, document_of(name)) for name in files]
     async with connected(url, key, data) as host:
-        stored = [await _stored(host, path, item) for path, item in documents]
+        stored = [await _stored(host, name, item) for name, item in documents]
     return Answer({"workflows": stored}, human=lambda console: _show_stored(console, stored))
 
 
@@ -124,7 +125,9 @@ async def graph(
     }
     if format not in drawers:
         raise Problem("invalid_usage", f"{format!r} is no format.", at="--format", fix="Use mermaid or svg.")
-    document: dict[str, Any] | None = read_document(Path(workflow)) if names_file(workflow) else None
+    document: dict[str, Any] | None = (
+        document_of(workflow) if names_file(workflow) or _IN_PYTHON.fullmatch(workflow) else None
+    )
     states: dict[str, str] = {}
     if document is None or run is not None:
         async with connected(url, key, data) as host:
@@ -139,12 +142,12 @@ async def graph(
     return Answer({"format": format, "graph": drawn}, human=lambda console: console.print(drawn, markup=False, end=""))
 
 
-def _checked(path: Path, registry: NodeRegistry) -> dict[str, Any]:
+def _checked(name: str, registry: NodeRegistry) -> dict[str, Any]:
     """What is to be said about one file; one that holds no document is a mistake too."""
     from forestay.runs.check import check_workflow
 
     try:
-        document = read_document(path)
+        document = document_of(name)
     except Problem as problem:
         if problem.key == "not_found":
             raise
@@ -159,12 +162,37 @@ def _checked(path: Path, registry: NodeRegistry) -> dict[str, Any]:
     return {"valid": checked.valid, "errors": checked.errors, "warnings": checked.warnings}
 
 
-async def _stored(host: Connection, path: Path, document: dict[str, Any]) -> dict[str, Any]:
+async def _stored(host: Connection, name: str, document: dict[str, Any]) -> dict[str, Any]:
     try:
-        stored: dict[str, Any] = await host.ask("PUT", f"/v1/workflows/{_id_of(path, document)}", document)
+        stored: dict[str, Any] = await host.ask("PUT", f"/v1/workflows/{_id_of(name, document)}", document)
     except Problem as problem:
-        raise Problem(problem.key, f"{path.name}: {problem.message}", **problem.details) from problem
+        raise Problem(problem.key, f"{name}: {problem.message}", **problem.details) from problem
     return stored
+
+
+def document_of(name: str) -> dict[str, Any]:
+    """The document in a file, or the one that `MODULE:NAME` declares with `@workflow`."""
+    written = None if names_file(name) else _IN_PYTHON.fullmatch(name)
+    return read_document(Path(name)) if written is None else _declared(written["module"], written["name"])
+
+
+def _declared(module: str, name: str) -> dict[str, Any]:
+    """Import the module that the person at the terminal named, from this folder or what is installed."""
+    import importlib
+    import sys
+
+    from forestay.runs.authoring import Workflow
+
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except ModuleNotFoundError as error:
+        raise Problem("not_found", f"There is no module {error.name}.", at=module) from error
+    finally:
+        sys.path.pop(0)
+    if not isinstance(found, Workflow):
+        raise Problem("workflow_invalid", f"{module}:{name} is no workflow.", fix="Declare it with `@workflow`.")
+    return found.document
 
 
 def read_document(path: Path) -> dict[str, Any]:
@@ -200,11 +228,11 @@ def _located(content: bytes, problem: Problem) -> dict[str, Any]:
     return details
 
 
-def _id_of(path: Path, document: dict[str, Any]) -> str:
-    name = document.get("id")
-    if not isinstance(name, str) or not name or "/" in name:
-        raise Problem("workflow_invalid", f"{path.name} has no usable id.", at="$.id")
-    return name
+def _id_of(name: str, document: dict[str, Any]) -> str:
+    found = document.get("id")
+    if not isinstance(found, str) or not found or "/" in found:
+        raise Problem("workflow_invalid", f"{name} has no usable id.", at="$.id")
+    return found
 
 
 def _write(path: Path, text: str) -> None:

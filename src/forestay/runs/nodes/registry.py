@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
@@ -9,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from forestay.kernel.problems import Problem
+from forestay.runs.authoring import being_drawn, workflow
 from forestay.runs.ports import Caller, HttpConnector, ModelCaller, ToolSource
 
 T = TypeVar("T")
@@ -98,6 +101,7 @@ class NodeError(Exception):
 
 
 Execute = Callable[[Any], Awaitable[Any]]
+Code = Callable[..., Any]
 Check = Callable[[dict[str, Any]], Iterator[tuple[str, str]]]
 
 
@@ -145,15 +149,38 @@ class NodeRegistry:
 _declared: list[NodeType] = []
 
 
-def node(type_id: str, *, requires: tuple[str, ...] = (), summary: str = "") -> Callable[[Execute], Execute]:
-    """`@node("my.type")`: declare a node type for every registry made afterwards with `custom_types()`."""
+def node(type_id: str, *, requires: tuple[str, ...] = (), summary: str = "") -> Callable[[Code], Code]:
+    """`@node("my.type")`: declare a node type for every registry made afterwards with `custom_types()`.
 
-    def declare(execute: Execute) -> Execute:
+    The code takes the context; further parameters are its inputs by name. Called inside `@workflow` it is a step.
+    """
+
+    def declare(code: Code) -> Code:
         _declared[:] = [item for item in _declared if item.type_id != type_id]
-        _declared.append(NodeType(type_id=type_id, execute=execute, requires=requires, summary=summary))
-        return execute
+        _declared.append(NodeType(type_id=type_id, execute=_given_inputs(code), requires=requires, summary=summary))
+
+        @functools.wraps(code)
+        def called(*arguments: Any, **inputs: Any) -> Any:
+            return workflow.step(type_id, **inputs) if being_drawn() else code(*arguments, **inputs)
+
+        return called
 
     return declare
+
+
+def _given_inputs(code: Code) -> Execute:
+    """`code` as the engine calls it: with the context alone."""
+    wanted = list(inspect.signature(code).parameters.values())[1:]
+    if not wanted:
+        return code
+    required = [item.name for item in wanted if item.default is inspect.Parameter.empty]
+
+    async def execute(ctx: NodeContext) -> Any:
+        if missing := [name for name in required if name not in ctx.inputs]:
+            raise NodeError("input_missing", f"The node has no input {missing[0]}.", retryable=False)
+        return await code(ctx, **{item.name: ctx.inputs[item.name] for item in wanted if item.name in ctx.inputs})
+
+    return execute
 
 
 @contextmanager
