@@ -1,3 +1,68 @@
-"""forestay: an agent host that you can trust with other people's code."""
+"""forestay: an agent host that you can trust with other people's code.
 
-__version__ = "0.1.0"
+What a program uses is here; each name is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.2.0"
+
+_FROM = {
+    "AsyncClient": "forestay.client",
+    "Client": "forestay.client",
+    "Extensions": "forestay.extensions",
+    "Host": "forestay.host",
+    "Ledger": "forestay.kernel.ledger",
+    "NodeContext": "forestay.runs.nodes",
+    "NodeError": "forestay.runs.nodes",
+    "Policy": "forestay.kernel.policy",
+    "Problem": "forestay.kernel.problems",
+    "Relay": "forestay.relay",
+    "failure": "forestay.envelope",
+    "node": "forestay.runs.nodes",
+    "success": "forestay.envelope",
+    "workflow": "forestay.runs.authoring",
+}
+
+if TYPE_CHECKING:
+    from forestay.client import AsyncClient, Client
+    from forestay.envelope import failure, success
+    from forestay.extensions import Extensions
+    from forestay.host import Host
+    from forestay.kernel.ledger import Ledger
+    from forestay.kernel.policy import Policy
+    from forestay.kernel.problems import Problem
+    from forestay.relay import Relay
+    from forestay.runs.authoring import workflow
+    from forestay.runs.nodes import NodeContext, NodeError, node
+
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "Extensions",
+    "Host",
+    "Ledger",
+    "NodeContext",
+    "NodeError",
+    "Policy",
+    "Problem",
+    "Relay",
+    "failure",
+    "node",
+    "success",
+    "workflow",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FROM:
+        raise AttributeError(f"module 'forestay' has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(_FROM[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_FROM])
