@@ -5,8 +5,7 @@ What a program uses is here; each name is imported when it is first asked for.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # as type checkers know it; importing `typing` would cost more than all of this
 
 __version__ = "0.2.0"
 
@@ -57,9 +56,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _FROM:
         raise AttributeError(f"module 'forestay' has no attribute {name!r}")
+    import importlib
+
     found = globals()[name] = getattr(importlib.import_module(_FROM[name]), name)
     return found
 
