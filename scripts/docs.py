@@ -13,7 +13,7 @@ import typer.main
 from forestay.cli.commands import COMMANDS, GROUPS
 from forestay.cli.main import build
 from forestay.http.app import build_app
-from forestay.http.crp.operations import OPERATIONS as CRP
+from forestay.http.crp.service import DECLARED as CRP
 from forestay.kernel.problem_table import LAFS_CODES, TABLE
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"

@@ -12,7 +12,6 @@ __version__ = "0.2.0"
 _FROM = {
     "AsyncClient": "forestay.client",
     "Client": "forestay.client",
-    "Extensions": "forestay.extensions",
     "Host": "forestay.host",
     "Ledger": "forestay.kernel.ledger",
     "NodeContext": "forestay.runs.nodes",
@@ -29,7 +28,6 @@ _FROM = {
 if TYPE_CHECKING:
     from forestay.client import AsyncClient, Client
     from forestay.envelope import failure, success
-    from forestay.extensions import Extensions
     from forestay.host import Host
     from forestay.kernel.ledger import Ledger
     from forestay.kernel.policy import Policy
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncClient",
     "Client",
-    "Extensions",
     "Host",
     "Ledger",
     "NodeContext",

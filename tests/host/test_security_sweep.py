@@ -16,7 +16,7 @@ from forestay.cli.up import mounts
 from forestay.console.app import PAGES
 from forestay.host import Options
 from forestay.http.a2a import CARD_PATH, RPC_PATH
-from forestay.http.crp.operations import OPERATIONS as CRP
+from forestay.http.crp.service import DECLARED as CRP
 from forestay.http.hosting import Serving, serve
 
 # What anybody may read: what the host is and whether it lives. Everything else needs a key.

@@ -11,7 +11,7 @@ import pytest
 
 from forestay.http.app import build_app
 from forestay.http.auth import CONTRACT_SCOPES, OWN_SCOPES
-from forestay.http.openwop.openapi import problem_keys
+from forestay.http.openapi import problem_keys
 from forestay.kernel.problem_table import TABLE
 
 ROOT = Path(__file__).parents[2]

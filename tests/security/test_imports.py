@@ -14,7 +14,7 @@ import httpx
 import msgspec
 import pytest
 
-from forestay.http.crp.mount import owner_of
+from forestay.http.crp.tenants import owner_of
 from forestay.http.hosting import Serving
 from forestay.kernel import canonical
 from forestay.kernel.ledger import Draft, Ledger, Record

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from forestay.console.app import PAGES
-from forestay.http.crp.operations import OPERATIONS as CRP
+from forestay.http.crp.service import DECLARED as CRP
 from forestay.http.hosting import Serving
 from tests.security.world import run
 

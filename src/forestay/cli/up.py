@@ -122,11 +122,10 @@ async def _unloadable(host: Host) -> dict[str, Any] | None:
 
 
 def mounts(host: Host, services: Services) -> Mapping[str, ASGIApp]:
-    """What is served beside the operations: CRP at /crp, the console at /."""
+    """What is served beside the operations: the console at /."""
     from forestay.console import mounts as console
-    from forestay.http.crp.mount import Mounted
 
-    return {"/crp": Mounted(host.relay, services), **console(host, services)}
+    return console(host, services)
 
 
 async def _first_key(keys: Keys, folder: Path, *, shown: bool) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from forestay.kernel import canonical
 from forestay.kernel.clock import Clock, SystemClock
 from forestay.kernel.ids import Ids
 from forestay.kernel.problems import Problem
+from forestay.models.assemble import whole
 
 T = TypeVar("T")
 Contract = Literal["openwop", "crp", "lafs"]
@@ -204,6 +205,8 @@ def _said(request: Request) -> dict[str, Any]:
 
 def _own_body(problem: Problem, contract: Contract, reference: str) -> dict[str, Any]:
     body = problem.as_crp() if contract == "crp" else problem.as_openwop()
+    if contract == "crp" and "partial_output" in problem.details:  # C14: all that was generated, whatever its length
+        body["details"]["partial_output"] = whole(problem.details["partial_output"])
     if problem.row.http >= 500:
         name = "correlation_id" if contract == "crp" else "correlationId"
         body["details"] = {**body.get("details", {}), name: reference}

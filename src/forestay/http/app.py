@@ -64,7 +64,7 @@ def build_app(
     operations += more
     dispatch = Dispatch(
         Routes(operations),
-        services.keys,
+        lambda request: services.keys.authenticate(request.headers.get("authorization")),
         services.limits,
         services.load,
         services.idempotency,

@@ -1,4 +1,4 @@
-"""The way of a request: who, how often, whether, what, once; then the operation itself.
+"""A request passes authentication, rate limit, scope, query, body and idempotency, in this order; then its operation.
 
 Invariants:
 
@@ -20,14 +20,23 @@ from typing import Any, NamedTuple, Union, get_args, get_origin
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from forestay.http.answers import as_problem, contract_of, parse_json, problem_answer, read_body, request_id, respond
-from forestay.http.auth import Caller, Keys
+from forestay.http.answers import (
+    Contract,
+    as_problem,
+    contract_of,
+    parse_json,
+    problem_answer,
+    read_body,
+    request_id,
+    respond,
+)
+from forestay.http.auth import Caller
 from forestay.http.exchange import note_caller, note_route, note_waiting
 from forestay.http.limits import Load, RateLimits
-from forestay.http.operations import Call, Operation, Query
+from forestay.http.operations import Call, Operation
 from forestay.http.routing import Routes
 from forestay.kernel import canonical
 from forestay.kernel.clock import Clock
@@ -36,41 +45,44 @@ from forestay.kernel.problems import Problem
 from forestay.runs.idempotency import Claim, Idempotency, Reply
 
 _KEY = re.compile(r"[!-~]{1,255}")
-_SEE = "See the parameter in /v1/openapi.json."
+_SEE = "See the parameter in the openapi.json of this surface."
 _REPLAYED = "openwop-Idempotent-Replay"
 # What a kept answer keeps of its headers: not the request's id, which belongs to one request.
 _KEPT_HEADERS = frozenset({"content-type", "location", "etag"})
 
 
 class Dispatch:
-    """An ASGI application over operations. `fallback` answers an authenticated caller on a path that is none."""
+    """An ASGI application over operations. `fallback` answers an authenticated caller on an unknown path, in the words
+    of `contract`, or of the contract that has the path."""
 
     def __init__(
         self,
         routes: Routes,
-        keys: Keys,
+        authenticate: Callable[[Request], Caller],
         limits: RateLimits,
         load: Load,
-        idempotency: Idempotency,
+        idempotency: Idempotency | None,
         *,
         clock: Clock,
         ids: Ids,
         fallback: Callable[[Request], Problem],
+        contract: Contract | None = None,
     ) -> None:
         self._routes = routes
-        self._keys = keys
+        self._caller_of = authenticate
         self._limits = limits
         self._load = load
         self._idempotency = idempotency
         self._clock = clock
         self._ids = ids
         self._fallback = fallback
+        self._contract = contract
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["forestay.clock"] = self._clock
         scope["forestay.ids"] = self._ids
         request = Request(scope, receive)
-        contract = contract_of(scope["path"])
+        contract = self._contract or contract_of(scope["path"])
         try:
             operation, path = self._match(request)
             scope["forestay.operation"] = operation.name
@@ -85,6 +97,10 @@ class Dispatch:
                 if operation.streams:  # a stream is open until its last byte
                     await response(scope, receive, send)
                     return
+            if isinstance(response, StreamingResponse):
+                with self._load.enter("streams", key):
+                    await response(scope, receive, send)
+                return
         except ClientDisconnect:
             return
         except Exception as error:  # noqa: BLE001 - D4, the boundary: whatever it is becomes an answer
@@ -104,7 +120,7 @@ class Dispatch:
         return found
 
     def _authenticate(self, request: Request, route: str) -> Caller:
-        caller = self._keys.authenticate(request.headers.get("authorization"))
+        caller = self._caller_of(request)
         note_caller(request.scope, caller)
         self._limits.admit(key=caller.key_id, tenant=caller.tenant, route=route)
         return caller
@@ -125,16 +141,14 @@ class Dispatch:
         if operation.query is not None:
             call.query = read_query(request, operation.query)
         if operation.body is not None:
-            data = await read_body(request, operation.body_limit)
-            call.body = _typed(call, data)
-        else:
-            data = b""
+            call.data = await read_body(request, operation.body_limit)
+            call.body = _typed(call) if operation.reads_body else None
         key = request.headers.get("idempotency-key")
-        if key is None or not operation.mutates:
+        if key is None or not operation.mutates or operation.streams or self._idempotency is None:
             return await operation.perform(call)
-        return await self._once(call, data, key)
+        return await self._once(call, key, self._idempotency)
 
-    async def _once(self, call: Call, data: bytes, key: str) -> Response:
+    async def _once(self, call: Call, key: str, idempotency: Idempotency) -> Response:
         """Perform a keyed call at most once, and give its answer again (D3)."""
         if not _KEY.fullmatch(key):
             raise Problem(
@@ -146,16 +160,16 @@ class Dispatch:
                 "by": _who(call),
                 "path": dict(call.path),
                 "query": sorted(call.request.query_params.multi_items()),
-                "body": canonical.decode(data) if data else None,
+                "body": canonical.decode(call.data, limit=operation.body_limit) if call.data else None,
             }
         )
         tenant = call.caller.tenant if operation.auth == "key" else f"token:{call.request.scope['path']}"
-        found = await self._idempotency.begin(tenant, f"{operation.method} {operation.path}", key, digest)
+        found = await idempotency.begin(tenant, f"{operation.method} {operation.path}", key, digest)
         if isinstance(found, Reply):
             return respond(call.request, found.body, found.status, None, {**found.headers, _REPLAYED: "true"})
-        return await self._execute(call, found)
+        return await self._execute(call, found, idempotency)
 
-    async def _execute(self, call: Call, claim: Claim) -> Response:
+    async def _execute(self, call: Call, claim: Claim, idempotency: Idempotency) -> Response:
         call.reserved = claim.reserved
         reply: Reply | None = None
         try:
@@ -164,11 +178,13 @@ class Dispatch:
             except Exception as error:  # noqa: BLE001 - a failure is an answer too, and some are final
                 problem = as_problem(error, request_id(call.request))
                 response = problem_answer(call.request, problem, call.operation.contract)
+            if isinstance(response, StreamingResponse):
+                return response
             kept = {name: value for name, value in response.headers.items() if name in _KEPT_HEADERS}
             reply = Reply(response.status_code, bytes(response.body), kept, call.operation.sensitive)
             return response
         finally:
-            await self._idempotency.settle(claim, reply)
+            await idempotency.settle(claim, reply)
 
 
 def _who(call: Call) -> str | None:
@@ -178,22 +194,25 @@ def _who(call: Call) -> str | None:
     return call.caller.key_id if call.operation.sensitive else call.caller.principal
 
 
-def _typed(call: Call, data: bytes) -> Any:
+def _typed(call: Call) -> Any:
     operation = call.operation
-    if not data:
+    if not call.data:
         if operation.body_optional:
             return None
         raise Problem("invalid_json", "The request has no body.", at="$", fix="Send one JSON document.")
-    return parse_json(call.request, data, operation.body, operation.body_limit)
+    return parse_json(call.request, call.data, operation.body, operation.body_limit)
 
 
-def read_query(request: Request, kind: type[Query]) -> Any:
-    """The query as `kind`: a value out of range, of another type or given twice is refused (W8); others are ignored."""
+def read_query(request: Request, kind: type[msgspec.Struct]) -> Any:
+    """The query as `kind`: a value out of range, of another type or given twice is refused (W8). Unknown parameters are
+    ignored, unless `kind` forbids them."""
     fields = _fields(kind)
     values: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
         field = fields.get(name)
         if field is None:
+            if kind.__struct_config__.forbid_unknown_fields:
+                raise Problem("schema_mismatch", f"There is no parameter {name[:40]}.", at=f"$.{name[:40]}", fix=_SEE)
             continue
         if _is_list(field.type):
             values.setdefault(name, []).extend(item for item in value.split(",") if item)
@@ -214,7 +233,7 @@ class _Field(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _fields(kind: type[Query]) -> dict[str, _Field]:
+def _fields(kind: type[msgspec.Struct]) -> dict[str, _Field]:
     """The parameters of a query by their names outside. One that is there has a value: the word `null` is a text."""
     return {
         field.encode_name: _Field(field.name, _present(field.type), field.required)

@@ -41,8 +41,6 @@ from forestay.kernel.problems import Problem
 from forestay.kernel.redact import redact_text
 from forestay.kernel.trace import read_traceparent, trace_id
 
-# The relay counts its bodies itself, because it takes more.
-_UNBOUNDED = frozenset({"/crp"})
 _ENCODED_SLASH = re.compile("%2f", re.IGNORECASE)
 ACCESS_LOG = logging.getLogger("forestay.access")
 
@@ -107,7 +105,7 @@ class Front:
                     await self._app(request.scope, receive, passage.send)
                 else:
                     await passage.enter("requests")
-                    bodies = receive if mount in _UNBOUNDED else passage.bounded(receive, BODY_LIMIT)
+                    bodies = passage.bounded(receive, BODY_LIMIT)
                     await self._app(request.scope, bodies, passage.send_mounted)
             except asyncio.CancelledError:
                 if not await passage.close():

@@ -10,7 +10,7 @@ import msgspec
 from starlette.types import ASGIApp
 
 from forestay.host import Host, Options, open_host
-from forestay.http import hostapi, metrics
+from forestay.http import crp, hostapi, metrics
 from forestay.http.a2a import A2A
 from forestay.http.app import App, build_app
 from forestay.http.auth import Keys, KeyTable
@@ -59,7 +59,7 @@ async def serve(
         opening = msgspec.structs.replace(options, projections=(*options.projections, KeyTable()))
         async with open_host(opening) as host:
             services = await _services(host, options, rates)
-            own = [*metrics.operations(host), *hostapi.operations(host, services)]
+            own = [*metrics.operations(host), *hostapi.operations(host, services), *crp.operations(host.relay)]
             beside = A2A(host, services, options.config.http.public_url or url_of(bound)).mounts()
             app = build_app(services, more=own, mounts={**beside, **(mounts(host, services) if mounts else {})})
             guard = Guard(within_files(options.config.http.limits), host.ids)

@@ -14,6 +14,7 @@ Form = Literal["own", "lafs", "problem"]
 JSON = "application/json"
 LAFS = MEDIA_TYPE
 PROBLEM_JSON = "application/problem+json"
+EVENTS = "text/event-stream"
 _FORMS: dict[str, Form] = {JSON: "own", "application/*": "own", "*/*": "own", LAFS: "lafs", PROBLEM_JSON: "problem"}
 _MAX_ACCEPT = 1024
 

@@ -36,7 +36,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 class Call:
     """One request on its way through an operation, with everything checked that the operation declares."""
 
-    __slots__ = ("_caller", "body", "operation", "path", "query", "request", "reserved")
+    __slots__ = ("_caller", "body", "data", "operation", "path", "query", "request", "reserved")
 
     def __init__(
         self, operation: Operation, request: Request, path: Mapping[str, str], caller: Caller | None = None
@@ -46,6 +46,7 @@ class Call:
         self.path = path
         self._caller = caller
         self.query: Any = None
+        self.data = b""  # the body as it arrived
         self.body: Any = None
         self.reserved: str | None = None  # with an Idempotency-Key: the id for what this call creates
 
@@ -82,10 +83,11 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     scopes: tuple[str, ...] = ()
     auth: Auth = "key"
-    query: type[Query] | None = None
+    query: type[msgspec.Struct] | None = None
     body: Any = None
     body_optional: bool = False
     body_limit: int = BODY_LIMIT
+    reads_body: bool = True  # else the performer reads `call.data` itself
     headers: tuple[str, ...] = ()
     sensitive: bool = False
     streams: bool = False

@@ -66,6 +66,8 @@ def _compile(path: str) -> re.Pattern[str]:
 
 def parameter_schema(name: str) -> dict[str, Any]:
     """What a path parameter may be, as JSON Schema."""
+    if name == "sessionId":
+        return {"type": "string", "format": "uuid"}
     if name in _FREE:
         return {"type": "string", "minLength": 1, "maxLength": _MAX_FREE}
     return {"type": "string", "pattern": f"^{_PATTERNS.get(name, ID_PATTERN)}$"}

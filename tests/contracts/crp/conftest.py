@@ -38,12 +38,8 @@ class Sidecar:
     async def _main(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         async with Relay.open(self._path, model=self.model, max_sessions_per_app=self._limit) as relay:
-            app = crp_app(relay, token=self._token, max_sessions=5000)
-
-            async def mounted(scope: Any, receive: Any, send: Any) -> None:
-                await app({**scope, "root_path": self.prefix}, receive, send)
-
-            async with serving(mounted, self._socket):
+            app = crp_app(relay, token=self._token, max_sessions=5000, prefix=self.prefix)
+            async with serving(app, self._socket):
                 self._ready.set()
                 await self._stop.wait()
 

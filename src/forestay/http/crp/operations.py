@@ -1,346 +1,133 @@
-"""Every operation of the sidecar: what is routed, checked, performed and described from the same rows (CRP §1.14)."""
+"""The sidecar's operations (CRP §1.14): declared at the methods of `Service`, served by the one router.
+
+- M1  A key needs `runs:read` to look and `runs:create` to change anything; what the contract calls open needs none.
+- M2  A session that was opened with a binding secret is entered with a signature over the request (C11).
+- M3  A stream that has begun ends with `done` or `error`; what fails before its first event is an HTTP error.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable
+from typing import Any
 
-import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
 
-from forestay.http.crp import bodies as b
-from forestay.relay import CostEstimate, EnvelopePreview, SessionConfig, StreamEvent
-from forestay.relay.types import Restored
+from forestay.http.crp.service import DECLARED, Declared, Service
+from forestay.http.negotiation import EVENTS, JSON
+from forestay.http.openapi import About, document
+from forestay.http.operations import Call, Operation
+from forestay.kernel.config import OPERATOR
+from forestay.kernel.problems import Problem
+from forestay.relay import Session
+from forestay.relay.types import PROTOCOL_VERSION, CrpError
 
-Perform = Callable[..., Awaitable[Any]]
-
+BODY_LIMIT = 104_857_600
+METRICS = "text/plain; version=0.0.4"
 _SESSION = ("invalid_request", "not_found", "session_closed", "session_expired", "signature_invalid", "role_denied")
-_BODY = ("invalid_json", "payload_too_large", "unsupported_media_type")
-_DISPATCH = (
-    *_BODY,
-    "budget_exhausted",
-    "rate_limited",
-    "provider_error",
-    "provider_timeout",
-    "provider_rejected",
-    "provider_unauthenticated",
-)
 
 
-class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """`perform` names the method of `Service`; `session` says that the path names one."""
+def operations(service_of: Callable[[str], Service], prefix: str = "/crp") -> list[Operation]:
+    """The sidecar below `prefix`; `service_of` gives a tenant's view of it."""
+    made: list[Operation] = []
+    described: dict[str, Any] = {}
 
-    name: str
-    method: Literal["GET", "POST"]
-    path: str
-    perform: str
-    summary: str
-    tag: str
-    answers: Mapping[int, Any]
-    problems: tuple[str, ...] = ()
-    body: Any = None
-    body_optional: bool = False
-    query: Any = None
-    session: bool = True
-    open: bool = False  # answered without a token
-    text: bool = False
+    async def openapi(call: Call) -> Response:
+        if not described:
+            key_required = service_of(OPERATOR).auth_required
+            described.update(description(made, prefix or "/", key_required=key_required))
+        return call.answer(described)
+
+    for item in DECLARED:
+        perform = openapi if item.name == "getOpenapi" else _performed(item, service_of)
+        made.append(_operation(item, perform, prefix))
+    return made
 
 
-def _of(
-    name: str, method: Literal["GET", "POST"], path: str, perform: str, summary: str, tag: str, **rest: Any
-) -> Operation:
-    problems = rest.pop("problems", ())
-    session = path.startswith("/sessions/{")
-    every = (*(_SESSION if session else ()), *(_BODY if "body" in rest else ()), *problems)
+def description(served: list[Operation], server: str, *, key_required: bool = True) -> dict[str, Any]:
+    about = About(
+        summary="Sessions, dispatches and facts over HTTP (CRP 2.0).",
+        title="forestay relay",
+        version=PROTOCOL_VERSION,
+        server=server,
+        errors=CrpError,
+        key_required=key_required,
+    )
+    return document(served, about)
+
+
+def _operation(item: Declared, perform: Callable[[Call], Awaitable[Response]], prefix: str) -> Operation:
+    problems = (*(_SESSION if item.session else ()), *item.problems, "internal")
     return Operation(
-        name=name,
-        method=method,
-        path=path,
+        name=f"crp.{item.name}",
+        method=item.method,
+        path=prefix + item.path,
         perform=perform,
-        summary=summary,
-        tag=tag,
-        session=session,
-        problems=tuple(dict.fromkeys((*every, "unauthenticated", "internal"))),
-        **rest,
+        summary=item.summary,
+        answers=item.answers,
+        problems=tuple(dict.fromkeys(problems)),
+        scopes=() if item.open else ("runs:read",) if item.method == "GET" else ("runs:create",),
+        auth="none" if item.open else "key",
+        query=item.query,
+        body=item.body,
+        body_optional=item.body_optional,
+        body_limit=BODY_LIMIT,
+        reads_body=item.reads_body,
+        headers=("X-CRP-Signature",) if item.session else (),
+        sensitive=item.name in ("exportState", "createSession", "resumeSession"),
+        streams=item.streams,
+        contract="crp",
+        media=EVENTS if item.streams else METRICS if item.text else JSON,
+        tag=item.tag,
     )
 
 
-_S = "/sessions/{sessionId}"
+def _performed(item: Declared, service_of: Callable[[str], Service]) -> Callable[[Call], Awaitable[Response]]:
+    async def perform(call: Call) -> Response:
+        service = service_of(OPERATOR if item.open else call.caller.tenant)
+        try:
+            response = await _answer(item, service, call)
+        except Problem as problem:
+            service.requests[item.name, problem.row.http] += 1
+            raise
+        service.requests[item.name, response.status_code] += 1
+        return response
 
-OPERATIONS: tuple[Operation, ...] = (
-    _of("getHealth", "GET", "/health", "health", "Health check", "Admin", answers={200: b.Health}, open=True),
-    _of(
-        "getReady",
-        "GET",
-        "/ready",
-        "ready",
-        "Whether new sessions can be opened",
-        "Admin",
-        answers={200: b.Ready, 503: b.Ready},
-        open=True,
-    ),
-    _of("getMetrics", "GET", "/metrics", "metrics", "Metrics for Prometheus", "Admin", answers={200: str}, text=True),
-    _of(
-        "listSessions",
-        "GET",
-        "/sessions",
-        "list_sessions",
-        "The open sessions",
-        "Session",
-        answers={200: b.SessionList},
-    ),
-    _of(
-        "createSession",
-        "POST",
-        "/sessions",
-        "create",
-        "Open a session",
-        "Session",
-        answers={201: b.Handle},
-        body=b.CreateSession,
-        problems=("session_limit", "security_invariant"),
-    ),
-    _of(
-        "getSessionStatus",
-        "GET",
-        _S + "/status",
-        "status",
-        "Status and remaining budget",
-        "Session",
-        answers={200: b.Status},
-    ),
-    _of("closeSession", "POST", _S + "/close", "close", "Close the session", "Session", answers={200: b.Closed}),
-    _of(
-        "resumeSession",
-        "POST",
-        _S + "/resume",
-        "resume",
-        "Take a bound session up again after a restart",
-        "Session",
-        answers={200: b.Handle},
-        body=b.ResumeSession,
-        body_optional=True,
-    ),
-    _of(
-        "configureSession",
-        "POST",
-        _S + "/configure",
-        "configure",
-        "Change settings (ADMIN)",
-        "Session",
-        answers={200: SessionConfig},
-        body=SessionConfig,
-        problems=("security_invariant",),
-    ),
-    _of(
-        "resetSession",
-        "POST",
-        _S + "/reset",
-        "reset",
-        "Begin anew under the same id (ADMIN)",
-        "Session",
-        answers={200: b.Handle},
-    ),
-    _of(
-        "dispatch",
-        "POST",
-        _S + "/dispatch",
-        "dispatch",
-        "Ask the model",
-        "Dispatch",
-        answers={200: b.DispatchResponse},
-        body=b.DispatchRequest,
-        problems=_DISPATCH,
-    ),
-    _of(
-        "dispatchStream",
-        "POST",
-        _S + "/dispatch/stream",
-        "dispatch_stream",
-        "Ask the model, as server-sent events",
-        "Dispatch",
-        answers={200: StreamEvent},
-        body=b.DispatchRequest,
-        problems=_DISPATCH,
-    ),
-    _of(
-        "dispatchTools",
-        "POST",
-        _S + "/dispatch/tools",
-        "dispatch_tools",
-        "Let the model pull context with tools",
-        "Dispatch",
-        answers={200: b.DispatchResponse},
-        body=b.ToolsRequest,
-        problems=_DISPATCH,
-    ),
-    _of(
-        "dispatchReflexive",
-        "POST",
-        _S + "/dispatch/reflexive",
-        "dispatch_reflexive",
-        "Draft, check, refine",
-        "Dispatch",
-        answers={200: b.DispatchResponse},
-        body=b.DispatchRequest,
-        problems=_DISPATCH,
-    ),
-    _of(
-        "dispatchProgressive",
-        "POST",
-        _S + "/dispatch/progressive",
-        "dispatch_progressive",
-        "Outline first, then detail",
-        "Dispatch",
-        answers={200: b.DispatchResponse},
-        body=b.DispatchRequest,
-        problems=_DISPATCH,
-    ),
-    _of(
-        "dispatchStreamAugmented",
-        "POST",
-        _S + "/dispatch/stream-augmented",
-        "dispatch_stream_augmented",
-        "New facts for what was just written",
-        "Dispatch",
-        answers={200: b.DispatchResponse},
-        body=b.DispatchRequest,
-        problems=_DISPATCH,
-    ),
-    _of(
-        "dispatchAgentic",
-        "POST",
-        _S + "/dispatch/agentic",
-        "dispatch_agentic",
-        "The tool loop with a limit of steps",
-        "Dispatch",
-        answers={200: b.DispatchResponse},
-        body=b.AgenticRequest,
-        problems=_DISPATCH,
-    ),
-    _of(
-        "ingest",
-        "POST",
-        _S + "/ingest",
-        "ingest",
-        "Keep what a text says",
-        "Knowledge",
-        answers={200: b.Ingested},
-        body=b.IngestRequest,
-        problems=("rate_limited",),
-    ),
-    _of(
-        "getFacts",
-        "GET",
-        _S + "/facts",
-        "facts",
-        "Facts, the best for a query first",
-        "Knowledge",
-        answers={200: b.FactList},
-        query=b.FactsQuery,
-    ),
-    _of(
-        "shareFacts",
-        "POST",
-        _S + "/facts/share",
-        "share",
-        "Copy facts to another session of the app",
-        "Knowledge",
-        answers={200: b.Shared},
-        body=b.ShareRequest,
-    ),
-    _of(
-        "factFeedback",
-        "POST",
-        _S + "/facts/feedback",
-        "feedback",
-        "Boost, penalize or reject a fact",
-        "Knowledge",
-        answers={200: b.FactView},
-        body=b.FeedbackRequest,
-    ),
-    _of(
-        "restoreFacts",
-        "POST",
-        _S + "/facts/restore",
-        "restore",
-        "Undo quarantine, a rejection or a correction",
-        "Knowledge",
-        answers={200: Restored},
-        body=b.RestoreRequest,
-        problems=("chain_verification_failed",),
-    ),
-    _of(
-        "previewEnvelope",
-        "GET",
-        _S + "/envelope",
-        "preview",
-        "What a dispatch would send",
-        "Knowledge",
-        answers={200: EnvelopePreview},
-        query=b.EnvelopeQuery,
-        problems=("provider_error",),
-    ),
-    _of(
-        "estimateSession",
-        "POST",
-        _S + "/estimate",
-        "estimate",
-        "What a dispatch would cost",
-        "Session",
-        answers={200: CostEstimate},
-        body=b.EstimateRequest,
-        problems=("provider_error",),
-    ),
-    _of(
-        "registerProvider",
-        "POST",
-        _S + "/providers",
-        "register_provider",
-        "A provider of the session's own",
-        "Session",
-        answers={200: b.Registered},
-        body=b.ProviderRequest,
-        problems=("model_unknown", "package_missing", "provider_unauthenticated"),
-    ),
-    _of(
-        "exportState",
-        "POST",
-        _S + "/export",
-        "export",
-        "The session, encrypted (ADMIN)",
-        "Session",
-        answers={200: b.Exported},
-        body=b.ExportRequest,
-    ),
-    _of(
-        "importState",
-        "POST",
-        _S + "/import",
-        "import_state",
-        "Take in an export (ADMIN)",
-        "Session",
-        answers={201: b.Handle},
-        body=b.ImportRequest,
-        problems=("state_corrupted", "ledger_conflict"),
-    ),
-    _of(
-        "rpc",
-        "POST",
-        "/rpc",
-        "rpc",
-        "The same operations as JSON-RPC 2.0",
-        "Admin",
-        answers={200: b.RpcAnswer | list[b.RpcAnswer], 204: None, 400: b.RpcAnswer},
-        body=b.RpcRequest | b.RpcBatch,
-    ),
-    _of(
-        "getOpenapi",
-        "GET",
-        "/openapi.json",
-        "openapi",
-        "This description",
-        "Admin",
-        answers={200: dict[str, Any]},
-        open=True,
-    ),
-)
+    return perform
+
+
+async def _answer(item: Declared, service: Service, call: Call) -> Response:
+    arguments: list[Any] = []
+    if item.session:
+        arguments.append(await _entered(service, call, signed=item.name != "resumeSession"))
+    if item.body is not None and item.reads_body:
+        arguments.append(call.body)
+    if item.query is not None:
+        arguments.append(call.query)
+    if item.whole:
+        arguments.append(call)
+    result = await getattr(service, item.function)(*arguments)
+    if isinstance(result, Response):
+        return result
+    if item.text:
+        return Response(result, 200, media_type=METRICS)
+    status, body = result if isinstance(result, tuple) else (200, result)
+    return call.answer(body, status)
+
+
+async def _entered(service: Service, call: Call, *, signed: bool) -> Session:
+    """The session that the path names (M2)."""
+    session = await service.relay.session(call.path["sessionId"])
+    if signed:
+        request = call.request
+        signature = request.headers.get("x-crp-signature")
+        await session.authenticate(request.method, _target(request), call.data, signature)
+    return session
+
+
+def _target(request: Request) -> str:
+    """What the signature covers: the path as it was asked for, with its query when there is one (C11)."""
+    raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
+    query: bytes = request.scope.get("query_string", b"")
+    path = raw.split(b"?")[0]
+    return (path + b"?" + query if query else path).decode("latin-1")

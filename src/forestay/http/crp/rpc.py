@@ -9,10 +9,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from forestay.http.answers import answer, as_problem, request_id
+from forestay.http.answers import as_problem, parse_json, request_id
 from forestay.http.crp import bodies as b
 from forestay.http.crp import views
 from forestay.http.crp.service import Service
+from forestay.http.operations import Call
 from forestay.kernel import canonical
 from forestay.kernel.problems import Problem
 from forestay.models.assemble import whole
@@ -47,20 +48,28 @@ STREAM = "crp.dispatchStream"
 _PARAMETERS = frozenset({"schema_mismatch", "invalid_request", "invalid_text"})
 
 
-async def answer_all(
-    service: Service, request: Request, data: bytes, calls: b.RpcRequest | list[b.RpcRequest]
-) -> Response:
+async def answer_all(service: Service, asked: Call) -> Response:
+    """The answer to the calls of one request, or a stream of events."""
+    request, data = asked.request, asked.data
+    try:
+        if not data:
+            raise Problem("invalid_json", "The request has no body.", at="$", fix="Send one JSON document.")
+        calls = parse_json(request, data, b.RpcRequest | b.RpcBatch, asked.operation.body_limit)
+    except Problem as problem:
+        if problem.row.http != 400:
+            raise
+        return _refused(asked, problem)
     if not isinstance(calls, list):
         if calls.method == STREAM:
             try:
                 return await _stream(service, request, data, calls)
             except Exception as error:  # noqa: BLE001 - as in `_answer`: nothing of the stream was sent yet
                 failed = _error(as_problem(error, request_id(request)))
-                return answer(request, {"jsonrpc": "2.0", "id": _id(calls), "error": failed}, contract="crp")
+                return asked.answer({"jsonrpc": "2.0", "id": _id(calls), "error": failed})
         found = await _answer(service, request, data, calls)
-        return answer(request, found, contract="crp") if found is not None else Response(status_code=204)
+        return asked.answer(found) if found is not None else Response(status_code=204)
     answers = [found for call in calls if (found := await _answer(service, request, data, call)) is not None]
-    return answer(request, answers, contract="crp") if answers else Response(status_code=204)
+    return asked.answer(answers) if answers else Response(status_code=204)
 
 
 async def _answer(service: Service, request: Request, data: bytes, call: b.RpcRequest) -> dict[str, Any] | None:
@@ -87,7 +96,7 @@ async def _perform(service: Service, request: Request, data: bytes, call: b.RpcR
     elif params:
         raise Problem("invalid_request", "This method takes a session_id only.", at="$.params")
     if kind is SessionConfig:
-        arguments.append(params)
+        return await arguments[0].configure(**params)
     result = await getattr(service, name)(*arguments)
     return result[1] if isinstance(result, tuple) else result
 
@@ -132,11 +141,11 @@ async def _stream(service: Service, request: Request, data: bytes, call: b.RpcRe
     return StreamingResponse(frames(), 200, {"Cache-Control": "no-store"}, media_type="text/event-stream")
 
 
-def refused(request: Request, problem: Problem) -> Response:
+def _refused(asked: Call, problem: Problem) -> Response:
     """The answer to what is no call: it has no id that could be answered."""
     error = problem.as_jsonrpc()
     error["code"] = -32700 if problem.key == "invalid_json" else -32600
-    return answer(request, {"jsonrpc": "2.0", "id": None, "error": error}, 400, contract="crp")
+    return asked.answer({"jsonrpc": "2.0", "id": None, "error": error}, 400)
 
 
 def _id(call: b.RpcRequest) -> str | int | None:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from forestay.http.crp.openapi import document
+from forestay.http.crp.operations import description, operations
+from forestay.http.crp.service import Service
 from forestay.relay import schemas as library
 
 
 def schemas() -> dict[str, dict[str, Any]]:
-    return {**library.schemas(), "openapi": document("/crp")}
+    return {**library.schemas(), "openapi": description(operations(_nobody), "/crp")}
+
+
+def _nobody(tenant: str) -> Service:
+    raise NotImplementedError  # a description performs nothing

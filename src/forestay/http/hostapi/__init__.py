@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from forestay.host import Host
 from forestay.http.hostapi import agents, contexts, extensions, grants, ledger
-from forestay.http.openwop.openapi import document
+from forestay.http.openapi import About, document
 from forestay.http.operations import Call, Operation
 from forestay.http.services import Services
 
@@ -37,7 +37,7 @@ def _openapi(services: Services, own: list[Operation]) -> Operation:
     async def openapi(call: Call) -> Response:
         if not described:
             described.update(
-                document([*own, *keys.operations(services), made], "The host's own API, in LAFS envelopes.")
+                document([*own, *keys.operations(services), made], About("The host's own API, in LAFS envelopes."))
             )
         return call.plain(described, headers={"Cache-Control": "public, max-age=300"})
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
+from forestay.http.openapi import document
 from forestay.http.openwop.discovery import capabilities
-from forestay.http.openwop.openapi import document
 from forestay.http.operations import Call, Operation, Result
 from forestay.http.services import Services
 
@@ -43,7 +43,7 @@ def operations(services: Services, all_of_them: Callable[[], Sequence[Operation]
 
     async def openapi(call: Call) -> Response:
         if not described:
-            described.update(document(all_of_them()))
+            described.update(document([item for item in all_of_them() if item.contract != "crp"]))
         return _cacheable(call, described, {})
 
     async def alive(call: Call) -> Response:

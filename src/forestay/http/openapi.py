@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 import forestay
-from forestay.http.negotiation import JSON, LAFS
+from forestay.http.negotiation import EVENTS, JSON, LAFS
 from forestay.http.operations import Operation
 from forestay.http.routing import PARAMETER, parameter_schema
 from forestay.kernel.problem_table import TABLE
@@ -27,6 +27,10 @@ _HEADERS = {
         r'\*|"[!#-~]*"(?:, ?"[!#-~]*")*',
     ),
     "If-None-Match": ("`*`: only when there is none yet, otherwise 412.", r"\*"),
+    "X-CRP-Signature": (
+        "For sessions with a binding secret: hex(HMAC-SHA256(session_key, sha256(METHOD + LF + path + LF + body))).",
+        None,
+    ),
     "Last-Event-ID": ("The last `id:` that was seen.", "-1|[0-9]{1,15}"),
 }
 _ERROR = {
@@ -63,28 +67,42 @@ _SENT_EVENT = {
 }
 
 
-def document(operations: Sequence[Operation], summary: str = "Durable workflows over OpenWOP 1.11.") -> dict[str, Any]:
-    types = _types(operations)
+class About(msgspec.Struct, frozen=True):
+    """What a document says of its surface: the server's path, and the words of its refusals."""
+
+    summary: str = "Durable workflows over OpenWOP 1.11."
+    title: str = "forestay"
+    version: str = forestay.__version__
+    server: str = "/"
+    errors: type[msgspec.Struct] | None = None
+    key_required: bool = True
+
+
+def document(operations: Sequence[Operation], about: About = About()) -> dict[str, Any]:  # noqa: B008 - frozen
+    """The OpenAPI document of `operations`; paths are below `about.server`."""
+    types = [*_types(operations), *([about.errors] if about.errors is not None else [])]
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     known = {repr(kind): schema for kind, schema in zip(types, schemas, strict=True)}
     paths: dict[str, Any] = {}
     for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation, known)
+        path = operation.path if about.server == "/" else operation.path.removeprefix(about.server)
+        paths.setdefault(path, {})[operation.method.lower()] = _described(operation, known)
+    error = known[repr(about.errors)] if about.errors is not None else _ERROR
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "forestay",
-            "version": forestay.__version__,
-            "summary": summary,
+            "title": about.title,
+            "version": about.version,
+            "summary": about.summary,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "servers": [{"url": "/"}],
+        "servers": [{"url": about.server}],
         "paths": paths,
         "components": {
-            "schemas": {**components, "Error": _ERROR, "Envelope": _ENVELOPE},
+            "schemas": {**components, "Error": error, "Envelope": _ENVELOPE},
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
-        "security": [{"key": []}],
+        "security": [{"key": []}] if about.key_required else [{}, {"key": []}],
     }
 
 
@@ -99,7 +117,7 @@ def _types(operations: Iterable[Operation]) -> list[Any]:
 
 def _described(operation: Operation, known: Mapping[str, Any]) -> dict[str, Any]:
     described: dict[str, Any] = {
-        "operationId": operation.name,
+        "operationId": operation.name.removeprefix("crp."),
         "summary": operation.summary,
         "tags": [operation.tag],
         "parameters": [*_path(operation), *_query(operation), *_headers(operation)],
@@ -169,12 +187,14 @@ def _answers(operation: Operation, known: Mapping[str, Any]) -> dict[str, Any]:
         if kind is not None:
             answer["content"] = _content(operation, known[repr(kind)])
             if operation.name == "events.stream":
-                answer["content"]["text/event-stream"] = {"schema": _SENT_EVENT}
+                answer["content"][EVENTS] = {"schema": _SENT_EVENT}
         found[str(status)] = answer
     return found
 
 
 def _content(operation: Operation, schema: Any) -> dict[str, Any]:
+    if operation.media == EVENTS:
+        return {EVENTS: {"schema": {"type": "string"}}}
     if operation.media != JSON:
         return {operation.media: {"schema": schema}}
     envelope = {"schema": {"allOf": [{"$ref": _REF.format(name="Envelope")}, {"properties": {"result": schema}}]}}
@@ -200,7 +220,8 @@ def _problems(operation: Operation) -> dict[str, Any]:
     by_status: dict[int, list[str]] = {}
     for key in problem_keys(operation):
         row = TABLE[key]
-        by_status.setdefault(row.http, []).append(f"`{row.openwop}`: {row.title}.")
+        code = row.crp if operation.contract == "crp" else row.openwop
+        by_status.setdefault(row.http, []).append(f"`{code}`: {row.title}.")
     own = {"schema": {"$ref": _REF.format(name="Envelope" if operation.contract == "lafs" else "Error")}}
     content = {
         "application/json": own,
@@ -210,4 +231,5 @@ def _problems(operation: Operation) -> dict[str, Any]:
     return {
         str(status): {"description": " ".join(dict.fromkeys(lines)), "content": content}
         for status, lines in sorted(by_status.items())
+        if status not in operation.answers
     }
