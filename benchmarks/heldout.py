@@ -23,9 +23,9 @@ from pydoc_data.topics import topics
 
 from benchmarks.questions import LANGUAGE
 from benchmarks.retrieval import CUTS, Question, Row, ours, plain_bm25, recall, take
-from forestay.models.words import words
+from forestay.models.vocabulary import words
 from forestay.relay.index import Index
-from forestay.relay.rank import Terms
+from forestay.relay.ranking import Terms
 from forestay.relay.warm import Warm
 
 TERMS = ("graph", "recency", "novelty", "aspects", "headings")

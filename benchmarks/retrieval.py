@@ -33,7 +33,7 @@ from collections.abc import Callable
 from forestay.kernel.problems import Problem
 from forestay.models import embed
 from forestay.relay.facts import GENESIS, batches
-from forestay.relay.rank import ALL_TERMS, Terms, rank
+from forestay.relay.ranking import ALL_TERMS, Terms, rank
 from forestay.relay.vectors import Vectors
 from forestay.relay.warm import Warm
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from forestay.envelope import Envelope, encode, failure, success
-from forestay.envelope.explain import explain
+from forestay.envelope.explanation import explain
 from forestay.envelope.pages import offset_page
 from forestay.envelope.types import Error
 from forestay.envelope.validate import decode, parse

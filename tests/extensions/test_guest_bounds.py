@@ -11,7 +11,7 @@ from tests.extensions.dispatcher_world import World
 from tests.extensions.runtime_world import TableDispatcher, extension, text_of, tool
 
 from forestay.extensions.engine.limits import Limits
-from forestay.kernel import redact
+from forestay.kernel import redaction
 from forestay.kernel.problems import Problem
 
 HUGE = "'E'.repeat(2e7)"
@@ -29,7 +29,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         lengths.append(len(text))
         return original(text)
 
-    for place in ("forestay.kernel.redact", "forestay.kernel.problems", "forestay.extensions.dispatcher"):
+    for place in ("forestay.kernel.redaction", "forestay.kernel.problems", "forestay.extensions.dispatcher"):
         monkeypatch.setattr(f"{place}.redact_text", counted)
     return lengths
 

@@ -39,7 +39,7 @@ def test_whatever_comes_is_small_afterwards(value: Any) -> None:
 @pytest.mark.parametrize("key", ["message", "details"])
 def test_a_problem_cuts_its_texts_before_it_looks_for_secrets(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    monkeypatch.setattr("forestay.kernel.redact.redact_text", lambda text: read.append(len(text)) or text)
+    monkeypatch.setattr("forestay.kernel.redaction.redact_text", lambda text: read.append(len(text)) or text)
     monkeypatch.setattr("forestay.kernel.problems.redact_text", lambda text: read.append(len(text)) or text)
     huge = "E" * 5_000_000
     problem = Problem("internal", huge if key == "message" else "x", **({} if key == "message" else {"what": huge}))

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from forestay.kernel.redact import MAX_DEPTH, REDACTED, is_secret_key, redact, redact_text
+from forestay.kernel.redaction import MAX_DEPTH, REDACTED, is_secret_key, redact, redact_text
 from tests.kernel.test_canonical import values
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from forestay.kernel import problems, redact
+from forestay.kernel import problems, redaction
 from tests.kernel.regex_steps import Steps, match_steps, steps
 
 # Each is repeated: texts in which a pattern begins again and again and never, or nearly never, comes to its end.

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from forestay.kernel.clock import ManualClock
 from forestay.kernel.ledger import Draft
-from forestay.models.words import words
+from forestay.models.vocabulary import words
 from forestay.relay import Relay
 from forestay.relay.compact import due, plan
 from forestay.relay.facts import GENESIS, Fact, batches, view
-from forestay.relay.rank import rank
+from forestay.relay.ranking import rank
 from forestay.relay.warm import Warm
 from tests.relay.conftest import Pieces
 

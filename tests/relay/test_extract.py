@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from forestay.kernel.clock import ManualClock
 from forestay.kernel.ledger import Ledger
-from forestay.models.words import words
+from forestay.models.vocabulary import words
 from forestay.relay.entities import claim, entities, relation
 from forestay.relay.extract import units
 

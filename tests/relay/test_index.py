@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from forestay.kernel.clock import ManualClock
 from forestay.kernel.ledger import Ledger
-from forestay.models.words import stem, words
+from forestay.models.vocabulary import stem, words
 from forestay.relay.index import _COMMON, K1, B, Index
-from forestay.relay.rank import Terms, neighbours, rank
+from forestay.relay.ranking import Terms, neighbours, rank
 
 from .conftest import make_relay
 

@@ -9,8 +9,8 @@ from forestay.kernel.clock import ManualClock
 from forestay.kernel.ledger import Ledger
 from forestay.models.protocol import Message
 from forestay.relay import Relay, TaskIntent
-from forestay.relay.pack import pack
-from forestay.relay.rank import rank
+from forestay.relay.packing import pack
+from forestay.relay.ranking import rank
 from forestay.relay.window import Plan, plan
 
 from .conftest import Pieces, make_relay

@@ -11,7 +11,7 @@ from benchmarks.retrieval import CUTS, KINDS, Question, build, ours, plain_bm25,
 from benchmarks import heldout
 from forestay.models import embed
 from forestay.models.embed.hashed import Hashed
-from forestay.relay.rank import Terms
+from forestay.relay.ranking import Terms
 from forestay.relay.vectors import Vectors
 from forestay.relay.warm import Warm
 

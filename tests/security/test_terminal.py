@@ -16,7 +16,7 @@ from forestay.cli.ask import Following, _value
 from forestay.cli.run_text import show_events, show_list, show_results, show_run
 from forestay.cli.terminal import TerminalConsent, permission
 from forestay.extensions.consent import Question
-from forestay.kernel.printable import one_line, printable
+from forestay.kernel.terminal_text import one_line, printable
 from forestay.kernel.problems import Problem
 
 ESCAPES = "\x1b[2J\x1b]0;title\x07\x1b]8;;http://evil\x1b\\\x9b31m\r\x08\x7f\u202e\u2066\u2028"

@@ -33,7 +33,7 @@ from forestay.agents.steps import (
     Step,
 )
 from forestay.kernel import canonical
-from forestay.kernel.redact import redact, redact_text
+from forestay.kernel.redaction import redact, redact_text
 from forestay.models import Usage
 
 Source = Literal["workflow-node", "run-api", "chat-mention"]

@@ -17,7 +17,7 @@ from forestay.cli.run_outcome import failure
 from forestay.cli.terminal import TerminalConsent, asked, attended, permission, told
 from forestay.cli.up import model_line
 from forestay.kernel import canonical, config
-from forestay.kernel.printable import one_line, printable
+from forestay.kernel.terminal_text import one_line, printable
 from forestay.kernel.problems import Problem
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import typer
 
 from forestay.cli.output import Answer, answers
 from forestay.kernel import config
-from forestay.kernel.redact import redact
+from forestay.kernel.redaction import redact
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from forestay.envelope.conformance import Report, Tier
-    from forestay.envelope.explain import Explanation
+    from forestay.envelope.explanation import Explanation
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -115,7 +115,7 @@ def project(
 @answers("envelope.explain")
 def explain(file: File = "-") -> Answer:
     """What an envelope says, in plain words, and what an agent should do next."""
-    from forestay.envelope.explain import explain
+    from forestay.envelope.explanation import explain
     from forestay.envelope.validate import decode
 
     told = explain(decode(_read(file)))
@@ -130,7 +130,7 @@ def schema(
     ] = "envelope",
 ) -> Answer:
     """A JSON Schema of the contract, generated from the types."""
-    from forestay.envelope.schemas import schemas
+    from forestay.envelope.json_schemas import schemas
 
     known = schemas()
     if name not in known:

@@ -16,7 +16,7 @@ from forestay import envelope
 from forestay.kernel import canonical, config
 from forestay.kernel.clock import SystemClock
 from forestay.kernel.ids import Ids
-from forestay.kernel.printable import one_line, printable
+from forestay.kernel.terminal_text import one_line, printable
 from forestay.kernel.problems import Problem
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from forestay.cli.output import Answer, answers, choice, note
 from forestay.kernel import config
 from forestay.kernel.clock import iso
 from forestay.kernel.folders import kept_in, make_folder
-from forestay.kernel.printable import printable
+from forestay.kernel.terminal_text import printable
 from forestay.kernel.problems import Problem
 from forestay.kernel.secret import HOST_SECRET, derive, kept_secret
 

@@ -18,7 +18,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 # A module with a function `schemas() -> dict[name, schema]` per contract; one that is not there is not listed.
 SOURCES = {
     "forestay": "forestay.kernel.schemas",
-    "lafs": "forestay.envelope.schemas",
+    "lafs": "forestay.envelope.json_schemas",
     "pi": "forestay.extensions.schemas",
     "openwop": "forestay.runs.schemas",
     "crp": "forestay.http.crp.schemas",

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from forestay.kernel.printable import one_line, printable
+from forestay.kernel.terminal_text import one_line, printable
 
 if TYPE_CHECKING:
     from forestay.extensions.consent import Remember

@@ -44,7 +44,7 @@ from forestay.kernel.clock import Clock, SystemClock
 from forestay.kernel.loss import Weighed
 from forestay.kernel.policy import Decision, Grant, Policy, Request, SubjectRules
 from forestay.kernel.problems import Problem
-from forestay.kernel.redact import redact_text
+from forestay.kernel.redaction import redact_text
 from forestay.kernel.scopes import Scope
 
 MAX_PARALLEL = 64

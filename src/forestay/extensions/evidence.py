@@ -31,7 +31,7 @@ from forestay.kernel import canonical
 from forestay.kernel.clock import Clock, SystemClock, iso
 from forestay.kernel.ledger import Append, Draft, Ledger, Record
 from forestay.kernel.problems import Problem
-from forestay.kernel.redact import redact, redact_text
+from forestay.kernel.redaction import redact, redact_text
 
 SCHEMA = "pi.ext.log.v1"
 MAX_PENDING = 10_000

@@ -19,7 +19,7 @@ import msgspec
 
 from forestay.kernel.config import OPERATOR
 from forestay.kernel.ledger import Ledger, Record
-from forestay.kernel.redact import redact
+from forestay.kernel.redaction import redact
 from forestay.runs.secrets import cover_record, masked_defaults
 from forestay.runs.service import Runs
 from forestay.runs.state import MASK, RunState

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from forestay.kernel.ledger import Draft, Ledger, Record
 from forestay.kernel.problems import Problem
-from forestay.kernel.redact import redact_text
-from forestay.models.words import STOP, words
+from forestay.kernel.redaction import redact_text
+from forestay.models.vocabulary import STOP, words
 
 _LOOKED_AT = 1_000
 _RECALLED = 5

@@ -10,7 +10,7 @@ from typing import Any
 
 from forestay.extensions.consent import EXPIRIES, REMEMBER, Answer, Question
 from forestay.kernel.problems import Problem
-from forestay.kernel.redact import redact, redact_text
+from forestay.kernel.redaction import redact, redact_text
 from forestay.kernel.scopes import Scope
 
 TYPE = "capability-prompt"

@@ -23,8 +23,8 @@ from forestay.kernel.problems import Problem
 from forestay.models.protocol import Message
 from forestay.relay import EnvelopePreview, Relay, Session, guard, looking, window
 from forestay.relay.facts import Batch, Fact
-from forestay.relay.pack import pack
-from forestay.relay.rank import Ranked, rank
+from forestay.relay.packing import pack
+from forestay.relay.ranking import Ranked, rank
 from forestay.relay.warm import Warm, pack_text, unpack_text
 
 CLOSED = "crp.session.close"

@@ -9,7 +9,7 @@ import msgspec
 
 from forestay.kernel import canonical
 from forestay.kernel.problems import Problem
-from forestay.kernel.redact import redact_text
+from forestay.kernel.redaction import redact_text
 from forestay.runs.service import Runs
 
 _MAX_REASON = 300

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 import forestay
 from forestay.envelope.transports.discovery import CARD_PATH
 from forestay.host import Host
-from forestay.host.skills import skills
+from forestay.host.skill_texts import skills
 from forestay.http.answers import Boundary, as_problem, problem_answer, request_id
 from forestay.http.exchange import note_caller, note_route
 from forestay.http.services import Services

@@ -38,7 +38,7 @@ from forestay.http.metrics import HttpMetrics
 from forestay.http.services import Services
 from forestay.kernel.clock import iso
 from forestay.kernel.problems import Problem
-from forestay.kernel.redact import redact_text
+from forestay.kernel.redaction import redact_text
 from forestay.kernel.trace import read_traceparent, trace_id
 
 _ENCODED_SLASH = re.compile("%2f", re.IGNORECASE)

@@ -12,7 +12,7 @@ import msgspec
 
 from forestay.kernel.clock import Clock
 from forestay.kernel.problems import Problem
-from forestay.kernel.redact import REDACTED
+from forestay.kernel.redaction import REDACTED
 
 _LONGEST_QUOTE = 300
 _EXHAUSTED = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_error"})

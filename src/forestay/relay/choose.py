@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from forestay.kernel.ledger import Draft
 from forestay.relay.facts import verify
-from forestay.relay.pack import Packed, pack
-from forestay.relay.rank import rank
+from forestay.relay.packing import Packed, pack
+from forestay.relay.ranking import rank
 
 if TYPE_CHECKING:
     from forestay.relay.session import Session

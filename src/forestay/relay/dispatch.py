@@ -30,7 +30,7 @@ from forestay.relay.choose import envelope
 from forestay.relay.continuation import Seam, is_wall
 from forestay.relay.extract import units
 from forestay.relay.facts import Batch, batches
-from forestay.relay.pack import Packed
+from forestay.relay.packing import Packed
 from forestay.relay.progress import Flow, Structure, safe_cut
 from forestay.relay.report import completed, report_of
 from forestay.relay.turn import Built, Turn, ask

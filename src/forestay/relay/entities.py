@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from forestay.models.words import stem
+from forestay.models.vocabulary import stem
 
 _TRIM = ".,;:!?()[]{}<>\"'`“”‘’«»|*"
 _LONGEST = 200

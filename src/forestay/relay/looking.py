@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from forestay.relay import guard, quality, window
 from forestay.relay.choose import near, packed_for
-from forestay.relay.pack import explain
+from forestay.relay.packing import explain
 from forestay.relay.types import CostEstimate, EnvelopePreview, Pricing, RemainingBudget, SessionStatus
 
 if TYPE_CHECKING:

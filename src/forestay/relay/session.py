@@ -30,7 +30,7 @@ from forestay.relay.facts import Fact, fact_id
 from forestay.relay.ingest import ingest, restore, share
 from forestay.relay.journal import Journal
 from forestay.relay.providers import Providers, open_provider
-from forestay.relay.rank import CANDIDATES, rank
+from forestay.relay.ranking import CANDIDATES, rank
 from forestay.relay.replies import audit_event, config_of, fold, intent_of, told
 from forestay.relay.start import checked, start
 from forestay.relay.tools import Toolbox

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from forestay.kernel import canonical
 from forestay.kernel.json_schema import misfit, object_schema
 from forestay.models.protocol import ToolCall, ToolSpec
-from forestay.models.words import STOP, words
+from forestay.models.vocabulary import STOP, words
 from forestay.relay.facts import Fact, fact_id
 from forestay.relay.progress import Structure
-from forestay.relay.rank import neighbours, rank
+from forestay.relay.ranking import neighbours, rank
 
 if TYPE_CHECKING:
     from forestay.relay.vectors import Vectors

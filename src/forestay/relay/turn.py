@@ -13,7 +13,7 @@ import msgspec
 from forestay.kernel.problems import Problem
 from forestay.models.protocol import Message, Model, Params, ToolCall, ToolSpec, Usage
 from forestay.relay.continuation import Echo, Seam, is_wall
-from forestay.relay.pack import Packed
+from forestay.relay.packing import Packed
 
 _ATTEMPTS = 2
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from forestay.kernel.ledger import Append
 from forestay.kernel.problems import Problem
-from forestay.kernel.redact import redact_text
+from forestay.kernel.redaction import redact_text
 from forestay.runs import decider
 from forestay.runs.effects import plain
 from forestay.runs.evolve import evolve

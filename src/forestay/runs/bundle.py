@@ -8,7 +8,7 @@ import msgspec
 
 from forestay import __version__
 from forestay.kernel.clock import iso
-from forestay.kernel.redact import redact
+from forestay.kernel.redaction import redact
 from forestay.runs.types import RunEvent, RunSnapshot
 
 MAX_EVENTS = 10_000

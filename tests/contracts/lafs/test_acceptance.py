@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from forestay.envelope import encode, project
 from forestay.envelope.formats import is_date_time, is_uri
-from forestay.envelope.schemas import envelope_schema, projected_schema, schemas
+from forestay.envelope.json_schemas import envelope_schema, projected_schema, schemas
 from forestay.envelope.types import Envelope
 from forestay.envelope.validate import decode
 from forestay.kernel.problems import Problem

@@ -13,7 +13,7 @@ import msgspec
 from mcp.server.lowlevel.server import Server
 
 from forestay.envelope.build import encode, failure, success
-from forestay.envelope.schemas import envelope_schema
+from forestay.envelope.json_schemas import envelope_schema
 from forestay.envelope.transports.operations import Operation, Operations, Said
 from forestay.envelope.types import SCHEMA_URL, Envelope
 from forestay.envelope.validate import decode

@@ -13,7 +13,7 @@ from forestay.kernel import canonical
 from forestay.kernel.bounded import Bounds, bounded, cut
 from forestay.kernel.budget import Amounts, Budget, Limits
 from forestay.kernel.problems import Problem
-from forestay.kernel.redact import redact, redact_text
+from forestay.kernel.redaction import redact, redact_text
 
 LEVELS = ("debug", "info", "warn", "error")
 MAX_LOG_TEXT = 4096

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from forestay.models.words import STOP, words
+from forestay.models.vocabulary import STOP, words
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _POSSESSIVE = re.compile(r"['’]s\b")

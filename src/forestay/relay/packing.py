@@ -22,7 +22,7 @@ from operator import attrgetter
 import msgspec
 
 from forestay.relay.facts import Fact
-from forestay.relay.rank import Ranked
+from forestay.relay.ranking import Ranked
 from forestay.relay.types import PackedFact
 from forestay.relay.warm import INGEST, WINDOW, Warm
 
