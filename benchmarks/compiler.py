@@ -7,12 +7,9 @@ import time
 from pathlib import Path
 
 from benchmarks.measure import duration, percentile
-from forestay.extensions.compiler import build
+from forestay.extensions import Corpus, build, packages_of
 from forestay.extensions.compiler.cache import Cache
-from forestay.extensions.conform.corpus import Corpus
-from forestay.extensions.conform.run import packages_of
-from forestay.kernel.problems import Problem
-from forestay.kernel.seal import Seal
+from forestay.kernel import Problem, Seal
 
 Row = tuple[str, str, str]
 _MOST = 60

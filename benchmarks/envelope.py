@@ -17,15 +17,11 @@ import jsonschema_rs
 import msgspec
 from tests.contracts.lafs.schema import envelope_schemas as contract_schemas
 
-from forestay.envelope import Envelope, encode, failure, project, success
-from forestay.envelope.conformance import conform
+from forestay.envelope import Budget, Envelope, conform, decode, encode, failure, project, success
 from forestay.envelope.estimate import estimate
-from forestay.envelope.fit import Budget, fit
+from forestay.envelope.fit import fit
 from forestay.envelope.pages import offset_page
-from forestay.envelope.validate import decode
-from forestay.kernel.clock import SystemClock
-from forestay.kernel.ids import Ids
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ids, Problem, SystemClock
 
 Row = tuple[str, str, str]
 

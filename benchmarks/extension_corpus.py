@@ -10,18 +10,13 @@ import msgspec
 
 from benchmarks.measure import percentiles, resident, stretches
 from benchmarks.pi_runtime import FILE, HOW_TO_GET, SOURCE, Times
-from forestay.extensions.compiler import Artifact
-from forestay.extensions.compiler.build import compile_source
-from forestay.extensions.compiler.source import sources
+from forestay.extensions import Artifact, Subject, compile_module, compile_source, loadable, sources
 from forestay.extensions.conform.host import Host, Place
 from forestay.extensions.connectors.paths import Roots
-from forestay.extensions.dispatcher import Subject
-from forestay.extensions.engine.bytecode import compile_module
 from forestay.extensions.engine.pool import Pool
 from forestay.extensions.outcomes import Surroundings
 from forestay.extensions.runtime import Extension
-from forestay.extensions.suite import loadable
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 Row = tuple[str, str, str]
 PASSES = 3

@@ -14,16 +14,15 @@ from typing import Any
 
 from benchmarks import extension_corpus, pi_runtime
 from benchmarks.measure import duration, percentile, percentiles, rate, resident, stretches
-from forestay.extensions.engine.bytecode import compile_module
+from forestay.extensions import Artifact, HostCall, compile_module
 from forestay.extensions.engine.image import base_image
 from forestay.extensions.engine.limits import Limits
 from forestay.extensions.engine.native import native
 from forestay.extensions.engine.pool import Pool
 from forestay.extensions.engine.snapshot import Nobody, restore
 from forestay.extensions.hooks import Hooks
-from forestay.extensions.isolate import Artifact
 from forestay.extensions.outcomes import Surroundings
-from forestay.extensions.protocol import HostCall, HostResult
+from forestay.extensions.protocol import HostResult
 from forestay.extensions.runtime import Extension
 
 Row = tuple[str, str, str]

@@ -23,10 +23,10 @@ from pydoc_data.topics import topics
 
 from benchmarks.questions import LANGUAGE
 from benchmarks.retrieval import CUTS, Question, Row, ours, plain_bm25, recall, take
-from forestay.models.vocabulary import words
+from forestay.models import words
+from forestay.relay import Warm
 from forestay.relay.index import Index
 from forestay.relay.ranking import Terms
-from forestay.relay.warm import Warm
 
 TERMS = ("graph", "recency", "novelty", "aspects", "headings")
 _PEOPLE = (

@@ -14,9 +14,9 @@ import urllib.request
 from pathlib import Path
 
 from forestay.host import Host
-from forestay.kernel.config import Agents, Config, Models
+from forestay.kernel import Agents, Config, Models
 from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
-from forestay.runs.types import CreateRun
+from forestay.runs import CreateRun
 
 _UP = "import sys; from forestay.cli.main import main; sys.exit(main())"
 _KEY = "a-key-for-the-benchmark"

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from forestay.kernel.clock import parse_iso
+from forestay.kernel import parse_iso
 
 KEY = "benchmark-key-0123456789"
 NOOP = {"id": "a", "typeId": "core.noop", "name": "a", "position": {"x": 0, "y": 0}, "config": {}, "inputs": {}}

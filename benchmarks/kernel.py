@@ -11,9 +11,7 @@ import time
 from pathlib import Path
 
 from benchmarks.measure import duration, per_second, percentile, rate, ratio
-from forestay.kernel import canonical
-from forestay.kernel.ledger import Draft, Ledger
-from forestay.kernel.policy import Grant, Policy, Request
+from forestay.kernel import Draft, Grant, Ledger, Policy, Request, canonical
 
 Row = tuple[str, str, str]
 PAYLOAD = {"nodeId": "node-7", "status": "completed", "output": {"text": "hello world", "n": 42}, "tags": ["a", "b"]}

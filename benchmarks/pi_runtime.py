@@ -11,11 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from forestay.extensions.conform.corpus import Corpus
+from forestay.extensions import Corpus, packages_of
 from forestay.extensions.conform.node import node_for, run_node
 from forestay.extensions.conform.oracle import LOADER
-from forestay.extensions.conform.run import packages_of
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 ORACLE = "pi-0.73"
 HOW_TO_GET = "the examples of pi 0.73.1 are not here: `make corpus`"

@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks import alternatives
 from benchmarks.measure import duration, percentiles, stretches
-from forestay.models.protocol import DEFAULT_PARAMS, Delta, Message, Params, ToolSpec, Usage
+from forestay.models import DEFAULT_PARAMS, Delta, Message, Params, ToolSpec, Usage
 from forestay.relay import Relay
 
 Row = tuple[str, str, str]
@@ -179,8 +179,8 @@ async def _size(folder: Path, text: Text, size: int, found: dict[str, dict[str, 
 
 def _memory(text: Text) -> Row:
     """What 10,000 facts with their index take, by the allocator's own count."""
+    from forestay.relay import Warm
     from forestay.relay.facts import GENESIS, batches
-    from forestay.relay.warm import Warm
 
     document = text.document(10_000)
     made = list(batches(document, "ingest:x", window=0, first=0, key=b"x" * 32, parent=GENESIS))

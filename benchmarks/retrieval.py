@@ -30,12 +30,12 @@ import re
 import time
 from collections.abc import Callable
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.models import embed
+from forestay.relay import Warm, rank
 from forestay.relay.facts import GENESIS, batches
-from forestay.relay.ranking import ALL_TERMS, Terms, rank
+from forestay.relay.ranking import ALL_TERMS, Terms
 from forestay.relay.vectors import Vectors
-from forestay.relay.warm import Warm
 
 Row = tuple[str, str, str]
 Question = tuple[str, str, frozenset[int]]  # kind, text, numbers of the facts that answer it

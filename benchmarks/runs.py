@@ -28,14 +28,10 @@ from typing import Any
 import httpx
 
 from benchmarks import alternatives
-from forestay.http.server import run as on_loop
-from forestay.kernel.clock import SystemClock, parse_iso
-from forestay.kernel.ids import Ids, SystemRandomness
-from forestay.kernel.ledger import Ledger
-from forestay.runs.nodes.core import standard_registry
-from forestay.runs.nodes.registry import NodeRegistry
-from forestay.runs.service import Runs, projections
-from forestay.runs.types import CreateRun
+from forestay.http import run as on_loop
+from forestay.kernel import Ids, Ledger, SystemClock, SystemRandomness, parse_iso
+from forestay.runs import CreateRun, NodeRegistry, Runs, standard_registry
+from forestay.runs.service import projections
 
 TENANT = "bench"
 
@@ -200,7 +196,7 @@ async def growth(events: int) -> tuple[float, float]:
             "condition": {"type": "expression", "expression": f"variables.n < {events // 4}"},
         }
     ]  # fmt: skip
-    from forestay.runs.types import Limits
+    from forestay.runs import Limits
 
     clock, randomness = SystemClock(), SystemRandomness()
     ids = Ids(clock, randomness)

@@ -14,7 +14,7 @@ from forestay.cli.commands import COMMANDS, GROUPS
 from forestay.cli.main import build
 from forestay.http.app import build_app
 from forestay.http.crp.service import DECLARED as CRP
-from forestay.kernel.problem_table import LAFS_CODES, TABLE
+from forestay.kernel import LAFS_CODES, TABLE
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ids import Ids, SeededRandomness
+from forestay.kernel import Ids, ManualClock, SeededRandomness
 
 # Log files of extensions belong to whoever runs the tests, not into their home.
 os.environ.setdefault("PI_EXTENSION_LOG_DIR", str(Path(tempfile.gettempdir()) / "forestay-test-logs"))

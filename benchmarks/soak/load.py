@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.http import Connection
 from benchmarks.soak.project import AGENT, ANSWER, WORDS
-from forestay.kernel.config import HttpLimits
+from forestay.kernel import HttpLimits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -29,12 +29,9 @@ if TYPE_CHECKING:
     from forestay.client import AsyncClient, Client
     from forestay.envelope import failure, success
     from forestay.host import Host
-    from forestay.kernel.ledger import Ledger
-    from forestay.kernel.policy import Policy
-    from forestay.kernel.problems import Problem
+    from forestay.kernel import Ledger, Policy, Problem
     from forestay.relay import Relay
-    from forestay.runs.authoring import workflow
-    from forestay.runs.nodes import NodeContext, NodeError, node
+    from forestay.runs import NodeContext, NodeError, node, workflow
 
 __all__ = [
     "AsyncClient",

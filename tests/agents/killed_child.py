@@ -27,8 +27,7 @@ from forestay.agents import (
     ToolOutcome,
     Verdict,
 )
-from forestay.kernel.clock import SystemClock
-from forestay.kernel.ledger import Draft, Ledger
+from forestay.kernel import Draft, Ledger, SystemClock
 from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
 from tests.agents.world import TOOLS, manifest
 

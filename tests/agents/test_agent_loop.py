@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from forestay.agents import ApprovalAnswer, Tool, ToolOutcome, Verdict
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.models import Message, Usage
 from forestay.models.scripted import ScriptedCall, Turn
 from tests.agents.world import Listener, Policy, Tools, World, manifest

@@ -11,7 +11,7 @@ import pytest
 
 from forestay import agents
 from forestay.agents.manifest import SCHEMA
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 CONTRACT = Path(__file__).parents[3] / "shared" / "reference" / "openwop" / "schemas" / "agent-manifest.schema.json"
 GOOD: dict[str, Any] = {

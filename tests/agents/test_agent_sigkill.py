@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from forestay.kernel.ledger import Ledger
+from forestay.kernel import Ledger
 
 ROOT = Path(__file__).parents[2]
 

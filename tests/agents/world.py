@@ -23,8 +23,7 @@ from forestay.agents import (
     ToolOutcome,
     Verdict,
 )
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.problems import Problem
+from forestay.kernel import ManualClock, Problem
 from forestay.models.scripted import Script, Scripted, Turn
 
 ANY = {"type": "object", "properties": {"x": {"type": "number"}}}

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from forestay.cli.commands import COMMANDS, GROUPS
-from forestay.kernel.ledger import Draft, Ledger
-from forestay.kernel.problem_table import TABLE
+from forestay.kernel import TABLE, Draft, Ledger
 
 
 class Ran:

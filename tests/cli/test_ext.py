@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from forestay.cli.main import run
-from forestay.extensions.sandbox import Sandbox
+from forestay.extensions import Sandbox
 
 SOURCE = """
 import { Type } from "typebox";

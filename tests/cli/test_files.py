@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from forestay.cli.files import decoded, fix_of, read_bytes, read_text
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 
 def refused(path: Path, **options: object) -> Problem:

@@ -25,8 +25,7 @@ from forestay.cli.run_picture import picture
 from forestay.cli.run_text import show_run
 from forestay.cli.run_view import View, span
 from forestay.cli.run_watch import Keys
-from forestay.kernel.clock import iso
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, iso
 from tests.contracts.openwop.conftest import Api, LocalHost
 from tests.contracts.openwop.documents import APPROVAL, node, workflow
 

@@ -13,8 +13,9 @@ import httpx
 import pytest
 
 from forestay.client import AsyncClient, Call, Client, calls
-from forestay.kernel.problems import Problem
-from forestay.runs.authoring import Step, workflow
+from forestay.kernel import Problem
+from forestay.runs import workflow
+from forestay.runs.authoring import Step
 from tests.contracts.openwop.conftest import LocalHost
 
 

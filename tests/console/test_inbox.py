@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from forestay.console.questions import Question, answer_of
-from forestay.kernel.problems import Problem
-from forestay.runs.types import Interrupt
+from forestay.kernel import Problem
+from forestay.runs import Interrupt
 from tests.console.conftest import Console
 from tests.console.page import Node
 from tests.console.served import QUESTION, served, workflow

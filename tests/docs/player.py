@@ -34,7 +34,7 @@ from pathlib import Path
 
 import msgspec
 
-from forestay.kernel.config import Config
+from forestay.kernel import Config
 from tests.docs.pages import ROOT, Block
 
 _FORESTAY = "import sys; from forestay.cli.main import main; sys.exit(main())"

@@ -14,11 +14,11 @@ import pytest
 from benchmarks.readme import refreshed
 
 from forestay.cli.commands import COMMANDS, GROUPS
-from forestay.extensions.capabilities import CAPABILITIES, METHODS, READS, WRITES
-from forestay.extensions.hooks import EVENTS, OLDER_EVENTS
+from forestay.extensions import CAPABILITIES, EVENTS, OLDER_EVENTS
+from forestay.extensions.capabilities import METHODS, READS, WRITES
 from forestay.host.builtin import BUILTIN
-from forestay.kernel.config import Config, ExtensionOverride, _leaves
-from forestay.kernel.problem_table import TABLE
+from forestay.kernel import TABLE, Config
+from forestay.kernel.config import ExtensionOverride, _leaves
 from forestay.runs import definition
 from forestay.runs.channels import REDUCERS
 from tests.docs.pages import ROOT, blocks

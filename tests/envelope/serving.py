@@ -19,9 +19,7 @@ from forestay.envelope.transports.a2a_agent import agent_card, agent_routes
 from forestay.envelope.transports.grpc_service import add_to
 from forestay.envelope.transports.http import operation_routes
 from forestay.envelope.transports.operations import Operation, Operations, Reply
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ids import Ids, SeededRandomness
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ids, ManualClock, Problem, SeededRandomness
 
 BOOKS = [{"id": f"b{n}", "title": f"Book {n}", "author": f"a{n % 3}", "pages": 100 + n} for n in range(20)]
 

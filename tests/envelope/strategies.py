@@ -8,10 +8,7 @@ from hypothesis import strategies as st
 
 from forestay.envelope import Envelope, Warning, failure, success
 from forestay.envelope.pages import cursor_page, no_page, offset_page
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ids import Ids, SeededRandomness
-from forestay.kernel.problem_table import TABLE
-from forestay.kernel.problems import Problem
+from forestay.kernel import TABLE, Ids, ManualClock, Problem, SeededRandomness
 
 text = st.text(st.characters(codec="utf-8"), max_size=40)
 keys = st.one_of(st.sampled_from(["id", "name", "code", "message", "items", "__proto__", ""]), text)

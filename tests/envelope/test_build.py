@@ -9,9 +9,7 @@ import msgspec
 import pytest
 
 from forestay.envelope import decode, encode, failure, success
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ids import Ids
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ids, ManualClock, Problem
 
 
 class Book(msgspec.Struct):

@@ -10,9 +10,7 @@ import pytest
 
 from forestay.envelope import Envelope, encode, failure, success
 from forestay.envelope.validate import MAX_ENVELOPE_BYTES, decode
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ids import Ids
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ids, ManualClock, Problem
 from tests.contracts.lafs.support import forestay
 
 

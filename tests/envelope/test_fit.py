@@ -17,9 +17,7 @@ from forestay.envelope.pages import Cursors, cursor_page, offset_page
 from forestay.envelope.truncate import Strategy
 from forestay.envelope.types import Mvi, Page
 from forestay.envelope.validate import decode
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ids import Ids
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ids, ManualClock, Problem
 from tests.envelope.strategies import envelopes, objects, trees
 
 STRATEGIES: list[Strategy] = ["depth_first", "field_priority", "hybrid"]

@@ -18,9 +18,7 @@ from forestay.envelope.conformance import Report
 from forestay.envelope.transports.asgi import ConformanceMiddleware
 from forestay.envelope.transports.http import operation_routes
 from forestay.envelope.validate import decode
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ids import Ids
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ids, ManualClock, Problem
 from tests.envelope import serving
 
 

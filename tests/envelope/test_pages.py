@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forestay.envelope.pages import MAX_CURSOR, Cursors, cursor_page, page_request, slice_by_offset
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from tests.envelope.strategies import trees
 
 KEY = b"a key of thirty-two bytes, indeed"

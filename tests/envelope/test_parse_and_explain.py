@@ -14,10 +14,7 @@ from forestay.envelope.explanation import explain
 from forestay.envelope.pages import offset_page
 from forestay.envelope.types import Error
 from forestay.envelope.validate import decode, parse
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ids import Ids
-from forestay.kernel.problem_table import TABLE
-from forestay.kernel.problems import Problem
+from forestay.kernel import TABLE, Ids, ManualClock, Problem
 from tests.envelope.strategies import envelopes
 
 

@@ -30,9 +30,7 @@ from forestay.envelope.transports.http import negotiate as negotiate_media
 from forestay.envelope.transports.mcp_server import from_tool_result, mcp_server
 from forestay.envelope.types import MEDIA_TYPE, Envelope, Error
 from forestay.envelope.validate import decode
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ids import Ids
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ids, ManualClock, Problem
 from tests.contracts.lafs.schema import published
 from tests.envelope import serving
 

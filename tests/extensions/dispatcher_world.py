@@ -26,9 +26,7 @@ from forestay.extensions.dispatcher import Dispatcher, Subject
 from forestay.extensions.evidence import Correlation, Evidence, stream_of
 from forestay.extensions.grants import granted_folders, policy_of
 from forestay.extensions.protocol import HostCall, HostResult
-from forestay.kernel.clock import SystemClock
-from forestay.kernel.config import Extensions
-from forestay.kernel.ledger import Ledger, Record
+from forestay.kernel import Extensions, Ledger, Record, SystemClock
 
 ENVIRON = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",

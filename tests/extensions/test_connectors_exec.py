@@ -15,7 +15,8 @@ from tests.extensions.dispatcher_world import World
 from forestay.extensions.connectors.process import descendants
 from forestay.extensions.layout import Confinement, Layout
 from forestay.extensions.sandbox import Sandbox, _bubblewrap
-from forestay.kernel.config import ExtensionOverride, Extensions
+from forestay.kernel import Extensions
+from forestay.kernel.config import ExtensionOverride
 
 confined = pytest.mark.skipif(Sandbox.detect().kind == "none", reason="this system offers no sandbox")
 KINDS = [one for one in Sandbox.offered() if one.kind != "none"] or [Sandbox("none")]

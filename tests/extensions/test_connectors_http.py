@@ -14,7 +14,7 @@ import pytest
 from tests.extensions.dispatcher_world import World
 
 from forestay.extensions.connectors.addresses import canonical_host, checked, is_public
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 
 class Handler(BaseHTTPRequestHandler):

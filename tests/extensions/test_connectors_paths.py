@@ -15,7 +15,7 @@ from tests.extensions.dispatcher_world import plain_call
 from forestay.extensions.connectors.contract import Call
 from forestay.extensions.connectors.fs import FsConnector
 from forestay.extensions.connectors.paths import Roots, resolve
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 NAMES = ("a", "b", "c", "l")
 SEGMENT = st.sampled_from((*NAMES, "..", ".", "", "secret"))

@@ -11,7 +11,7 @@ import pytest
 
 from forestay.extensions.consent import Answer, Question
 from forestay.extensions.suite import Suite
-from forestay.kernel.ledger import Ledger
+from forestay.kernel import Ledger
 
 CODE = """
 import fs from 'node:fs'; import os from 'node:os'; import path from 'node:path';

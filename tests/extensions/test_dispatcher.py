@@ -23,13 +23,9 @@ from forestay.extensions.dispatcher import Subject
 from forestay.extensions.evidence import Correlation, Evidence, LogFile, log_entry, normalized, params_hash, stream_of
 from forestay.extensions.grants import Grants, checked, policy_of
 from forestay.extensions.protocol import HostCall
+from forestay.kernel import Extensions, Grant, Ledger, ManualClock, Problem, Request, Scope
 from forestay.kernel.canonical import encode
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.config import ExtensionOverride, ExtensionPolicy, Extensions
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.policy import Grant, Request
-from forestay.kernel.problems import Problem
-from forestay.kernel.scopes import Scope
+from forestay.kernel.config import ExtensionOverride, ExtensionPolicy
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from forestay.extensions.engine import handover, owner
 from forestay.extensions.engine.handover import Line, Words
 from forestay.extensions.engine.limits import Limits
 from forestay.extensions.engine.owner import MAX_STREAK, Owner
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 PATIENCE = 30.0  # of a test that would otherwise hang
 

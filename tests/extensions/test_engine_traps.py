@@ -9,7 +9,7 @@ import pytest
 from tests.extensions.runtime_world import extension, text_of, tool
 
 from forestay.extensions.engine.limits import Limits
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 TIGHT = Limits(memory_mb=24, slice_ms=400)
 

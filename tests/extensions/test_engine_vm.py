@@ -17,8 +17,7 @@ from forestay.extensions.engine.limits import EngineTrap, GuestError, Limits
 from forestay.extensions.engine.native import native
 from forestay.extensions.engine.snapshot import Snapshot
 from forestay.extensions.engine.vm import Vm
-from forestay.kernel.problems import Problem
-from forestay.kernel.seal import Seal
+from forestay.kernel import Problem, Seal
 
 
 @pytest.fixture

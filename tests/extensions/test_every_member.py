@@ -14,8 +14,7 @@ import pytest
 from forestay.extensions.connectors.ui import ScriptedUi
 from forestay.extensions.hooks import EVENTS, OLDER_EVENTS
 from forestay.extensions.suite import Suite
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ledger, Problem
 
 PROBE = Path(__file__).with_name("member_probe.ts")
 OTHER = """export default (pi) => {

@@ -17,7 +17,7 @@ from forestay.extensions.conform.corpus import Corpus
 from forestay.extensions.conform.differential import registrations_of
 from forestay.extensions.conform.recorded import read_recorded, registrations_digest
 from forestay.extensions.conform.run import oracle_wording
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 CORPUS = Corpus(Path(__file__).parents[2] / "corpus")
 PACKAGE = next(item for item in CORPUS.lock().packages if item.group == "pi-0.73")

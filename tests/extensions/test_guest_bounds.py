@@ -11,8 +11,7 @@ from tests.extensions.dispatcher_world import World
 from tests.extensions.runtime_world import TableDispatcher, extension, text_of, tool
 
 from forestay.extensions.engine.limits import Limits
-from forestay.kernel import redaction
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, redaction
 
 HUGE = "'E'.repeat(2e7)"
 ROOMY = Limits(memory_mb=512, slice_ms=30_000)
@@ -23,7 +22,7 @@ FEW = 200_000  # characters: all that any of these may leave on the host's side
 def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The length of each text that redaction looked at."""
     lengths: list[int] = []
-    original = redact.redact_text
+    original = redaction.redact_text
 
     def counted(text: str) -> str:
         lengths.append(len(text))

@@ -23,7 +23,7 @@ from forestay.extensions.engine.limits import Limits
 from forestay.extensions.isolate import Artifact
 from forestay.extensions.outcomes import Surroundings
 from forestay.extensions.runtime import Extension
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 HERE = Path(__file__).parent
 CASES = (HERE / "guest_cases.mjs").read_text("utf-8")

@@ -13,7 +13,7 @@ from forestay.extensions.folds import fold_for
 from forestay.extensions.hooks import Hooks
 from forestay.extensions.outcomes import HookOutcome
 from forestay.extensions.runtime import Extension
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 
 class House:

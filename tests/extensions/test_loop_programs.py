@@ -11,7 +11,7 @@ from tests.extensions.runtime_world import StillWorld, artifact
 from forestay.extensions.engine.image import image_digest
 from forestay.extensions.engine.limits import Limits
 from forestay.extensions.trace import FORMAT, Header, Recorder, replay
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 
 def _plain(said: list[str]) -> list[str]:

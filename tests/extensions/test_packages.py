@@ -16,8 +16,8 @@ import pytest
 
 from forestay import assets
 from forestay.extensions.suite import Suite
-from forestay.kernel.config import ExtensionPolicy, Extensions
-from forestay.kernel.ledger import Ledger
+from forestay.kernel import Extensions, Ledger
+from forestay.kernel.config import ExtensionPolicy
 
 pytestmark = [
     pytest.mark.sweep,

@@ -19,10 +19,7 @@ from forestay.extensions.evidence import Correlation, Event, Evidence
 from forestay.extensions.quotas import BURST_SECONDS, Quotas
 from forestay.extensions.repeats import FULL_CALLS, MAX_KNOWN, Repeats
 from forestay.host.extension_evidence import seen
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.config import ExtensionQuotas
-from forestay.kernel.ledger import Ledger, Record
-from forestay.kernel.problems import Problem
+from forestay.kernel import ExtensionQuotas, Ledger, ManualClock, Problem, Record
 
 
 def flood(world: World, times: int, **params: Any) -> None:

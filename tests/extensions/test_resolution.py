@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from forestay.extensions.suite import Suite
-from forestay.kernel.config import ExtensionPolicy, Extensions
-from forestay.kernel.ledger import Ledger
+from forestay.kernel import Extensions, Ledger
+from forestay.kernel.config import ExtensionPolicy
 
 NODE = shutil.which("node")
 ASKED = (

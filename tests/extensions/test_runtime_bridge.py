@@ -13,7 +13,7 @@ from forestay.extensions.effects import read_effects, read_sync
 from forestay.extensions.engine.limits import EngineTrap
 from forestay.extensions.protocol import HostCall
 from forestay.extensions.runtime import Extension
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 # Each of these runs before anything else of the extension.
 POLLUTION = {

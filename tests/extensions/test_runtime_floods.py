@@ -14,8 +14,7 @@ from forestay.extensions.driver import MAX_CALLS
 from forestay.extensions.engine.limits import Limits
 from forestay.extensions.hooks import Hooks
 from forestay.extensions.protocol import HostCall, HostResult
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.problems import Problem
+from forestay.kernel import ManualClock, Problem
 
 
 def _with_pi(body: str) -> str:

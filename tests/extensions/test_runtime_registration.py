@@ -13,7 +13,7 @@ from forestay.extensions.hooks import EVENTS, OLDER_EVENTS
 from forestay.extensions.outcomes import Surroundings
 from forestay.extensions.registry import Registrations, command_names, tool_owners
 from forestay.extensions.runtime import Extension
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 FULL = """export default function (pi) {
   pi.registerTool({ name: "add", label: "Add", description: "Adds", promptSnippet: "adds two",

@@ -20,8 +20,7 @@ from forestay.extensions.engine.pool import Pool
 from forestay.extensions.isolate import Frozen, Isolate
 from forestay.extensions.outcomes import Saved
 from forestay.extensions.protocol import HostCall
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.problems import Problem
+from forestay.kernel import ManualClock, Problem
 
 PROGRAM = """
 const said = [];

@@ -12,8 +12,7 @@ from tests.extensions.runtime_world import TableDispatcher, extension, text_of, 
 from forestay.extensions.outcomes import Surroundings
 from forestay.extensions.protocol import HostCall, HostResult
 from forestay.extensions.runtime import Extension
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.problems import Problem
+from forestay.kernel import ManualClock, Problem
 
 
 async def _loaded(source: str, dispatcher: TableDispatcher | None = None, **options: Any) -> Extension:

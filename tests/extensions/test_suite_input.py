@@ -10,7 +10,7 @@ from typing import Any
 
 from forestay.extensions.connectors.ui import ScriptedUi
 from forestay.extensions.suite import Suite
-from forestay.kernel.ledger import Ledger
+from forestay.kernel import Ledger
 
 INPUT = """
 export default function (pi) {

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from forestay.extensions.suite import Suite
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.config import ExtensionPolicy, Extensions
-from forestay.kernel.ledger import Ledger
+from forestay.kernel import Extensions, Ledger, ManualClock
+from forestay.kernel.config import ExtensionPolicy
 
 HEAD = "export default (pi) => { const say = (name, run, about) => pi.registerCommand(name, { description: about, handler: async (args, ctx) => run(ctx, args) });"
 

@@ -14,8 +14,7 @@ from forestay.extensions.guest.build import SOURCES
 from forestay.extensions.packs import discover
 from forestay.extensions.suite import Suite
 from forestay.extensions.themes import BUILT_IN, TOKENS, Themes, read_theme, theme_of
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ledger, Problem
 
 EXTENSION = """
 import { Theme, getMarkdownTheme } from "@mariozechner/pi-coding-agent";

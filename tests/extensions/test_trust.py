@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from forestay.extensions.trust import Trust, brought, content_hash
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ledger, ManualClock, Problem
 
 
 def project(tmp_path: Path) -> Path:

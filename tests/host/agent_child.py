@@ -16,12 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from forestay.host import Host
-from forestay.kernel.config import Agents, Config, Models
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
+from forestay.kernel import Agents, Config, Ledger, Models, Problem
 from forestay.models import Delta, Message
 from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
-from forestay.runs.types import CreateRun
+from forestay.runs import CreateRun
 
 RUN = "run_child"
 TENANT = "default"

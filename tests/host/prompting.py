@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 
 from forestay.host import Host, Options
-from forestay.http.hosting import Serving, serve
-from forestay.kernel.config import Agents, Config, ExtensionPolicy, Extensions, Models
-from forestay.kernel.policy import Mode
+from forestay.http import Serving, serve
+from forestay.kernel import Agents, Config, Extensions, Mode, Models
+from forestay.kernel.config import ExtensionPolicy
 from forestay.models import Delta, Message
 from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from forestay.host import Host
-from forestay.kernel.config import Agents, Config, ExtensionPolicy, Extensions, Models
-from forestay.kernel.problems import Problem
+from forestay.kernel import Agents, Config, Extensions, Models, Problem
+from forestay.kernel.config import ExtensionPolicy
 from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
-from forestay.runs.types import CreateRun, RunSnapshot
+from forestay.runs import CreateRun, RunSnapshot
 from tests.runs.documents import node, workflow
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "harbour"
@@ -342,7 +342,7 @@ def test_a_workflow_is_a_tool_that_runs_once_for_a_key(tmp_path: Path) -> None:
         await host.runs.put_workflow(document, tenant=None)
         run_id = await start(host)
         assert (await settled(host, run_id)).status == "completed"
-        from forestay.runs.types import RunFilter
+        from forestay.runs import RunFilter
 
         page = await host.runs.list_runs(RunFilter(workflow_id="tide"), TENANT)
         assert [item.status for item in page.runs] == ["completed"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from forestay.kernel.ledger import Ledger, Record
+from forestay.kernel import Ledger, Record
 
 ROOT = Path(__file__).parents[2]
 AGENT = ("agent.", "provider.usage", "output.chunk")

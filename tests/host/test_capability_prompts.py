@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from forestay.extensions.grants import Grants
-from forestay.kernel.policy import Grant, Mode
+from forestay.extensions import Grants
+from forestay.kernel import Grant, Mode
 from tests.host.prompting import ID, Person, options, person, project
 from tests.runs.documents import node, workflow
 

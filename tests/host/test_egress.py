@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from forestay.host.egress import Egress
-from forestay.kernel.problems import Problem
-from forestay.runs.ports import Caller, HttpRequest
+from forestay.kernel import Problem
+from forestay.runs import Caller, HttpRequest
 
 CALLER = Caller(tenant="t", run_id="r", node_id="n", idempotency_key="k")
 

@@ -14,9 +14,8 @@ from forestay.extensions.connectors.small import ModelConnector
 from forestay.host import Host
 from forestay.host.extension_model import ExtensionModel
 from forestay.host.models import HostModels
-from forestay.kernel.clock import SystemClock
-from forestay.kernel.config import Config, ExtensionPolicy, Extensions, Models
-from forestay.kernel.problems import Problem
+from forestay.kernel import Config, Extensions, Models, Problem, SystemClock
+from forestay.kernel.config import ExtensionPolicy
 from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
 from tests.extensions.dispatcher_world import World
 
@@ -151,7 +150,7 @@ def test_parts_of_an_answer_wait_for_their_reader(tmp_path: Path) -> None:
     world = World(tmp_path, mode="permissive", model=model)
 
     async def main() -> tuple[int, int]:
-        from forestay.extensions.protocol import HostCall
+        from forestay.extensions import HostCall
 
         seen = most = 0
         request = HostCall("c1", "", "model", {"op": "complete", "stream": True})

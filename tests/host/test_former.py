@@ -14,10 +14,9 @@ from typing import Any
 
 import pytest
 
-from forestay.extensions.trust import Places, Trust, content_hash
-from forestay.kernel import config, former
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
+from forestay.extensions import Places, Trust
+from forestay.extensions.trust import content_hash
+from forestay.kernel import Ledger, Problem, config, former
 
 ARCHIVE = Path(__file__).parent / "former" / "harbour-0.1.tar.gz"
 KEY = "hfk_0123456789abcdefghijklmn"

@@ -10,11 +10,9 @@ import pytest
 
 from forestay.host import Host
 from forestay.host.memory import LedgerMemory
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.config import Agents, Config, Models
-from forestay.kernel.ledger import Ledger
+from forestay.kernel import Agents, Config, Ledger, ManualClock, Models
 from forestay.models.scripted import Script, Scripted, Turn
-from forestay.runs.types import CreateRun
+from forestay.runs import CreateRun
 
 AGENT = "local.harbour.master"
 

@@ -9,12 +9,9 @@ import pytest
 
 from forestay.host.model_caller import Conversation
 from forestay.host.models import HostModels, NodeModels
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.config import Models
-from forestay.kernel.problems import Problem
+from forestay.kernel import ManualClock, Models, Problem
 from forestay.models import FinishReason, Message, Params, fold
-from forestay.runs.execution import Execution
-from forestay.runs.ports import Caller, ModelRequest
+from forestay.runs import Caller, Execution, ModelRequest
 from tests.relay.conftest import Pieces
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from forestay.host import Host
 from forestay.host.extension_model import ExtensionModel
-from forestay.kernel.config import Config, ModelEntry, Models
-from forestay.runs.types import CreateRun, RunSnapshot
+from forestay.kernel import Config, ModelEntry, Models
+from forestay.runs import CreateRun, RunSnapshot
 from tests.models.wire import Reply, Server, serving
 from tests.runs.documents import node, workflow
 

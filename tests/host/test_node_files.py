@@ -10,11 +10,10 @@ import pytest
 
 from forestay.host import Host
 from forestay.host.node_files import trust_in_nodes, types_to_check
-from forestay.kernel.config import Config, Workflows
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
+from forestay.kernel import Config, Ledger, Problem
+from forestay.kernel.config import Workflows
+from forestay.runs import CreateRun
 from forestay.runs.nodes.registry import custom_types
-from forestay.runs.types import CreateRun
 from tests.cli.test_runs import Shell
 from tests.contracts.openwop.documents import node, workflow
 

@@ -15,7 +15,8 @@ import msgspec
 import pytest
 
 from forestay.cli.init import TEMPLATE
-from forestay.kernel.config import Config, ExtensionOverride
+from forestay.kernel import Config
+from forestay.kernel.config import ExtensionOverride
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "import sys; from forestay.cli.main import main; sys.exit(main())"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from forestay.extensions.packages import named
+from forestay.extensions import named
 from forestay.extensions.packs import filled
 from forestay.host import Host
 from tests.host.prompting import heard, options

@@ -13,10 +13,8 @@ import pytest
 
 from forestay.host import Host
 from forestay.host.sole import sole_host
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.config import Config
-from forestay.kernel.problems import Problem
-from forestay.runs.types import CreateRun
+from forestay.kernel import Config, ManualClock, Problem
+from forestay.runs import CreateRun
 from tests.runs.documents import node, workflow
 
 ROOT = Path(__file__).parents[2]

@@ -88,9 +88,9 @@ async def test_a_capability_prompt_of_a_run_is_asked_with_its_reasons(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from forestay.cli import terminal
-    from forestay.extensions.consent import Question
+    from forestay.extensions import Question
     from forestay.host.prompt_form import shown
-    from forestay.kernel.loss import weigh
+    from forestay.kernel import weigh
 
     question = Question(
         "ext.a", "exec", "run programs", None, weighed=weigh({"uses_exec": 1}), note="Commands run here."
@@ -131,7 +131,7 @@ async def test_p16_always_asks_for_its_end_and_everything_is_said_apart(
     replies: list[str], answer: dict[str, object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from forestay.cli import terminal
-    from forestay.extensions.consent import Question
+    from forestay.extensions import Question
     from forestay.host.prompt_form import shown
 
     question = Question("ext.a", "read", "read files and folders", "note.md", scope=("note.md",))

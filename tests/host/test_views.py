@@ -11,10 +11,7 @@ import pytest
 from forestay.host import relay_view
 from forestay.host.agent_view import agent_work
 from forestay.host.extension_evidence import seen
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ids import SeededRandomness
-from forestay.kernel.ledger import Record
-from forestay.kernel.problems import Problem
+from forestay.kernel import ManualClock, Problem, Record, SeededRandomness
 from forestay.models.scripted import Script, Scripted, Turn
 from forestay.relay import Relay
 

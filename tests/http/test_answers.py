@@ -14,8 +14,7 @@ from starlette.routing import Route, Router
 from forestay.http.answers import Boundary, answer, handler, problem_answer, read_json
 from forestay.http.exchange import Refused
 from forestay.http.negotiation import LAFS, PROBLEM_JSON, form_of
-from forestay.kernel.problem_table import TABLE
-from forestay.kernel.problems import Problem
+from forestay.kernel import TABLE, Problem
 
 
 class Pair(msgspec.Struct, forbid_unknown_fields=True):

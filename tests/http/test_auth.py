@@ -9,10 +9,7 @@ from pathlib import Path
 import pytest
 
 from forestay.http.auth import CONTRACT_SCOPES, SCOPES, Keys, KeyTable
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ids import Ids
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ids, Ledger, ManualClock, Problem
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ from forestay.extensions.compiler.apart import workshop
 from forestay.extensions.compiler.cache import Cache
 from forestay.host import Options
 from forestay.http.hosting import serve
-from forestay.kernel.config import Config, Extensions
+from forestay.kernel import Config, Extensions
 from tests.http.test_hostapi import EXTENSION
 
 

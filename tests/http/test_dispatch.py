@@ -19,11 +19,8 @@ from forestay.http.limits import Load, Rate, RateLimits, Rates
 from forestay.http.openwop.off import unmatched
 from forestay.http.operations import Body, Call, Operation, Query
 from forestay.http.routing import Routes
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ids import Ids
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
-from forestay.runs.idempotency import Idempotency
+from forestay.kernel import Ids, Ledger, ManualClock, Problem
+from forestay.runs import Idempotency
 
 
 class Numbers(Query, frozen=True):

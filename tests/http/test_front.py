@@ -16,12 +16,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from forestay.cli.up import mounts
-from forestay.host import Options
-from forestay.host.tracing import OtelTracing, Tracing, open_tracing
+from forestay.host import Options, Tracing
+from forestay.host.tracing import OtelTracing, open_tracing
 from forestay.http.front import ACCESS_LOG, log_requests
 from forestay.http.hosting import Serving, serve
-from forestay.kernel.config import Config, Http, HttpLimits, Telemetry
-from forestay.kernel.trace import read_traceparent
+from forestay.kernel import Config, HttpLimits, Telemetry, read_traceparent
+from forestay.kernel.config import Http
 from tests.contracts.openwop.documents import DOCUMENTS
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

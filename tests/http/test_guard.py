@@ -18,7 +18,8 @@ import pytest
 from forestay.host import Options
 from forestay.http.guard import Guard, _client, within_files
 from forestay.http.hosting import Serving, serve
-from forestay.kernel.config import Config, Http, HttpLimits
+from forestay.kernel import Config, HttpLimits
+from forestay.kernel.config import Http
 
 PATIENCE = 20  # how long a test waits for something that must happen
 

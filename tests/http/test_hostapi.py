@@ -11,10 +11,11 @@ import httpx
 import jsonschema_rs
 
 from forestay.cli.up import mounts
-from forestay.envelope.validate import decode as valid_envelope
+from forestay.envelope import decode as valid_envelope
 from forestay.host import Options
 from forestay.http.hosting import Serving, serve
-from forestay.kernel.config import Config, Extensions, Http, Models
+from forestay.kernel import Config, Extensions, Models
+from forestay.kernel.config import Http
 from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
 from tests.contracts.openwop.documents import DOCUMENTS
 

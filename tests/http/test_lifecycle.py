@@ -356,7 +356,7 @@ def test_the_first_answer_of_a_new_host_knows_its_key_and_its_workflows(tmp_path
 
 def test_a_port_that_two_hosts_bound_is_the_ones_that_listens_first(tmp_path: Path) -> None:
     from forestay.http.server import bind, serving, url_of
-    from forestay.kernel.problems import Problem
+    from forestay.kernel import Problem
 
     async def main() -> None:
         first = bind("127.0.0.1", 0)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forestay.http.limits import Load, Rate, RateLimits, Rates
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.problems import Problem
+from forestay.kernel import ManualClock, Problem
 
 
 def refusal(limits: RateLimits, key: str = "k", tenant: str = "t", route: str = "r") -> Problem | None:

@@ -12,8 +12,8 @@ import pytest
 from forestay.cli.up import mounts
 from forestay.host import Options
 from forestay.http.hosting import serve
-from forestay.kernel.config import Config, ExtensionPolicy, ExtensionQuotas, Extensions
-from forestay.kernel.problems import Problem
+from forestay.kernel import Config, ExtensionQuotas, Extensions, Problem
+from forestay.kernel.config import ExtensionPolicy
 from tests.http.test_hostapi import EXTENSION
 
 FLOOD = """

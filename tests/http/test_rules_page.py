@@ -12,7 +12,7 @@ import pytest
 from forestay.http.app import build_app
 from forestay.http.auth import CONTRACT_SCOPES, OWN_SCOPES
 from forestay.http.openapi import problem_keys
-from forestay.kernel.problem_table import TABLE
+from forestay.kernel import TABLE
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "openwop-rules.md").read_text("utf-8")

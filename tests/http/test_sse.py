@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from forestay.http.openwop.sse import MODES, EventStream, admitting, frames, parse_modes
-from forestay.kernel.problems import Problem
-from forestay.runs.types import RunEvent, RunSnapshot
+from forestay.kernel import Problem
+from forestay.runs import RunEvent, RunSnapshot
 
 
 def event(sequence: int, type: str, payload: Any = None) -> RunEvent:

@@ -12,8 +12,7 @@ import httpx
 import pytest
 
 from forestay.host.tracing import open_tracing
-from forestay.kernel.config import Telemetry
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, Telemetry
 from tests.http.test_lifecycle import first_line, up
 
 

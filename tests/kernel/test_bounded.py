@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forestay.kernel.bounded import Bounds, bounded, cut
 from forestay.kernel.problems import Problem
+from forestay.kernel.text_bound import Bounds, bounded, cut
 from tests.kernel.test_canonical import values
 
 SMALL = Bounds(text=10, total=60, items=3, depth=3)

@@ -16,6 +16,7 @@ PUMPS = [
     "E", "a@", "a@a-", "a.", "@", "+1 ", "+1 (2) 33", "555-", "555-555-", "(555) ", "token=", "token ",
     "token = ' ", "password:", "bearer ", "bearer     ", "basic a", "://a:", "://", "://a:b", "a:b", "sk-",
     "sk_live_", "ghp_", "xoxb-", "AKIA", "AIza-", "hf_", "eyJ-", "eyJaaaaaaaa-", "eyJaaaaaaaa.",
+    "SG.", "SG.aaaa-", "cred_", "cred_-", "ya29.", "xapp-",
     "eyJaaaaaaaa.bbbbbbbb", "-----BEGIN ", "-----BEGIN A", "-----BEGIN PRIVATE KEY-----",
     "-----BEGIN PRIVATE KEY-----\n-----END ", "-", "-----", " ", "\n", "'", "\"", "api_key", "/tmp/", "/tmp/a:",
     "~/", "file://", "file:///tmp/", "C:\\", " File \"", " File \"a\", line 1", "Traceback (most recent",
@@ -24,7 +25,7 @@ SIZE = 144
 
 
 def _patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
-    for module in (redact, problems):
+    for module in (redaction, problems):
         for name, value in vars(module).items():
             if isinstance(value, re.Pattern):
                 yield f"{module.__name__.rpartition('.')[2]}.{name}", value
@@ -42,7 +43,7 @@ def _growth(pattern: re.Pattern[str], pump: str, size: int = SIZE) -> float:
     """How the work grows when the text is four times as long; 4 is linear, 16 quadratic."""
     times = max(2, size // len(pump))
     short, long = (pump * count + "!" for count in (times, 4 * times))
-    count = match_steps if pattern is redact._HARMLESS_KEYS else steps  # that one is asked at the beginning only
+    count = match_steps if pattern is redaction._HARMLESS_KEYS else steps  # that one is asked at the beginning only
     return count(pattern, long) / count(pattern, short)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forestay.kernel.clock import ManualClock
+from forestay.kernel import ManualClock
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.models import embed
 from forestay.models.embed.hashed import Hashed
 from forestay.models.embed.wordpiece import WordPiece, split

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from forestay import models
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.problems import Problem
+from forestay.kernel import ManualClock, Problem
 from forestay.models import Message, ToolSpec
 from forestay.models.tokens import Estimator, ExactCounter, counter_for, tokenizer_data
 from tests.models.wire import serving

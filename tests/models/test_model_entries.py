@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from forestay import models
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.config import ModelEntry
-from forestay.kernel.problems import Problem
+from forestay.kernel import ManualClock, ModelEntry, Problem
 from forestay.models import Message
 from tests.models.wire import Reply, Server, serving
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forestay import models
-from forestay.kernel.clock import ManualClock
+from forestay.kernel import ManualClock
 from forestay.models import DEFAULT_PARAMS, Completion, Message, Params, ToolCall, ToolSpec, fold
 from forestay.models.local import NOTHING_FOUND
 from forestay.models.local.toolpick import fill

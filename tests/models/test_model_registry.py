@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from forestay import models
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.problems import Problem
+from forestay.kernel import ManualClock, Problem
 from forestay.models import ToolCall
 from forestay.models.assemble import ToolCallFragments
 from forestay.models.faults import Endpoint, retry_after_ms, status_problem

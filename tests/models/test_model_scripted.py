@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forestay import models
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.problems import Problem
+from forestay.kernel import ManualClock, Problem
 from forestay.models import Completion, Message, Params, ToolCall, Usage, fold
 from forestay.models.scripted import Script, Scripted, Turn, parse_script
 

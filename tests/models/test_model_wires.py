@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from forestay import models
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.problems import Problem
+from forestay.kernel import ManualClock, Problem
 from forestay.models import Completion, Message, Params, Retries, ToolCall, ToolSpec, Usage
 from forestay.models.assemble import joined
 from tests.models.wire import Reply, Server, serving

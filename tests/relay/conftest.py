@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ids import SeededRandomness
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
-from forestay.models.protocol import DEFAULT_PARAMS, Delta, FinishReason, Message, Params, ToolCall, ToolSpec, Usage
+from forestay.kernel import Ledger, ManualClock, Problem, SeededRandomness
+from forestay.models import DEFAULT_PARAMS, Delta, FinishReason, Message, Params, ToolCall, ToolSpec, Usage
 from forestay.relay import Relay
 
 SECRET = b"a secret for tests only, 32 byte"

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ledger import Draft
-from forestay.models.vocabulary import words
+from forestay.kernel import Draft, ManualClock
+from forestay.models import words
 from forestay.relay import Relay
 from forestay.relay.compact import due, plan
 from forestay.relay.facts import GENESIS, Fact, batches, view

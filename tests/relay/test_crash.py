@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from forestay.kernel.ledger import Ledger
+from forestay.kernel import Ledger
 from forestay.relay import Relay
 from forestay.relay.types import SessionConfig
 
@@ -105,11 +105,11 @@ def test_a_ledger_that_cannot_be_written_leaves_the_state_as_it_was(tmp_path: Pa
         async with Relay.open(tmp_path / "relay.db", model=Pieces(["An answer."])) as relay:
             session = await relay.init("one")
             other = Ledger.open(tmp_path / "relay.db")
-            from forestay.kernel.ledger import Draft
+            from forestay.kernel import Draft
 
             await other.append(session.stream_name, [Draft("crp.note", {})])  # somebody else wrote into the stream
             other.close()
-            from forestay.kernel.problems import Problem
+            from forestay.kernel import Problem
 
             try:
                 await session.ingest("A fact that cannot be written.", "x")

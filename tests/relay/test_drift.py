@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ledger import Ledger
+from forestay.kernel import Ledger, ManualClock
 from forestay.relay import drift
 from forestay.relay.facts import GENESIS, batches
 from tests.relay.conftest import Pieces, make_relay

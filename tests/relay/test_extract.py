@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ledger import Ledger
-from forestay.models.vocabulary import words
+from forestay.kernel import Ledger, ManualClock
+from forestay.models import words
 from forestay.relay.entities import claim, entities, relation
 from forestay.relay.extract import units
 

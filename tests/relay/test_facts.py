@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ledger, ManualClock, Problem
 from forestay.relay import Relay
 from forestay.relay.facts import verify
 

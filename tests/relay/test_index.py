@@ -8,9 +8,8 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ledger import Ledger
-from forestay.models.vocabulary import stem, words
+from forestay.kernel import Ledger, ManualClock
+from forestay.models import stem, words
 from forestay.relay.index import _COMMON, K1, B, Index
 from forestay.relay.ranking import Terms, neighbours, rank
 

@@ -8,9 +8,7 @@ import random
 
 import pytest
 
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ledger, ManualClock, Problem
 from forestay.relay.continuation import join
 
 from .conftest import Failing, Pieces, make_relay

@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ledger, ManualClock, Problem
 from forestay.relay.meters import COUNTERS, HISTOGRAMS
 from tests.relay.conftest import Failing, Pieces, make_relay
 

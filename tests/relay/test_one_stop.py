@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ledger import Ledger
+from forestay.kernel import Ledger, ManualClock
 from forestay.relay import Relay
 
 from .conftest import Pieces, make_relay

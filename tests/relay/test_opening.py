@@ -6,7 +6,7 @@ import asyncio
 import gc
 from pathlib import Path
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.relay import Relay, Session
 from forestay.relay.relay import MAX_SESSIONS_PER_APP
 

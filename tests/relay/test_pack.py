@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ledger import Ledger
-from forestay.models.protocol import Message
+from forestay.kernel import Ledger, ManualClock
+from forestay.models import Message
 from forestay.relay import Relay, TaskIntent
 from forestay.relay.packing import pack
 from forestay.relay.ranking import rank

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from forestay import models
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ledger, ManualClock, Problem
 from forestay.models import OpenModel, Retries
 from forestay.relay import Relay, Session
 from tests.models.wire import Reply, Server, serving

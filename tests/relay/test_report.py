@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ledger import Ledger
+from forestay.kernel import Ledger, ManualClock
 from forestay.relay import Pricing, Relay, SessionConfig
 from forestay.relay.quality import tier
 

@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ledger, ManualClock, Problem
 from forestay.relay import Relay, Session
 from forestay.relay.guard import MAX_INPUT_BYTES, OPERATIONS, capabilities, signature
 

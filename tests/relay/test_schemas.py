@@ -10,9 +10,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ledger, ManualClock, Problem
 from forestay.relay.replies import error_body
 from forestay.relay.schemas import TYPES, schemas
 from forestay.relay.state import read_header

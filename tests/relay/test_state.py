@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ledger, ManualClock, Problem
 from forestay.relay import Relay
 from forestay.relay.state import read_header
 

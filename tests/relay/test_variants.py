@@ -6,9 +6,8 @@ import json
 
 import jsonschema_rs
 
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ledger import Ledger
-from forestay.models.protocol import ToolCall, ToolSpec
+from forestay.kernel import Ledger, ManualClock
+from forestay.models import ToolCall, ToolSpec
 from forestay.relay import variants
 from forestay.relay.tools import SPECS, Toolbox, openai_tools
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from forestay.kernel.clock import ManualClock
+from forestay.kernel import ManualClock
+from forestay.models import ToolCall
 from forestay.models.embed.hashed import Hashed
-from forestay.models.protocol import ToolCall
 from forestay.relay import Relay
 from forestay.relay.facts import Fact
 from forestay.relay.tools import Toolbox

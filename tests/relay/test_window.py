@@ -10,11 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ledger, ManualClock, Problem
+from forestay.models import DEFAULT_PARAMS, Delta, Message, Params, ToolCall, ToolSpec, Usage
 from forestay.models.observed import observed
-from forestay.models.protocol import DEFAULT_PARAMS, Delta, Message, Params, ToolCall, ToolSpec, Usage
 from forestay.models.tokens import Estimator
 from forestay.relay import Relay, variants
 from forestay.relay.window import request_tokens

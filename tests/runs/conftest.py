@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from forestay.kernel.ids import Ids, SeededRandomness
+from forestay.kernel import Ids, SeededRandomness
 from forestay.runs.service import Runs, projections
 from tests.runs.patient import CountedLedger, PatientClock
 

@@ -31,9 +31,7 @@ from typing import Any
 import msgspec
 
 from forestay.host.egress import Egress
-from forestay.kernel.ids import Ids, SeededRandomness
-from forestay.kernel.ledger import Append, Record
-from forestay.kernel.problems import Problem
+from forestay.kernel import Append, Ids, Problem, Record, SeededRandomness
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeError, NodeRegistry
 from forestay.runs.outbox import Outbox

@@ -6,8 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ledger import Append, Ledger, Record
+from forestay.kernel import Append, Ledger, ManualClock, Record
 
 T = TypeVar("T")
 

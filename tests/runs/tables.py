@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from forestay.kernel.ledger import Ledger, Projection
+from forestay.kernel import Ledger, Projection
 
 _LOG = ("records", "streams", "projections")
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from forestay.host import Host
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.runs.authoring import Step, Workflow, workflow
 from forestay.runs.nodes.registry import NodeContext, custom_types, declaring, node
 from forestay.runs.types import CreateRun

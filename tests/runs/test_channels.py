@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.runs.channels import check_write, open_channel, read, write
 from forestay.runs.definition import Access, Channel
 from tests.runs.conftest import Host

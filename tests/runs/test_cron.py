@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forestay.kernel.clock import iso, parse_iso
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, iso, parse_iso
 from forestay.runs import cron
 
 

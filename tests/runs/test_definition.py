@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.runs.check import check_workflow
 from forestay.runs.nodes.core import standard_registry
 from tests.runs.conftest import Host
@@ -182,7 +182,7 @@ def test_any_configuration_is_checked_without_a_fault(type_id: str, config: Any,
 
 
 def test_a_schema_fetches_nothing_and_its_patterns_are_linear() -> None:
-    from forestay.kernel.json_schema import misfit, schema_mistake
+    from forestay.kernel import misfit, schema_mistake
 
     assert "must not refer" in (schema_mistake({"$ref": "http://127.0.0.1:9/x"}) or "")
     assert schema_mistake({"type": "string", "pattern": "(?=x)"}) is not None

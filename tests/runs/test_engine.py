@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.problems import Problem
+from forestay.kernel import ManualClock, Problem
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeError, NodeRegistry
 from forestay.runs.types import CreateRun, RunEvent, RunFilter
@@ -452,7 +451,7 @@ async def test_a_restart_goes_on_where_the_log_ends(host: Host) -> None:
 
 async def test_g1_a_run_that_was_taken_over_is_let_go(host: Host) -> None:
     """Another owner appends: ours must fail on its next append and read the log again."""
-    from forestay.kernel.ledger import Draft
+    from forestay.kernel import Draft
 
     async with host() as runs:
         run_id = await start(runs, workflow("w", [node("gate", "core.approvalGate"), node("b")], [edge("gate", "b")]))

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeError
 from forestay.runs.ports import Caller, HttpRequest, HttpResponse, ModelDelta, ModelRequest

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.runs.conditions import compile_condition, compile_path
 from forestay.runs.definition import Condition
 from forestay.runs.expressions import FUNCTIONS, MAX_DEPTH, MAX_STEPS, MAX_TEXT, compile_expression

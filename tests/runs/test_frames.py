@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.runs.actor import error_of
 from forestay.runs.frames import frames_of, logged
 from forestay.runs.nodes.registry import NodeError

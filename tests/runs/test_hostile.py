@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.runs import service, workflows
 from forestay.runs.check import check_workflow
 from forestay.runs.nodes.core import standard_registry

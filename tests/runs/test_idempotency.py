@@ -9,10 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ids import Ids, SeededRandomness
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ids, Ledger, ManualClock, Problem, SeededRandomness
 from forestay.runs.idempotency import KEEP_MS, LEASE_MS, Claim, Idempotency, Reply, is_final
 
 DONE = Reply(201, b'{"runId":"r1"}', {"location": "/v1/runs/r1"})

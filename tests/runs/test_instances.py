@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from forestay.kernel.ids import Ids, SeededRandomness
+from forestay.kernel import Ids, SeededRandomness
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeRegistry
 from forestay.runs.service import Runs, projections

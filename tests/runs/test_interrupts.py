@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from forestay.kernel.clock import iso
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, iso
 from forestay.runs.service import Runs
 from tests.runs.conftest import Host
 from tests.runs.documents import edge, finish, kinds, node, start, waiting, when, workflow

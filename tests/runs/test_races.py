@@ -25,9 +25,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from forestay.kernel.clock import iso, parse_iso
-from forestay.kernel.ids import Ids, SeededRandomness
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ids, Problem, SeededRandomness, iso, parse_iso
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeError, NodeRegistry
 from forestay.runs.service import Runs, projections

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from forestay.kernel.ledger import Draft, Ledger, Record
-from forestay.kernel.problems import Problem
+from forestay.kernel import Draft, Ledger, Problem, Record
 from forestay.runs.feeds import Feeds
 from tests.runs.documents import finish, node, start, workflow
 from tests.runs.patient import PatientClock

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from forestay.host import Host, Options, open_host
-from forestay.kernel.clock import ManualClock, iso
-from forestay.kernel.ids import SeededRandomness
-from forestay.kernel.problems import Problem
+from forestay.kernel import ManualClock, Problem, SeededRandomness, iso
 from forestay.runs.schedules import Schedule, ScheduleSpec
 from forestay.runs.types import RunFilter, RunSummary
 from tests.contracts.openwop.documents import DOCUMENTS

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from forestay.kernel.clock import ManualClock
+from forestay.kernel import ManualClock
 from forestay.runs.service import Runs
 from forestay.runs.types import ForkRequest, RunFilter
 from tests.runs.conftest import Host

@@ -9,7 +9,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.runs.types import CreateRun, ForkRequest, Limits, RunFilter
 from tests.runs.conftest import Host
 from tests.runs.documents import edge, finish, node, start, workflow

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeContext, NodeError
 from forestay.runs.ports import Caller, ModelDelta, ModelRequest

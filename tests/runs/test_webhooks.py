@@ -15,9 +15,7 @@ from typing import Any
 import pytest
 
 from forestay.host import Host, Options, open_host
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ids import SeededRandomness
-from forestay.kernel.problems import Problem
+from forestay.kernel import ManualClock, Problem, SeededRandomness
 from forestay.runs.breaker import FAILURES, Breaker
 from forestay.runs.types import CreateRun, ForkRequest
 from forestay.runs.webhooks import ROTATION_GRACE_MS, RetryPolicy, fingerprint

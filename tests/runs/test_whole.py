@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.runs.evolve import evolve
 from forestay.runs.log import PRIVATE, stream_of, to_event
 from forestay.runs.service import Runs

@@ -9,10 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from forestay.http.hosting import Serving
+from forestay.http import Serving
+from forestay.kernel import Problem, misfit, schema_mistake
 from forestay.kernel.canonical import encode
-from forestay.kernel.json_schema import compiled, misfit, schema_mistake
-from forestay.kernel.problems import _FRAME, Problem
+from forestay.kernel.json_schema import compiled
+from forestay.kernel.problems import _FRAME
 from forestay.kernel.schema_cost import MOST, Cost
 from forestay.relay.extract import units
 from forestay.runs import cron, family

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from forestay.extensions.compiler.install import install
-from forestay.extensions.connectors.addresses import is_public
+from forestay.extensions import HostCall, install, is_public
 from forestay.extensions.connectors.contract import Call, Output
-from forestay.extensions.protocol import HostCall
 from forestay.host import Options, open_host
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from tests.extensions.dispatcher_world import World
 
 TOOL = (

@@ -14,15 +14,11 @@ from typing import Any
 
 import pytest
 
-from forestay.extensions.compiler.artifact import ArtifactMeta, artifact_hash
+from forestay.extensions import ArtifactMeta, Suite
+from forestay.extensions.compiler.artifact import artifact_hash
 from forestay.extensions.compiler.cache import Cache
 from forestay.extensions.engine.vm import Vm
-from forestay.extensions.suite import Suite
-from forestay.kernel import canonical
-from forestay.kernel.ids import Randomness
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.seal import Seal
-from forestay.kernel.secret import kept_secret
+from forestay.kernel import Ledger, Randomness, Seal, canonical, kept_secret
 
 ANSWER = "genuine"
 EVIL = "poison!"  # as long, so that sizes do not tell

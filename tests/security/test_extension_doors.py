@@ -12,14 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from forestay.extensions import Sandbox, Subject, Suite, protected
 from forestay.extensions.connectors import exec as running
 from forestay.extensions.connectors.paths import Kept, Roots
 from forestay.extensions.connectors.process import descendants
-from forestay.extensions.dispatcher import Subject
-from forestay.extensions.protected import protected
-from forestay.extensions.sandbox import Sandbox
-from forestay.extensions.suite import Suite
-from forestay.kernel.ledger import Ledger
+from forestay.kernel import Ledger
 from tests.extensions.dispatcher_world import World
 from tests.extensions.test_connectors_exec import KINDS, sh
 

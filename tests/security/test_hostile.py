@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from forestay.console.app import PAGES
-from forestay.envelope.validate import decode as valid_envelope
-from forestay.http.hosting import Serving
+from forestay.envelope import decode as valid_envelope
+from forestay.http import Serving
 from tests.contracts.openwop.test_hostile import BITS, FIELDS, METHODS, PARAMETERS, VALUES
 from tests.security.world import run
 

@@ -12,7 +12,7 @@ import pytest
 from forestay.extensions.connectors.contract import Call
 from forestay.extensions.connectors.paths import Roots
 from forestay.extensions.connectors.small import ModelConnector
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from tests.extensions.dispatcher_world import plain_call
 
 REQUEST = {"op": "complete", "context": {"messages": [{"role": "user", "content": "x" * 400}]}}

@@ -15,12 +15,9 @@ import pytest
 
 from forestay import assets
 from forestay.cli.main import run
+from forestay.extensions import Sandbox, Subject, checked, protected
 from forestay.extensions.connectors.paths import Kept, Roots
-from forestay.extensions.dispatcher import Subject
-from forestay.extensions.grants import checked
 from forestay.extensions.layout import Confinement, mounts
-from forestay.extensions.protected import protected
-from forestay.extensions.sandbox import Sandbox
 from forestay.extensions.stand_ins import standing_in
 from tests.extensions.dispatcher_world import World
 from tests.extensions.test_connectors_exec import KINDS, sh

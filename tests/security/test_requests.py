@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from forestay.console.app import PAGES
+from forestay.http import Serving
 from forestay.http.crp.service import DECLARED as CRP
-from forestay.http.hosting import Serving
 from tests.security.world import run
 
 PLACES = (

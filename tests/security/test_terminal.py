@@ -15,9 +15,8 @@ from forestay.cli import output
 from forestay.cli.ask import Following, _value
 from forestay.cli.run_text import show_events, show_list, show_results, show_run
 from forestay.cli.terminal import TerminalConsent, permission
-from forestay.extensions.consent import Question
-from forestay.kernel.terminal_text import one_line, printable
-from forestay.kernel.problems import Problem
+from forestay.extensions import Question
+from forestay.kernel import Problem, one_line, printable
 
 ESCAPES = "\x1b[2J\x1b]0;title\x07\x1b]8;;http://evil\x1b\\\x9b31m\r\x08\x7f\u202e\u2066\u2028"
 MARKUP = "[/] [link=http://evil]here[/link] [bold red]"

@@ -14,8 +14,9 @@ import httpx
 
 from forestay.cli.up import mounts
 from forestay.host import Options
-from forestay.http.hosting import Serving, serve
-from forestay.kernel.config import Agents, Config, Extensions, Http, HttpLimits, Models
+from forestay.http import Serving, serve
+from forestay.kernel import Agents, Config, Extensions, HttpLimits, Models
+from forestay.kernel.config import Http
 from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
 
 MARK = "zqx"

@@ -1,47 +1,33 @@
 """Agents: manifests, and the loop that turns a task into an answer through models and tools, step by durable step."""
 
-from forestay.agents.driver import Agent, AgentResult
-from forestay.agents.events import AgentEvent, Invocation
-from forestay.agents.guarded import Guarded
-from forestay.agents.manifest import AgentManifest, load, parse
-from forestay.agents.ports import (
-    ApprovalAnswer,
-    ApprovalRequest,
-    Approvals,
-    EffectClass,
-    Effects,
-    Gate,
-    Hooks,
-    Memory,
-    ModelCaller,
-    Tool,
-    ToolOutcome,
-    ToolSource,
-    Verdict,
-)
-from forestay.agents.recovery import recover
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Agent",
-    "AgentEvent",
-    "AgentManifest",
-    "AgentResult",
-    "ApprovalAnswer",
-    "ApprovalRequest",
-    "Approvals",
-    "EffectClass",
-    "Effects",
-    "Gate",
-    "Guarded",
-    "Hooks",
-    "Invocation",
-    "Memory",
-    "ModelCaller",
-    "Tool",
-    "ToolOutcome",
-    "ToolSource",
-    "Verdict",
-    "load",
-    "parse",
-    "recover",
-]
+from forestay.face import face
+
+if TYPE_CHECKING:
+    from forestay.agents.driver import Agent, AgentResult
+    from forestay.agents.events import AgentEvent, Invocation
+    from forestay.agents.guarded import Guarded
+    from forestay.agents.manifest import AgentManifest, load, parse
+    from forestay.agents.pi import from_pi, text_of
+    from forestay.agents.ports import (
+        ApprovalAnswer,
+        ApprovalRequest,
+        Approvals,
+        EffectClass,
+        Effects,
+        Gate,
+        Hooks,
+        Memory,
+        ModelCaller,
+        Quiet,
+        Tool,
+        ToolOutcome,
+        ToolSource,
+        Update,
+        Verdict,
+    )
+    from forestay.agents.recovery import recover
+    from forestay.agents.uncertain import once_or_ask
+
+__getattr__, __dir__ = face(__name__, __file__)

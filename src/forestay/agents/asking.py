@@ -10,7 +10,7 @@ from forestay.agents import pi
 from forestay.agents.decide import AgentState
 from forestay.agents.stage import Stage
 from forestay.agents.steps import Answered
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.models import Delta, FinishReason, Message, Params, ToolCall, Usage
 
 

@@ -13,7 +13,7 @@ from forestay.agents.ports import ApprovalAnswer, ApprovalRequest, Tool, ToolOut
 from forestay.agents.stage import Stage
 from forestay.agents.steps import Approved, AskApproval, CallTool, Gated, RefuseCall, Returned, ReturnStatus
 from forestay.agents.uncertain import once_or_ask
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.models import Message, ToolCall
 
 

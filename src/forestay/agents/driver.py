@@ -15,9 +15,7 @@ from forestay.agents.performer import end, perform, tell_end
 from forestay.agents.ports import Approvals, Effects, Gate, Hooks, Memory, ModelCaller, Quiet, ToolSource
 from forestay.agents.stage import Stage
 from forestay.agents.steps import Confirm, Fail, Finish, Outcome
-from forestay.kernel.clock import Clock, SystemClock
-from forestay.kernel.json_schema import mistakes
-from forestay.kernel.problems import Problem
+from forestay.kernel import Clock, Problem, SystemClock, mistakes
 from forestay.models import Usage
 
 

@@ -32,8 +32,7 @@ from forestay.agents.steps import (
     Returned,
     Step,
 )
-from forestay.kernel import canonical
-from forestay.kernel.redaction import redact, redact_text
+from forestay.kernel import canonical, redact, redact_text
 from forestay.models import Usage
 
 Source = Literal["workflow-node", "run-api", "chat-mention"]

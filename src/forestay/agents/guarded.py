@@ -14,8 +14,7 @@ from typing import Any, Protocol
 
 from forestay.agents.ports import EffectClass
 from forestay.agents.recovery import recover
-from forestay.kernel.clock import Clock, iso
-from forestay.kernel.problems import Problem
+from forestay.kernel import Clock, Problem, iso
 
 
 class Once(Protocol):

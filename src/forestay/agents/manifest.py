@@ -13,9 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from forestay.kernel import canonical, former
-from forestay.kernel.json_schema import Mistake, mistakes, schema_mistake
-from forestay.kernel.problems import Problem
+from forestay.kernel import Mistake, Problem, canonical, former, mistakes, schema_mistake
 
 ModelClass = Literal["reasoning", "writing", "coding", "research", "classification", "general"]
 

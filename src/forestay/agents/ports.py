@@ -7,8 +7,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from forestay.kernel.arguments import fitted
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, fitted
 from forestay.models import Delta, Message, Params, ToolSpec
 
 EffectClass = Literal["pure", "read", "write", "unsafe"]

@@ -19,7 +19,7 @@ from forestay.agents.decide import AgentState
 from forestay.agents.events import Invocation
 from forestay.agents.manifest import AgentManifest
 from forestay.agents.ports import Approvals, EffectClass, Effects, Gate, Hooks, Memory, ModelCaller, ToolSource
-from forestay.kernel.clock import Clock
+from forestay.kernel import Clock
 from forestay.models import Message
 
 T = TypeVar("T")

@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel import canonical
-from forestay.kernel.json_schema import Mistake, mistakes
+from forestay.kernel import Mistake, canonical, mistakes
 
 _FENCE = re.compile(r"```(?:json)?[ \t]*+\n(.*?)```", re.DOTALL)
 

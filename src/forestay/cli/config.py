@@ -8,8 +8,7 @@ import msgspec
 import typer
 
 from forestay.cli.output import Answer, answers
-from forestay.kernel import config
-from forestay.kernel.redaction import redact
+from forestay.kernel import config, redact
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,15 +13,13 @@ import typer
 
 from forestay.cli.files import STDIN, read_text
 from forestay.cli.notes import announced
-from forestay.kernel import config
-from forestay.kernel.problem_table import TABLE
-from forestay.kernel.problems import Problem
-from forestay.runs.types import TERMINAL, TERMINAL_EVENTS
+from forestay.kernel import TABLE, Problem, config
+from forestay.runs import TERMINAL, TERMINAL_EVENTS
 
 if TYPE_CHECKING:
     import httpx
 
-    from forestay.http.hosting import Serving
+    from forestay.http import Serving
 
 Url = Annotated[str | None, typer.Option("--url", help="The host's address; default: FORESTAY_URL.")]
 Key = Annotated[str | None, typer.Option("--key", help="The API key; default: FORESTAY_API_KEY.")]
@@ -174,7 +172,7 @@ async def _opened(folder: Path) -> AsyncIterator[Connection]:
     import logging
 
     from forestay.host import Options
-    from forestay.http.hosting import serve
+    from forestay.http import serve
 
     logging.getLogger("forestay.nodes").propagate = False  # what a node failed with is in the command's own answer
     logging.getLogger("forestay.nodes").addHandler(logging.NullHandler())

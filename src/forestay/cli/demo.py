@@ -16,10 +16,10 @@ import typer
 
 from forestay import assets
 from forestay.cli.output import Answer, answers, choice, console
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 if TYPE_CHECKING:
-    from forestay.kernel.ledger import Record
+    from forestay.kernel import Record
 
 QUESTION = 'At which berth does the Aurora lie? Use tally, then write "The Aurora lies at berth 7." to report.md'
 
@@ -136,7 +136,7 @@ async def _play(story: Story, folder: Path) -> None:
 
 async def _look_back(story: Story, folder: Path, run_id: str) -> None:
     """What the ledger says afterwards, read from the file."""
-    from forestay.kernel.ledger import Ledger
+    from forestay.kernel import Ledger
 
     async with Ledger.open(folder / ".forestay" / "ledger.db") as ledger:
         run = await ledger.read(f"run/{run_id}")

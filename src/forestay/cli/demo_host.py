@@ -15,8 +15,7 @@ import httpx
 import msgspec
 
 from forestay.cli.connection import Connection
-from forestay.kernel.ids import Ids
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ids, Problem
 
 _START_SECONDS = 60
 _COMMAND = "import sys; from forestay.cli.main import main; sys.exit(main())"

@@ -15,13 +15,12 @@ import msgspec
 
 from forestay import assets
 from forestay.cli.output import Answer, answers
-from forestay.kernel import config, former
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, config, former
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forestay.extensions.protected import Protected
+    from forestay.extensions import Protected
 
 State = Literal["ok", "optional", "broken"]
 
@@ -126,7 +125,7 @@ def _engine() -> Finding:
 
 def _process_sandbox() -> Finding:
     """What confines the commands of extensions here, in the words that prompts and evidence use."""
-    from forestay.extensions.sandbox import Sandbox
+    from forestay.extensions import Sandbox
 
     found = Sandbox.detect()
     if found.kind == "bubblewrap":
@@ -148,8 +147,7 @@ class Guarded(msgspec.Struct, frozen=True):
 
 def _guarded() -> list[Guarded]:
     """What is protected for a host in this folder, and what of it a person lifted."""
-    from forestay.extensions.compiler.cache import cache_folder
-    from forestay.extensions.protected import of_git, protected
+    from forestay.extensions import cache_folder, of_git, protected
 
     try:
         settings = config.load().config
@@ -166,7 +164,7 @@ def _guarded() -> list[Guarded]:
 
 
 def _protected() -> Finding:
-    from forestay.extensions.protected import LASTING
+    from forestay.extensions import LASTING
 
     try:
         lifted = config.load().config.extensions.unprotected

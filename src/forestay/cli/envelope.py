@@ -12,13 +12,12 @@ import typer
 
 from forestay.cli.files import first_bytes
 from forestay.cli.output import Answer, answers
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forestay.envelope.conformance import Report, Tier
-    from forestay.envelope.explanation import Explanation
+    from forestay.envelope import Explanation, Report, Tier
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -38,7 +37,7 @@ def validate(
     lenient: Annotated[bool, typer.Option("--lenient", help="Allow unknown members in any envelope.")] = False,
 ) -> Answer:
     """Whether each file holds a valid envelope, and if not, why."""
-    from forestay.envelope.validate import decode
+    from forestay.envelope import decode
 
     checked: list[dict[str, Any]] = []
     first: Problem | None = None
@@ -95,11 +94,7 @@ def project(
     """The envelope as it is shown at a level, with picked fields, within a budget."""
     import asyncio
 
-    from forestay.envelope.ask import Ask, give
-    from forestay.envelope.budget import Budget
-    from forestay.envelope.flags import REQUESTABLE_LEVELS
-    from forestay.envelope.truncate import Strategy
-    from forestay.envelope.validate import decode
+    from forestay.envelope import REQUESTABLE_LEVELS, Ask, Budget, Strategy, decode, give
 
     budget = Budget(max_tokens, max_bytes, max_items)
     ask = Ask(
@@ -115,8 +110,7 @@ def project(
 @answers("envelope.explain")
 def explain(file: File = "-") -> Answer:
     """What an envelope says, in plain words, and what an agent should do next."""
-    from forestay.envelope.explanation import explain
-    from forestay.envelope.validate import decode
+    from forestay.envelope import decode, explain
 
     told = explain(decode(_read(file)))
     return Answer(told, human=lambda console: _show_explanation(console, told))
@@ -130,7 +124,7 @@ def schema(
     ] = "envelope",
 ) -> Answer:
     """A JSON Schema of the contract, generated from the types."""
-    from forestay.envelope.json_schemas import schemas
+    from forestay.envelope import schemas
 
     known = schemas()
     if name not in known:
@@ -141,7 +135,7 @@ def schema(
 
 def _conform_lines(source: BinaryIO, target: BinaryIO, tier: Tier) -> bool:
     """One result per line, in order, each written as soon as it is known; whether all were ok."""
-    from forestay.envelope.conformance import conform
+    from forestay.envelope import conform
 
     encode = msgspec.json.Encoder().encode
     ok = True
@@ -155,7 +149,7 @@ def _conform_lines(source: BinaryIO, target: BinaryIO, tier: Tier) -> bool:
 
 def _lines(source: BinaryIO) -> Iterator[bytes]:
     """The lines that hold something; one that is too long is read to its end and cut, so it cannot fill the memory."""
-    from forestay.envelope.validate import MAX_ENVELOPE_BYTES
+    from forestay.envelope import MAX_ENVELOPE_BYTES
 
     while line := source.readline(MAX_ENVELOPE_BYTES + 2):
         if len(line) > MAX_ENVELOPE_BYTES + 1 and not line.endswith(b"\n"):
@@ -167,7 +161,7 @@ def _lines(source: BinaryIO) -> Iterator[bytes]:
 
 def _read(name: str) -> bytes:
     """A file or stdin, at most one byte more than an envelope may have."""
-    from forestay.envelope.validate import MAX_ENVELOPE_BYTES
+    from forestay.envelope import MAX_ENVELOPE_BYTES
 
     return first_bytes(Path(name), MAX_ENVELOPE_BYTES + 1)
 
@@ -180,7 +174,7 @@ def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> Any:
 
 def _together(reports: list[tuple[str, Report]], tier: Tier) -> Report:
     """Several files as one report: each check says of which file it speaks."""
-    from forestay.envelope.conformance import Check, Report
+    from forestay.envelope import Check, Report
 
     checks = [
         Check(check.name, check.passed, f"{name}: {check.detail or ('passed' if check.passed else 'failed')}")

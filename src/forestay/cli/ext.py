@@ -16,19 +16,14 @@ from forestay.cli.ext_project import Data, opened_ledger
 from forestay.cli.files import read_bytes
 from forestay.cli.output import Answer, answers, choice, note
 from forestay.cli.terminal import TerminalConsent
-from forestay.envelope.types import Warning
-from forestay.kernel import canonical, config
-from forestay.kernel.policy import Mode
-from forestay.kernel.problems import Problem
-from forestay.kernel.scopes import SCOPED
+from forestay.envelope import Warning
+from forestay.kernel import SCOPED, Mode, Problem, canonical, config
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forestay.extensions.compiler import Artifact
-    from forestay.extensions.outcomes import ToolOutcome
-    from forestay.extensions.suite import Suite
-    from forestay.host.extension_model import ExtensionModel
+    from forestay.extensions import Artifact, Suite, ToolOutcome
+    from forestay.host import ExtensionModel
 
 # What a host call's code is in the table, when nobody caught it.
 _KEYS = {
@@ -205,9 +200,8 @@ def replay(
     ] = None,
 ) -> Answer:
     """Execute a recorded trace again and compare every step, byte for byte."""
+    from forestay.extensions import build, loadable
     from forestay.extensions import trace as traces
-    from forestay.extensions.compiler import build
-    from forestay.extensions.suite import loadable
 
     recorded = read_bytes(file).splitlines()
     artifact = build(path) if path is not None else _traced(recorded)
@@ -219,8 +213,7 @@ def replay(
 
 def _traced(recorded: list[bytes]) -> Artifact:
     """The artifact that a trace was recorded with, as long as this machine still has it."""
-    from forestay.extensions.compiler.cache import default_cache
-    from forestay.extensions.trace import header
+    from forestay.extensions import default_cache, header
 
     named = header(recorded)
     cache = default_cache(Path(config.load().config.data.dir))
@@ -281,10 +274,8 @@ async def _suite(
     model: str | None = None,
     words: Path | None = None,
 ) -> AsyncIterator[Suite]:
-    from forestay.extensions.connectors.ui import NoUi, ScriptedUi, TerminalUi, Ui
-    from forestay.extensions.suite import Suite
-    from forestay.extensions.trust import Trust
-    from forestay.host.extensions import texts
+    from forestay.extensions import NoUi, ScriptedUi, Suite, TerminalUi, Trust, Ui
+    from forestay.host import texts
 
     if policy not in (None, "strict", "prompt", "permissive"):
         raise Problem("invalid_usage", f"There is no policy {policy!r}.", fix="Use strict, prompt or permissive.")
@@ -325,9 +316,8 @@ async def _suite(
 @asynccontextmanager
 async def _model(settings: config.Models, named: str | None) -> AsyncIterator[ExtensionModel]:
     """The models of the configuration, or the one that was named, as an extension reaches them."""
-    from forestay.host.extension_model import ExtensionModel
-    from forestay.host.models import HostModels
-    from forestay.kernel.clock import SystemClock
+    from forestay.host import ExtensionModel, HostModels
+    from forestay.kernel import SystemClock
 
     chosen = settings
     if named is not None:
@@ -403,7 +393,7 @@ def _refusal(outcome: ToolOutcome) -> Problem | None:
 
 
 def _unheard(event: str) -> Warning:
-    from forestay.extensions.hooks import EVENTS, OLDER_EVENTS
+    from forestay.extensions import EVENTS, OLDER_EVENTS
 
     known = event in EVENTS or event in OLDER_EVENTS
     also = "" if known else f" It is no event of pi; those are: {', '.join(EVENTS)}."

@@ -10,17 +10,12 @@ import typer
 
 from forestay.cli.files import read_bytes
 from forestay.cli.output import Answer, answers, note
-from forestay.kernel import config
-from forestay.kernel.clock import SystemClock, iso
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, SystemClock, config, iso
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forestay.extensions.compiler.artifact import ArtifactMeta
-    from forestay.extensions.conform.differential import Result
-    from forestay.extensions.conform.run import SetResult
-    from forestay.extensions.conform.scenarios import ScenarioResult
+    from forestay.extensions import ArtifactMeta, Result, ScenarioResult, SetResult
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 catalog_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Describe a folder of extensions.")
@@ -42,9 +37,7 @@ def _group() -> None:
 @answers("ext.check")
 def check(path: Extension, strict: Strict = False) -> Answer:
     """What an extension imports, needs and uses: its verdict, without running anything."""
-    from forestay.extensions.compiler.build import compile_source
-    from forestay.extensions.compiler.check import refusal
-    from forestay.extensions.compiler.source import sources
+    from forestay.extensions import compile_source, refusal, sources
 
     metas = [compile_source(found)[0].meta for found in sources(path)]
     result = {"extensions": [_described(meta) for meta in metas]}
@@ -68,13 +61,13 @@ def build(
     """Compile an extension to one module, its source map and artifact.json."""
     import msgspec
 
-    from forestay.extensions.compiler import build as compile_extension
-    from forestay.extensions.compiler.cache import default_cache
+    from forestay.extensions import build as compile_extension
+    from forestay.extensions import default_cache
 
     cache = None if no_cache else default_cache(Path(config.load().config.data.dir), _cache_refused)
     artifact = compile_extension(path, strict=strict, cache=cache)
     if bytecode:
-        from forestay.extensions.engine.bytecode import compile_module
+        from forestay.extensions import compile_module
 
         made = compile_module(artifact.code.decode(), artifact.meta.entry_module)
         artifact = msgspec.structs.replace(artifact, bytecode=made)
@@ -109,7 +102,7 @@ def install(
     offline: Annotated[bool, typer.Option("--offline", help="Take packages from npm's cache only.")] = False,
 ) -> Answer:
     """Fetch an extension's own npm dependencies; no script of any package is run."""
-    from forestay.extensions.compiler.install import install as install_packages
+    from forestay.extensions import install as install_packages
 
     done = install_packages(path, offline=offline)
     result = {"installed": len(done.packages), "packages": list(done.packages), "locked": done.locked}
@@ -127,8 +120,7 @@ def conform(
     corpus: CorpusFolder = Path("corpus"),
 ) -> Answer:
     """Compare with the real loader: every registration, and the behaviour in the scenarios."""
-    from forestay.extensions.conform.corpus import Corpus
-    from forestay.extensions.conform.report import document, write
+    from forestay.extensions import Corpus, document, write
 
     sets, behaviour = asyncio.run(_conform(corpus.resolve(), names or [], only, fresh, scenarios and not only))
     stamp = iso(SystemClock().now_ms())
@@ -159,7 +151,7 @@ def bench(
     """Cold load, warm load and event dispatch over the corpus, beside their budgets and an earlier report (Pi §7)."""
     import msgspec
 
-    from forestay.extensions.conform.performance import corpus_entries, measure, read_budgets, read_report, regressions
+    from forestay.extensions import corpus_entries, measure, read_budgets, read_report, regressions
     from forestay.kernel import canonical
 
     limits, earlier = read_budgets(budgets), read_report(previous) if previous is not None else None
@@ -196,7 +188,7 @@ def catalog_build(
     """Make the catalog of a folder."""
     import msgspec
 
-    from forestay.extensions.catalog import SourceTier, build_catalog
+    from forestay.extensions import SourceTier, build_catalog
     from forestay.kernel import canonical
 
     try:
@@ -249,8 +241,7 @@ def catalog_show(
 @answers("ext.corpus.fetch")
 def corpus_fetch(corpus: CorpusFolder = Path("corpus")) -> Answer:
     """Bring in what the lock pins, with npm; no script of any package is run."""
-    from forestay.extensions.conform.corpus import Corpus
-    from forestay.extensions.conform.run import oracle_wording
+    from forestay.extensions import Corpus, oracle_wording
 
     folder = Corpus(corpus.resolve())
     fetched, failed = folder.fetch()
@@ -272,9 +263,7 @@ def corpus_record(
     corpus: CorpusFolder = Path("corpus"),
 ) -> Answer:
     """Keep a digest of what the real loader registers for each entry, for machines without Node."""
-    from forestay.extensions.conform.corpus import Corpus
-    from forestay.extensions.conform.recorded import record
-    from forestay.extensions.conform.run import oracle_answers, packages_of
+    from forestay.extensions import Corpus, oracle_answers, packages_of, record
 
     folder = Corpus(corpus.resolve())
     packages = packages_of(folder, names or [])
@@ -294,8 +283,7 @@ def corpus_words(
     """How the real host words its built-in tools, as a file for --tool-words."""
     import msgspec
 
-    from forestay.extensions.conform.corpus import Corpus
-    from forestay.extensions.conform.run import oracle_wording
+    from forestay.extensions import Corpus, oracle_wording
     from forestay.kernel import canonical
 
     words = oracle_wording(Corpus(corpus.resolve()), oracle)
@@ -315,10 +303,8 @@ def corpus_add(
     """Pin a package, ask the real loader, keep a digest of its answer, and compare."""
     import msgspec
 
-    from forestay.extensions.conform.corpus import Corpus
-    from forestay.extensions.conform.recorded import record
-    from forestay.extensions.conform.run import conform as run_conform
-    from forestay.extensions.conform.run import oracle_answers
+    from forestay.extensions import Corpus, oracle_answers, record
+    from forestay.extensions import conform_corpus as run_conform
 
     name, at, version = package.rpartition("@")
     if not at or not name:
@@ -341,7 +327,7 @@ def corpus_add(
 
 
 def _read_catalog(file: Path) -> Any:
-    from forestay.extensions.catalog import read_catalog
+    from forestay.extensions import read_catalog
 
     return read_catalog(read_bytes(file))
 
@@ -349,7 +335,7 @@ def _read_catalog(file: Path) -> Any:
 def _drift(meta: ArtifactMeta) -> dict[str, Any]:
     import msgspec
 
-    from forestay.extensions.compiler.drift import drift
+    from forestay.extensions import drift
 
     manifest = meta.manifest
     has_declaration = manifest.capabilities is not None or manifest.capability_manifest is not None
@@ -390,10 +376,8 @@ def _show_check(console: Console, metas: list[ArtifactMeta]) -> None:
 async def _conform(
     folder: Path, names: list[str], only: str, fresh: bool, with_scenarios: bool
 ) -> tuple[list[SetResult], list[ScenarioResult]]:
-    from forestay.extensions.conform.corpus import Corpus
-    from forestay.extensions.conform.run import conform as run_conform
-    from forestay.extensions.conform.run import packages_of
-    from forestay.extensions.conform.scenarios import compare_scenario, read_scenarios
+    from forestay.extensions import Corpus, compare_scenario, packages_of, read_scenarios
+    from forestay.extensions import conform_corpus as run_conform
 
     corpus = Corpus(folder)
     packages = packages_of(corpus, names)

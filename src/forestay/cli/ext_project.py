@@ -16,7 +16,7 @@ from forestay.kernel import config
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forestay.kernel.ledger import Ledger
+    from forestay.kernel import Ledger
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 grants_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -35,7 +35,7 @@ async def trust(
     data: Data = None,
 ) -> Answer:
     """Let a project's own extensions run, or yours. Trust is bound to their content: a changed file asks again."""
-    from forestay.extensions.trust import USER, Trust
+    from forestay.extensions import USER, Trust
 
     async with opened_ledger(data) as ledger:
         if user:
@@ -56,9 +56,8 @@ async def resources(
     folder: Annotated[Path, typer.Argument(help="A project folder.")] = Path(), data: Data = None
 ) -> Answer:
     """List the extensions, skills, prompt templates and themes of a project, its packages and the user."""
-    from forestay.extensions.packages import named
-    from forestay.extensions.packs import discover
-    from forestay.extensions.trust import USER, Trust
+    from forestay.extensions import USER, Trust, named
+    from forestay.extensions import discover_resources as discover
 
     settings = named(folder)
     found = [msgspec.to_builtins(item) for item in discover(folder, more=settings.resources())]
@@ -96,8 +95,8 @@ async def grants_list(
     extension: Annotated[str | None, typer.Argument(help="Only this extension.")] = None, data: Data = None
 ) -> Answer:
     """What was granted and denied, with scope and expiry."""
-    from forestay.extensions.grants import Grants
-    from forestay.kernel.clock import SystemClock
+    from forestay.extensions import Grants
+    from forestay.kernel import SystemClock
 
     clock = SystemClock()
     async with opened_ledger(data) as ledger:
@@ -137,16 +136,16 @@ async def grants_revoke(
     data: Data = None,
 ) -> dict[str, Any]:
     """Take decisions back."""
-    from forestay.extensions.grants import Grants
-    from forestay.kernel.clock import SystemClock
+    from forestay.extensions import Grants
+    from forestay.kernel import SystemClock
 
     async with opened_ledger(data) as ledger:
         return {"revoked": await Grants(ledger, SystemClock()).revoke(extension, capability)}
 
 
 async def _change(extension: str, text: str, effect: str, hours: float | None, data: Path | None) -> dict[str, Any]:
-    from forestay.extensions.grants import Grants, checked
-    from forestay.kernel.clock import SystemClock
+    from forestay.extensions import Grants, checked
+    from forestay.kernel import SystemClock
 
     clock = SystemClock()
     expires = None if hours is None else clock.now_ms() + int(hours * 3_600_000)
@@ -159,7 +158,7 @@ async def _change(extension: str, text: str, effect: str, hours: float | None, d
 
 @asynccontextmanager
 async def opened_ledger(data: Path | None) -> AsyncIterator[Ledger]:
-    from forestay.kernel.ledger import Ledger
+    from forestay.kernel import Ledger
 
     async with Ledger.open((data or Path(config.load().config.data.dir)) / "ledger.db") as ledger:
         yield ledger

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 STDIN = "-"
 _MARKS = (

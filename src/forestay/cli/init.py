@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from forestay.cli.output import Answer, answers
-from forestay.kernel.config import PROJECT_FILE
-from forestay.kernel.problems import Problem
+from forestay.kernel import PROJECT_FILE, Problem
 
 TEMPLATE = """\
 # forestay.toml: the settings of this project. What is commented out shows its default.

@@ -16,14 +16,12 @@ from forestay.cli.files import read_bytes
 from forestay.cli.ledger_file import ledger_file
 from forestay.cli.notes import announced
 from forestay.cli.output import Answer, answers, choice, each, note
-from forestay.kernel import canonical, config
-from forestay.kernel.clock import iso
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical, config, iso
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forestay.kernel.ledger import Head, Ledger, Record, Verification
+    from forestay.kernel import Head, Ledger, Record, Verification
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -132,7 +130,7 @@ async def import_(
 
 @asynccontextmanager
 async def _open(data: Path | None, *, create: bool = False) -> AsyncIterator[Ledger]:
-    from forestay.kernel.ledger import Ledger
+    from forestay.kernel import Ledger
 
     async with Ledger.open(ledger_file(data, make=create, fix="Start the host once, or give --data.")) as ledger:
         yield ledger
@@ -174,7 +172,7 @@ def _print(printer: Console | None, record: Record) -> None:
 
 
 def _trusted_heads(path: Path | None) -> dict[str, Head]:
-    from forestay.kernel.ledger import Head
+    from forestay.kernel import Head
 
     if path is None:
         return {}

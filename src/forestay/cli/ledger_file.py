@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from forestay.kernel import config
-from forestay.kernel.folders import kept_in
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, config, kept_in
 
 
 def ledger_file(data: Path | None, *, make: bool, fix: str) -> Path:

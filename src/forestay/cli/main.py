@@ -14,8 +14,7 @@ import typer
 
 from forestay.cli import output
 from forestay.cli.commands import COMMANDS, GROUPS
-from forestay.kernel import former
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, former
 
 _HELP = """An agent host that you can trust with other people's code.
 

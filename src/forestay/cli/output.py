@@ -13,11 +13,7 @@ import msgspec
 import typer
 
 from forestay import envelope
-from forestay.kernel import canonical, config
-from forestay.kernel.clock import SystemClock
-from forestay.kernel.ids import Ids
-from forestay.kernel.terminal_text import one_line, printable
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ids, Problem, SystemClock, canonical, config, one_line, printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -15,18 +15,12 @@ import typer
 from forestay.cli.files import STDIN, fix_of, read_bytes, read_text, shown
 from forestay.cli.ledger_file import ledger_file
 from forestay.cli.output import Answer, answers, choice, note
-from forestay.kernel import config
-from forestay.kernel.clock import iso
-from forestay.kernel.folders import kept_in, make_folder
-from forestay.kernel.terminal_text import printable
-from forestay.kernel.problems import Problem
-from forestay.kernel.secret import HOST_SECRET, derive, kept_secret
+from forestay.kernel import HOST_SECRET, Problem, config, derive, iso, kept_in, kept_secret, make_folder, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forestay.relay import EnvelopePreview, ExtractionResult, Relay, Session
-    from forestay.relay.types import RemainingBudget
+    from forestay.relay import EnvelopePreview, ExtractionResult, Relay, RemainingBudget, Session
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -214,7 +208,7 @@ async def facts(
     data: Data = None,
 ) -> Answer:
     """The facts of a session, the best for a query first."""
-    from forestay.relay.facts import view
+    from forestay.relay import view
 
     async with _session(data, session) as found:
         rows = await found.facts(query, top_k=top, include_superseded=superseded, quarantined=quarantined)
@@ -363,8 +357,7 @@ async def serve(
     data: Data = None,
 ) -> None:
     """Serve the CRP sidecar until it is stopped; beyond this machine it needs a token in FORESTAY_RELAY_TOKEN."""
-    from forestay.http.crp import crp_app
-    from forestay.http.server import bind, serving, until_signalled, url_of
+    from forestay.http import bind, crp_app, serving, until_signalled, url_of
 
     token = os.environ.get(_TOKEN_VARIABLE) or None
     if token is None and host not in ("127.0.0.1", "::1", "localhost"):

@@ -11,8 +11,8 @@ from forestay.cli.output import Answer, answers, choice, note
 from forestay.cli.run_compare import differences
 from forestay.cli.run_outcome import answering, divergence, failure, not_cancelled
 from forestay.cli.run_text import coloured, show_diff, show_events, show_list, show_results, show_run, shown, text
-from forestay.kernel.problems import Problem
-from forestay.runs.types import TERMINAL, RunStatus
+from forestay.kernel import Problem
+from forestay.runs import TERMINAL, RunStatus
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 

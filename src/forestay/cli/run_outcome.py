@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel.problem_table import TABLE
-from forestay.kernel.problems import Problem
+from forestay.kernel import TABLE, Problem
 
 _RESERVED = ("key", "message", "retry_after_ms")
 _MAX_LINE = 300

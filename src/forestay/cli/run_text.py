@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from forestay.cli.run_compare import Difference, remark
 from forestay.cli.run_outcome import answering
-from forestay.kernel.clock import parse_iso
-from forestay.kernel.terminal_text import one_line
+from forestay.kernel import one_line, parse_iso
 
 if TYPE_CHECKING:
     from rich.console import Console

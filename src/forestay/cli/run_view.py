@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from forestay.kernel.clock import parse_iso
+from forestay.kernel import parse_iso
 
 _OF_EVENT = {
     "node.started": "running",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from forestay.cli.output import console
 from forestay.cli.run_picture import picture
 from forestay.cli.run_view import View
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

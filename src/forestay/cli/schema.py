@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from forestay.cli.output import Answer, answers
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 

@@ -6,10 +6,10 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from forestay.kernel.terminal_text import one_line, printable
+from forestay.kernel import one_line, printable
 
 if TYPE_CHECKING:
-    from forestay.extensions.consent import Remember
+    from forestay.extensions import Remember
 
 
 def attended() -> bool:
@@ -81,7 +81,7 @@ async def _allowed(wider: str | None) -> _Said:
 
 async def _end() -> int | None:
     """When "always" ends, in seconds from now; None: when it is taken back."""
-    from forestay.extensions.consent import EXPIRIES
+    from forestay.extensions import EXPIRIES
 
     reply = await asked("It ends after an [h]our, a [d]ay, a [w]eek, or [Enter] when you take it back: ")
     return next((seconds for name, seconds in EXPIRIES.items() if reply and name[0] == reply), None)
@@ -98,9 +98,9 @@ class TerminalConsent:
     """`extensions.Consent`: capabilities are asked for where the command was started."""
 
     async def ask(self, question: Any) -> Any:
-        from forestay.extensions.consent import Answer
-        from forestay.host.prompt_form import everything
-        from forestay.kernel.clock import SystemClock
+        from forestay.extensions import Answer
+        from forestay.host import everything
+        from forestay.kernel import SystemClock
 
         about = f" on {question.resource}" if question.resource else ""
         asks = f"{question.extension} asks for {question.capability}{about}: {question.meaning}"

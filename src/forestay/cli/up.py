@@ -13,9 +13,7 @@ import typer
 
 from forestay.cli.notes import announce, announced
 from forestay.cli.output import Answer, answers, say
-from forestay.kernel import config
-from forestay.kernel.folders import kept_in
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, config, kept_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,9 +22,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from forestay.host import Host, Options
-    from forestay.http.auth import Keys
-    from forestay.http.hosting import Serving
-    from forestay.http.services import Services
+    from forestay.http import Keys, Services, Serving
 
 FIRST_KEY = "first-key"  # in the data folder: the key that a new host made while no terminal was there
 
@@ -54,7 +50,7 @@ def up(
     """Serve the host; FORESTAY_API_KEY is the first key, otherwise one is made: shown once on a terminal, else kept in
     the file `first-key` of the data folder."""
     from forestay.host import Options
-    from forestay.http.server import run
+    from forestay.http import run
 
     settings = config.load().config
     options = Options(
@@ -77,9 +73,7 @@ def up(
 
 
 async def _serve(options: Options, address: str, port: int, trust: bool, show_key: bool) -> None:
-    from forestay.http.front import log_requests
-    from forestay.http.hosting import serve
-    from forestay.http.server import until_signalled
+    from forestay.http import log_requests, serve, until_signalled
 
     if options.config.http.access_log:
         log_requests(sys.stderr)

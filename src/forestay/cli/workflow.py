@@ -13,13 +13,12 @@ import typer
 from forestay.cli.connection import Connection, Data, Key, Url, connected, names_file
 from forestay.cli.files import read_bytes
 from forestay.cli.output import Answer, answers
-from forestay.kernel import canonical, config
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical, config
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forestay.runs.nodes.registry import NodeRegistry
+    from forestay.runs import NodeRegistry
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -36,7 +35,7 @@ def _group() -> None:
 @answers("workflow.check")
 def check(files: Files) -> Answer:
     """What is wrong with workflow documents, and where; needs no host."""
-    from forestay.host.node_files import types_to_check
+    from forestay.host import types_to_check
 
     registry = types_to_check(Path(), config.load().config.workflows.nodes)
     results = [{"file": Path(name).name, **_checked(name, registry)} for name in files]
@@ -68,7 +67,7 @@ async def trust(
     import msgspec
 
     from forestay.cli.ext_project import opened_ledger
-    from forestay.host.node_files import trust_in_nodes
+    from forestay.host import trust_in_nodes
 
     root = Path()
     async with opened_ledger(data) as ledger:
@@ -116,8 +115,7 @@ async def graph(
     data: Data = None,
 ) -> Answer:
     """A workflow as a picture."""
-    from forestay.runs.graph import mermaid
-    from forestay.runs.graph_svg import svg
+    from forestay.runs import mermaid, svg
 
     drawers: dict[str, Callable[[dict[str, Any], dict[str, str]], str]] = {
         "mermaid": mermaid,
@@ -144,7 +142,7 @@ async def graph(
 
 def _checked(name: str, registry: NodeRegistry) -> dict[str, Any]:
     """What is to be said about one file; one that holds no document is a mistake too."""
-    from forestay.runs.check import check_workflow
+    from forestay.runs import check_workflow
 
     try:
         document = document_of(name)
@@ -181,7 +179,7 @@ def _declared(module: str, name: str) -> dict[str, Any]:
     import importlib
     import sys
 
-    from forestay.runs.authoring import Workflow
+    from forestay.runs import Workflow
 
     sys.path.insert(0, str(Path.cwd()))
     try:

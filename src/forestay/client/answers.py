@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel.problem_table import TABLE
-from forestay.kernel.problems import Problem
+from forestay.kernel import TABLE, Problem
 
 
 def answer_of(status: int, content: bytes, retry_after: str | None = None) -> Any:

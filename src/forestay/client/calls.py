@@ -10,16 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from forestay.runs.types import (
-    Interrupt,
-    Resolved,
-    RunCreated,
-    RunForked,
-    RunPage,
-    RunSnapshot,
-    RunStanding,
-    WorkflowVersion,
-)
+from forestay.runs import Interrupt, Resolved, RunCreated, RunForked, RunPage, RunSnapshot, RunStanding, WorkflowVersion
 
 T = TypeVar("T")
 

@@ -19,9 +19,8 @@ import msgspec
 from forestay.client import calls
 from forestay.client.answers import answer_of, unreachable
 from forestay.client.calls import AgentLine, Call
-from forestay.kernel.problem_table import TABLE
-from forestay.kernel.problems import Problem
-from forestay.runs.types import TERMINAL, TERMINAL_EVENTS, Interrupt, RunEvent, RunSnapshot, RunSummary
+from forestay.kernel import TABLE, Problem
+from forestay.runs import TERMINAL, TERMINAL_EVENTS, Interrupt, RunEvent, RunSnapshot, RunSummary
 
 if TYPE_CHECKING:
     import httpx

@@ -21,13 +21,9 @@ from forestay.console import api, extensions, inbox, ledger, overview, relay, ru
 from forestay.console.parts import Parts
 from forestay.console.render import SECURITY_HEADERS, Templates, go
 from forestay.console.session import COOKIE, LIFETIME_MS, Session, Sessions
-from forestay.host import Host
-from forestay.host.relay_view import Looks
-from forestay.http import hostapi
-from forestay.http.answers import as_problem, request_id
-from forestay.http.exchange import note_caller, note_route
-from forestay.http.services import Services
-from forestay.kernel.problems import Problem
+from forestay.host import Host, Looks
+from forestay.http import Services, as_problem, hostapi, note_caller, note_route, request_id
+from forestay.kernel import Problem
 
 Page = Callable[[Request, Parts], Awaitable[Response]]
 _LOG = logging.getLogger("forestay.console")

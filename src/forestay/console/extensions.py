@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from forestay.console.parts import Parts, form_of, number_of, operator_of
 from forestay.console.render import go
-from forestay.extensions.consent import EXPIRIES
-from forestay.kernel.problems import Problem
+from forestay.extensions import EXPIRIES
+from forestay.kernel import Problem
 
 _CALLS = 50
 # The engine and the compiler come with the views: they are imported when somebody looks.
@@ -37,7 +37,7 @@ async def load(request: Request, parts: Parts) -> Response:
 
 
 async def show(request: Request, parts: Parts) -> Response:
-    from forestay.extensions.capabilities import CAPABILITIES
+    from forestay.extensions import CAPABILITIES
     from forestay.host import extension_view
 
     operator_of(request)

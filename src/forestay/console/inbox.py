@@ -8,8 +8,8 @@ from starlette.responses import Response
 from forestay.console.parts import Parts, caller_of, form_of
 from forestay.console.questions import Question, answer_of
 from forestay.console.render import go
-from forestay.host.questions import pending
-from forestay.http.auth import Caller
+from forestay.host import pending
+from forestay.http import Caller
 
 
 async def open_questions(parts: Parts, caller: Caller) -> tuple[list[Question], int]:

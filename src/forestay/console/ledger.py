@@ -6,8 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from forestay.console.parts import Parts, number_of, operator_of
-from forestay.host.ledger_view import LedgerView
-from forestay.kernel.problems import Problem
+from forestay.host import LedgerView
+from forestay.kernel import Problem
 
 _PAGE = 100
 

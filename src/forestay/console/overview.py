@@ -7,10 +7,10 @@ from starlette.responses import Response
 
 from forestay.console.inbox import open_questions
 from forestay.console.parts import Parts, caller_of
-from forestay.host.agent_node import ASK
-from forestay.http.auth import Caller
+from forestay.host import ASK
+from forestay.http import Caller
 from forestay.kernel import canonical
-from forestay.runs.types import RunFilter
+from forestay.runs import RunFilter
 
 _WORKFLOWS = 100
 

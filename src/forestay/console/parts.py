@@ -9,14 +9,10 @@ from starlette.requests import Request
 
 from forestay.console.render import Templates
 from forestay.console.session import Session
-from forestay.host import Host
-from forestay.host.relay_view import Looks
-from forestay.http.auth import Caller, Keys
-from forestay.http.operations import Operation
-from forestay.kernel.clock import Clock
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
-from forestay.runs.service import Runs
+from forestay.host import Host, Looks
+from forestay.http import Caller, Keys, Operation
+from forestay.kernel import Clock, Ledger, Problem
+from forestay.runs import Runs
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,11 +11,9 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from forestay.extensions.consent import EXPIRIES
-from forestay.host.questions import Prompt
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
-from forestay.kernel.scopes import SCOPED, Scope
+from forestay.extensions import EXPIRIES
+from forestay.host import Prompt
+from forestay.kernel import SCOPED, Problem, Scope, canonical
 
 T = TypeVar("T")
 PROMPT = "capability-prompt"

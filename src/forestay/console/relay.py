@@ -6,10 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from forestay.console.parts import Parts, number_of, operator_of, whole
-from forestay.host import relay_view
-from forestay.host.ledger_view import run_of
-from forestay.kernel.config import OPERATOR
-from forestay.kernel.problems import Problem
+from forestay.host import relay_view, run_of
+from forestay.kernel import OPERATOR, Problem
 
 _PAGE = 50
 _DISPATCHES = 20

@@ -10,8 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from forestay.kernel.clock import iso, parse_iso
-from forestay.kernel.ledger import Record
+from forestay.kernel import Record, iso, parse_iso
 
 # Nothing from elsewhere, nothing inline, no frame, no form to another place.
 SECURITY_HEADERS = {

@@ -14,15 +14,10 @@ from starlette.responses import Response, StreamingResponse
 from forestay.console.inbox import questions_of
 from forestay.console.parts import Parts, caller_of, form_of, whole
 from forestay.console.render import SECURITY_HEADERS, go
-from forestay.host import relay_view
-from forestay.host.agent_view import AgentWork, agent_work
-from forestay.http.auth import Caller
-from forestay.kernel import canonical
-from forestay.kernel.clock import parse_iso
-from forestay.kernel.problems import Problem
-from forestay.runs.graph_svg import svg
-from forestay.runs.log import stream_of
-from forestay.runs.types import TERMINAL, CreateRun, ForkRequest, RunEvent, RunFilter, RunSnapshot
+from forestay.host import AgentWork, agent_work, relay_view
+from forestay.http import Caller
+from forestay.kernel import Problem, canonical, parse_iso
+from forestay.runs import TERMINAL, CreateRun, ForkRequest, RunEvent, RunFilter, RunSnapshot, stream_of, svg
 
 _EVENTS_SHOWN = 500
 _RECORDS_READ = 20_000

@@ -17,11 +17,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from forestay.http.auth import Caller, Keys
-from forestay.kernel import base64url
-from forestay.kernel.clock import Clock
-from forestay.kernel.config import OPERATOR
-from forestay.kernel.problems import Problem
+from forestay.http import Caller, Keys
+from forestay.kernel import OPERATOR, Clock, Problem, base64url
 
 COOKIE = "forestay"
 LIFETIME_MS = 12 * 60 * 60 * 1000

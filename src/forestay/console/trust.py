@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from forestay.console.parts import Parts, form_of, operator_of
 from forestay.console.render import go
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 
 async def show(request: Request, parts: Parts) -> Response:

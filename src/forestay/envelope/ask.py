@@ -18,7 +18,7 @@ from forestay.envelope.fit import fit
 from forestay.envelope.flags import REQUESTABLE_LEVELS
 from forestay.envelope.truncate import Strategy
 from forestay.envelope.types import Envelope, Mvi
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from forestay.envelope.estimate import Estimator
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 _NAMES = ("maxTokens", "maxBytes", "maxItems")
 _encode = msgspec.json.Encoder().encode

@@ -28,12 +28,10 @@ from forestay.envelope.types import (
     Transport,
     Warning,
 )
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical
 
 if TYPE_CHECKING:  # the clock's module brings asyncio: the command line pays for that only when it says something
-    from forestay.kernel.clock import Clock
-    from forestay.kernel.ids import Ids
+    from forestay.kernel import Clock, Ids
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -143,7 +141,7 @@ def _meta(
         raise Problem(
             "out_of_range", "A context version counts from 0.", at="$._meta.contextVersion", observed=context_version
         )
-    from forestay.kernel.clock import iso
+    from forestay.kernel import iso
 
     level, deprecated = level_of(mvi)
     return Meta(

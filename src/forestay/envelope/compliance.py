@@ -12,7 +12,7 @@ from forestay.envelope.build import encode
 from forestay.envelope.conformance import Check, Tier, conform, conform_flags
 from forestay.envelope.flags import OutputChoice
 from forestay.envelope.types import Envelope
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 P = ParamSpec("P")
 Stage = Literal["schema", "envelope", "flags", "format"]

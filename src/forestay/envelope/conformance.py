@@ -16,8 +16,7 @@ from forestay.envelope.flags import resolve
 from forestay.envelope.types import Envelope, Error, Mvi, Page
 from forestay.envelope.validate import check as check_invariants
 from forestay.envelope.validate import decode, mixed_page
-from forestay.kernel.problem_table import AgentAction
-from forestay.kernel.problems import Problem
+from forestay.kernel import AgentAction, Problem
 
 Tier = Literal["core", "standard", "complete"]
 

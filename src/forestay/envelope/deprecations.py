@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from forestay.envelope.types import Mvi, Warning
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 MIN_DAYS = 90
 MIN_MINORS = 2

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from forestay.envelope.types import Envelope, Meta, Mvi
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 _META: dict[str, frozenset[str]] = {
     "minimal": frozenset(("requestId", "contextVersion", "sessionId", "warnings")),

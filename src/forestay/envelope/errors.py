@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from forestay.envelope.types import Error
-from forestay.kernel.problem_table import LAFS_CODES, AgentAction, Category, LafsCode
+from forestay.kernel import LAFS_CODES, AgentAction, Category, LafsCode
 
 CATEGORY_ACTIONS: Final[dict[Category, AgentAction]] = {
     "VALIDATION": "retry_modified",

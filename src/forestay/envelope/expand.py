@@ -11,8 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from forestay.envelope.budget import Budget, cost, exceeded
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical
 
 Expander = Callable[[Any], Awaitable[Any]]
 MAX_DEPTH = 3

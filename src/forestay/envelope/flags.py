@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from forestay.envelope.types import Mvi, Warning
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 Format = Literal["json", "human"]
 Source = Literal["flag", "project", "user", "default"]

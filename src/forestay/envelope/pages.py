@@ -16,8 +16,7 @@ import msgspec
 from msgspec import UNSET
 
 from forestay.envelope.types import Page
-from forestay.kernel import base64url, canonical
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, base64url, canonical
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from forestay.kernel.problem_table import AgentAction, Category
+from forestay.kernel import AgentAction, Category
 
 SCHEMA_URL: Final = "https://lafs.dev/schemas/v1/envelope.schema.json"
 SPEC_VERSION: Final = "1.8.0"

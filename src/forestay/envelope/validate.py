@@ -19,9 +19,7 @@ from msgspec import UNSET
 
 from forestay.envelope.formats import is_date_time, is_uri, plain_date_time
 from forestay.envelope.types import CODE, SCHEMA_VERSION, SEMVER, SPEC_VERSION, Envelope, Error, Page, Result
-from forestay.kernel import canonical
-from forestay.kernel.problem_table import LAFS_CODES, TABLE
-from forestay.kernel.problems import Problem, lafs_registry
+from forestay.kernel import LAFS_CODES, TABLE, Problem, canonical, lafs_registry
 
 MAX_ENVELOPE_BYTES = 2 * 1024 * 1024
 MAX_DEPTH = 128

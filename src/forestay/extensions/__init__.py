@@ -1,1 +1,48 @@
 """Untrusted extensions: sandboxed, capability-gated, with evidence."""
+
+from typing import TYPE_CHECKING
+
+from forestay.face import face
+
+if TYPE_CHECKING:
+    from forestay.extensions.builtin import BUILT_IN, prepared
+    from forestay.extensions.capabilities import CAPABILITIES
+    from forestay.extensions.catalog import SourceTier, build_catalog, read_catalog
+    from forestay.extensions.compiler import Artifact
+    from forestay.extensions.compiler.artifact import ArtifactMeta
+    from forestay.extensions.compiler.build import build, compile_source
+    from forestay.extensions.compiler.cache import cache_folder, default_cache
+    from forestay.extensions.compiler.check import refusal
+    from forestay.extensions.compiler.drift import drift
+    from forestay.extensions.compiler.install import install
+    from forestay.extensions.compiler.source import discover, folder_entries, sources
+    from forestay.extensions.conform.corpus import Corpus
+    from forestay.extensions.conform.differential import Result
+    from forestay.extensions.conform.performance import corpus_entries, measure, read_budgets, read_report, regressions
+    from forestay.extensions.conform.recorded import record
+    from forestay.extensions.conform.report import document, write
+    from forestay.extensions.conform.run import SetResult, oracle_answers, oracle_wording, packages_of
+    from forestay.extensions.conform.run import conform as conform_corpus
+    from forestay.extensions.conform.scenarios import ScenarioResult, compare_scenario, read_scenarios
+    from forestay.extensions.connectors.addresses import is_public
+    from forestay.extensions.connectors.small import Model
+    from forestay.extensions.connectors.ui import NoUi, ScriptedUi, TerminalUi, Ui
+    from forestay.extensions.consent import EXPIRIES, REMEMBER, Answer, Consent, Question, Remember
+    from forestay.extensions.dispatcher import Subject
+    from forestay.extensions.engine.bytecode import compile_module
+    from forestay.extensions.evidence import stream_of
+    from forestay.extensions.grants import STREAM, Grants, checked, policy_of
+    from forestay.extensions.grants import Standing as GrantStanding
+    from forestay.extensions.hooks import EVENTS, OLDER_EVENTS
+    from forestay.extensions.outcomes import ToolOutcome
+    from forestay.extensions.packages import named
+    from forestay.extensions.packs import Resource, skills_prompt
+    from forestay.extensions.packs import discover as discover_resources
+    from forestay.extensions.protection import LASTING, Protected, of_git, protected
+    from forestay.extensions.protocol import HostCall
+    from forestay.extensions.sandbox import Sandbox
+    from forestay.extensions.suite import Failure, Member, Suite, loadable
+    from forestay.extensions.trace import header
+    from forestay.extensions.trust import USER, Places, Standing, Trust, files
+
+__getattr__, __dir__ = face(__name__, __file__)

@@ -7,10 +7,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel import canonical
-from forestay.kernel.arguments import fitted
-from forestay.kernel.json_schema import object_schema
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical, fitted, object_schema
 
 
 class BuiltIn(msgspec.Struct, frozen=True):

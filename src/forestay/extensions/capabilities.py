@@ -16,9 +16,7 @@ import msgspec
 
 from forestay.extensions.connectors.addresses import canonical_host
 from forestay.extensions.connectors.paths import Roots
-from forestay.kernel.policy import Mode
-from forestay.kernel.problems import Problem
-from forestay.kernel.scopes import Scope, exactly
+from forestay.kernel import Mode, Problem, Scope, exactly
 
 CAPABILITIES: dict[str, str] = {
     "read": "read files and folders",

@@ -21,8 +21,7 @@ from forestay.extensions.compiler.build import compile_source
 from forestay.extensions.compiler.source import Source, discover, folder_entries, sources
 from forestay.extensions.compiler.sourcemap import SourceMap
 from forestay.extensions.manifest import read_package_json
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical
 
 SCHEMA: Literal["pi.ext.catalog.v1"] = "pi.ext.catalog.v1"
 

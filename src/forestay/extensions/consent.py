@@ -18,10 +18,7 @@ import msgspec
 
 from forestay.extensions.capabilities import CAPABILITIES
 from forestay.extensions.grants import Grants
-from forestay.kernel.loss import Weighed
-from forestay.kernel.policy import Decision, Grant, Policy, Request
-from forestay.kernel.problems import Problem
-from forestay.kernel.scopes import SCOPED, Scope
+from forestay.kernel import SCOPED, Decision, Grant, Policy, Problem, Request, Scope, Weighed
 
 Remember = Literal["once", "session", "always"]
 REMEMBER: dict[Remember, str] = {

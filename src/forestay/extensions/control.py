@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from forestay.extensions.session import Entry, Session
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 Emit = Callable[[dict[str, Any]], Awaitable[Any]]
 Models = Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]

@@ -39,13 +39,20 @@ from forestay.extensions.parts import CREDITS, Stream, own_thread
 from forestay.extensions.protocol import Chunk, HostCall, HostCallError, HostResult
 from forestay.extensions.quotas import Quotas
 from forestay.extensions.repeats import Key
-from forestay.kernel.bounded import cut
-from forestay.kernel.clock import Clock, SystemClock
-from forestay.kernel.loss import Weighed
-from forestay.kernel.policy import Decision, Grant, Policy, Request, SubjectRules
-from forestay.kernel.problems import Problem
-from forestay.kernel.redaction import redact_text
-from forestay.kernel.scopes import Scope
+from forestay.kernel import (
+    Clock,
+    Decision,
+    Grant,
+    Policy,
+    Problem,
+    Request,
+    Scope,
+    SubjectRules,
+    SystemClock,
+    Weighed,
+    cut,
+    redact_text,
+)
 
 MAX_PARALLEL = 64
 SYNC_LIMIT_MS = 600_000

@@ -22,8 +22,7 @@ from forestay.extensions.isolate import Isolate
 from forestay.extensions.loop import Kind
 from forestay.extensions.problems import trap_problem
 from forestay.extensions.protocol import Dispatcher, HostCall, HostResult
-from forestay.kernel.clock import outside_work
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, outside_work
 
 _BATCH_SECONDS = 0.05  # then the event loop hears what happened, even if there is more to run
 MAX_CALLS = 1_024  # host calls of one extension under way at the same time

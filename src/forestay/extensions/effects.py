@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from forestay.extensions.engine.limits import EngineTrap
-from forestay.kernel.bounded import Bounds, bounded
+from forestay.kernel import Bounds, bounded
 
 MAX_OUTBOX = 64 * 1024 * 1024
 MAX_EFFECTS = 20_000  # of one tick

@@ -27,11 +27,19 @@ from typing import Any, BinaryIO, Literal
 import msgspec
 
 from forestay.extensions.repeats import FULL_CALLS, Key, Repeats
-from forestay.kernel import canonical
-from forestay.kernel.clock import Clock, SystemClock, iso
-from forestay.kernel.ledger import Append, Draft, Ledger, Record
-from forestay.kernel.problems import Problem
-from forestay.kernel.redaction import redact, redact_text
+from forestay.kernel import (
+    Append,
+    Clock,
+    Draft,
+    Ledger,
+    Problem,
+    Record,
+    SystemClock,
+    canonical,
+    iso,
+    redact,
+    redact_text,
+)
 
 SCHEMA = "pi.ext.log.v1"
 MAX_PENDING = 10_000

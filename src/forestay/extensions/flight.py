@@ -12,8 +12,7 @@ from forestay.extensions.connectors.contract import Call
 from forestay.extensions.connectors.paths import Roots
 from forestay.extensions.evidence import Correlation, Event
 from forestay.extensions.protocol import HostCall
-from forestay.kernel.policy import Decision, Grant
-from forestay.kernel.scopes import Scope
+from forestay.kernel import Decision, Grant, Scope
 
 
 class Subject(msgspec.Struct, frozen=True):

@@ -13,12 +13,20 @@ from typing import Any, Literal
 import msgspec
 
 from forestay.extensions.capabilities import CAPABILITIES
-from forestay.kernel.clock import Clock, iso
-from forestay.kernel.config import Extensions
-from forestay.kernel.ledger import Draft, Ledger, Record
-from forestay.kernel.policy import Grant, Mode, Policy, SubjectRules
-from forestay.kernel.problems import Problem
-from forestay.kernel.scopes import Scope
+from forestay.kernel import (
+    Clock,
+    Draft,
+    Extensions,
+    Grant,
+    Ledger,
+    Mode,
+    Policy,
+    Problem,
+    Record,
+    Scope,
+    SubjectRules,
+    iso,
+)
 
 STREAM = "grants"
 # Part of running at all, and of no use to harm with; a denial still takes them away.

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from forestay.extensions.folds import Event, fold_for
 from forestay.extensions.outcomes import HookOutcome
 from forestay.extensions.registry import Registrations
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 EVENTS = (
     "resources_discover", "session_start", "session_before_switch", "session_before_fork", "session_before_compact",

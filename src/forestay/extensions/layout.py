@@ -19,7 +19,7 @@ from typing import Literal
 
 import msgspec
 
-from forestay.extensions.protected import Kind, Protected
+from forestay.extensions.protection import Kind, Protected
 
 Mode = Literal["fixed", "standing", "hidden", "held", "open"]
 """Read only; the same of a stand-in; gone; a mount of its own, so that it cannot be moved; open in a fixed folder."""

@@ -12,8 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical
 
 SCHEMA = "pi.ext.manifest.v1"
 CAP_SCHEMA: Literal["pi.ext.cap.v1"] = "pi.ext.cap.v1"

@@ -16,8 +16,7 @@ from typing import Any
 import msgspec
 
 from forestay.extensions.packs import KINDS, Kind, Resource, package_resources, resources_at
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical
 
 SETTINGS = {".pi/settings.json": ".pi", ".forestay/packages.json": ".forestay"}
 MAX_SETTINGS = 1024 * 1024

@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical
 
 Kind = Literal["extension", "skill", "prompt", "theme"]
 Scope = Literal["project", "user", "package"]

@@ -10,7 +10,7 @@ import msgspec
 
 from forestay.extensions.connectors.contract import Output
 from forestay.extensions.protocol import Backpressure, Chunk
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 CREDITS = 16
 """Parts of a streamed result that may wait for their reader."""

@@ -8,7 +8,7 @@ from forestay.extensions.effects import TOO_LARGE
 from forestay.extensions.engine.limits import EngineTrap
 from forestay.extensions.isolate import Artifact
 from forestay.extensions.locations import location
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 _TRAPS = {"timeout": "extension_timeout", "memory": "extension_memory"}
 # How a refused or failed host call that nobody caught in JavaScript is told outside.

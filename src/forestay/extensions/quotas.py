@@ -12,9 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Literal
 
-from forestay.kernel.clock import Clock, SystemClock
-from forestay.kernel.config import ExtensionQuotas
-from forestay.kernel.problems import Problem
+from forestay.kernel import Clock, ExtensionQuotas, Problem, SystemClock
 
 Kind = Literal["evidence", "log", "storage", "session"]
 BURST_SECONDS = 20

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from forestay.extensions.protocol import VERSION, CapabilityManifest, Register
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 MAX_REGISTRATIONS = 1_000
 MAX_HANDLERS = 100  # of one event

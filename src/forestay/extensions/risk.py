@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from forestay.extensions.compiler import Artifact
-from forestay.kernel.loss import Weighed, weigh
+from forestay.kernel import Weighed, weigh
 
 _USES = {"uses_fs": ("read", "write"), "uses_exec": ("exec",), "uses_http": ("http",), "uses_env": ("env",)}
 

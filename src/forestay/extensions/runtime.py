@@ -28,11 +28,7 @@ from forestay.extensions.registry import Registrations, Tool
 from forestay.extensions.themes import Theme
 from forestay.extensions.trace import FORMAT, Header, Recorder
 from forestay.extensions.world import RealWorld, World
-from forestay.kernel.arguments import checker, fitted
-from forestay.kernel.clock import Clock, SystemClock
-from forestay.kernel.ids import Randomness
-from forestay.kernel.json_schema import Validator
-from forestay.kernel.problems import Problem
+from forestay.kernel import Clock, Problem, Randomness, SystemClock, Validator, checker, fitted
 
 _encode = msgspec.json.Encoder().encode
 MAX_UPDATES = 10_000  # of one call are kept, of MAX_UPDATED bytes together; the listener hears all

@@ -21,7 +21,7 @@ from typing import Literal
 import msgspec
 
 from forestay.extensions.layout import Confinement, Layout, beside, mounts
-from forestay.extensions.protected import Kind as StandIn
+from forestay.extensions.protection import Kind as StandIn
 
 Kind = Literal["bubblewrap", "landlock", "none"]
 

@@ -7,7 +7,7 @@ from typing import Any
 from forestay.extensions import protocol
 from forestay.extensions.compiler.artifact import ArtifactMeta
 from forestay.extensions.manifest import Manifest
-from forestay.kernel.schemas import schema_of
+from forestay.kernel import schema_of
 
 
 def schemas() -> dict[str, dict[str, Any]]:

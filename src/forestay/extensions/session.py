@@ -14,9 +14,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from forestay.kernel.clock import Clock, SystemClock, iso
-from forestay.kernel.ids import Ids
-from forestay.kernel.problems import Problem
+from forestay.kernel import Clock, Ids, Problem, SystemClock, iso
 
 VERSION = 3
 Entry = dict[str, Any]

@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from forestay.extensions.protected import Kind
+from forestay.extensions.protection import Kind
 
 _TRIES = 100
 

@@ -52,7 +52,7 @@ from forestay.extensions.hooks import Hooks
 from forestay.extensions.isolate import Artifact as Loadable
 from forestay.extensions.outcomes import Surroundings, ToolOutcome
 from forestay.extensions.packs import Resource, adopt, expanded
-from forestay.extensions.protected import protected
+from forestay.extensions.protection import protected
 from forestay.extensions.quotas import Quotas
 from forestay.extensions.registry import Tool, command_names, tool_owners
 from forestay.extensions.risk import weighed
@@ -61,14 +61,8 @@ from forestay.extensions.session import Session
 from forestay.extensions.themes import BUILT_IN as BUILT_IN_THEMES
 from forestay.extensions.themes import Theme, Themes
 from forestay.extensions.words import read_wording
+from forestay.kernel import Clock, Ids, Ledger, Mode, Policy, Problem, Randomness, Scope, SystemClock, Weighed
 from forestay.kernel import config as configuration
-from forestay.kernel.clock import Clock, SystemClock
-from forestay.kernel.ids import Ids, Randomness
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.loss import Weighed
-from forestay.kernel.policy import Mode, Policy
-from forestay.kernel.problems import Problem
-from forestay.kernel.scopes import Scope
 
 _KEPT_FAILURES = 100
 

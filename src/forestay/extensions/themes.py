@@ -18,8 +18,7 @@ from typing import Any
 import msgspec
 
 from forestay.extensions.packs import MAX_FILE, Resource
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical
 
 Colour = str | int
 OPERATIONS = ("getAllThemes", "getTheme", "setTheme")

@@ -22,8 +22,7 @@ from forestay.extensions.engine.limits import EngineTrap, Limits
 from forestay.extensions.isolate import Artifact, Isolate
 from forestay.extensions.loop import Macrotask
 from forestay.extensions.world import World
-from forestay.kernel import canonical, former
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical, former
 
 FORMAT = "forestay.trace.v1"
 

@@ -23,10 +23,7 @@ from typing import Any, Literal
 import msgspec
 
 from forestay.extensions.packages import SETTINGS, named
-from forestay.kernel import former
-from forestay.kernel.clock import iso
-from forestay.kernel.ledger import Draft, Ledger, Record
-from forestay.kernel.problems import Problem
+from forestay.kernel import Draft, Ledger, Problem, Record, former, iso
 
 STREAM = "trust"
 FOLDERS = (".pi/extensions", ".forestay/extensions")

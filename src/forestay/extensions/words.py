@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical
 
 TOOLS: dict[str, tuple[str, ...]] = {
     "read": ("path", "offset", "limit"),

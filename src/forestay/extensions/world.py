@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from forestay.kernel.clock import Clock, SystemClock
-from forestay.kernel.ids import Randomness, SystemRandomness
+from forestay.kernel import Clock, Randomness, SystemClock, SystemRandomness
 
 _TICKS_A_SECOND = 10_000
 

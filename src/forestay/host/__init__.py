@@ -1,5 +1,25 @@
 """The composition root: `async with Host.open(config) as host` builds everything once and closes it."""
 
-from forestay.host.opening import Host, Options, open_host
+from typing import TYPE_CHECKING
 
-__all__ = ["Host", "Options", "open_host"]
+from forestay.face import face
+
+if TYPE_CHECKING:
+    from forestay.host.agent_node import ASK
+    from forestay.host.agent_view import AgentWork, agent_work
+    from forestay.host.extension_model import ExtensionModel
+    from forestay.host.extensions import texts
+    from forestay.host.health_check import health
+    from forestay.host.ledger_view import LedgerView, RecordShown, run_of
+    from forestay.host.metrics import CONTENT_TYPE
+    from forestay.host.models import HostModels
+    from forestay.host.node_files import trust_in_nodes, types_to_check
+    from forestay.host.opening import Host, Options, open_host
+    from forestay.host.prompt_form import everything
+    from forestay.host.questions import Prompt, pending
+    from forestay.host.relay_view import Looks
+    from forestay.host.skill_texts import skills
+    from forestay.host.tracing import Tracing
+    from forestay.host.workflow_files import LeftOut
+
+__getattr__, __dir__ = face(__name__, __file__)

@@ -16,8 +16,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.agents import Agent, AgentManifest, AgentResult, Guarded, Hooks, Invocation
-from forestay.agents.ports import Quiet, ToolSource
+from forestay.agents import Agent, AgentManifest, AgentResult, Guarded, Hooks, Invocation, Quiet, ToolSource
 from forestay.host.approvals import RunApprovals
 from forestay.host.catalogue import ASSISTANT, Catalogue
 from forestay.host.context import open_session, texts
@@ -29,16 +28,9 @@ from forestay.host.model_caller import Conversation, RelayCaller
 from forestay.host.models import HostModels
 from forestay.host.tools import AgentTools, NoTools
 from forestay.host.tracing import Tracing
-from forestay.kernel.clock import Clock
-from forestay.kernel.config import OPERATOR, Agents
-from forestay.kernel.ids import Ids
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
-from forestay.relay import Relay, Session
-from forestay.relay.relay import MAX_SESSIONS_PER_APP
-from forestay.runs.execution import Execution, Parked
-from forestay.runs.nodes.registry import NodeType
-from forestay.runs.service import Runs
+from forestay.kernel import OPERATOR, Agents, Clock, Ids, Ledger, Problem
+from forestay.relay import MAX_SESSIONS_PER_APP, Relay, Session
+from forestay.runs import Execution, NodeType, Parked, Runs
 
 TYPE = "core.agent"
 

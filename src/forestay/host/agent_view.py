@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel.ledger import Record
-from forestay.runs.log import type_of
+from forestay.kernel import Record
+from forestay.runs import type_of
 
 _KEY = re.compile(r"agent/turn-(\d+)/(?:model|tool-(\d+)/(\w+))")
 _CALL = re.compile(r"agent/turn-(\d+)/tool-(\d+)/")

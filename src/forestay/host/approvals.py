@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from forestay.agents import ApprovalAnswer, ApprovalRequest
-from forestay.runs.execution import Execution
+from forestay.runs import Execution
 
 
 class RunApprovals:

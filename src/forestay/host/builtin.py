@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from forestay.agents import EffectClass, Tool
-from forestay.extensions.builtin import BUILT_IN
+from forestay.extensions import BUILT_IN
 
 # Writing a whole file is safe to repeat: the same content is in place once, however often it is put there.
 _EFFECTS: dict[str, EffectClass] = {"write": "write", "edit": "write", "bash": "unsafe"}

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from forestay import agents
 from forestay.agents import AgentManifest
-from forestay.kernel import former
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, former
 
 ASSISTANT = "core.forestay.assistant"
 

@@ -18,10 +18,9 @@ from collections.abc import Collection
 
 import httpx
 
-from forestay.extensions.connectors.addresses import is_public
-from forestay.kernel.http_url import Place, place_of
-from forestay.kernel.problems import Problem
-from forestay.runs.ports import Caller, HttpRequest, HttpResponse
+from forestay.extensions import is_public
+from forestay.kernel import Place, Problem, place_of
+from forestay.runs import Caller, HttpRequest, HttpResponse
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _FORBIDDEN_HEADERS = frozenset(

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel.ledger import Record
+from forestay.kernel import Record
 
 UNDER_WAY = "under way"
 _TRAPS = ("extension.trap", "extension.error", "event_hook.error", "extension.reload_failed", "extension.stopped")

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from forestay.agents.pi import from_pi
+from forestay.agents import from_pi
 from forestay.host.models import HostModels, identity
-from forestay.kernel.problems import Problem
-from forestay.models import Completion, Delta, FinishReason, Message, OpenModel, Params, ToolSpec, Usage
-from forestay.models.assemble import whole
+from forestay.kernel import Problem
+from forestay.models import Completion, Delta, FinishReason, Message, OpenModel, Params, ToolSpec, Usage, whole
 
 API = "forestay"
 _STOPS: dict[FinishReason, str] = {

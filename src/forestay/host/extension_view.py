@@ -12,15 +12,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from forestay.extensions.capabilities import CAPABILITIES
-from forestay.extensions.evidence import stream_of
-from forestay.extensions.grants import Grants, policy_of
-from forestay.extensions.grants import Standing as Decided
-from forestay.extensions.suite import Member, Suite
+from forestay.extensions import CAPABILITIES, Grants, Member, Suite, policy_of, stream_of
+from forestay.extensions import GrantStanding as Decided
 from forestay.host.extension_evidence import Seen, Trouble, Use, seen
 from forestay.host.opening import Host
-from forestay.kernel.policy import Grant, Policy, SubjectRules
-from forestay.kernel.problems import Problem
+from forestay.kernel import Grant, Policy, Problem, SubjectRules
 
 MOST_RECORDS = 5_000
 _STREAMS = "ext/"

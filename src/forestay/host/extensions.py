@@ -13,21 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forestay import assets
-from forestay.extensions.grants import STREAM as GRANTS
-from forestay.extensions.trust import USER, Standing, Trust
-from forestay.kernel.clock import Clock
-from forestay.kernel.config import Config
-from forestay.kernel.ids import Randomness
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
+from forestay.extensions import STREAM as GRANTS
+from forestay.extensions import USER, Standing, Trust
+from forestay.kernel import Clock, Config, Ledger, Problem, Randomness
 
 if TYPE_CHECKING:
-    from forestay.extensions.connectors.small import Model
-    from forestay.extensions.consent import Consent
-    from forestay.extensions.packs import Resource
-    from forestay.extensions.suite import Suite
+    from forestay.extensions import Consent, Model, Resource, Suite
     from forestay.host.prompts import Prompts
-    from forestay.runs.execution import Execution
+    from forestay.runs import Execution
 
 GRANTS_SECONDS = 1.0
 """How often other processes' decisions are looked for; those of this process are heard at once."""
@@ -124,7 +117,7 @@ class ProjectExtensions:
         return self._suite
 
     async def _open(self) -> Suite:
-        from forestay.extensions.suite import Suite
+        from forestay.extensions import Suite
 
         suite = Suite(
             self._ledger,
@@ -161,8 +154,7 @@ class ProjectExtensions:
 
     async def _load_brought(self, suite: Suite, standing: Standing) -> None:
         """Everything executable that the project brings; what cannot be loaded is kept as a failure."""
-        from forestay.extensions.packages import named
-        from forestay.extensions.suite import Failure
+        from forestay.extensions import Failure, named
 
         for item in standing.brings:
             if item.kind in ("file", "folder"):
@@ -179,7 +171,7 @@ class ProjectExtensions:
 
     async def _load(self, suite: Suite, path: Path, trust: Trust, folder: Path) -> None:
         """Load what stands at `path` in a trusted folder; what cannot be loaded is kept apart, the rest is loaded."""
-        from forestay.extensions.suite import Failure
+        from forestay.extensions import Failure
 
         try:
             entries = _entries(path)
@@ -221,8 +213,8 @@ def _waiting(standing: Standing) -> list[str]:
 
 def texts(root: Path, trusted: bool) -> list[Resource]:
     """Skills, prompts and themes of the user, and of the project when a person trusts what it brings."""
-    from forestay.extensions.packages import named
-    from forestay.extensions.packs import discover
+    from forestay.extensions import discover_resources as discover
+    from forestay.extensions import named
 
     found = discover(root, more=named(root).resources() if trusted else ())
     return [item for item in found if trusted or item.scope == "user"]
@@ -230,6 +222,6 @@ def texts(root: Path, trusted: bool) -> list[Resource]:
 
 def _entries(path: Path) -> list[Path]:
     """The extension at `path`, or those in it when it is a folder of extensions."""
-    from forestay.extensions.compiler.source import discover, folder_entries
+    from forestay.extensions import discover, folder_entries
 
     return discover(path) if path.is_dir() and not folder_entries(path) else [path]

@@ -12,10 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from forestay.agents import Tool, Verdict
-from forestay.kernel.clock import Clock
-from forestay.kernel.config import Agents
-from forestay.kernel.ledger import Draft, Ledger
-from forestay.kernel.policy import Decision, Grant, Policy, Request
+from forestay.kernel import Agents, Clock, Decision, Draft, Grant, Ledger, Policy, Request
 
 AUDIT = "audit"
 

@@ -10,9 +10,9 @@ from typing import Literal
 
 import msgspec
 
-from forestay.extensions.grants import Grants, checked
+from forestay.extensions import Grants, checked
 from forestay.host.opening import Host
-from forestay.kernel.policy import Grant
+from forestay.kernel import Grant
 
 SOURCE = "person"
 

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from forestay.host.opening import Host
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 _LEAST_FREE = 256 * 1024 * 1024
 

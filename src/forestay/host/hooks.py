@@ -11,12 +11,11 @@ from typing import Any
 
 import msgspec
 
-from forestay.agents.pi import text_of
-from forestay.extensions.packs import skills_prompt
-from forestay.extensions.suite import Suite
+from forestay.agents import text_of
+from forestay.extensions import Suite, skills_prompt
 from forestay.host.prompts import Prompts
 from forestay.kernel import canonical
-from forestay.runs.execution import Execution
+from forestay.runs import Execution
 
 
 class Told(msgspec.Struct):

@@ -17,13 +17,8 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel.config import OPERATOR
-from forestay.kernel.ledger import Ledger, Record
-from forestay.kernel.redaction import redact
-from forestay.runs.secrets import cover_record, masked_defaults
-from forestay.runs.service import Runs
-from forestay.runs.state import MASK, RunState
-from forestay.runs.workflows import SHARED
+from forestay.kernel import OPERATOR, Ledger, Record, redact
+from forestay.runs import MASK, SHARED, Runs, RunState, cover_record, masked_defaults
 
 Reads = Callable[[str], bool]
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forestay.kernel.ledger import Draft, Ledger, Record
-from forestay.kernel.problems import Problem
-from forestay.kernel.redaction import redact_text
-from forestay.models.vocabulary import STOP, words
+from forestay.kernel import Draft, Ledger, Problem, Record, redact_text
+from forestay.models import STOP, words
 
 _LOOKED_AT = 1_000
 _RECALLED = 5

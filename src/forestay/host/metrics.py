@@ -13,11 +13,10 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from forestay.host.tracing import Tracing
-from forestay.kernel.ledger import Ledger, Record
+from forestay.kernel import Ledger, Record
 from forestay.models import DEFAULT_PARAMS, Delta, Message, OpenModel, Params, ToolSpec
-from forestay.relay.relay import Relay
-from forestay.runs.service import Runs
-from forestay.runs.types import TERMINAL_EVENTS
+from forestay.relay import Relay
+from forestay.runs import TERMINAL_EVENTS, Runs
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _COMMITS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)

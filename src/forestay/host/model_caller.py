@@ -15,15 +15,22 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel.problems import Problem
-from forestay.models import DEFAULT_PARAMS, Completion, Delta, Message, Model, Params, ToolSpec, Usage, fold
-from forestay.models.assemble import whole
-from forestay.models.tokens import message_tokens
-from forestay.relay import QualityReport, Session
-from forestay.relay.dispatch import Run
-from forestay.relay.types import Telemetry
-from forestay.relay.warm import pack_text, unpack_text
-from forestay.runs.execution import Execution
+from forestay.kernel import Problem
+from forestay.models import (
+    DEFAULT_PARAMS,
+    Completion,
+    Delta,
+    Message,
+    Model,
+    Params,
+    ToolSpec,
+    Usage,
+    fold,
+    message_tokens,
+    whole,
+)
+from forestay.relay import QualityReport, Run, Session, Telemetry, pack_text, unpack_text
+from forestay.runs import Execution
 
 _CHUNK_CHARACTERS = 160
 _LEAST_WINDOW = 256  # tokens

@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from forestay import models
-from forestay.kernel.clock import Clock
-from forestay.kernel.config import Models
-from forestay.kernel.problems import Problem
-from forestay.models import FinishReason, Message, Model, OpenModel, Params, ToolCall, ToolSpec
-from forestay.models.assemble import whole
-from forestay.runs.ports import Caller, ModelDelta, ModelRequest
+from forestay.kernel import Clock, Models, Problem
+from forestay.models import FinishReason, Message, Model, OpenModel, Params, ToolCall, ToolSpec, whole
+from forestay.runs import Caller, ModelDelta, ModelRequest
 
 
 class HostModels:

@@ -14,12 +14,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from forestay.extensions.trust import Places, Trust
+from forestay.extensions import Places, Trust
 from forestay.host.agent_node import UNBOUND
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
-from forestay.runs.nodes.core import standard_registry
-from forestay.runs.nodes.registry import NodeRegistry, NodeType, declaring
+from forestay.kernel import Ledger, Problem
+from forestay.runs import NodeRegistry, NodeType, declaring, standard_registry
 
 TRUST = "forestay workflow trust"
 _PLACES = Places((), mark="nodes:", trusted_by=TRUST)

@@ -12,20 +12,14 @@ from typing import Any
 
 import msgspec
 
-from forestay.agents import ApprovalAnswer, ApprovalRequest, Guarded, Tool, ToolOutcome, Verdict
-from forestay.agents.uncertain import once_or_ask
+from forestay.agents import ApprovalAnswer, ApprovalRequest, Guarded, Tool, ToolOutcome, Verdict, once_or_ask
 from forestay.host.approvals import RunApprovals
 from forestay.host.builtin import BUILTIN
 from forestay.host.extensions import ProjectExtensions
 from forestay.host.gate import PolicyGate
 from forestay.host.tools import AgentTools
-from forestay.kernel.clock import Clock
-from forestay.kernel.config import OPERATOR, Agents
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
-from forestay.runs.execution import Execution
-from forestay.runs.ports import Caller
-from forestay.runs.service import Runs
+from forestay.kernel import OPERATOR, Agents, Clock, Ledger, Problem
+from forestay.runs import Caller, Execution, Runs
 
 _SUBJECT = "core.forestay.workflow"
 

@@ -22,26 +22,39 @@ from forestay.host.prompts import Prompts
 from forestay.host.sole import sole_host
 from forestay.host.tracing import Tracing, open_tracing
 from forestay.host.workflow_files import Found, LeftOut, load_workflows
-from forestay.kernel import former
-from forestay.kernel.clock import Clock, SystemClock
-from forestay.kernel.config import Config
-from forestay.kernel.folders import kept_in, make_folder
-from forestay.kernel.ids import Ids, Randomness, SystemRandomness
-from forestay.kernel.ledger import Ledger, Projection
-from forestay.kernel.secret import HOST_SECRET, derive, kept_secret
+from forestay.kernel import (
+    HOST_SECRET,
+    Clock,
+    Config,
+    Ids,
+    Ledger,
+    Projection,
+    Randomness,
+    SystemClock,
+    SystemRandomness,
+    derive,
+    former,
+    kept_in,
+    kept_secret,
+    make_folder,
+)
 from forestay.models import OpenModel, embed
 from forestay.relay import Relay
-from forestay.runs import service
-from forestay.runs.idempotency import Idempotency
-from forestay.runs.nodes.core import standard_registry
-from forestay.runs.outbox import Outbox
-from forestay.runs.schedules import Schedules, ScheduleTable
-from forestay.runs.service import Runs
-from forestay.runs.types import Limits
-from forestay.runs.webhooks import RetryPolicy, Webhooks
+from forestay.runs import (
+    Idempotency,
+    Limits,
+    Outbox,
+    RetryPolicy,
+    Runs,
+    Schedules,
+    ScheduleTable,
+    Webhooks,
+    service,
+    standard_registry,
+)
 
 if TYPE_CHECKING:
-    from forestay.extensions.consent import Consent
+    from forestay.extensions import Consent
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from forestay.extensions.consent import EXPIRIES, REMEMBER, Answer, Question
-from forestay.kernel.problems import Problem
-from forestay.kernel.redaction import redact, redact_text
-from forestay.kernel.scopes import Scope
+from forestay.extensions import EXPIRIES, REMEMBER, Answer, Question
+from forestay.kernel import Problem, Scope, redact, redact_text
 
 TYPE = "capability-prompt"
 DEFAULT = "session"

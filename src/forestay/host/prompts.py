@@ -17,12 +17,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from forestay.extensions.consent import Answer, Question
+from forestay.extensions import Answer, Question
 from forestay.host.prompt_form import ANSWER, answer_of, shown
-from forestay.kernel.clock import Clock, iso
-from forestay.kernel.problems import Problem
-from forestay.runs.execution import Execution, Parked
-from forestay.runs.service import Runs
+from forestay.kernel import Clock, Problem, iso
+from forestay.runs import Execution, Parked, Runs
 
 CHANGING = frozenset({"write", "exec", "http", "tool", "*"})
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from forestay.host.opening import Host
-from forestay.runs.types import Interrupt, RunFilter, RunSummary
+from forestay.runs import Interrupt, RunFilter, RunSummary
 
 _WAITING: list[str] = ["waiting-approval", "waiting-input", "waiting-external"]
 _WORKING: list[str] = ["running", "paused"]  # on another branch such a run may ask all the same

@@ -17,15 +17,24 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel import canonical
-from forestay.kernel.ledger import Record
-from forestay.kernel.problems import Problem
-from forestay.models.protocol import Message
-from forestay.relay import EnvelopePreview, Relay, Session, guard, looking, window
-from forestay.relay.facts import Batch, Fact
-from forestay.relay.packing import pack
-from forestay.relay.ranking import Ranked, rank
-from forestay.relay.warm import Warm, pack_text, unpack_text
+from forestay.kernel import Problem, Record, canonical
+from forestay.models import Message
+from forestay.relay import (
+    Batch,
+    EnvelopePreview,
+    Fact,
+    Ranked,
+    Relay,
+    Session,
+    Warm,
+    guard,
+    looking,
+    pack,
+    pack_text,
+    rank,
+    unpack_text,
+    window,
+)
 
 CLOSED = "crp.session.close"
 EXTRACTED = "crp.extraction.complete"

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from forestay.envelope.transports.operations import Operation, Operations
+from forestay.envelope import Operation, Operations
 from forestay.host.agent_node import ASK
 from forestay.host.opening import Host
-from forestay.kernel.problems import Problem
-from forestay.runs.types import CreateRun
+from forestay.kernel import Problem
+from forestay.runs import CreateRun
 
 _TEXT: dict[str, Any] = {"type": "string", "minLength": 1}
 

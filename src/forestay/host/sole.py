@@ -14,8 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from forestay.kernel.folders import kept_in
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, kept_in
 
 LOCK = "host.lock"
 _PATIENCE_SECONDS = 5.0

@@ -14,23 +14,14 @@ import re
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from forestay.agents import EffectClass, Tool, ToolOutcome
-from forestay.agents.pi import text_of
-from forestay.agents.ports import Update
-from forestay.extensions.builtin import prepared
-from forestay.extensions.dispatcher import Subject
-from forestay.extensions.outcomes import ToolOutcome as Performed
-from forestay.extensions.protocol import HostCall
-from forestay.extensions.suite import Member, Suite
+from forestay.agents import EffectClass, Tool, ToolOutcome, Update, text_of
+from forestay.extensions import HostCall, Member, Subject, Suite, prepared
+from forestay.extensions import ToolOutcome as Performed
 from forestay.host.builtin import BUILTIN
 from forestay.host.prompts import CHANGING, Prompts
 from forestay.host.tracing import Tracing
-from forestay.kernel import canonical
-from forestay.kernel.policy import Grant, SubjectRules
-from forestay.kernel.problems import Problem
-from forestay.runs.execution import Execution
-from forestay.runs.service import Runs
-from forestay.runs.types import CreateRun
+from forestay.kernel import Grant, Problem, SubjectRules, canonical
+from forestay.runs import CreateRun, Execution, Runs
 
 _TYPES = {"string": "string", "number": "number", "integer": "integer", "boolean": "boolean", "array": "array"}
 _OWN_CAPABILITIES = ("read", "write", "exec")

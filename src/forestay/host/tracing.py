@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, Protocol
 
-from forestay.kernel.config import Telemetry
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, Telemetry
 
 Kind = Literal["server", "client", "internal"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from forestay.extensions.trust import Standing, files
+from forestay.extensions import Standing, files
 from forestay.host.opening import Host
 
 MOST_FILES = 200

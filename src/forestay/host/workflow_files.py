@@ -7,10 +7,8 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
-from forestay.kernel.redaction import redact_text
-from forestay.runs.service import Runs
+from forestay.kernel import Problem, canonical, redact_text
+from forestay.runs import Runs
 
 _MAX_REASON = 300
 _OF_THE_FILE = (400, 413, 422)  # what is wrong lies in the document; anything else is the host's own trouble

@@ -13,9 +13,8 @@ from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import forestay
-from forestay.envelope.transports.discovery import CARD_PATH
-from forestay.host import Host
-from forestay.host.skill_texts import skills
+from forestay.envelope import CARD_PATH
+from forestay.host import Host, skills
 from forestay.http.answers import Boundary, as_problem, problem_answer, request_id
 from forestay.http.exchange import note_caller, note_route
 from forestay.http.services import Services
@@ -58,7 +57,7 @@ class A2A:
     def _agent(self, tenant: str) -> ASGIApp:
         """B1; the tenant "" is nobody's: it only shows the card."""
         if tenant not in self._agents:
-            from forestay.envelope.transports.a2a_agent import agent_card, agent_routes
+            from forestay.envelope import agent_card, agent_routes
 
             operations = skills(self._host, tenant)
             card = agent_card(

@@ -29,11 +29,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from forestay import envelope
 from forestay.http.exchange import Refused
 from forestay.http.negotiation import JSON, LAFS, PROBLEM_JSON, form_of
-from forestay.kernel import canonical
-from forestay.kernel.clock import Clock, SystemClock
-from forestay.kernel.ids import Ids
-from forestay.kernel.problems import Problem
-from forestay.models.assemble import whole
+from forestay.kernel import Clock, Ids, Problem, SystemClock, canonical
+from forestay.models import whole
 
 T = TypeVar("T")
 Contract = Literal["openwop", "crp", "lafs"]

@@ -21,12 +21,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from forestay.kernel import canonical
-from forestay.kernel.clock import Clock
-from forestay.kernel.config import OPERATOR
-from forestay.kernel.ids import Ids
-from forestay.kernel.ledger import Draft, Ledger, Record
-from forestay.kernel.problems import Problem
+from forestay.kernel import OPERATOR, Clock, Draft, Ids, Ledger, Problem, Record, canonical
 
 CONTRACT_SCOPES = (
     "manifest:read",

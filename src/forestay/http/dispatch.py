@@ -38,11 +38,8 @@ from forestay.http.exchange import note_caller, note_route, note_waiting
 from forestay.http.limits import Load, RateLimits
 from forestay.http.operations import Call, Operation
 from forestay.http.routing import Routes
-from forestay.kernel import canonical
-from forestay.kernel.clock import Clock
-from forestay.kernel.ids import Ids
-from forestay.kernel.problems import Problem
-from forestay.runs.idempotency import Claim, Idempotency, Reply
+from forestay.kernel import Clock, Ids, Problem, canonical
+from forestay.runs import Claim, Idempotency, Reply
 
 _KEY = re.compile(r"[!-~]{1,255}")
 _SEE = "See the parameter in the openapi.json of this surface."

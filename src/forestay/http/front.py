@@ -28,7 +28,7 @@ from urllib.parse import unquote
 from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
-from forestay.host.tracing import Tracing
+from forestay.host import Tracing
 from forestay.http.answers import BODY_LIMIT, contract_of, problem_answer, request_id
 from forestay.http.app import App
 from forestay.http.auth import Keys
@@ -36,10 +36,7 @@ from forestay.http.exchange import Exchange, Refused, open_exchange
 from forestay.http.limits import Kind, Load
 from forestay.http.metrics import HttpMetrics
 from forestay.http.services import Services
-from forestay.kernel.clock import iso
-from forestay.kernel.problems import Problem
-from forestay.kernel.redaction import redact_text
-from forestay.kernel.trace import read_traceparent, trace_id
+from forestay.kernel import Problem, iso, read_traceparent, redact_text, trace_id
 
 _ENCODED_SLASH = re.compile("%2f", re.IGNORECASE)
 ACCESS_LOG = logging.getLogger("forestay.access")

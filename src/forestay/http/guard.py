@@ -28,10 +28,7 @@ import httptools
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from forestay.kernel.clock import SystemClock
-from forestay.kernel.config import HttpLimits
-from forestay.kernel.ids import Ids
-from forestay.kernel.problems import Problem
+from forestay.kernel import HttpLimits, Ids, Problem, SystemClock
 
 LINGER_SECONDS = 1.0
 _MOST_LINGERING = 256

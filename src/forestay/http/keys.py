@@ -10,8 +10,7 @@ from starlette.responses import Response
 from forestay.http.auth import SCOPES, ApiKey, Caller
 from forestay.http.operations import Body, Call, Operation, Result
 from forestay.http.services import Services
-from forestay.kernel.clock import iso, moment_of
-from forestay.kernel.config import OPERATOR
+from forestay.kernel import OPERATOR, iso, moment_of
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}$")]
 Scope = Annotated[str, Meta(extra_json_schema={"enum": list(SCOPES)})]

@@ -14,8 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from forestay.kernel.clock import Clock
-from forestay.kernel.problems import Problem
+from forestay.kernel import Clock, Problem
 
 Scope = Literal["global", "tenant", "key", "route"]
 Kind = Literal["requests", "streams"]

@@ -9,8 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 
-from forestay.host import Host
-from forestay.host.metrics import CONTENT_TYPE
+from forestay.host import CONTENT_TYPE, Host
 from forestay.http.guard import Guard
 from forestay.http.limits import Load
 from forestay.http.operations import Call, Operation

@@ -11,7 +11,7 @@ import forestay
 from forestay.http.negotiation import EVENTS, JSON, LAFS
 from forestay.http.operations import Operation
 from forestay.http.routing import PARAMETER, parameter_schema
-from forestay.kernel.problem_table import TABLE
+from forestay.kernel import TABLE
 
 _REF = "#/components/schemas/{name}"
 _HEADERS = {

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from forestay.http.answers import BODY_LIMIT, Contract, answer
 from forestay.http.auth import Caller
 from forestay.http.negotiation import JSON
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 Auth = Literal["key", "token", "none"]
 

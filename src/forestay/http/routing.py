@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from forestay.http.operations import Operation
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 PARAMETER = re.compile(r"\{([A-Za-z]+)\}")
 # What an id may look like; anything else names nothing here.

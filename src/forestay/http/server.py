@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 import uvicorn
 
 from forestay.http.guard import Guard, GuardedProtocol
-from forestay.kernel.config import HttpLimits
-from forestay.kernel.problems import Problem
+from forestay.kernel import HttpLimits, Problem
 
 T = TypeVar("T")
 _BACKLOG = 2048

@@ -8,16 +8,11 @@ from typing import Any
 
 import msgspec
 
-from forestay.host.workflow_files import LeftOut
+from forestay.host import LeftOut
 from forestay.http.auth import Keys
 from forestay.http.limits import Load, RateLimits
-from forestay.kernel.clock import Clock
-from forestay.kernel.ids import Ids
-from forestay.kernel.ledger import Ledger
-from forestay.runs.idempotency import Idempotency
-from forestay.runs.schedules import Schedules
-from forestay.runs.service import Runs
-from forestay.runs.webhooks import Webhooks
+from forestay.kernel import Clock, Ids, Ledger
+from forestay.runs import Idempotency, Runs, Schedules, Webhooks
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):

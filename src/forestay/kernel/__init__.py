@@ -1,1 +1,49 @@
 """What everything else stands on: canonical JSON, clock, ids, problems, ledger, policy, redaction, budgets, config."""
+
+from typing import TYPE_CHECKING
+
+from forestay.face import face
+
+if TYPE_CHECKING:
+    from forestay.kernel.arguments import checker, fitted
+    from forestay.kernel.budget import Amounts, Budget, Limits
+    from forestay.kernel.clock import Clock, ManualClock, SystemClock, bound_of, iso, moment_of, outside_work, parse_iso
+    from forestay.kernel.config import (
+        OPERATOR,
+        PROJECT_FILE,
+        Agents,
+        Config,
+        ExtensionQuotas,
+        Extensions,
+        HttpLimits,
+        ModelEntry,
+        Models,
+        Telemetry,
+    )
+    from forestay.kernel.folders import kept_in, make_folder, write_file
+    from forestay.kernel.http_url import MAX_URL, URL_PATTERN, Place, place_of, plain_host
+    from forestay.kernel.ids import Ids, Randomness, SeededRandomness, SystemRandomness
+    from forestay.kernel.json_schema import (
+        Mistake,
+        Validator,
+        check_schema,
+        misfit,
+        mistakes,
+        object_schema,
+        schema_mistake,
+    )
+    from forestay.kernel.ledger import Append, Draft, Head, Ledger, Projection, Record, Verification
+    from forestay.kernel.loss import Weighed, weigh
+    from forestay.kernel.policy import Decision, Grant, Mode, Policy, Request, SubjectRules
+    from forestay.kernel.problem_table import LAFS_CODES, TABLE, AgentAction, Category, LafsCode, Row
+    from forestay.kernel.problems import Problem, lafs_registry
+    from forestay.kernel.redaction import REDACTED, is_secret_key, redact, redact_text
+    from forestay.kernel.schemas import schema_of
+    from forestay.kernel.scopes import SCOPED, Scope, check_path_pattern, exactly, match_path
+    from forestay.kernel.seal import Seal
+    from forestay.kernel.secret import HOST_SECRET, derive, kept_secret
+    from forestay.kernel.terminal_text import one_line, printable
+    from forestay.kernel.text_bound import Bounds, bounded, cut
+    from forestay.kernel.trace import read_traceparent, trace_id
+
+__getattr__, __dir__ = face(__name__, __file__)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from forestay.kernel.bounded import Bounds, bounded, cut
 from forestay.kernel.problem_table import LAFS_CODES, TABLE, Row
 from forestay.kernel.redaction import redact, redact_text
+from forestay.kernel.text_bound import Bounds, bounded, cut
 
 _MAX_MESSAGE = 1024
 _MAX_TEXT = 65_536  # of a message or a detail, before anything looks for secrets and paths in it

@@ -1,38 +1,30 @@
 """Language models behind one protocol: `models.open("local")`, then `stream` it or `fold` the stream."""
 
-from forestay.models.protocol import (
-    DEFAULT_PARAMS,
-    Completion,
-    Delta,
-    FinishReason,
-    Message,
-    Model,
-    Params,
-    Role,
-    ToolCall,
-    ToolSpec,
-    Usage,
-    fold,
-)
-from forestay.models.registry import KNOWN, OpenModel, Options, open
-from forestay.models.resend import Retries
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "DEFAULT_PARAMS",
-    "KNOWN",
-    "Completion",
-    "Delta",
-    "FinishReason",
-    "Message",
-    "Model",
-    "OpenModel",
-    "Options",
-    "Params",
-    "Retries",
-    "Role",
-    "ToolCall",
-    "ToolSpec",
-    "Usage",
-    "fold",
-    "open",
-]
+from forestay.face import face
+
+if TYPE_CHECKING:
+    from forestay.models.assemble import halves, joined, whole
+    from forestay.models.embed import Embedder
+    from forestay.models.faults import shown
+    from forestay.models.protocol import (
+        DEFAULT_PARAMS,
+        Completion,
+        Delta,
+        FinishReason,
+        Message,
+        Model,
+        Params,
+        Role,
+        ToolCall,
+        ToolSpec,
+        Usage,
+        fold,
+    )
+    from forestay.models.registry import KNOWN, OpenModel, Options, open
+    from forestay.models.resend import Retries
+    from forestay.models.tokens import MESSAGE_TOKENS, message_tokens, tool_tokens
+    from forestay.models.vocabulary import STOP, stem, words
+
+__getattr__, __dir__ = face(__name__, __file__)

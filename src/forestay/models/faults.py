@@ -10,9 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from forestay.kernel.clock import Clock
-from forestay.kernel.problems import Problem
-from forestay.kernel.redaction import REDACTED
+from forestay.kernel import REDACTED, Clock, Problem
 
 _LONGEST_QUOTE = 300
 _EXHAUSTED = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_error"})

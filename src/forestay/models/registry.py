@@ -15,10 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from forestay.kernel.clock import Clock, SystemClock
-from forestay.kernel.config import ModelEntry
-from forestay.kernel.ids import Randomness, SystemRandomness
-from forestay.kernel.problems import Problem
+from forestay.kernel import Clock, ModelEntry, Problem, Randomness, SystemClock, SystemRandomness
 from forestay.models.faults import Endpoint, shown
 from forestay.models.limits import ModelLimits, limits_of
 from forestay.models.protocol import Model

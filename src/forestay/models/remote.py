@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any, Protocol
 
-from forestay.kernel.clock import Clock
-from forestay.kernel.ids import Randomness, SystemRandomness
-from forestay.kernel.problems import Problem
+from forestay.kernel import Clock, Problem, Randomness, SystemRandomness
 from forestay.models.faults import Endpoint, translated
 from forestay.models.limits import ModelLimits
 from forestay.models.observed import observed

@@ -8,8 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 
 import msgspec
 
-from forestay.kernel.ids import Randomness
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, Randomness
 from forestay.models.faults import Endpoint, silent
 from forestay.models.protocol import Delta
 

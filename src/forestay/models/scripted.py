@@ -22,9 +22,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from forestay.kernel import canonical
-from forestay.kernel.problem_table import TABLE
-from forestay.kernel.problems import Problem
+from forestay.kernel import TABLE, Problem, canonical
 from forestay.models.protocol import DEFAULT_PARAMS, Delta, FinishReason, Message, Params, ToolCall, ToolSpec, Usage
 
 T = TypeVar("T")

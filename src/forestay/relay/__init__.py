@@ -1,33 +1,44 @@
 """The relay: the right context into a model, output of any length out of it, nothing altered (CRP 2.0)."""
 
-from forestay.relay.relay import Relay
-from forestay.relay.session import Session
-from forestay.relay.types import (
-    CostEstimate,
-    EnvelopePreview,
-    ExtractionResult,
-    Pricing,
-    QualityReport,
-    Reply,
-    SessionConfig,
-    SessionHandle,
-    SessionStatus,
-    StreamEvent,
-    TaskIntent,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "CostEstimate",
-    "EnvelopePreview",
-    "ExtractionResult",
-    "Pricing",
-    "QualityReport",
-    "Relay",
-    "Reply",
-    "Session",
-    "SessionConfig",
-    "SessionHandle",
-    "SessionStatus",
-    "StreamEvent",
-    "TaskIntent",
-]
+from forestay.face import face
+
+if TYPE_CHECKING:
+    from forestay.relay.dispatch import Run
+    from forestay.relay.facts import Batch, Fact, view
+    from forestay.relay.meters import Meters
+    from forestay.relay.packing import pack
+    from forestay.relay.ranking import Ranked, rank
+    from forestay.relay.relay import MAX_SESSIONS_PER_APP, Relay
+    from forestay.relay.replies import told
+    from forestay.relay.session import Session
+    from forestay.relay.state import read_header
+    from forestay.relay.types import (
+        PROTOCOL_VERSION,
+        CostEstimate,
+        Count,
+        CrpError,
+        EnvelopePreview,
+        ExtractionResult,
+        Fraction,
+        Positive,
+        Pricing,
+        QualityReport,
+        RemainingBudget,
+        Reply,
+        Restored,
+        SecurityFlags,
+        SemVer,
+        SessionConfig,
+        SessionHandle,
+        SessionStatus,
+        StreamEvent,
+        TaskIntent,
+        Telemetry,
+        Tier,
+        Uuid,
+    )
+    from forestay.relay.warm import Warm, pack_text, unpack_text
+
+__getattr__, __dir__ = face(__name__, __file__)

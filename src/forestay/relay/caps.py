@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.relay.warm import Warm
 
 

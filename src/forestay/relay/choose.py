@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from forestay.kernel.ledger import Draft
+from forestay.kernel import Draft
 from forestay.relay.facts import verify
 from forestay.relay.packing import Packed, pack
 from forestay.relay.ranking import rank

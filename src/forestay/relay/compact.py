@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from forestay.kernel.ledger import Draft
+from forestay.kernel import Draft
 from forestay.relay.facts import Fact
 
 LEAST_FACTS = 5000

@@ -19,11 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from forestay.kernel import canonical
-from forestay.kernel.ledger import Draft
-from forestay.kernel.problems import Problem
-from forestay.models.assemble import halves, joined, whole
-from forestay.models.protocol import Message, Model, ToolCall, ToolSpec
+from forestay.kernel import Draft, Problem, canonical
+from forestay.models import Message, Model, ToolCall, ToolSpec, halves, joined, whole
 from forestay.relay import drift, window
 from forestay.relay.caps import within_caps
 from forestay.relay.choose import envelope

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from forestay.models.vocabulary import stem
+from forestay.models import stem
 
 _TRIM = ".,;:!?()[]{}<>\"'`“”‘’«»|*"
 _LONGEST = 200

@@ -19,7 +19,7 @@ from typing import Any
 import blake3
 import msgspec
 
-from forestay.models.vocabulary import words
+from forestay.models import words
 from forestay.relay.entities import entities, relation
 from forestay.relay.extract import Kind, units
 from forestay.relay.guard import clean

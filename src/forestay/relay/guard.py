@@ -20,9 +20,7 @@ from typing import Any, Literal
 import msgspec
 import re2
 
-from forestay.kernel.clock import Clock
-from forestay.kernel.ledger import Draft
-from forestay.kernel.problems import Problem
+from forestay.kernel import Clock, Draft, Problem
 from forestay.relay.types import InjectionMarker, SecurityFlags
 
 MAX_INPUT_BYTES = 50_000_000

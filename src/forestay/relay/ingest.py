@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 import blake3
 
-from forestay.kernel.ledger import Draft
-from forestay.kernel.problems import Problem
+from forestay.kernel import Draft, Problem
 from forestay.relay import guard
 from forestay.relay.facts import Fact, batches, copies, verify
 from forestay.relay.types import ExtractionResult, Quarantined, Restored, SecurityFlags, Superseded

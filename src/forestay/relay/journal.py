@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from forestay.kernel.ledger import Append, Draft
+from forestay.kernel import Append, Draft
 from forestay.relay.drift import gate
 from forestay.relay.facts import Batch
 from forestay.relay.warm import Contradiction, Warm

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from forestay.models.vocabulary import words
+from forestay.models import words
 from forestay.relay.continuation import ANCHOR
 
 _HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*)")

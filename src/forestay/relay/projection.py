@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from forestay.kernel.ledger import Record
+from forestay.kernel import Record
 
 
 class SessionsTable:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from forestay.kernel.problems import Problem
-from forestay.models.protocol import Model
+from forestay.kernel import Problem
+from forestay.models import Model
 
 if TYPE_CHECKING:
     from forestay.relay.relay import Relay

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forestay.models.vocabulary import STOP, words
+from forestay.models import STOP, words
 from forestay.relay.extract import units
 from forestay.relay.facts import Fact
 from forestay.relay.index import Index

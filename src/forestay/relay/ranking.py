@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from forestay.models.vocabulary import STOP, words
+from forestay.models import STOP, words
 from forestay.relay.entities import entities
 from forestay.relay.facts import QUARANTINE_FACTOR, Fact
 from forestay.relay.warm import INGEST, Warm

@@ -17,13 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from forestay.kernel.clock import Clock, SystemClock
-from forestay.kernel.ids import Ids, Randomness, SystemRandomness
-from forestay.kernel.ledger import Draft, Ledger, Projection
-from forestay.kernel.problems import Problem
-from forestay.kernel.secret import kept_secret
-from forestay.models.embed import Embedder
-from forestay.models.protocol import Model
+from forestay.kernel import (
+    Clock,
+    Draft,
+    Ids,
+    Ledger,
+    Problem,
+    Projection,
+    Randomness,
+    SystemClock,
+    SystemRandomness,
+    kept_secret,
+)
+from forestay.models import Embedder, Model
 from forestay.relay import guard
 from forestay.relay.facts import verify
 from forestay.relay.meters import Meters

@@ -8,10 +8,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel import canonical
-from forestay.kernel.clock import iso
-from forestay.kernel.ledger import Record
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, Record, canonical, iso
 from forestay.relay.types import QualityReport, Reply, SessionConfig, StreamEvent, TaskIntent
 
 _SEVERE = frozenset({"crp.dispatch.error", "crp.dispatch.fallback", "crp.session.expire"})

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from forestay.kernel import canonical
-from forestay.kernel.ledger import Draft
+from forestay.kernel import Draft, canonical
 from forestay.relay import quality
 from forestay.relay.types import Fallback, QualityReport, SeamReport, SecurityFlags, Stop, Telemetry
 from forestay.relay.warm import WINDOW, Dispatch, pack_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from forestay.kernel.schemas import schema_of
+from forestay.kernel import schema_of
 from forestay.relay.types import (
     CostEstimate,
     CrpError,

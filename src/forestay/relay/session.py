@@ -17,11 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from forestay.kernel.clock import Clock
-from forestay.kernel.ledger import Append, Draft
-from forestay.kernel.problems import Problem
-from forestay.models.faults import shown
-from forestay.models.protocol import Model, ToolSpec
+from forestay.kernel import Append, Clock, Draft, Problem
+from forestay.models import Model, ToolSpec, shown
 from forestay.relay import guard, looking
 from forestay.relay.choose import near
 from forestay.relay.compact import Compaction, due, plan

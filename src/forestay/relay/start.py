@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from forestay.kernel.ledger import Draft
-from forestay.kernel.problems import Problem
-from forestay.models.protocol import ToolSpec
+from forestay.kernel import Draft, Problem
+from forestay.models import ToolSpec
 from forestay.relay import guard, window
 from forestay.relay.ingest import ingest
 from forestay.relay.oversize import question, shortened

@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Any
 import blake3
 import msgspec
 
-from forestay.kernel import canonical
-from forestay.kernel.ledger import Draft, Ledger, Record
-from forestay.kernel.problems import Problem
+from forestay.kernel import Draft, Ledger, Problem, Record, canonical
 from forestay.relay.types import PROTOCOL_VERSION, SCHEMA_VERSION, PersistedStateHeader
 from forestay.relay.warm import Warm
 

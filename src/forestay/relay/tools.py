@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from forestay.kernel import canonical
-from forestay.kernel.json_schema import misfit, object_schema
-from forestay.models.protocol import ToolCall, ToolSpec
-from forestay.models.vocabulary import STOP, words
+from forestay.kernel import canonical, misfit, object_schema
+from forestay.models import STOP, ToolCall, ToolSpec, words
 from forestay.relay.facts import Fact, fact_id
 from forestay.relay.progress import Structure
 from forestay.relay.ranking import neighbours, rank

@@ -10,8 +10,8 @@ from contextlib import aclosing
 
 import msgspec
 
-from forestay.kernel.problems import Problem
-from forestay.models.protocol import Message, Model, Params, ToolCall, ToolSpec, Usage
+from forestay.kernel import Problem
+from forestay.models import Message, Model, Params, ToolCall, ToolSpec, Usage
 from forestay.relay.continuation import Echo, Seam, is_wall
 from forestay.relay.packing import Packed
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from forestay.kernel.ledger import Draft
-from forestay.models.protocol import ToolCall, ToolSpec
+from forestay.kernel import Draft
+from forestay.models import ToolCall, ToolSpec
 from forestay.relay.dispatch import Run
 from forestay.relay.replies import fold
 from forestay.relay.tools import structure

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.models.embed import Embedder
+from forestay.models import Embedder
 from forestay.relay.facts import Fact
 
 _MARK = 8

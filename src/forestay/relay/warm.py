@@ -16,8 +16,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.models.assemble import joined
-from forestay.models.vocabulary import STOP, words
+from forestay.models import STOP, joined, words
 from forestay.relay.drift import rate
 from forestay.relay.entities import claim
 from forestay.relay.facts import GENESIS, Batch, Fact, facts_of

@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from forestay.kernel.problems import Problem
-from forestay.models.protocol import Message, Model, ToolSpec
-from forestay.models.tokens import MESSAGE_TOKENS, message_tokens, tool_tokens
+from forestay.kernel import Problem
+from forestay.models import MESSAGE_TOKENS, Message, Model, ToolSpec, message_tokens, tool_tokens
 from forestay.relay.continuation import ANCHOR, LEAST_ANCHOR
 from forestay.relay.progress import Structure, continuation_prompt
 from forestay.relay.types import SessionConfig

@@ -1,1 +1,66 @@
 """Durable workflows (OpenWOP 1.11): carry a run to its end, whatever dies on the way."""
+
+from typing import TYPE_CHECKING
+
+from forestay.face import face
+
+if TYPE_CHECKING:
+    from forestay.runs.authoring import Workflow, workflow
+    from forestay.runs.check import check_workflow
+    from forestay.runs.execution import Execution, Parked
+    from forestay.runs.graph import mermaid
+    from forestay.runs.graph_svg import svg
+    from forestay.runs.idempotency import Claim, Idempotency, Reply
+    from forestay.runs.log import ENGINE_VERSION, stream_of, type_of
+    from forestay.runs.mock_models import MOCK_PROVIDERS, Staged
+    from forestay.runs.nodes import NodeContext, NodeError, node
+    from forestay.runs.nodes.ai import TRUNCATION_GROWTH
+    from forestay.runs.nodes.core import standard_registry
+    from forestay.runs.nodes.outside import HTTP_METHODS
+    from forestay.runs.nodes.registry import NodeRegistry, NodeType, declaring
+    from forestay.runs.outbox import Outbox
+    from forestay.runs.ports import Caller, HttpRequest, HttpResponse, ModelDelta, ModelRequest
+    from forestay.runs.requests import CONFIGURABLE, MAX_NAME
+    from forestay.runs.schedules import Firing, Schedule, Schedules, ScheduleSpec, ScheduleTable
+    from forestay.runs.secrets import cover_record, masked_defaults
+    from forestay.runs.service import Runs
+    from forestay.runs.state import MASK, RunState
+    from forestay.runs.types import (
+        TERMINAL,
+        TERMINAL_EVENTS,
+        Ancestry,
+        Artifact,
+        BulkResult,
+        CreateRun,
+        DrainPolicy,
+        EventPage,
+        ForkRequest,
+        Interrupt,
+        InterruptView,
+        Limits,
+        Resolved,
+        RunCreated,
+        RunDiff,
+        RunEvent,
+        RunFilter,
+        RunForked,
+        RunPage,
+        RunSnapshot,
+        RunStanding,
+        RunStatus,
+        RunSummary,
+        WorkflowCheck,
+        WorkflowVersion,
+    )
+    from forestay.runs.webhooks import (
+        EVENT_TYPE,
+        SIGNATURE_ALGORITHM,
+        Delivery,
+        Registered,
+        RetryPolicy,
+        Webhook,
+        Webhooks,
+    )
+    from forestay.runs.workflows import SHARED, Condition
+
+__getattr__, __dir__ = face(__name__, __file__)

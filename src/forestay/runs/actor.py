@@ -15,9 +15,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from forestay.kernel.ledger import Append
-from forestay.kernel.problems import Problem
-from forestay.kernel.redaction import redact_text
+from forestay.kernel import Append, Problem, redact_text
 from forestay.runs import decider
 from forestay.runs.effects import plain
 from forestay.runs.evolve import evolve

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from forestay.kernel.clock import iso
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, iso
 from forestay.runs import interrupts
 from forestay.runs.engine import Engine
 from forestay.runs.execution import Outcome

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from forestay.kernel.clock import iso
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ledger, Problem, iso
 from forestay.runs.log import FORK, stream_of
 from forestay.runs.secrets import cover
 from forestay.runs.state import RunState

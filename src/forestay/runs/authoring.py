@@ -24,8 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, get_type_hints, overload
 
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical
 from forestay.runs.definition import TriggerRule, read_workflow
 from forestay.runs.graph_layout import Edge, layout
 

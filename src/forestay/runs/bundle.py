@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 
 from forestay import __version__
-from forestay.kernel.clock import iso
-from forestay.kernel.redaction import redact
+from forestay.kernel import iso, redact
 from forestay.runs.types import RunEvent, RunSnapshot
 
 MAX_EVENTS = 10_000

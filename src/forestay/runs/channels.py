@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel.json_schema import misfit
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, misfit
 from forestay.runs.definition import Access, Channel
 
 AGING = frozenset({"append", "votes", "feedback"})

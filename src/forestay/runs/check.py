@@ -9,9 +9,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel import canonical
-from forestay.kernel.json_schema import check_schema
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical, check_schema
 from forestay.runs.channels import REDUCERS, fits_reducer
 from forestay.runs.conditions import compile_condition
 from forestay.runs.definition import (

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.runs.definition import Condition
 from forestay.runs.expressions import compile_expression
 from forestay.runs.values import compile_pattern, equal, holds, matches, member, truthy

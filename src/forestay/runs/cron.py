@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 MAX_TEXT = 256
 

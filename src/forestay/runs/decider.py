@@ -15,7 +15,7 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.runs.definition import ConnectionPort, ExpressionPort, Port, Retry, StaticPort
 from forestay.runs.effects import plain
 from forestay.runs.expressions import compile_expression

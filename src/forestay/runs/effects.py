@@ -12,8 +12,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel import base64url, canonical
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, base64url, canonical
 
 MAX_VALUE_BYTES = 7 * 1024 * 1024
 """A record of the ledger holds two of them: a variable's old value and its new one."""

@@ -18,10 +18,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel.clock import Clock, iso
-from forestay.kernel.ids import Ids, Randomness
-from forestay.kernel.ledger import Append, Draft, Ledger
-from forestay.kernel.problems import Problem
+from forestay.kernel import Append, Clock, Draft, Ids, Ledger, Problem, Randomness, iso
 from forestay.runs import decider
 from forestay.runs.actor import Make, RunActor, error_of
 from forestay.runs.evolve import fold

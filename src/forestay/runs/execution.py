@@ -17,9 +17,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from forestay.kernel.clock import iso
-from forestay.kernel.ledger import Append, Draft
-from forestay.kernel.problems import Problem
+from forestay.kernel import Append, Draft, Problem, iso
 from forestay.runs import channels
 from forestay.runs.artifacts import artifact_stream
 from forestay.runs.effects import invocation_id, ordinal_of, plain

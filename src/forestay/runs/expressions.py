@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.runs.values import check_size, compile_pattern, equal, holds, matches, member, truthy
 
 MAX_TEXT = 4096

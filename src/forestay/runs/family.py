@@ -6,8 +6,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from forestay.kernel.ledger import Append
-from forestay.kernel.problems import Problem
+from forestay.kernel import Append, Problem
 from forestay.runs import decider
 from forestay.runs.actor import Make, RunActor
 from forestay.runs.evolve import evolve

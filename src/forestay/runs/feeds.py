@@ -12,8 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ledger, Problem
 from forestay.runs.log import stream_of, to_wire
 from forestay.runs.types import TERMINAL_EVENTS, RunEvent
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from forestay.kernel.ledger import Append, Draft, Record
-from forestay.kernel.problems import Problem
+from forestay.kernel import Append, Draft, Problem, Record
 from forestay.runs.engine import Engine, fork_origin
 from forestay.runs.evolve import evolve, fold
 from forestay.runs.log import FORK, PRIVATE, STANDING, standing_of, stream_of, to_draft, to_event

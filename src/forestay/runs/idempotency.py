@@ -21,10 +21,7 @@ import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from forestay.kernel.clock import Clock
-from forestay.kernel.ids import Ids
-from forestay.kernel.ledger import Draft, Ledger, Record
-from forestay.kernel.problems import Problem
+from forestay.kernel import Clock, Draft, Ids, Ledger, Problem, Record
 
 KEEP_MS = 24 * 3600 * 1000
 LEASE_MS = 30_000

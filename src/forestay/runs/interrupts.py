@@ -15,10 +15,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel import base64url, canonical
-from forestay.kernel.clock import iso
-from forestay.kernel.json_schema import misfit
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, base64url, canonical, iso, misfit
 from forestay.runs.decider import correlates, resolve_events
 from forestay.runs.state import Event, InterruptState, RunState
 

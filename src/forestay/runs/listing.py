@@ -6,10 +6,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel import base64url, canonical
-from forestay.kernel.clock import bound_of
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ledger, Problem, base64url, bound_of, canonical
 from forestay.runs.types import RunFilter, RunPage
 from forestay.runs.views import summary
 

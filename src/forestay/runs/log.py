@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from forestay.kernel import former
-from forestay.kernel.clock import iso
-from forestay.kernel.ledger import Draft, Record
+from forestay.kernel import Draft, Record, former, iso
 from forestay.runs.state import Event, RunState
 from forestay.runs.types import RunEvent
 

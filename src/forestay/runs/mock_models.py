@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.runs.ports import Caller, ModelCaller, ModelDelta, ModelRequest
 from forestay.runs.types import Wire
 

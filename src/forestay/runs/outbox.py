@@ -12,7 +12,7 @@ import json
 import sqlite3
 from typing import Any
 
-from forestay.kernel.ledger import Record
+from forestay.kernel import Record
 from forestay.runs.log import FORK, overlaid_tags
 from forestay.runs.types import TERMINAL_EVENTS
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.runs.conditions import Scope, Test, compile_condition
 from forestay.runs.definition import Edge, Node, NodeSettings, Retry, TriggerRule, Workflow, read_settings
 from forestay.runs.values import member

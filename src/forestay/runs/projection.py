@@ -5,8 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from forestay.kernel import canonical
-from forestay.kernel.ledger import Record
+from forestay.kernel import Record, canonical
 from forestay.runs.log import FORK, PREFIX, STANDING, overlaid_tags
 from forestay.runs.types import TERMINAL
 

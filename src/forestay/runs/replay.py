@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from forestay.kernel.ledger import Record
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, Record
 from forestay.runs import decider
 from forestay.runs.actor import completed, error_of
 from forestay.runs.diff import VOLATILE, without_volatile

@@ -6,9 +6,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from forestay.kernel import canonical
-from forestay.kernel.json_schema import misfit
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical, misfit
 from forestay.runs.check import fits
 from forestay.runs.definition import Workflow
 from forestay.runs.log import ENGINE_VERSION

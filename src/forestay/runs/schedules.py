@@ -22,11 +22,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from forestay.kernel import canonical
-from forestay.kernel.clock import Clock, ManualClock, iso
-from forestay.kernel.ids import Ids, SeededRandomness
-from forestay.kernel.ledger import Draft, Ledger, Record
-from forestay.kernel.problems import Problem
+from forestay.kernel import Clock, Draft, Ids, Ledger, ManualClock, Problem, Record, SeededRandomness, canonical, iso
 from forestay.runs import cron
 from forestay.runs.types import TERMINAL, CreateRun, RunCreated, RunEvent, RunSnapshot, RunStanding, Wire
 

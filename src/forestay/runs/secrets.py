@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel.ledger import Record
+from forestay.kernel import Record
 from forestay.runs.log import PRIVATE
 from forestay.runs.plan import Plan
 from forestay.runs.state import MASK, RunState

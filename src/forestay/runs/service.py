@@ -12,10 +12,7 @@ from typing import Any, Self
 
 import msgspec
 
-from forestay.kernel.clock import Clock, iso
-from forestay.kernel.ids import Ids, Randomness
-from forestay.kernel.ledger import Append, Draft, Ledger, Projection
-from forestay.kernel.problems import Problem
+from forestay.kernel import Append, Clock, Draft, Ids, Ledger, Problem, Projection, Randomness, iso
 from forestay.runs import artifacts, decider, fork, listing
 from forestay.runs.answering import Answering
 from forestay.runs.bundle import debug_bundle

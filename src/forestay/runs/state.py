@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.runs import channels
 from forestay.runs.conditions import Scope, make_scope
 from forestay.runs.plan import Plan

@@ -8,7 +8,7 @@ from typing import Any
 
 import re2
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 MAX_PATTERN = 512
 MAX_VALUE = 4 * 1024 * 1024

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from forestay.kernel.clock import iso
+from forestay.kernel import iso
 from forestay.runs import channels
 from forestay.runs.expressions import Scope
 from forestay.runs.log import ENGINE_VERSION

@@ -26,11 +26,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from forestay.kernel.clock import Clock, iso
-from forestay.kernel.ids import Ids, Randomness
-from forestay.kernel.ledger import Append, Draft, Ledger
-from forestay.kernel.problems import Problem
-from forestay.kernel.trace import read_traceparent
+from forestay.kernel import Append, Clock, Draft, Ids, Ledger, Problem, Randomness, iso, read_traceparent
 from forestay.runs.breaker import Breaker
 from forestay.runs.ports import Caller, HttpConnector, HttpRequest
 from forestay.runs.types import Interrupt, RunEvent, Wire

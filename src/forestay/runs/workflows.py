@@ -9,9 +9,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel import canonical
-from forestay.kernel.ledger import Draft, Ledger
-from forestay.kernel.problems import Problem
+from forestay.kernel import Draft, Ledger, Problem, canonical
 from forestay.runs.check import check_workflow
 from forestay.runs.definition import read_workflow
 from forestay.runs.nodes.registry import NodeRegistry

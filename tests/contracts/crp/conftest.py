@@ -11,8 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from forestay.http.crp import crp_app
-from forestay.http.server import bind, serving, url_of
+from forestay.http import bind, crp_app, serving, url_of
 from forestay.relay import Relay
 from tests.relay.conftest import Pieces
 

@@ -9,9 +9,7 @@ from forestay.envelope import (
     failure,
     success,
 )
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ids import Ids
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ids, ManualClock, Problem
 
 
 @pytest.fixture

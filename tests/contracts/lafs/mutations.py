@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from forestay.envelope import Warning, failure, success
 from forestay.envelope.pages import cursor_page, no_page, offset_page
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ids import Ids, SeededRandomness
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ids, ManualClock, Problem, SeededRandomness
 from tests.envelope.strategies import envelopes, scalars, trees
 
 TIMES = [

@@ -13,9 +13,9 @@ import pytest
 
 from forestay.envelope import (
     Envelope,
+    decode,
 )
-from forestay.envelope.validate import decode
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 KEY = b"0123456789abcdef"
 

@@ -18,12 +18,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from forestay.envelope import encode, project
+from forestay.envelope import Envelope, decode, encode, project, schemas
 from forestay.envelope.formats import is_date_time, is_uri
-from forestay.envelope.json_schemas import envelope_schema, projected_schema, schemas
-from forestay.envelope.types import Envelope
-from forestay.envelope.validate import decode
-from forestay.kernel.problems import Problem
+from forestay.envelope.json_schemas import envelope_schema, projected_schema
+from forestay.kernel import Problem
 from tests.contracts.lafs.mutations import BASES, TIMES, URIS, documents, mutated
 from tests.contracts.lafs.schema import envelope_schemas, published
 from tests.envelope.strategies import envelopes

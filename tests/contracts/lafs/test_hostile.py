@@ -15,9 +15,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from forestay.envelope.conformance import conform
-from forestay.envelope.validate import MAX_ENVELOPE_BYTES, decode
-from forestay.kernel.problems import Problem
+from forestay.envelope import MAX_ENVELOPE_BYTES, conform, decode
+from forestay.kernel import Problem
 from tests.envelope import serving
 
 VALID: dict[str, Any] = {

@@ -15,19 +15,16 @@ from forestay.envelope import (
     SCHEMA_URL,
     Envelope,
     Error,
+    conform,
+    decode,
     encode,
     failure,
     resolve,
     select_field,
     success,
 )
-from forestay.envelope.conformance import conform
 from forestay.envelope.errors import CATEGORY_ACTIONS, action_of, next_step
-from forestay.envelope.validate import decode
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ids import Ids
-from forestay.kernel.problem_table import LAFS_CODES, TABLE
-from forestay.kernel.problems import Problem, lafs_registry
+from forestay.kernel import LAFS_CODES, TABLE, Ids, ManualClock, Problem, lafs_registry
 from tests.contracts.lafs.schema import published
 from tests.contracts.lafs.support import changed, forestay, refused
 

@@ -11,19 +11,20 @@ import pytest
 from msgspec import UNSET
 
 from forestay.envelope import (
+    MAX_ENVELOPE_BYTES,
     Envelope,
     Error,
     Page,
+    conform,
+    decode,
     encode,
     failure,
+    parse,
     success,
 )
-from forestay.envelope.conformance import CORE, STANDARD, TIERS, conform, conform_envelope, conform_flags
+from forestay.envelope.conformance import CORE, STANDARD, TIERS, conform_envelope, conform_flags
 from forestay.envelope.deprecations import DEPRECATIONS, META_MVI_BOOLEAN, check, may_be_removed
-from forestay.envelope.validate import MAX_ENVELOPE_BYTES, decode, parse
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ids import Ids
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ids, ManualClock, Problem
 from tests.contracts.lafs.schema import published
 from tests.contracts.lafs.support import changed, forestay
 

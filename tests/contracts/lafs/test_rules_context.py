@@ -10,19 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from forestay.envelope.conformance import conform
-from forestay.envelope.context import ContextStore, Follower, read_query
-from forestay.envelope.context import project as project_context
+from forestay.envelope import ContextStore, Envelope, conform, decode
+from forestay.envelope import project as project_context
+from forestay.envelope.context import Follower, read_query
 from forestay.envelope.context.store import chain
 from forestay.envelope.context.types import Entry
 from forestay.envelope.pages import no_page, offset_page
-from forestay.envelope.types import Envelope
-from forestay.envelope.validate import decode
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ids import Ids
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problem_table import LAFS_CODES
-from forestay.kernel.problems import Problem
+from forestay.kernel import LAFS_CODES, Ids, Ledger, ManualClock, Problem
 from tests.contracts.lafs.support import KEY
 
 # 1.5 Context
@@ -235,7 +229,7 @@ async def get_context(
     from starlette.applications import Starlette
     from starlette.requests import Request
 
-    from forestay.envelope.transports.context_http import context_routes
+    from forestay.envelope import context_routes
 
     async def whoever(_request: Request) -> str:
         return owner

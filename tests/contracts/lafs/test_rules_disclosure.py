@@ -10,26 +10,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forestay.envelope import (
+    Ask,
+    Budget,
     Envelope,
     Page,
     Warning,
+    conform,
     encode,
     failure,
+    give,
+    parse,
     project,
     select_fields,
     success,
 )
-from forestay.envelope.ask import Ask, give, read_ask
-from forestay.envelope.budget import Budget, cost, read_budget, within
-from forestay.envelope.conformance import conform
+from forestay.envelope.ask import read_ask
+from forestay.envelope.budget import cost, read_budget, within
 from forestay.envelope.estimate import Estimator, estimate, graphemes
 from forestay.envelope.expand import Expanders
 from forestay.envelope.fit import EXTENSION, TRUNCATED, fit
 from forestay.envelope.pages import cursor_page, no_page, offset_page, page_request
-from forestay.envelope.validate import parse
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ids import Ids
-from forestay.kernel.problems import Problem
+from forestay.kernel import Ids, ManualClock, Problem
 from tests.contracts.lafs.support import changed, refused
 
 # 1.6 Disclosure and pages

@@ -160,10 +160,9 @@ class LocalHost:
 
 
 async def _make_keys(folder: Path) -> dict[str, str]:
-    from forestay.http.auth import Keys, KeyTable
-    from forestay.kernel.clock import SystemClock
-    from forestay.kernel.ids import Ids
-    from forestay.kernel.ledger import Ledger
+    from forestay.http import Keys
+    from forestay.http.auth import KeyTable
+    from forestay.kernel import Ids, Ledger, SystemClock
 
     folder.mkdir(parents=True, exist_ok=True)
     clock = SystemClock()

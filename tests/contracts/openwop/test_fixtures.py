@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from forestay.runs.types import RunEvent
+from forestay.runs import RunEvent
 from tests.contracts.openwop.conftest import ENDED, Api, LocalHost, refused
 from tests.contracts.openwop.documents import CONTRACT_NAMES, DOCUMENTS
 from tests.runs.events import check_events

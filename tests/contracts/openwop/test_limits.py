@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 
 from forestay.host import Options
-from forestay.http.hosting import serve
+from forestay.http import serve
 from forestay.http.limits import Rate, Rates
 
 
@@ -46,7 +46,7 @@ def test_a_full_host_answers_503_with_when_to_come_back(tmp_path: Path) -> None:
 
 def test_a_thousand_streams_on_one_process(tmp_path: Path) -> None:
     """1,000 readers of one run, one of them never reading: the engine ends the run, and every reader sees it."""
-    from forestay.runs.types import CreateRun
+    from forestay.runs import CreateRun
     from tests.contracts.openwop.documents import DOCUMENTS
 
     async def reader(address: tuple[str, int], path: str, key: str, ready: asyncio.Semaphore) -> bytes:

@@ -17,7 +17,7 @@ from forestay.extensions.compiler.cache import Cache
 from forestay.extensions.compiler.scan import syntax
 from forestay.extensions.compiler.scan.uses import scan_text
 from forestay.extensions.compiler.scan.values import Values
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 SMALL = "export default function (pi) { pi.on('input', () => undefined); }\n"
 

@@ -9,7 +9,7 @@ import pytest
 from forestay.extensions.compiler import build
 from forestay.extensions.compiler.rewrite import provided_package, virtual_module
 from forestay.extensions.compiler.scan.syntax import File
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 SAY = "export default (pi: any) => "
 

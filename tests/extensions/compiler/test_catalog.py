@@ -7,8 +7,7 @@ import hashlib
 import pytest
 
 from forestay.extensions.catalog import GitSource, NpmSource, UrlSource, build_catalog, read_catalog, source_key
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical
 
 NOW = "2026-01-02T03:04:05Z"
 TOOL = "export default (pi) => { pi.registerTool({ name: 'a' }); };"

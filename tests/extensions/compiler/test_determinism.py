@@ -15,9 +15,7 @@ from forestay.extensions.compiler.artifact import read_artifact
 from forestay.extensions.compiler.cache import Cache
 from forestay.extensions.compiler.install import install
 from forestay.extensions.engine.bytecode import compile_module
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
-from forestay.kernel.seal import Seal
+from forestay.kernel import Problem, Seal, canonical
 
 FILES = {
     "package.json": '{"name": "same", "version": "1.2.3", "pi": {"extensions": ["./src/index.ts"]}}',

@@ -9,7 +9,7 @@ import pytest
 from forestay.extensions.compiler import build
 from forestay.extensions.compiler.build import compile_source
 from forestay.extensions.compiler.source import source
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 ENTRY = 'import found from "dep";\nexport default (pi) => { pi.registerCommand(String(found), { handler() {} }); };'
 PACKAGE = '{"name": "dep", "version": "1.0.0", "main": "i.js"}'

@@ -9,7 +9,7 @@ import pytest
 
 from forestay.extensions.compiler.source import source
 from forestay.extensions.manifest import parse_manifest
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 GOOD = {
     "schema": "pi.ext.manifest.v1",

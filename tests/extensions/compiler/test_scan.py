@@ -7,7 +7,7 @@ import pytest
 from forestay.extensions.compiler import build
 from forestay.extensions.compiler.rewrite import FORBIDDEN_MODULES
 from forestay.extensions.compiler.scan import scan_text
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 # {m} is the module's name, {a} and {b} its two halves.
 MODULE_DISGUISES = {

@@ -17,7 +17,7 @@ from forestay.extensions.conform.report import document, page
 from forestay.extensions.conform.run import SetResult, conform, oracle_wording, packages_of, totals
 from forestay.extensions.conform.scenarios import ScenarioResult, compare_scenario, covered, read_scenarios
 from forestay.extensions.hooks import EVENTS
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 ROOT = Path(__file__).resolve().parents[3]
 CORPUS = Corpus(ROOT / "corpus")

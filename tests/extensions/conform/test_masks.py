@@ -9,8 +9,7 @@ import pytest
 
 from forestay.extensions.conform.masks import Mask, masked
 from forestay.extensions.conform.scenarios import Scenario, read_scenarios
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical
 
 ROOT = Path(__file__).resolve().parents[3]
 WHY = "It is random, by nature."

@@ -15,7 +15,7 @@ from forestay.extensions.compiler.cache import Cache
 from forestay.extensions.conform.host import Host, Place
 from forestay.extensions.engine.bytecode import KeptBytecode
 from forestay.extensions.engine.pool import Pool
-from forestay.kernel.seal import Seal
+from forestay.kernel import Seal
 
 FILES = {
     "package.json": '{"name": "nested", "version": "1.0.0", "pi": {"extensions": ["./src/index.ts"]}}',

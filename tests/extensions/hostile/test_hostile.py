@@ -12,10 +12,7 @@ from tests.extensions.hostile.cases import BUILDS, CASES, LOOPS, Case
 
 from forestay.extensions.engine.limits import Limits
 from forestay.extensions.suite import Suite
-from forestay.kernel import canonical
-from forestay.kernel.config import ExtensionQuotas, Extensions
-from forestay.kernel.ledger import Ledger
-from forestay.kernel.problems import Problem
+from forestay.kernel import ExtensionQuotas, Extensions, Ledger, Problem, canonical
 
 NEIGHBOUR = """
 export default function (pi) {

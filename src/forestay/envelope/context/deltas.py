@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from forestay.envelope.context.types import LISTS, Context
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 MAX_STEPS = 16
 

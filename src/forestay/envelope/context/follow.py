@@ -17,7 +17,7 @@ from forestay.envelope.context.store import chain
 from forestay.envelope.context.types import Context, Entry
 from forestay.envelope.types import Envelope, Page
 from forestay.envelope.validate import problem_of
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 Fetch = Callable[[dict[str, str]], Awaitable[Envelope]]
 

@@ -13,9 +13,7 @@ from forestay.envelope.context.store import Held
 from forestay.envelope.context.types import Entry, Query
 from forestay.envelope.pages import Cursors, cursor_page, no_page, offset_page, page_request, whole_number
 from forestay.envelope.types import Page
-from forestay.kernel import canonical
-from forestay.kernel.clock import iso
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical, iso
 
 MODES = ("full", "delta", "summary")
 MAX_ANSWER_BYTES = 1024 * 1024

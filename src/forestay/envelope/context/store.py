@@ -19,11 +19,7 @@ import msgspec
 from forestay.envelope.build import error_of
 from forestay.envelope.context import deltas
 from forestay.envelope.context.types import Context, Entry, LedgerDocument
-from forestay.kernel import canonical
-from forestay.kernel.clock import Clock, iso
-from forestay.kernel.ids import Ids
-from forestay.kernel.ledger import Append, Draft, Ledger, Record
-from forestay.kernel.problems import Problem
+from forestay.kernel import Append, Clock, Draft, Ids, Ledger, Problem, Record, canonical, iso
 
 MAX_ENTRIES = 1000
 _CACHED = 256

@@ -43,7 +43,7 @@ from forestay.envelope.transports.grpc_messages import whole_numbers
 from forestay.envelope.transports.operations import Operations, Said
 from forestay.envelope.types import MEDIA_TYPE, SCHEMA_URL, Envelope
 from forestay.envelope.validate import decode
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 EXTENSION: Final = "https://lafs.dev/extensions/envelope/v1"
 EXTENSION_REQUIRED: Final = -32008

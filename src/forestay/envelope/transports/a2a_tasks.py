@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 State = Literal[
     "UNSPECIFIED",

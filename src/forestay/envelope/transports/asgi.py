@@ -12,9 +12,7 @@ from forestay.envelope.build import failure
 from forestay.envelope.conformance import Report, Tier, conform
 from forestay.envelope.types import MEDIA_TYPE
 from forestay.envelope.validate import MAX_ENVELOPE_BYTES
-from forestay.kernel.clock import Clock
-from forestay.kernel.ids import Ids
-from forestay.kernel.problems import Problem
+from forestay.kernel import Clock, Ids, Problem
 
 CHECKED = ("application/json", MEDIA_TYPE)
 HEADER = b"lafs-conformance"

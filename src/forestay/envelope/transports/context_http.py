@@ -13,9 +13,7 @@ from forestay.envelope.build import success
 from forestay.envelope.context import ContextStore, project, read_query
 from forestay.envelope.transports.http import RequestId, answering
 from forestay.envelope.transports.operations import Said
-from forestay.kernel import canonical
-from forestay.kernel.clock import Clock
-from forestay.kernel.ids import Ids
+from forestay.kernel import Clock, Ids, canonical
 
 Owner = Callable[[Request], Awaitable[str]]
 OPERATION = "context.get"

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from forestay.envelope.transports.operations import Operations
 from forestay.envelope.types import SPEC_VERSION
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 CARD_PATH: Final = "/.well-known/agent-card.json"
 LEGACY_PATH: Final = "/.well-known/lafs.json"

@@ -17,7 +17,7 @@ from google.rpc import error_details_pb2, status_pb2
 from forestay.envelope.transports import grpc_messages as messages
 from forestay.envelope.transports.operations import Operations, Said
 from forestay.envelope.types import Envelope
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 DETAILS_KEY: Final = "grpc-status-details-bin"
 MAX_TRAILER_BYTES: Final = 6 * 1024  # clients refuse metadata beyond 8 KiB

@@ -18,10 +18,7 @@ from starlette.routing import Route
 from forestay.envelope.build import failure
 from forestay.envelope.transports.operations import Operations, Said
 from forestay.envelope.types import MEDIA_TYPE
-from forestay.kernel import canonical
-from forestay.kernel.clock import Clock
-from forestay.kernel.ids import Ids
-from forestay.kernel.problems import Problem
+from forestay.kernel import Clock, Ids, Problem, canonical
 
 JSON = "application/json"
 PROBLEM_JSON = "application/problem+json"

@@ -17,9 +17,7 @@ from forestay.envelope.json_schemas import envelope_schema
 from forestay.envelope.transports.operations import Operation, Operations, Said
 from forestay.envelope.types import SCHEMA_URL, Envelope
 from forestay.envelope.validate import decode
-from forestay.kernel.clock import Clock
-from forestay.kernel.ids import Ids
-from forestay.kernel.problems import Problem
+from forestay.kernel import Clock, Ids, Problem
 
 
 def mcp_server(operations: Operations, name: str, *, version: str = "") -> Server[Any]:

@@ -17,9 +17,7 @@ from forestay.envelope.budget import Budget
 from forestay.envelope.build import failure, success
 from forestay.envelope.expand import Expanders
 from forestay.envelope.types import Envelope, Page, Transport, Warning
-from forestay.kernel.clock import Clock
-from forestay.kernel.ids import Ids
-from forestay.kernel.problems import Problem
+from forestay.kernel import Clock, Ids, Problem
 
 _ASKS = ("_mvi", "_fields", "_expand", "_budget")
 

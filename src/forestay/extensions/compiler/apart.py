@@ -28,8 +28,7 @@ from forestay.extensions.compiler.artifact import Artifact
 from forestay.extensions.compiler.build import compile_source, enforce
 from forestay.extensions.compiler.cache import Cache
 from forestay.extensions.compiler.source import source
-from forestay.kernel.clock import outside_work
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, outside_work
 
 BUILD_SECONDS = 60.0
 _KEPT = 1  # idle children

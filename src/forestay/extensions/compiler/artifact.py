@@ -19,8 +19,7 @@ from typing import Any, Literal
 import msgspec
 
 from forestay.extensions.manifest import Manifest
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical
 
 SCHEMA: Literal["pi.ext.artifact.v1"] = "pi.ext.artifact.v1"
 ENGINE_VERSION = "quickjs-wasi/3.6.2"

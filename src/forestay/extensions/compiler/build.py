@@ -26,8 +26,7 @@ from forestay.extensions.compiler.infer import infer
 from forestay.extensions.compiler.scan.syntax import Dialect
 from forestay.extensions.compiler.source import Source, source
 from forestay.extensions.manifest import CAPABILITIES, package_pi, read_package_json
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical
 
 
 def build(

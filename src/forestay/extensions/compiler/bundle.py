@@ -22,7 +22,7 @@ from forestay.extensions.compiler import esbuild, here, modules, rewrite, subpat
 from forestay.extensions.compiler.scan.pure import PURE_MEMBERS
 from forestay.extensions.compiler.scan.uses import scan_text
 from forestay.extensions.compiler.source import Source
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 TARGET = "es2023"
 _LOADERS = {

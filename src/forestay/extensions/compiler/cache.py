@@ -27,11 +27,7 @@ from forestay.extensions.compiler.artifact import (
     digests_of,
     read_artifact,
 )
-from forestay.kernel import canonical
-from forestay.kernel.folders import write_file
-from forestay.kernel.problems import Problem
-from forestay.kernel.seal import Seal
-from forestay.kernel.secret import HOST_SECRET, derive, kept_secret
+from forestay.kernel import HOST_SECRET, Problem, Seal, canonical, derive, kept_secret, write_file
 
 Refused = Callable[[str, str], None]
 """Hears of what was not as this host left it: what it is (index, artifact, bytecode), and its name."""

@@ -13,8 +13,7 @@ from forestay.extensions.compiler.rewrite import node_builtin
 from forestay.extensions.compiler.scan import rules
 from forestay.extensions.compiler.scan.uses import Finding, scan_text
 from forestay.extensions.compiler.sourcemap import SourceMap
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical
 
 Verdict = Literal["compatible", "warning", "blocked"]
 _SCRIPTS = ("js", "jsx", "ts", "tsx")

@@ -6,7 +6,7 @@ from tree_sitter import Node
 
 from forestay.extensions.compiler.artifact import Location
 from forestay.extensions.compiler.scan.syntax import Dialect, File, text_of
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 _FIX = "Write `export default function (pi) { … }`."
 _NOT_FUNCTIONS = frozenset(

@@ -16,7 +16,7 @@ import msgspec
 
 from forestay import assets
 from forestay.extensions.compiler import wire
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 VERSION = "0.28.2"
 Callback = Callable[[dict[str, Any]], dict[str, Any] | None]

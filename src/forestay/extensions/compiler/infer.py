@@ -21,8 +21,7 @@ from forestay.extensions.compiler.node_apis import CAPABILITIES, HINTS, METHODS,
 from forestay.extensions.compiler.scan.syntax import Dialect, File, call_arguments, text_of
 from forestay.extensions.compiler.scan.values import Value, Values
 from forestay.extensions.manifest import CAP_SCHEMA, CapabilityManifest, Requirement, Scope
-from forestay.kernel import canonical
-from forestay.kernel.redaction import redact_text
+from forestay.kernel import canonical, redact_text
 
 SCHEMA = "pi.ext.infer.v1"
 _SEEDS = re.compile(

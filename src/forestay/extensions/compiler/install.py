@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from forestay import assets
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical
 
 _LOCKS = ("package-lock.json", "npm-shrinkwrap.json")
 _FLAGS = ("--ignore-scripts", "--omit=dev", "--no-audit", "--no-fund", "--legacy-peer-deps", "--loglevel=error")

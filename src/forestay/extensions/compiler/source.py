@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from forestay.extensions.manifest import Manifest, derive_manifest, package_pi, read_extension_json, read_package_json
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 _SCRIPT = (".ts", ".js", ".mts", ".mjs", ".cts", ".cjs", ".tsx", ".jsx")
 _INDEX = ("index.ts", "index.js", "index.mts", "index.mjs")

@@ -19,8 +19,7 @@ import msgspec
 from forestay import assets
 from forestay.extensions.compiler.source import sources
 from forestay.extensions.conform.oracle import LOADER, Oracle
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical
 
 SCHEMA: Literal["forestay.corpus.v1"] = "forestay.corpus.v1"
 Part = Literal["named", "further"]  # what the figures are about; and what is measured beside it, counted on its own

@@ -20,8 +20,7 @@ from forestay.extensions.conform.host import Host, Place
 from forestay.extensions.conform.oracle import Verdict
 from forestay.extensions.registry import Registrations, Tool
 from forestay.extensions.words import ToolWords
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical
 
 Outcome = Literal["equal", "different", "not_loaded", "blocked", "no_oracle"]
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from forestay.extensions.connectors.contract import Call, Output
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 _DIALOGS = ("select", "confirm", "input", "editor", "custom")
 _STAMP = "2026-01-01T00:00:00.000Z"

@@ -31,9 +31,7 @@ from forestay.extensions.outcomes import Surroundings
 from forestay.extensions.runtime import Extension
 from forestay.extensions.suite import loadable
 from forestay.extensions.words import ToolWords
-from forestay.kernel.clock import SystemClock
-from forestay.kernel.config import Extensions
-from forestay.kernel.ledger import Ledger
+from forestay.kernel import Extensions, Ledger, SystemClock
 
 
 class Place:

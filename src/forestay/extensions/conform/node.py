@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from forestay import assets
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 
 def node_for(minimum: tuple[int, ...]) -> str:

@@ -11,8 +11,7 @@ import msgspec
 
 from forestay.extensions.conform.node import node_for, run_node
 from forestay.extensions.words import ToolWords, wording_of
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical
 
 _SCRIPT = Path(__file__).with_name("oracle.mjs")
 _WORDING = Path(__file__).with_name("wording.mjs")

@@ -22,8 +22,7 @@ from forestay.extensions.conform.host import Host, Place
 from forestay.extensions.conform.run import packages_of
 from forestay.extensions.engine.pool import Pool
 from forestay.extensions.hooks import Hooks
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical
 
 _EVENT = {"type": "session_start", "reason": "startup"}
 _DISPATCHES = 50

@@ -14,8 +14,7 @@ import msgspec
 from forestay.extensions.conform.corpus import Corpus, Package
 from forestay.extensions.conform.differential import normal
 from forestay.extensions.conform.oracle import Verdict
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical
 
 FILE = "registrations.json"
 

@@ -27,8 +27,7 @@ from forestay.extensions.conform.oracle import Oracle
 from forestay.extensions.conform.run import oracle_wording
 from forestay.extensions.hooks import Hooks
 from forestay.extensions.words import ToolWords
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical
 
 _SCRIPT = Path(__file__).with_name("scenario.mjs")
 _ANSI = re.compile(r"\x1b\[[0-9;:?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b_[^\x07\x1b]*(?:\x07|\x1b\\)")

@@ -15,8 +15,7 @@ import socket
 import unicodedata
 from collections.abc import Callable
 
-from forestay.kernel.http_url import plain_host
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, plain_host
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolver = Callable[[str, int], list[str]]

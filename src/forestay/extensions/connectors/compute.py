@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from forestay.extensions.connectors.contract import Call, Output, number, text
-from forestay.kernel.arguments import fitted
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, fitted
 
 MAX_BYTES = 64 * 1024 * 1024
 MAX_ROUNDS = 10_000_000

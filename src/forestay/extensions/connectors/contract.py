@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from forestay.extensions.connectors.paths import Roots
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 Output = dict[str, Any]
 

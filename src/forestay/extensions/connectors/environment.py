@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from forestay.extensions.connectors.contract import Call, Output, text
-from forestay.kernel.problems import Problem
-from forestay.kernel.redaction import is_secret_key, redact_text
+from forestay.kernel import Problem, is_secret_key, redact_text
 
 # What a program needs to start, and what tells nothing about the person.
 _PLAIN = {"PATH", "HOME", "LANG", "LANGUAGE", "TERM", "TZ", "SHELL", "USER", "LOGNAME", "TMPDIR", "COLORTERM", "PWD",

@@ -21,10 +21,10 @@ from forestay.extensions.connectors.environment import Environment
 from forestay.extensions.connectors.paths import Roots, resolve
 from forestay.extensions.connectors.process import MAX_OUTPUT, Process
 from forestay.extensions.layout import Confinement
-from forestay.extensions.protected import Protected, of_git
+from forestay.extensions.protection import Protected, of_git
 from forestay.extensions.sandbox import Prepared, Sandbox
 from forestay.extensions.stand_ins import standing_in
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 MAX_RUNNING = 32
 _SHELL = "/bin/sh"

@@ -12,7 +12,7 @@ from typing import Any
 from forestay.extensions.connectors import truncate
 from forestay.extensions.connectors.contract import Call, Output, number, text
 from forestay.extensions.connectors.fs import FsConnector
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 LS_LIMIT = 500
 _IMAGES = (

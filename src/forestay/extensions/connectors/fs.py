@@ -19,8 +19,7 @@ from typing import Any
 from forestay.extensions.connectors.contract import Call, Output, io_problem, number, text
 from forestay.extensions.connectors.paths import Place, direct, glance, outside, resolve
 from forestay.extensions.connectors.watch import watch
-from forestay.kernel.ids import Randomness, SystemRandomness
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, Randomness, SystemRandomness
 
 MAX_READ_BYTES = 64 * 1024 * 1024
 MAX_ENTRIES = 100_000

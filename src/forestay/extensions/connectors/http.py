@@ -19,7 +19,7 @@ import msgspec
 
 from forestay.extensions.connectors.addresses import Resolver, canonical_host, checked, resolve_host
 from forestay.extensions.connectors.contract import Call, Output, io_problem, number, text
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 MAX_BODY = 32 * 1024 * 1024
 MAX_HEADERS = 64 * 1024

@@ -11,8 +11,7 @@ from forestay.extensions.connectors import truncate
 from forestay.extensions.connectors.contract import Call, Output, number, text
 from forestay.extensions.connectors.files import result
 from forestay.extensions.connectors.fs import FsConnector
-from forestay.kernel.problems import Problem
-from forestay.kernel.scopes import check_path_pattern, match_path
+from forestay.kernel import Problem, check_path_pattern, match_path
 
 GREP_LIMIT = 100
 FIND_LIMIT = 1000

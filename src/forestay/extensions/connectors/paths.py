@@ -26,8 +26,8 @@ from pathlib import Path
 import msgspec
 
 from forestay.extensions.git_places import is_git_place
-from forestay.extensions.protected import BROUGHT, LASTING, Protected
-from forestay.kernel.problems import Problem
+from forestay.extensions.protection import BROUGHT, LASTING, Protected
+from forestay.kernel import Problem
 
 _MAX_LINKS = 40
 _MAX_PATH = 4096

@@ -15,7 +15,7 @@ from typing import Any
 
 from forestay.extensions.connectors.contract import Call, Output
 from forestay.extensions.sandbox import CLEAN, Launch
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 MAX_OUTPUT = 16 * 1024 * 1024
 _CHUNK = 64 * 1024

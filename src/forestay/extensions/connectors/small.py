@@ -9,11 +9,7 @@ from forestay.extensions.connectors.contract import Call, Output, Session, text
 from forestay.extensions.connectors.ui import DIALOGS, NoUi, Ui
 from forestay.extensions.themes import OPERATIONS as THEME_OPERATIONS
 from forestay.extensions.themes import Themes
-from forestay.kernel import canonical
-from forestay.kernel.bounded import Bounds, bounded, cut
-from forestay.kernel.budget import Amounts, Budget, Limits
-from forestay.kernel.problems import Problem
-from forestay.kernel.redaction import redact, redact_text
+from forestay.kernel import Amounts, Bounds, Budget, Limits, Problem, bounded, canonical, cut, redact, redact_text
 
 LEVELS = ("debug", "info", "warn", "error")
 MAX_LOG_TEXT = 4096

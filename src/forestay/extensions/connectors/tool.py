@@ -10,7 +10,7 @@ from forestay.extensions.connectors import files, lookup, truncate
 from forestay.extensions.connectors.contract import Call, Output, number, text
 from forestay.extensions.connectors.exec import ExecConnector
 from forestay.extensions.connectors.fs import FsConnector
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 Tool = Callable[[FsConnector, Call, Mapping[str, Any]], Output]
 _FILE_TOOLS: dict[str, Tool] = {

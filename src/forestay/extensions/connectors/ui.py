@@ -13,8 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, TextIO
 
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical
 
 KEYS = {"enter": "\r", "esc": "\x1b", "tab": "\t"} | {
     name: f"\x1b[{letter}" for name, letter in zip(("up", "down", "right", "left"), "ABCD", strict=True)

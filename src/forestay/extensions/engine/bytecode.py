@@ -15,8 +15,7 @@ from forestay.extensions.engine.limits import GuestError, Limits
 from forestay.extensions.engine.native import native
 from forestay.extensions.engine.snapshot import Nobody
 from forestay.extensions.engine.vm import Vm
-from forestay.kernel.folders import write_file
-from forestay.kernel.seal import Seal
+from forestay.kernel import Seal, write_file
 
 MAX_KEPT = 256
 

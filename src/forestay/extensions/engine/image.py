@@ -11,8 +11,7 @@ from forestay.extensions.engine.native import native
 from forestay.extensions.engine.snapshot import Nobody, Snapshot, take
 from forestay.extensions.engine.vm import Vm
 from forestay.extensions.guest.build import Prelude, prelude
-from forestay.kernel.folders import write_file
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, write_file
 
 ENTRY = ("deliver", "collect", "describe", "begin")
 HOST_FUNCTIONS = ("__host_sync__", "__host_random__", "__host_memory__")

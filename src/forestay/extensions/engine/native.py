@@ -19,8 +19,7 @@ from wasmtime import _ffi as ffi
 from forestay import assets
 from forestay.extensions.engine.imports import IMPORTS
 from forestay.extensions.engine.pulse import Pulse
-from forestay.kernel.folders import write_file
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, write_file
 
 WASM = "quickjs-wasi/quickjs.wasm"
 # QuickJS guards its own stack in linear memory; the native stack below it must never be the one that ends first.

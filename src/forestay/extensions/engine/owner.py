@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 from forestay.extensions.engine.handover import Line, Words, words
 from forestay.extensions.engine.runners import Runners
-from forestay.kernel.clock import outside_work
+from forestay.kernel import outside_work
 
 ATTENTION = 250e-6  # long enough for a tool that looks at a file or two
 MAX_STREAK = 10

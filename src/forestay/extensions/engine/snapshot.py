@@ -11,7 +11,7 @@ from forestay.extensions.engine.limits import Limits
 from forestay.extensions.engine.mapping import image_bytes, map_image
 from forestay.extensions.engine.native import native
 from forestay.extensions.engine.vm import Host, Vm
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 _MAGIC = b"forestay-vm-1\n"
 

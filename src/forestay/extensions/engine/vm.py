@@ -21,7 +21,7 @@ from forestay.extensions.engine.limits import EngineTrap, GuestError, Limits
 from forestay.extensions.engine.memory import Memory
 from forestay.extensions.engine.native import calls, native, quick
 from forestay.extensions.engine.pulse import TICK_SECONDS
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 MODULE = 1
 _BYTECODE_FLAGS = 1 << 4  # leave the source text out; line numbers stay for stack traces

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from forestay import assets
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 SOURCES = Path(__file__).parent / "src"
 ENTRY = "index.ts"

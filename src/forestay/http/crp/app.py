@@ -18,9 +18,7 @@ from forestay.http.crp.service import MAX_SESSIONS, Service
 from forestay.http.dispatch import Dispatch
 from forestay.http.limits import Load, RateLimits, Rates
 from forestay.http.routing import Routes
-from forestay.kernel.config import OPERATOR
-from forestay.kernel.ids import Ids
-from forestay.kernel.problems import Problem
+from forestay.kernel import OPERATOR, Ids, Problem
 from forestay.relay import Relay
 
 _CALLER = Caller("sidecar", OPERATOR, frozenset(SCOPES))

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from forestay.relay.types import (
+from forestay.relay import (
     Count,
     ExtractionResult,
     Fraction,

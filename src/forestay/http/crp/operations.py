@@ -17,10 +17,8 @@ from forestay.http.crp.service import DECLARED, Declared, Service
 from forestay.http.negotiation import EVENTS, JSON
 from forestay.http.openapi import About, document
 from forestay.http.operations import Call, Operation
-from forestay.kernel.config import OPERATOR
-from forestay.kernel.problems import Problem
-from forestay.relay import Session
-from forestay.relay.types import PROTOCOL_VERSION, CrpError
+from forestay.kernel import OPERATOR, Problem
+from forestay.relay import PROTOCOL_VERSION, CrpError, Session
 
 BODY_LIMIT = 104_857_600
 METRICS = "text/plain; version=0.0.4"

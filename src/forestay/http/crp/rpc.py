@@ -14,11 +14,9 @@ from forestay.http.crp import bodies as b
 from forestay.http.crp import views
 from forestay.http.crp.service import Service
 from forestay.http.operations import Call
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
-from forestay.models.assemble import whole
-from forestay.relay import Session, SessionConfig
-from forestay.relay.replies import told
+from forestay.kernel import Problem, canonical
+from forestay.models import whole
+from forestay.relay import Session, SessionConfig, told
 
 # Method: the service's method, the type of its parameters, whether they come as a query type.
 METHODS: dict[str, tuple[str, Any]] = {

@@ -15,12 +15,21 @@ from forestay.http.crp import bodies as b
 from forestay.http.crp import metrics, views
 from forestay.http.negotiation import EVENTS
 from forestay.http.operations import Call
-from forestay.kernel.problems import Problem
-from forestay.relay import CostEstimate, EnvelopePreview, Relay, Session, SessionConfig, StreamEvent, variants
-from forestay.relay.facts import view
-from forestay.relay.replies import told
-from forestay.relay.state import read_header
-from forestay.relay.types import PROTOCOL_VERSION, Restored
+from forestay.kernel import Problem
+from forestay.relay import (
+    PROTOCOL_VERSION,
+    CostEstimate,
+    EnvelopePreview,
+    Relay,
+    Restored,
+    Session,
+    SessionConfig,
+    StreamEvent,
+    read_header,
+    told,
+    variants,
+    view,
+)
 
 MAX_SESSIONS = 256
 _S = "/sessions/{sessionId}"

@@ -10,12 +10,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 from forestay.http.crp.service import Service
-from forestay.kernel.clock import Clock
-from forestay.kernel.config import OPERATOR
-from forestay.kernel.problems import Problem
-from forestay.models.protocol import Model
-from forestay.relay import Relay, Session
-from forestay.relay.meters import Meters
+from forestay.kernel import OPERATOR, Clock, Problem
+from forestay.models import Model
+from forestay.relay import Meters, Relay, Session
 
 _MARK = "::"
 

@@ -7,11 +7,17 @@ from typing import Any
 import msgspec
 
 from forestay.http.crp.bodies import ToolDefinition
-from forestay.kernel.clock import iso
-from forestay.models.assemble import whole
-from forestay.models.protocol import ToolCall, ToolSpec
-from forestay.relay import QualityReport, Session, SessionHandle, SessionStatus, StreamEvent
-from forestay.relay.types import ExtractionResult, SecurityFlags
+from forestay.kernel import iso
+from forestay.models import ToolCall, ToolSpec, whole
+from forestay.relay import (
+    ExtractionResult,
+    QualityReport,
+    SecurityFlags,
+    Session,
+    SessionHandle,
+    SessionStatus,
+    StreamEvent,
+)
 
 
 def handle(found: SessionHandle) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from starlette.responses import Response
 
 import forestay
 from forestay.agents import AgentManifest
-from forestay.host import Host
-from forestay.host.health_check import health
+from forestay.host import Host, health
 from forestay.http.operations import Call, Operation, Result
 
 

@@ -8,9 +8,7 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forestay.envelope.context import ContextStore
-from forestay.envelope.context.store import Held
-from forestay.envelope.transports.context_http import context_routes
+from forestay.envelope import ContextStore, Held, context_routes
 from forestay.host import Host
 from forestay.http.answers import request_id
 from forestay.http.operations import Body, Call, Operation, Result

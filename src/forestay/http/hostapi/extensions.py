@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from forestay.host import Host, extension_view, questions
 from forestay.http.operations import Call, Operation, Query, Result
-from forestay.kernel.clock import iso
+from forestay.kernel import iso
 
 
 class CardView(Result, frozen=True, omit_defaults=False):

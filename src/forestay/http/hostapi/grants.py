@@ -7,11 +7,10 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 from starlette.responses import Response
 
-from forestay.extensions.capabilities import CAPABILITIES
-from forestay.extensions.grants import Grants
+from forestay.extensions import CAPABILITIES, Grants
 from forestay.host import Host, granting
 from forestay.http.operations import Body, Call, Operation, Query, Result
-from forestay.kernel.clock import moment_of
+from forestay.kernel import moment_of
 
 Name = Annotated[str, Meta(min_length=1, max_length=256)]
 Capability = Annotated[str, Meta(extra_json_schema={"enum": sorted(CAPABILITIES)})]

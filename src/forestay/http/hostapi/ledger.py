@@ -8,11 +8,9 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from forestay.host import Host
-from forestay.host.ledger_view import LedgerView, RecordShown
+from forestay.host import Host, LedgerView, RecordShown
 from forestay.http.operations import Body, Call, Operation, Query, Result
-from forestay.kernel.clock import iso
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, iso
 
 Text = Annotated[str, Meta(max_length=512)]
 Limit = Annotated[int, Meta(ge=1, le=1000)]

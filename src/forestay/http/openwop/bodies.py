@@ -6,10 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from forestay.kernel.http_url import MAX_URL, URL_PATTERN
-from forestay.runs.requests import CONFIGURABLE, MAX_NAME
-from forestay.runs.schedules import ScheduleSpec
-from forestay.runs.types import CreateRun, ForkRequest
+from forestay.kernel import MAX_URL, URL_PATTERN
+from forestay.runs import CONFIGURABLE, MAX_NAME, CreateRun, ForkRequest, ScheduleSpec
 
 _OBJECT = {"type": "object"}
 _URL = {"pattern": URL_PATTERN, "maxLength": MAX_URL}

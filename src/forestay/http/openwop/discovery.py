@@ -9,12 +9,14 @@ import forestay
 from forestay.http.openwop.fixtures import is_done
 from forestay.http.openwop.sse import MODES
 from forestay.http.services import Services
-from forestay.runs.log import ENGINE_VERSION
-from forestay.runs.mock_models import MOCK_PROVIDERS
-from forestay.runs.nodes.ai import TRUNCATION_GROWTH
-from forestay.runs.nodes.outside import HTTP_METHODS
-from forestay.runs.ports import HttpRequest
-from forestay.runs.webhooks import SIGNATURE_ALGORITHM
+from forestay.runs import (
+    ENGINE_VERSION,
+    HTTP_METHODS,
+    MOCK_PROVIDERS,
+    SIGNATURE_ALGORITHM,
+    TRUNCATION_GROWTH,
+    HttpRequest,
+)
 
 PROTOCOL_VERSION = "1.11.0"
 _INTERRUPTS = {

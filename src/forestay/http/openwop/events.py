@@ -12,8 +12,8 @@ from starlette.responses import Response
 from forestay.http.openwop.sse import EventStream, frames, parse_modes
 from forestay.http.operations import Call, Operation, Query
 from forestay.http.services import Services
-from forestay.kernel.problems import Problem
-from forestay.runs.types import TERMINAL, EventPage
+from forestay.kernel import Problem
+from forestay.runs import TERMINAL, EventPage
 
 _SEQUENCE = re.compile(r"-1|[0-9]{1,15}")
 _PAGE = 10_000

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from forestay.http.operations import Call, Operation, Result
 from forestay.http.services import Services
-from forestay.runs.types import Interrupt, InterruptView, Resolved
+from forestay.runs import Interrupt, InterruptView, Resolved
 
 _REFUSALS = (
     "schema_mismatch",

@@ -6,7 +6,7 @@ import re
 
 from starlette.requests import Request
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 _FAMILIES = {
     "feedback": r"/v1/runs/[^/]+/annotations(/.*)?",

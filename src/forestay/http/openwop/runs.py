@@ -10,10 +10,9 @@ from starlette.responses import Response
 from forestay.http.openwop.bodies import NewFork, NewRun
 from forestay.http.operations import Body, Call, Operation, Query, Result
 from forestay.http.services import Services
-from forestay.kernel.problems import Problem
-from forestay.kernel.trace import read_traceparent
-from forestay.runs.requests import MAX_NAME
-from forestay.runs.types import (
+from forestay.kernel import Problem, read_traceparent
+from forestay.runs import (
+    MAX_NAME,
     Ancestry,
     Artifact,
     BulkResult,

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from forestay.http.openwop.bodies import NewSchedule
 from forestay.http.operations import Body, Call, Operation, Perform, Result
 from forestay.http.services import Services
-from forestay.kernel.clock import moment_of
-from forestay.runs.schedules import Firing, Schedule
+from forestay.kernel import moment_of
+from forestay.runs import Firing, Schedule
 
 _PATH = "/v1/schedules/{scheduleId}"
 Moment = Annotated[str, Meta(max_length=64, extra_json_schema={"format": "date-time"})]

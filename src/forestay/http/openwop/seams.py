@@ -9,9 +9,8 @@ from starlette.responses import Response
 
 from forestay.http.operations import Body, Call, Operation, Query, Result
 from forestay.http.services import Services
-from forestay.kernel.problems import Problem
-from forestay.runs.mock_models import Staged
-from forestay.runs.types import RunEvent, RunFilter
+from forestay.kernel import Problem
+from forestay.runs import RunEvent, RunFilter, Staged
 
 _ACTIVE = ["pending", "running", "paused", "waiting-approval", "waiting-input", "waiting-external", "cancelling"]
 

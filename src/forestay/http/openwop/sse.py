@@ -22,8 +22,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from forestay.http.exchange import Refused
-from forestay.kernel.problems import Problem
-from forestay.runs.types import TERMINAL_EVENTS, RunEvent, RunSnapshot
+from forestay.kernel import Problem
+from forestay.runs import TERMINAL_EVENTS, RunEvent, RunSnapshot
 
 MODES = ("updates", "values", "messages", "debug")
 KEEPALIVE_SECONDS = 15.0

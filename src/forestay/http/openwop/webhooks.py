@@ -10,7 +10,7 @@ from starlette.responses import Response
 from forestay.http.openwop.bodies import Tag, Url
 from forestay.http.operations import Body, Call, Operation, Query, Result
 from forestay.http.services import Services
-from forestay.runs.webhooks import EVENT_TYPE, Delivery, Registered, Webhook
+from forestay.runs import EVENT_TYPE, Delivery, Registered, Webhook
 
 _PATH = "/v1/webhooks/{webhookId}"
 EventType = Annotated[str, Meta(max_length=128, pattern=EVENT_TYPE)]

@@ -10,9 +10,8 @@ from starlette.responses import Response
 
 from forestay.http.operations import Call, Operation, Query, Result
 from forestay.http.services import Services
-from forestay.kernel.problems import Problem
-from forestay.runs.types import WorkflowCheck, WorkflowVersion
-from forestay.runs.workflows import Condition
+from forestay.kernel import Problem
+from forestay.runs import Condition, WorkflowCheck, WorkflowVersion
 
 _DOCUMENT_LIMIT = 4 * 1024 * 1024
 _TAG = re.compile(r'"[!#-~]*"')

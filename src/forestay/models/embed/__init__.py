@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 
 KNOWN = ("hashed", "minilm")
 Vector = Sequence[float]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.models.embed import Vector
 from forestay.models.embed.wordpiece import WordPiece
 

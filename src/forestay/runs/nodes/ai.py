@@ -11,9 +11,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel import canonical
-from forestay.kernel.json_schema import check_schema, misfit
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical, check_schema, misfit
 from forestay.runs.execution import Execution
 from forestay.runs.nodes.checks import numbers, positive, shaped
 from forestay.runs.nodes.outside import mcp_tool

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.runs.expressions import compile_expression
 from forestay.runs.nodes.registry import NodeType
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from forestay.kernel.json_schema import misfit
+from forestay.kernel import misfit
 from forestay.runs.channels import is_number
 from forestay.runs.execution import Execution
 from forestay.runs.nodes.checks import needs_text, numbers, positive, shaped

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from forestay.kernel.json_schema import check_schema
+from forestay.kernel import check_schema
 from forestay.runs.execution import Execution
 from forestay.runs.nodes.checks import needs_text, positive, shaped
 from forestay.runs.nodes.registry import NodeError, NodeType

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from forestay.kernel import canonical
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, canonical
 from forestay.runs.execution import Execution
 from forestay.runs.nodes.checks import needs_text, positive, shaped
 from forestay.runs.nodes.registry import NodeError, NodeType

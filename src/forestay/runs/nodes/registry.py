@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem
 from forestay.runs.authoring import being_drawn, workflow
 from forestay.runs.ports import Caller, HttpConnector, ModelCaller, ToolSource
 

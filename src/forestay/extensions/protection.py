@@ -19,8 +19,7 @@ import msgspec
 
 from forestay import assets
 from forestay.extensions.git_places import git_places
-from forestay.kernel import config
-from forestay.kernel.secret import HOST_SECRET
+from forestay.kernel import HOST_SECRET, config
 
 Kind = Literal["file", "folder"]
 
