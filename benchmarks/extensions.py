@@ -14,7 +14,8 @@ from typing import Any
 
 from benchmarks import extension_corpus, pi_runtime
 from benchmarks.measure import duration, percentile, percentiles, rate, resident, stretches
-from forestay.extensions import Artifact, HostCall, compile_module
+from forestay.extensions import HostCall, compile_module
+from forestay.extensions import Loadable as Artifact
 from forestay.extensions.engine.image import base_image
 from forestay.extensions.engine.limits import Limits
 from forestay.extensions.engine.native import native

@@ -1,7 +1,7 @@
 import asyncio
 from pathlib import Path
 
-from forestay.runs import NodeContext, node
+from forestay import NodeContext, node
 
 
 def happened(what: str) -> str:

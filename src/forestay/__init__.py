@@ -12,22 +12,24 @@ __version__ = "0.2.0"
 _FROM = {
     "AsyncClient": "forestay.client",
     "Client": "forestay.client",
+    "Extensions": "forestay.extensions",
     "Host": "forestay.host",
-    "Ledger": "forestay.kernel.ledger",
-    "NodeContext": "forestay.runs.nodes",
-    "NodeError": "forestay.runs.nodes",
-    "Policy": "forestay.kernel.policy",
-    "Problem": "forestay.kernel.problems",
+    "Ledger": "forestay.kernel",
+    "NodeContext": "forestay.runs",
+    "NodeError": "forestay.runs",
+    "Policy": "forestay.kernel",
+    "Problem": "forestay.kernel",
     "Relay": "forestay.relay",
     "failure": "forestay.envelope",
-    "node": "forestay.runs.nodes",
+    "node": "forestay.runs",
     "success": "forestay.envelope",
-    "workflow": "forestay.runs.authoring",
+    "workflow": "forestay.runs",
 }
 
 if TYPE_CHECKING:
     from forestay.client import AsyncClient, Client
     from forestay.envelope import failure, success
+    from forestay.extensions import Extensions
     from forestay.host import Host
     from forestay.kernel import Ledger, Policy, Problem
     from forestay.relay import Relay
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncClient",
     "Client",
+    "Extensions",
     "Host",
     "Ledger",
     "NodeContext",

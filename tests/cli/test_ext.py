@@ -176,7 +176,7 @@ def test_run_takes_lines_and_gives_lines(
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [next(iter(line)) for line in lines] == [
         "content",
-        "returned",
+        "errors",
         "returned",
         "suggestions",
         "typed",

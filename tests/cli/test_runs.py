@@ -164,7 +164,7 @@ def test_an_idempotency_key_starts_once(shell: Shell) -> None:
         (["run", "show", "run_none"], 4, "run"),
         (["run", "start", "there-is-none"], 4, "workflow"),
         (["run", "start", "suite-noop", "--inputs", "{"], 2, "--inputs"),
-        (["run", "start", "suite-noop", "--inputs", "@nowhere.json"], 4, "--inputs"),
+        (["run", "start", "suite-noop", "--inputs", "@nowhere.json"], 4, "nowhere.json"),
         (["run", "start", "suite-noop", "--input", "novalue"], 2, "NAME=VALUE"),
         (["run", "list", "--limit", "0"], 2, "limit"),
         (["run", "show", "run_none", "--key", "wrong-key-wrong-key"], 3, "key"),

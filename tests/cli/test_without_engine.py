@@ -43,7 +43,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 def ran(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", COMMAND, *words],
+        [sys.executable, "-P", "-c", COMMAND, *words],
         cwd=folder,
         env=environment(folder),
         stdin=subprocess.DEVNULL,
@@ -85,7 +85,7 @@ def test_ask_answers_without_the_extension_and_says_so(harbour: Path) -> None:
 
 def test_up_serves_without_the_extension_and_says_so(harbour: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-c", COMMAND, "up", "--port", "0", "--trust"],
+        [sys.executable, "-P", "-c", COMMAND, "up", "--port", "0", "--trust"],
         cwd=harbour,
         env=environment(harbour),
         stdout=subprocess.PIPE,

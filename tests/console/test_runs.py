@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.console.conftest import Console
 from tests.console.served import QUESTION, workflow
 
@@ -38,11 +40,11 @@ def test_a_run_shows_the_agents_steps(console: Console, finished: str) -> None:
     assert QUESTION in steps[1].text
     tally, write = agent.all("div.tool")
     assert "3 berths are named in the notes." in tally.one("pre.result").text
-    said = "refused May ext.tally talk to hosts on the network? (collector.example) by token not there"
-    assert tally.all("p.policy")[1].text == said
+    said = r"refused May ext.tally talk to hosts on the network\? \(collector.example\) by key_\w+ not there"
+    assert re.fullmatch(said, tally.all("p.policy")[1].text)
     assert '"path": "report.md"' in write.one("pre.arguments").text
     assert "asked local.harbour.master asks for tool.write; a person must decide." in write.text
-    assert "approved May the agent call write? by token fine" in write.text
+    assert re.search(r"approved May the agent call write\? by key_\w+ fine", write.text)
     assert "The Aurora lies at berth 7." in steps[-1].text
     assert page.one("svg.graph").one("g.completed").text.startswith("Harbour master")
 

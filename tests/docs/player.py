@@ -76,7 +76,7 @@ class Player:
         self._where.write_text(str(self._work))
         place = self._work / ".venv" / "bin" if clone else folder / "bin"
         place.mkdir(parents=True, exist_ok=True)
-        _command(place / "forestay", "-c", _FORESTAY)
+        _command(place / "forestay", "-P", "-c", _FORESTAY)
         _command(folder / "bin" / "python3")
         if shutil.which("curl") is None:
             _command(folder / "bin" / "curl", "-c", _CURL)
@@ -154,7 +154,7 @@ class Player:
         """All Python of the page so far; what this block printed comes last."""
         self._python.append(block.text)
         done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", "\n".join(self._python)],
+            [sys.executable, "-W", "error", "-c", "\n".join(self._python).replace(_ADDRESS, f"127.0.0.1:{self._port}")],
             cwd=self._work,
             env=self._env,
             capture_output=True,

@@ -88,9 +88,9 @@ def _goes_on(project: Path) -> None:
                     return json.loads(answer.read())
 
             runs = {run["workflowId"]: run for run in ask("/v1/runs")["runs"]}
-            assert {name: run["status"] for name, run in runs.items()} == {
-                "holdfast-ask": "completed", "gate": "waiting-approval", "long": "running",
-            }  # fmt: skip
+            assert runs["holdfast-ask"]["status"] == "completed"
+            assert runs["gate"]["status"] == "waiting-approval"
+            assert runs["long"]["status"] in ("running", "completed")  # its delay was over long ago
             gate = runs["gate"]["runId"]
             ask(f"/v1/runs/{gate}/interrupts/ask", {"resumeValue": {"action": "accept"}})
             ended = ask(f"/v1/runs/{gate}/events/poll?lastSequence=0&timeout=30")

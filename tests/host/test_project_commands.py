@@ -25,7 +25,7 @@ COMMAND = "import sys; from forestay.cli.main import main; sys.exit(main())"
 def forestay(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     keep = {name: value for name, value in os.environ.items() if not name.startswith("FORESTAY_")}
     env = {**keep, "PYTHONPATH": f"{ROOT / 'src'}", "XDG_CONFIG_HOME": str(folder / ".none"), "NO_COLOR": "1"}
-    command = [sys.executable, "-c", COMMAND, *arguments]
+    command = [sys.executable, "-P", "-c", COMMAND, *arguments]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
 
 

@@ -22,7 +22,7 @@ def played(folder: Path, *arguments: str, answer: bytes) -> str:
     terminal, side = pty.openpty()
     keep = {name: value for name, value in os.environ.items() if not name.startswith("FORESTAY_")}
     env = {**keep, "PYTHONPATH": str(ROOT / "src"), "NO_COLOR": "1", "XDG_CONFIG_HOME": str(folder / ".none")}
-    command = [sys.executable, "-c", COMMAND, *arguments]
+    command = [sys.executable, "-P", "-c", COMMAND, *arguments]
     child = subprocess.Popen(command, cwd=folder, env=env, stdin=side, stdout=side, stderr=side, start_new_session=True)
     os.close(side)
     shown, answered = b"", 0

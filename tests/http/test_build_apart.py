@@ -11,7 +11,6 @@ import httpx
 
 from forestay.cli.up import mounts
 from forestay.extensions.compiler.apart import workshop
-from forestay.extensions.compiler.cache import Cache
 from forestay.host import Options
 from forestay.http.hosting import serve
 from forestay.kernel import Config, Extensions
@@ -27,7 +26,7 @@ def test_requests_are_answered_while_a_build_is_under_way(tmp_path: Path) -> Non
     async def story() -> None:
         async with asyncio.timeout(60), serve(options, mounts=mounts) as serving:
             await serving.host.extensions.trust.give(serving.host.root)
-            await workshop().build(tmp_path / "warm.ts", Cache(tmp_path / "cache"))
+            await workshop().build(tmp_path / "warm.ts", None)
             (compiler,) = workshop().idle()
             os.kill(compiler, signal.SIGSTOP)
             opening = asyncio.create_task(serving.host.extensions.suite())
@@ -54,7 +53,7 @@ def test_a_build_beyond_its_deadline_is_a_problem_of_that_extension_alone(tmp_pa
     async def story() -> None:
         async with asyncio.timeout(60), serve(options, mounts=mounts) as serving:
             await serving.host.extensions.trust.give(serving.host.root)
-            await workshop().build(tmp_path / "warm.ts", Cache(tmp_path / "cache"))
+            await workshop().build(tmp_path / "warm.ts", None)
             (compiler,) = workshop().idle()
             os.kill(compiler, signal.SIGSTOP)
             suite = await serving.host.extensions.suite()

@@ -98,7 +98,7 @@ async def opened(
         load = Load()
         app = Dispatch(
             Routes(surface.operations()),
-            keys,
+            lambda request: keys.authenticate(request.headers.get("authorization")),
             RateLimits(rates or Rates(), clock),
             load,
             Idempotency(ledger, clock, ids, owner="boot", key=b"k" * 32),

@@ -317,7 +317,7 @@ def test_the_mounted_sidecar_says_that_a_key_is_required(tmp_path: Path) -> None
     async def story(serving: Serving, http: httpx.AsyncClient) -> None:
         async with httpx.AsyncClient(base_url=serving.url, trust_env=False, timeout=30) as stranger:
             assert (await stranger.get("/crp/health")).json()["auth_required"] is True
-            assert (await stranger.get("/crp/openapi.json")).json()["security"] == [{"bearerAuth": []}]
+            assert (await stranger.get("/crp/openapi.json")).json()["security"] == [{"key": []}]
             assert (await stranger.get("/crp/sessions")).status_code == 401
 
     run(tmp_path, story)

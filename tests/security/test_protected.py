@@ -128,7 +128,7 @@ def test_a_program_does_not_write_the_settings(world: World, home: Path, attack:
     assert world.project.is_dir()
 
 
-@pytest.mark.parametrize("name", ["forestay.toml", "HoldFast.TOML", "./src/../forestay.toml"])
+@pytest.mark.parametrize("name", ["forestay.toml", "ForeStay.TOML", "holdfast.toml", "./src/../forestay.toml"])
 def test_files_do_not_write_the_settings(files: World, home: Path, name: str) -> None:
     (files.project / "src").mkdir()
     (files.project / "plain").write_text("x")

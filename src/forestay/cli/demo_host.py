@@ -35,6 +35,7 @@ class ChildHost:
         key = "demo-" + Ids().token(24)
         process = self._process = await asyncio.create_subprocess_exec(
             sys.executable,
+            "-P",  # the folder of the demo is no place to import from
             "-c",
             _COMMAND,
             *("up", "--port", "0", "--trust", "--json"),

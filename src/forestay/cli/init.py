@@ -68,11 +68,13 @@ TEMPLATE = """\
 [workflows]
 # paths = []                             # folders of workflow documents
 # nodes = []                             # Python files with node types of your own; executed when a person trusts them
+# max_loop_iterations = 10000            # the most that `maxLoopbackIterations` of a document may ask for
 
 [extensions]
 # paths = []                             # extensions, or folders of them; each is loaded when a person trusts it
 # tool_words = ""                        # a JSON file with the wording of the built-in tools; empty: our own
 # unprotected = []                       # what `forestay doctor` lists as protected, lifted: by its name or path
+# build_seconds = 60.0                   # how long compiling one extension may take
 
 [extensions.policy]
 # mode = "prompt"                        # what nobody decided: strict denies, prompt asks, permissive allows
@@ -81,6 +83,13 @@ TEMPLATE = """\
 # unconfined_programs = false            # true: start programs also where neither bubblewrap nor Landlock works
 # default_caps = []                      # what every extension may do: "read:docs/**"
 # deny_caps = []                         # what none may do, whatever it was granted: "exec"
+
+[extensions.quotas]                      # of each extension; one that passes a quota is stopped until the next start
+# calls_per_second = 5000                # host calls; twenty seconds' worth of them at once
+# evidence_mb = 1024                     # records in the ledger, within a day
+# log_mb = 64                            # of these, what it logs itself
+# storage_mb = 4096                      # written to files through host calls, within a day
+# session_mb = 64                        # entries and notices that the session keeps for it
 
 # [extensions.overrides."ext.name"]      # what one extension may do
 # allow = ["read:src/**", "http:api.example.com"]

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from forestay.envelope.flags import REQUESTABLE_LEVELS, OutputChoice, resolve
     from forestay.envelope.json_schemas import schemas
     from forestay.envelope.transports.a2a_agent import agent_card, agent_routes
+    from forestay.envelope.transports.asgi import ConformanceMiddleware
     from forestay.envelope.transports.context_http import context_routes
     from forestay.envelope.transports.discovery import CARD_PATH
+    from forestay.envelope.transports.http import operation_routes
+    from forestay.envelope.transports.mcp_server import mcp_server
     from forestay.envelope.transports.operations import Operation, Operations
     from forestay.envelope.truncate import Strategy
     from forestay.envelope.types import MEDIA_TYPE, SCHEMA_URL, Envelope, Error, Meta, Mvi, Page, Warning

@@ -41,8 +41,8 @@ def success(
     operation: str,
     result: object = None,
     *,
-    clock: Clock,
-    ids: Ids,
+    clock: Clock | None = None,
+    ids: Ids | None = None,
     transport: Transport = "sdk",
     page: Page | None = None,
     warnings: Sequence[Warning] = (),
@@ -69,8 +69,8 @@ def failure(
     problem: Problem,
     operation: str,
     *,
-    clock: Clock,
-    ids: Ids,
+    clock: Clock | None = None,
+    ids: Ids | None = None,
     result: object = None,
     transport: Transport = "sdk",
     page: Page | None = None,
@@ -120,8 +120,8 @@ def encode(envelope: Envelope) -> bytes:
 
 def _meta(
     operation: str,
-    clock: Clock,
-    ids: Ids,
+    clock: Clock | None,
+    ids: Ids | None,
     transport: Transport,
     warnings: Sequence[Warning],
     request_id: str | None,
@@ -130,9 +130,12 @@ def _meta(
     strict: bool,
     mvi: Mvi | bool,
 ) -> Meta:
+    from forestay.kernel import Ids, SystemClock, iso
+
     _within("operation", operation, 1, 128)
+    clock = clock or SystemClock()
     if request_id is None:
-        request_id = ids.new("req")
+        request_id = (ids or Ids(clock)).new("req")
     else:
         _within("requestId", request_id, 3, 128)
     if session_id is not None:
@@ -141,8 +144,6 @@ def _meta(
         raise Problem(
             "out_of_range", "A context version counts from 0.", at="$._meta.contextVersion", observed=context_version
         )
-    from forestay.kernel import iso
-
     level, deprecated = level_of(mvi)
     return Meta(
         spec_version=SPEC_VERSION,

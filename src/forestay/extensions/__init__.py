@@ -34,15 +34,18 @@ if TYPE_CHECKING:
     from forestay.extensions.grants import STREAM, Grants, checked, policy_of
     from forestay.extensions.grants import Standing as GrantStanding
     from forestay.extensions.hooks import EVENTS, OLDER_EVENTS
-    from forestay.extensions.outcomes import ToolOutcome
+    from forestay.extensions.isolate import Artifact as Loadable
+    from forestay.extensions.outcomes import Surroundings, ToolOutcome
     from forestay.extensions.packages import named
     from forestay.extensions.packs import Resource, skills_prompt
     from forestay.extensions.packs import discover as discover_resources
     from forestay.extensions.protection import LASTING, Protected, of_git, protected
-    from forestay.extensions.protocol import HostCall
+    from forestay.extensions.protocol import HostCall, HostResult
+    from forestay.extensions.runtime import Extension
     from forestay.extensions.sandbox import Sandbox
     from forestay.extensions.suite import Failure, Member, Suite, loadable
-    from forestay.extensions.trace import header
+    from forestay.extensions.suite import Suite as Extensions
+    from forestay.extensions.trace import header, replay
     from forestay.extensions.trust import USER, Places, Standing, Trust, files
 
 __getattr__, __dir__ = face(__name__, __file__)

@@ -19,7 +19,7 @@ import msgspec
 
 from forestay import assets
 from forestay.extensions.git_places import git_places
-from forestay.kernel import HOST_SECRET, config
+from forestay.kernel import HOST_SECRET, config, former
 
 Kind = Literal["file", "folder"]
 
@@ -100,7 +100,8 @@ def of_git(project: str, lifted: Sequence[str] = ()) -> tuple[Protected, ...]:
 
 def settings_files(project: Path, environ: Mapping[str, str]) -> list[Path]:
     """Every file that settings are read from: of this project, of where the host was started, and the user's."""
-    return [project / config.PROJECT_FILE, Path(config.PROJECT_FILE).absolute(), config.users_file(environ)]
+    today = [project / config.PROJECT_FILE, Path(config.PROJECT_FILE).absolute(), config.users_file(environ)]
+    return [*today, *(former.former_settings(path) for path in today)]
 
 
 def _kept(found: Iterable[Protected], root: str, lifted: Sequence[str]) -> tuple[Protected, ...]:

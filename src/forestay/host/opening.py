@@ -24,6 +24,7 @@ from forestay.host.tracing import Tracing, open_tracing
 from forestay.host.workflow_files import Found, LeftOut, load_workflows
 from forestay.kernel import (
     HOST_SECRET,
+    OPERATOR,
     Clock,
     Config,
     Ids,
@@ -41,14 +42,17 @@ from forestay.kernel import (
 from forestay.models import OpenModel, embed
 from forestay.relay import Relay
 from forestay.runs import (
+    CreateRun,
     Idempotency,
     Limits,
     Outbox,
     RetryPolicy,
     Runs,
+    RunSnapshot,
     Schedules,
     ScheduleTable,
     Webhooks,
+    Workflow,
     service,
     standard_registry,
 )
@@ -118,6 +122,16 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     def open(config: Config | None = None, **options: Any) -> AbstractAsyncContextManager[Host]:
         """A host with this configuration; `options` are the other fields of `Options`."""
         return open_host(Options(config=config or Config(), **options))
+
+    async def run(
+        self, workflow: Workflow | str, inputs: dict[str, Any] | None = None, *, tenant: str = OPERATOR
+    ) -> RunSnapshot:
+        """Run a workflow to its end: one that is stored, by its id, or one that `@workflow` declared."""
+        if not isinstance(workflow, str):
+            await self.runs.put_workflow(workflow.document, tenant=tenant)
+            workflow = workflow.id
+        made = await self.runs.create_run(CreateRun(workflow_id=workflow, inputs=inputs or {}), tenant)
+        return await self.runs.wait(made.run_id, tenant)
 
     def capabilities(self) -> dict[str, Any]:
         """What this host adds to the discovery document: what is wired, and nothing else."""

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from forestay.envelope import ContextStore, Envelope, conform, decode
-from forestay.envelope import project as project_context
 from forestay.envelope.context import Follower, read_query
+from forestay.envelope.context import project as project_context
 from forestay.envelope.context.store import chain
 from forestay.envelope.context.types import Entry
 from forestay.envelope.pages import no_page, offset_page

@@ -190,10 +190,10 @@ def configurable(host: Seeded, name: str) -> None:
 
 def conversation(host: Seeded, name: str) -> None:
     run_id = host.start(name)
-    host.api.wait(run_id, "waiting-input", *ENDED)
+    host.api.wait(run_id, "waiting-approval", *ENDED)
     while host.api.run(run_id)["status"] not in ENDED:
         assert host.answer(run_id, {"text": "hello"}).status_code == 200
-        host.api.wait(run_id, "waiting-input", *ENDED)
+        host.api.wait(run_id, "waiting-approval", *ENDED)
     assert host.api.run(run_id)["status"] == "completed"
     seen = host.kinds(run_id)
     assert "conversation.opened" in seen and "conversation.closed" in seen
@@ -339,11 +339,13 @@ def streamed_text(host: Seeded, name: str) -> None:
     run = host.ended(name, configurable={"mockProvider": mock})
     assert run["outputs"]["text"] == "Hello"
     chunks = host.of(run["runId"], "output.chunk")
-    assert [(item["chunk"], item["isLast"]) for item in chunks] == [("Hel", False), ("lo", False), ("", True)]
+    assert [(item["chunk"], item["isLast"]) for item in chunks] == [("Hel", False), ("lo", True)]
+    usage = {"promptTokens": 3, "completionTokens": 2, "totalTokens": 5}
+    assert chunks[-1]["meta"] == {"finishReason": "stop", "usage": usage}
     (usage,) = host.of(run["runId"], "provider.usage")
     assert (usage["inputTokens"], usage["outputTokens"]) == (3, 2)
     shown = host.api.stream(run["runId"], params={"streamMode": "messages"})
-    assert [data["chunk"] for _, event, data in shown if event == "ai.message.chunk"] == ["Hel", "lo", ""]
+    assert [data["chunk"] for _, event, data in shown if event == "ai.message.chunk"] == ["Hel", "lo"]
 
 
 def sub_out(host: Seeded, name: str) -> None:

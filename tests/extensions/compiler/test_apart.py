@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from forestay.extensions.compiler import build
-from forestay.extensions.compiler.apart import Child, Order, Workshop
+from forestay.extensions.compiler.apart import Child, Workshop
 from forestay.extensions.compiler.cache import Cache
 from forestay.extensions.compiler.scan import syntax
 from forestay.extensions.compiler.scan.uses import scan_text
 from forestay.extensions.compiler.scan.values import Values
-from forestay.kernel import Problem
+from forestay.kernel import Problem, Seal
 
 SMALL = "export default function (pi) { pi.on('input', () => undefined); }\n"
 
@@ -56,7 +56,7 @@ def _wait_for_end(pid: int) -> None:
 
 
 async def test_k1_a_child_builds_what_would_be_built_here_and_is_used_again(tmp_path: Path, place: Workshop) -> None:
-    cache = Cache(tmp_path / "cache")
+    cache = Cache(tmp_path / "cache", Seal(b"key"))
     first = await place.build(source(tmp_path, "one"), cache)
     children = place.idle()
     second = await place.build(source(tmp_path, "two"), cache)
@@ -69,14 +69,14 @@ async def test_k1_a_child_builds_what_would_be_built_here_and_is_used_again(tmp_
 
 
 async def test_k1_what_is_cached_needs_no_child(tmp_path: Path, place: Workshop) -> None:
-    cache, path = Cache(tmp_path / "cache"), source(tmp_path)
+    cache, path = Cache(tmp_path / "cache", Seal(b"key")), source(tmp_path)
     build(path, cache=cache)
     await place.build(path, cache)
     assert place.idle() == []
 
 
 async def test_a_problem_of_a_build_is_told_as_if_it_had_happened_here(tmp_path: Path, place: Workshop) -> None:
-    cache = Cache(tmp_path / "cache")
+    cache = Cache(tmp_path / "cache", Seal(b"key"))
     for text in ("export default (pi) => {", "export default (pi) => { process.binding('fs') }", "42"):
         path = source(tmp_path, "bad", text)
         with pytest.raises(Problem) as here:
@@ -97,7 +97,7 @@ async def _stopped_child(tmp_path: Path, place: Workshop, cache: Cache) -> int:
 
 
 async def test_k2_a_build_that_takes_too_long_is_ended(tmp_path: Path, place: Workshop) -> None:
-    cache = Cache(tmp_path / "cache")
+    cache = Cache(tmp_path / "cache", Seal(b"key"))
     pid = await _stopped_child(tmp_path, place, cache)
     with pytest.raises(Problem) as caught:
         await place.build(source(tmp_path), cache, seconds=0.01)
@@ -110,7 +110,7 @@ async def test_k2_a_build_that_takes_too_long_is_ended(tmp_path: Path, place: Wo
 
 
 async def test_k2_a_build_that_nobody_waits_for_is_ended(tmp_path: Path, place: Workshop) -> None:
-    cache = Cache(tmp_path / "cache")
+    cache = Cache(tmp_path / "cache", Seal(b"key"))
     pid = await _stopped_child(tmp_path, place, cache)
     waiting = asyncio.create_task(place.build(source(tmp_path), cache))
     while place.idle():
@@ -125,7 +125,7 @@ async def test_k2_a_build_that_nobody_waits_for_is_ended(tmp_path: Path, place: 
 
 async def test_k2_the_bundler_ends_with_the_child(tmp_path: Path) -> None:
     child = Child()
-    child.build(Order(str(source(tmp_path)), str(tmp_path / "cache")))
+    child.build(source(tmp_path))
     everybody = [path.name for path in Path("/proc").glob("[0-9]*")]
     members = [int(pid) for pid in everybody if _stat(pid)[2:3] == [str(child.pid)]]
     assert len(members) >= 2, "the child and its bundler"
@@ -137,8 +137,8 @@ async def test_k2_the_bundler_ends_with_the_child(tmp_path: Path) -> None:
 def test_k3_a_child_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     path = source(tmp_path)
     code = (
-        "import os, signal; from forestay.extensions.compiler.apart import Child, Order; child = Child();"
-        f"child.build(Order({str(path)!r}, {str(tmp_path / 'cache')!r})); print(child.pid, flush=True);"
+        "import os, pathlib, signal; from forestay.extensions.compiler.apart import Child; child = Child();"
+        f"child.build(pathlib.Path({str(path)!r})); print(child.pid, flush=True);"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     ended = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=False, timeout=60)
@@ -152,7 +152,7 @@ async def test_the_current_folder_is_not_searched_for_modules(
     for name in ("msgspec", "forestay", "tree_sitter"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     monkeypatch.chdir(tmp_path)
-    await place.build(source(tmp_path), Cache(tmp_path / "cache"))
+    await place.build(source(tmp_path), Cache(tmp_path / "cache", Seal(b"key")))
     assert not (tmp_path / "ran").exists()
     place.close()
 

@@ -1,0 +1,96 @@
+"""The import contract: a package is used through its face, which is what its `__init__` exports.
+
+    python scripts/faces.py        what breaks the contract; exit 1 when something does
+
+1. In `src`, no module imports a module of another package; what it takes from a package is in that package's face.
+2. An exported name is not the name of a module of the same package: the module would take its place.
+3. An exported name is used outside its package, by other code, a test, a benchmark or a page of the documentation.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from forestay.face import exports
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "forestay"
+PACKAGES = sorted(path.parent.name for path in SOURCE.glob("*/__init__.py"))
+WHOLE = frozenset({"assets", "cli", "client", "console"})  # small packages that import their names at once
+
+
+def faces() -> dict[str, set[str]]:
+    """What each package exports."""
+    return {name: _exported(name) for name in PACKAGES}
+
+
+def _exported(package: str) -> set[str]:
+    init = SOURCE / package / "__init__.py"
+    if package not in WHOLE:
+        return set(exports(str(init)))
+    found: set[str] = set()
+    for item in ast.parse(init.read_text("utf-8")).body:
+        if isinstance(item, ast.ImportFrom):
+            found |= {alias.asname or alias.name for alias in item.names}
+        elif isinstance(item, ast.FunctionDef | ast.ClassDef):
+            found.add(item.name)
+    return found
+
+
+def modules(package: str) -> set[str]:
+    folder = SOURCE / package
+    return {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
+
+
+def imports(file: Path) -> Iterator[tuple[int, str, list[str]]]:
+    """Each `from forestay.… import …` of a file: line, module, names."""
+    for item in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(item, ast.ImportFrom) and item.level == 0 and (item.module or "").startswith("forestay."):
+            yield item.lineno, str(item.module), [alias.name for alias in item.names]
+
+
+def broken() -> Iterator[str]:
+    """Every breach of 1 and 2, with its place."""
+    shown = faces()
+    for file in sorted(SOURCE.rglob("*.py")):
+        own = file.relative_to(SOURCE).parts[0]
+        for line, module, names in imports(file):
+            _, package, *inside = module.split(".")
+            if package == own or package not in shown or own == "__main__.py":  # the command is no library
+                continue
+            place = f"{file.relative_to(ROOT)}:{line}"
+            if inside:
+                yield f"{place}: {module} is inside {package}; take it from forestay.{package}"
+            for name in names if not inside else ():
+                if name not in shown[package] | modules(package):
+                    yield f"{place}: forestay.{package} does not show {name}"
+    for package, names in shown.items():
+        for name in sorted(names & modules(package) if package not in WHOLE else ()):
+            yield f"forestay.{package} shows {name}, which is the name of a module of its own"
+
+
+def unused() -> Iterator[str]:
+    """Every exported name that nobody outside uses and no page mentions (3)."""
+    folders = ("src", "tests", "benchmarks", "scripts", "examples")
+    outside = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    texts = {path: path.read_text("utf-8") for path in outside}
+    pages = "\n".join(path.read_text("utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+    for package, names in faces().items():
+        beyond = "\n".join(text for path, text in texts.items() if not path.is_relative_to(SOURCE / package))
+        for name in sorted(names):
+            if not re.search(rf"\b{re.escape(name)}\b", beyond) and not re.search(rf"\b{re.escape(name)}\b", pages):
+                yield f"forestay.{package} shows {name}, and nobody uses it"
+
+
+def main() -> int:
+    found = [*broken(), *unused()]
+    print("\n".join(found) or "Every package is used through its face.")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
