@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from forestay.face import face
 
 if TYPE_CHECKING:
-    from forestay.models.assemble import halves, joined, whole
+    from forestay.models.assemble import halves, joined, paired, whole
     from forestay.models.embed import Embedder
     from forestay.models.faults import shown
     from forestay.models.protocol import (

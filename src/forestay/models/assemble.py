@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -109,6 +110,9 @@ class SurrogateJoiner:
         return held if cut else whole(held)
 
 
+_HALF = re.compile("[\ud800-\udbff]")
+
+
 def halves(text: str) -> tuple[str, str]:
     """`text`, and apart from it the first half of a character that it ends with."""
     return (text[:-1], text[-1]) if text and "\ud800" <= text[-1] <= "\udbff" else (text, "")
@@ -125,6 +129,11 @@ def joined(before: str, after: str) -> str:
         ):
             return kept + after
     return before + after
+
+
+def paired(text: str) -> str:
+    """`text` with one character for two halves of it that stand side by side."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass") if _HALF.search(text) else text
 
 
 def _character(pair: str) -> str:

@@ -13,14 +13,14 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from forestay.kernel import Draft, Problem, canonical
-from forestay.models import Message, Model, ToolCall, ToolSpec, halves, joined, whole
+from forestay.models import Message, Model, ToolCall, ToolSpec, halves, joined, paired, whole
 from forestay.relay import drift, window
 from forestay.relay.caps import within_caps
 from forestay.relay.choose import envelope
@@ -100,10 +100,12 @@ class Run:
         going_on = resumed
         while True:
             turn = Turn()
+            join: Callable[[str, str], str] = joined
             try:
                 async with aclosing(self._window(going_on, turn)) as pieces:
                     async for piece in pieces:
-                        shown, self._half = halves(joined(self._half, piece))
+                        shown, self._half = halves(join(self._half, piece))
+                        join = _within
                         if shown:
                             self._shown = True
                             yield StreamEvent("token", shown)
@@ -288,7 +290,7 @@ class Run:
             session.model,
             built,
             turn,
-            Seam(halves(self.state.output)[0] if built.going_on else ""),
+            Seam(self.state.output if built.going_on else ""),
             tools=self._tools,
             timeout=session.warm.config.provider_timeout,
         )
@@ -483,6 +485,11 @@ class Run:
             )
         )
         return told
+
+
+def _within(half: str, piece: str) -> str:
+    """The next piece of one window behind the half of a character that was held back."""
+    return paired(half + piece)
 
 
 def _statements(text: str) -> list[str]:

@@ -11,7 +11,7 @@ from contextlib import aclosing
 import msgspec
 
 from forestay.kernel import Problem
-from forestay.models import Message, Model, Params, ToolCall, ToolSpec, Usage
+from forestay.models import Message, Model, Params, ToolCall, ToolSpec, Usage, halves, paired
 from forestay.relay.continuation import Echo, Seam, is_wall
 from forestay.relay.packing import Packed
 
@@ -93,6 +93,7 @@ async def _read(
     """The pieces of one answer. When it breaks off, `turn.finish` is None and what the seam holds back is dropped."""
     texts: list[str] = []
     params = Params(max_tokens=built.max_tokens, timeout=timeout)
+    half = ""  # of a character whose other half the next delta may bring
     stream = model.stream(built.messages, tools=tools, params=params)
     try:
         async for delta in stream:
@@ -103,9 +104,13 @@ async def _read(
             if turn.served_by and built.served_by not in ("", turn.served_by):
                 raise _changed(model, built.served_by, turn.served_by)
             if delta.text:
-                texts.append(delta.text)
-                if piece := seam.feed(delta.text):
+                text, half = halves(paired(half + delta.text))
+                texts.append(text)
+                if piece := seam.feed(text):
                     yield piece
+        texts.append(half)
+        if half and (piece := seam.feed(half)):
+            yield piece
     finally:
         turn.text = "".join(texts)
         close = getattr(stream, "aclose", None)
