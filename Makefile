@@ -6,7 +6,7 @@ BIN := .venv/bin
 help:
 	@echo "make run     start the host on 127.0.0.1"
 	@echo "make test    the test suite (two workers, under fifteen minutes)"
-	@echo "make check   ruff, mypy --strict, import contracts"
+	@echo "make check   ruff, mypy --strict, import contracts, faces of packages"
 	@echo "make sweep   the exhaustive tests: crash matrices, corpora, soaks"
 	@echo "make bench   measure, and write benchmarks/RESULTS.md"
 	@echo "make soak    a mixed load at 80 % of capacity for eight minutes (SOAK_SECONDS), and write benchmarks/SOAK.md"
@@ -34,6 +34,7 @@ check: setup
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python scripts/faces.py
 
 bench: setup
 	@$(BIN)/python -m benchmarks

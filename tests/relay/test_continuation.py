@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -124,12 +123,3 @@ def test_wall() -> None:
     assert not is_wall("stop", 100, 100)
     assert is_wall(None, 99, 100)
     assert not is_wall(None, 98, 100)
-
-
-@pytest.mark.parametrize("echoed", ["\ud83d", "\U0001f6a2"])
-def test_j7_an_echo_repeats_half_a_character_or_the_whole_one(echoed: str) -> None:
-    before = "The ferry leaves from the northern quay \ud83d"
-    rest = "\udea2 at noon" if echoed == "\ud83d" else " at noon"
-    found, echo = join(before, before[:-1] + echoed + rest)
-    assert found.encode("utf-16", "surrogatepass").decode("utf-16") == before[:-1] + "\U0001f6a2 at noon"
-    assert echo.length == len(before)

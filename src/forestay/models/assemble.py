@@ -119,11 +119,14 @@ def halves(text: str) -> tuple[str, str]:
 
 
 def joined(before: str, after: str) -> str:
-    """Two texts with one character where its halves meet; a half that is then written as a whole character goes."""
+    """Two texts with one character where its halves meet. A half that is then written again, alone or as the whole
+    character, stands once."""
     kept, half = halves(before)
     if half and after:
         if "\udc00" <= after[0] <= "\udfff":
             return kept + _character(half + after[0]) + after[1:]
+        if after[0] == half:
+            return kept + after
         if after[0] > "\uffff" and after[0].encode("utf-16-be", "surrogatepass")[:2] == half.encode(
             "utf-16-be", "surrogatepass"
         ):

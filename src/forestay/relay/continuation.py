@@ -10,8 +10,6 @@ Invariants (`out` is what the caller has been given, `W` the raw text of the nex
 - J4  At most 2000 characters are held back, and only while a longer echo is still possible.
 - J5  Time is linear in the characters fed and the 2000 characters of tail.
 - J6  An echo is `ambiguous` when the text itself repeats there, so that a shorter echo, or none, would fit as well.
-- J7  `out` may end in the first half of a character. An echo may repeat that half, or the whole character; of the whole
-      one the second half is new.
 """
 
 from __future__ import annotations
@@ -92,14 +90,13 @@ class Seam:
     def _scan(self, *, closed: bool = False) -> None:
         tail, window, fail = self._tail, self._window, self._fail
         at, matched, known = self._at, self._matched, len(self._window)
-        last = len(tail) - 1
         while at < len(tail):
             if matched == known:
                 if not closed or not known:
                     break
                 matched = fail[matched - 1]
                 continue
-            if tail[at] == window[matched] or (at == last and self._begins(window[matched])):
+            if tail[at] == window[matched]:
                 matched += 1
                 at += 1
             elif matched:
@@ -117,32 +114,14 @@ class Seam:
             length, self.echo = 0, Echo()
         else:
             self.echo = Echo(length, self._repeats(length, other), other)
-        rest = behind(self._tail, "".join(self._window), length)
+        rest = "".join(self._window[length:])
         self._window, self._fail = [], []
         return rest
-
-    def _begins(self, character: str) -> bool:
-        """Whether the tail ends in the first half of `character` (J7)."""
-        return character > "\uffff" and self._tail[-1] == _first_half(character)
 
     def _repeats(self, length: int, other: int) -> bool:
         """J6: a second overlap fits, the echo is made of repetitions, or the same text stands right before it."""
         period = length - other
         return other >= FLOOR or 2 * period <= length or self._tail[-2 * length : -length] == self._tail[-length:]
-
-
-def _first_half(character: str) -> str:
-    return chr(0xD800 + ((ord(character) - 0x10000) >> 10))
-
-
-def _second_half(character: str) -> str:
-    return chr(0xDC00 + ((ord(character) - 0x10000) & 0x3FF))
-
-
-def behind(before: str, window: str, echo: int) -> str:
-    """The part of `window` behind an echo of this length (J7)."""
-    half = echo and window[echo - 1] > "\uffff" and before[-1:] == _first_half(window[echo - 1])
-    return (_second_half(window[echo - 1]) if half else "") + window[echo:]
 
 
 def join(before: str, window: str) -> tuple[str, Echo]:

@@ -290,7 +290,7 @@ class Run:
             session.model,
             built,
             turn,
-            Seam(self.state.output if built.going_on else ""),
+            Seam(halves(self.state.output)[0] if built.going_on else ""),
             tools=self._tools,
             timeout=session.warm.config.provider_timeout,
         )

@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 
 from forestay.models import STOP, joined, words
-from forestay.relay.continuation import behind
 from forestay.relay.drift import rate
 from forestay.relay.entities import claim
 from forestay.relay.facts import GENESIS, Batch, Fact, facts_of
@@ -333,8 +332,7 @@ class Warm:
         if not payload["visible"]:
             state.overhead += 1
             return
-        new = behind(state.output, unpack_text(payload["output"]), payload["removed"])
-        state.output = joined(state.output, new)
+        state.output = joined(state.output, unpack_text(payload["output"])[payload["removed"] :])
         state.extracted = payload["extracted"]
         if payload["removed"]:
             state.seams.append(
