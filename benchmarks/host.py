@@ -15,7 +15,7 @@ from pathlib import Path
 
 from forestay.host import Host
 from forestay.kernel import Agents, Config, Models
-from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
+from forestay.models import Script, Scripted, ScriptedCall, Turn
 from forestay.runs import CreateRun
 
 _UP = "import sys; from forestay.cli.main import main; sys.exit(main())"

@@ -28,7 +28,7 @@ from forestay.agents import (
     Verdict,
 )
 from forestay.kernel import Draft, Ledger, SystemClock
-from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
+from forestay.models import Script, Scripted, ScriptedCall, Turn
 from tests.agents.world import TOOLS, manifest
 
 STREAM = "run/one"

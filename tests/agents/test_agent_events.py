@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from forestay.models.scripted import ScriptedCall, Turn
+from forestay.models import ScriptedCall, Turn
 from tests.agents.world import World, manifest
 
 SCHEMAS = Path(__file__).parents[3] / "shared" / "reference" / "openwop" / "schemas"

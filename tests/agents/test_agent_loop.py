@@ -10,8 +10,7 @@ import pytest
 
 from forestay.agents import ApprovalAnswer, Tool, ToolOutcome, Verdict
 from forestay.kernel import Problem
-from forestay.models import Message, Usage
-from forestay.models.scripted import ScriptedCall, Turn
+from forestay.models import Message, ScriptedCall, Turn, Usage
 from tests.agents.world import Listener, Policy, Tools, World, manifest
 
 CALL = Turn("I look.", (ScriptedCall("do_read", {"x": 1}),))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forestay.agents import ApprovalAnswer, EffectClass, Verdict, recover
-from forestay.models.scripted import ScriptedCall, Turn
+from forestay.models import ScriptedCall, Turn
 from tests.agents.world import CLASSES, Policy, World
 
 CALLS = st.builds(

@@ -24,7 +24,7 @@ from forestay.agents import (
     Verdict,
 )
 from forestay.kernel import ManualClock, Problem
-from forestay.models.scripted import Script, Scripted, Turn
+from forestay.models import Script, Scripted, Turn
 
 ANY = {"type": "object", "properties": {"x": {"type": "number"}}}
 CLASSES: tuple[EffectClass, ...] = ("pure", "read", "write", "unsafe")

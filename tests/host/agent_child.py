@@ -17,8 +17,7 @@ from typing import Any
 
 from forestay.host import Host
 from forestay.kernel import Agents, Config, Ledger, Models, Problem
-from forestay.models import Delta, Message
-from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
+from forestay.models import Delta, Message, Script, Scripted, ScriptedCall, Turn
 from forestay.runs import CreateRun
 
 RUN = "run_child"

@@ -14,8 +14,7 @@ from forestay.host import Host, Options
 from forestay.http import Serving, serve
 from forestay.kernel import Agents, Config, Extensions, Mode, Models
 from forestay.kernel.config import ExtensionPolicy
-from forestay.models import Delta, Message
-from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
+from forestay.models import Delta, Message, Script, Scripted, ScriptedCall, Turn
 
 EXTENSION = """
 import { execSync } from "node:child_process";

@@ -13,7 +13,7 @@ import pytest
 from forestay.host import Host
 from forestay.kernel import Agents, Config, Extensions, Models, Problem
 from forestay.kernel.config import ExtensionPolicy
-from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
+from forestay.models import Script, Scripted, ScriptedCall, Turn
 from forestay.runs import CreateRun, RunSnapshot
 from tests.runs.documents import node, workflow
 

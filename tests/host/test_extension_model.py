@@ -16,7 +16,7 @@ from forestay.host.extension_model import ExtensionModel
 from forestay.host.models import HostModels
 from forestay.kernel import Config, Extensions, Models, Problem, SystemClock
 from forestay.kernel.config import ExtensionPolicy
-from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
+from forestay.models import Script, Scripted, ScriptedCall, Turn
 from tests.extensions.dispatcher_world import World
 
 ASKS = """

@@ -11,7 +11,7 @@ import pytest
 from forestay.host import Host
 from forestay.host.memory import LedgerMemory
 from forestay.kernel import Agents, Config, Ledger, ManualClock, Models
-from forestay.models.scripted import Script, Scripted, Turn
+from forestay.models import Script, Scripted, Turn
 from forestay.runs import CreateRun
 
 AGENT = "local.harbour.master"

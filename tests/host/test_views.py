@@ -12,7 +12,7 @@ from forestay.host import relay_view
 from forestay.host.agent_view import agent_work
 from forestay.host.extension_evidence import seen
 from forestay.kernel import ManualClock, Problem, Record, SeededRandomness
-from forestay.models.scripted import Script, Scripted, Turn
+from forestay.models import Script, Scripted, Turn
 from forestay.relay import Relay
 
 SECRET = b"a secret of sixteen bytes and more"

@@ -16,7 +16,7 @@ from forestay.host import Options
 from forestay.http.hosting import Serving, serve
 from forestay.kernel import Config, Extensions, Models
 from forestay.kernel.config import Http
-from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
+from forestay.models import Script, Scripted, ScriptedCall, Turn
 from tests.contracts.openwop.documents import DOCUMENTS
 
 EXTENSION = """

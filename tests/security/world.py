@@ -17,7 +17,7 @@ from forestay.host import Options
 from forestay.http import Serving, serve
 from forestay.kernel import Agents, Config, Extensions, HttpLimits, Models
 from forestay.kernel.config import Http
-from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
+from forestay.models import Script, Scripted, ScriptedCall, Turn
 
 MARK = "zqx"
 PAYLOADS = (

@@ -90,6 +90,23 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     ),
     "artifact": workflow("suite-artifact", node("keep", "core.transform", {"artifacts": {"report": "{'pages': 3}"}})),
     "parent": workflow("suite-parent", node("sub", "core.subWorkflow", {"workflowId": "suite-noop"})),
+    "waiting-parent": workflow(
+        "suite-waiting-parent", node("sub", "core.subWorkflow", {"workflowId": "suite-approval"})
+    ),
+    "votes": workflow(
+        "suite-votes",
+        node("first", "core.channelWrite", {"channelName": "poll", "value": {"userId": "ann", "vote": "yes"}}),
+        node("again", "core.channelWrite", {"channelName": "poll", "value": {"userId": "ann", "vote": "no"}}),
+        node("other", "core.channelWrite", {"channelName": "poll", "value": {"userId": "ben", "vote": "yes"}}),
+        node("note", "core.channelWrite", {"channelName": "notes", "value": "seen"}),
+        channels={"poll": {"reducer": "votes"}, "notes": {"reducer": "append", "ttlMs": 3_600_000}},
+    ),
+    "loops": workflow(
+        "suite-loops",
+        node("start", "core.noop"),
+        node("turn", "core.noop"),
+        settings={"maxLoopbackIterations": 100_000_000},
+    ),
     "secret": workflow(
         "suite-secret",
         node("echo", "core.identity", inputs={"passed": from_variable("password"), "note": from_variable("note")}),

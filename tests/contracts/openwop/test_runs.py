@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from tests.contracts.openwop.conftest import Api, refused
+from tests.contracts.openwop.documents import DOCUMENTS
 
 
 def test_a_run_is_made_and_ends(api: Api) -> None:
@@ -235,6 +236,33 @@ def test_w17_a_pause_drains_or_is_immediate(api: Api) -> None:
     assert told["drainPolicy"] == "immediate"
     refused(api.post(f"/v1/runs/{run_id}:pause", {"drainPolicy": "someday"}), 400, "validation_error")
     api.post(f"/v1/runs/{run_id}/cancel")
+
+
+def test_w20_votes_go_by_user_and_entries_with_a_time_to_live_say_when(api: Api) -> None:
+    run = api.wait(api.start("votes"))
+    assert run["status"] == "completed", run
+    votes = run["channels"]["poll"]
+    assert len(votes) == 2 and "no" in str(votes)
+    (entry,) = run["channels"]["notes"]
+    assert entry["value"] == "seen" and isinstance(entry["_ts"], int)
+
+
+def test_w21_parents_and_children_show_each_other(api: Api) -> None:
+    api.workflow("approval")
+    run_id = api.start("waiting-parent")
+    parent = api.wait(run_id, "waiting-approval")
+    (child,) = parent["childRuns"]
+    shown = api.run(child["runId"] if isinstance(child, dict) else child)
+    assert (shown["parentRunId"], shown["parentNodeId"]) == (run_id, "sub")
+    assert shown["status"] == "waiting-approval"
+    api.post(f"/v1/runs/{run_id}/cancel")
+
+
+def test_a_loop_beyond_what_the_host_does_is_refused_when_it_is_stored(api: Api) -> None:
+    document = DOCUMENTS["loops"]
+    refused(api.http.put(f"/v1/workflows/{document['id']}", json=document), 400, "validation_error")
+    limits = api.get("/.well-known/openwop").json()["limits"]
+    assert limits["maxLoopIterations"] >= 2500
 
 
 def test_an_ended_run_cannot_be_paused(api: Api) -> None:
