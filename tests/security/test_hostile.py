@@ -136,7 +136,7 @@ def check(answer: httpx.Response, what: Any) -> None:
     elif kind == "application/problem+json":
         assert body["status"] == answer.status_code and body["title"], what
     elif surface == "crp":
-        assert {"code", "message"} <= set(body), (what, body)
+        assert {"code", "message"} <= set(body.get("error", {}) if "jsonrpc" in body else body), (what, body)
     elif surface == "a2a" and kind == "application/json":
         assert "error" in body or not valid_envelope(answer.content).success, what
     else:
