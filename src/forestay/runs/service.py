@@ -277,7 +277,7 @@ class Runs:
         """The status of a run: that of its children when all of them wait, and nothing else is under way (W21)."""
         if state.status != "running" or not state.waits_for_children:
             return state.status
-        found = {await self._waiting(await self._known(child_id)) for child_id in state.children}
+        found = {await self._waiting(await self._known(child_id)) for child_id in tuple(state.children)}
         kinds = [status for _, status in WAITING if status in found]
         return kinds[0] if kinds and len(kinds) == len(found) else state.status
 
