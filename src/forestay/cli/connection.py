@@ -13,7 +13,8 @@ import typer
 
 from forestay.cli.files import STDIN, read_text
 from forestay.cli.notes import announced
-from forestay.kernel import TABLE, Problem, config
+from forestay.client import answer_of
+from forestay.kernel import Problem, config
 from forestay.runs import TERMINAL, TERMINAL_EVENTS
 
 if TYPE_CHECKING:
@@ -103,36 +104,6 @@ async def _frames(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
     async for line in response.aiter_lines():
         if line.startswith("data: "):
             yield msgspec.json.decode(line[6:])
-
-
-def answer_of(status: int, content: bytes, retry_after: str | None) -> Any:
-    """The result in an answer, enveloped or not; a refusal is raised."""
-    try:
-        body: Any = msgspec.json.decode(content) if content else None
-    except msgspec.DecodeError as error:
-        raise Problem("upstream_confused", f"The host answered {status} with something that is no JSON.") from error
-    enveloped = isinstance(body, dict) and "_meta" in body
-    if status < 400:
-        return body["result"] if enveloped else body
-    if enveloped:
-        said = body.get("error") or {}
-        details = dict(said.get("details") or {})
-        key = details.pop("problem", "upstream_confused")
-    else:
-        said = body if isinstance(body, dict) else {}
-        details = dict(said.get("details") or {})
-        key = _key_of(str(said.get("error", "")), status)
-    wait = said.get("retryAfterMs") or (int(retry_after) * 1000 if retry_after and retry_after.isdigit() else None)
-    message = str(said.get("message") or f"The host answered {status}.")
-    known = {name: value for name, value in details.items() if name not in ("key", "message", "retry_after_ms")}
-    raise Problem(key if key in TABLE else "upstream_confused", message, retry_after_ms=wait, **known)
-
-
-def _key_of(code: str, status: int) -> str:
-    rows = [row.key for row in TABLE.values() if row.openwop == code]
-    rows.sort(key=lambda key: key != code)  # the row of that very name speaks before those that share its code
-    exact = [key for key in rows if TABLE[key].http == status]
-    return (exact or rows or ["upstream_confused"])[0]
 
 
 def _unreachable(http: httpx.AsyncClient, error: Exception) -> Problem:
