@@ -7,27 +7,8 @@ from forestay.face import face
 if TYPE_CHECKING:
     from forestay.agents.driver import Agent, AgentResult
     from forestay.agents.events import AgentEvent, Invocation
-    from forestay.agents.guarded import Guarded
     from forestay.agents.manifest import AgentManifest, load, parse
     from forestay.agents.pi import from_pi, text_of
-    from forestay.agents.ports import (
-        ApprovalAnswer,
-        ApprovalRequest,
-        Approvals,
-        EffectClass,
-        Effects,
-        Gate,
-        Hooks,
-        Memory,
-        ModelCaller,
-        Quiet,
-        Tool,
-        ToolOutcome,
-        ToolSource,
-        Update,
-        Verdict,
-    )
-    from forestay.agents.recovery import recover
-    from forestay.agents.uncertain import once_or_ask
+    from forestay.agents.ports import Hooks, Memory, ModelCaller, Quiet
 
 __getattr__, __dir__ = face(__name__, __file__)

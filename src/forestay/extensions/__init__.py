@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from forestay.face import face
 
 if TYPE_CHECKING:
-    from forestay.extensions.builtin import BUILT_IN, prepared
     from forestay.extensions.capabilities import CAPABILITIES
     from forestay.extensions.catalog import SourceTier, build_catalog, read_catalog
     from forestay.extensions.compiler import Artifact
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from forestay.extensions.sandbox import Sandbox
     from forestay.extensions.suite import Failure, Member, Suite, loadable
     from forestay.extensions.suite import Suite as Extensions
+    from forestay.extensions.tool_sources import CHANGING, BuiltInTools, ExtensionTools
     from forestay.extensions.trace import header, replay
     from forestay.extensions.trust import USER, Places, Standing, Trust, files
 

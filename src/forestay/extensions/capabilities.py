@@ -17,6 +17,7 @@ import msgspec
 from forestay.extensions.connectors.addresses import canonical_host
 from forestay.extensions.connectors.paths import Roots
 from forestay.kernel import Mode, Problem, Scope, exactly
+from forestay.tools import BUILT_IN, BuiltIn
 
 CAPABILITIES: dict[str, str] = {
     "read": "read files and folders",
@@ -41,23 +42,13 @@ WRITES = frozenset(
 )
 LINK_ITSELF = frozenset({"delete", "rename", "readlink", "symlink"})
 """Operations that mean a link at the end of their path, not where it leads."""
-_TOOLS = {
-    "read": "read",
-    "grep": "read",
-    "find": "read",
-    "ls": "read",
-    "write": "write",
-    "edit": "write",
-    "bash": "exec",
-}
-_FOLDERS = frozenset({"grep", "find", "ls"})
 
 
 def derive(method: str, params: Mapping[str, Any]) -> str:
     """The capability that a call needs (C1, C2)."""
     if method == "tool":
-        name = params.get("name")
-        return _TOOLS.get(name, "tool") if isinstance(name, str) else "tool"
+        known = _built_in(params)
+        return known.capability if known is not None else "tool"
     if method == "fs":
         operation = params.get("op")
         if operation in READS:
@@ -79,17 +70,19 @@ def resource(method: str, params: Mapping[str, Any], roots: Roots) -> str | None
         path = params.get("prefix") if operation == "mkdtemp" else params.get("path")
         follow = operation not in LINK_ITSELF and params.get("follow") is not False
         return roots.resource(path, follow=follow) if isinstance(path, str) else None
-    if method == "tool" and params.get("name") in _TOOLS and params["name"] != "bash":
-        given = params.get("input")
-        path = given.get("path", ".") if isinstance(given, Mapping) else None
-        return roots.resource(path) if isinstance(path, str) else None
     if method == "http":
         return _host(params.get("url"))
-    if method == "env" and isinstance(params.get("name"), str):
-        return str(params["name"])
-    if method == "tool" and isinstance(params.get("name"), str) and params["name"] not in _TOOLS:
-        return str(params["name"])
-    return None
+    name = params.get("name")
+    if method == "tool" and (known := _built_in(params)) is not None:
+        given = params.get("input")
+        path = given.get("path", ".") if isinstance(given, Mapping) and known.capability != "exec" else None
+        return roots.resource(path) if isinstance(path, str) else None
+    return name if method in ("env", "tool") and isinstance(name, str) else None
+
+
+def _built_in(params: Mapping[str, Any]) -> BuiltIn | None:
+    name = params.get("name")
+    return BUILT_IN.get(name) if isinstance(name, str) else None
 
 
 def asked_scope(
@@ -106,7 +99,10 @@ def asked_scope(
 
 def _looks_below(method: str, params: Mapping[str, Any]) -> bool:
     """Whether a call reads a whole folder: everything below it is what it asks about."""
-    return params.get("op") == "list" if method == "fs" else method == "tool" and params.get("name") in _FOLDERS
+    if method == "fs":
+        return params.get("op") == "list"
+    known = _built_in(params) if method == "tool" else None
+    return known is not None and known.below
 
 
 def _host(url: Any) -> str | None:

@@ -170,7 +170,7 @@ class Dispatcher:
         stream = Stream(loop) if _streams(call) else None
         end: HostResult | None = None
         try:
-            connector = self._connector(call.method)
+            connector = self._connector(flight)
             decision = self._decide(flight)
             if decision.effect == "prompt":
                 decision = await self._settle(flight, decision)
@@ -199,7 +199,7 @@ class Dispatcher:
         except Problem as problem:
             return _error(call, problem)
         try:
-            connector = self._connector(call.method)
+            connector = self._connector(flight)
             decision = self._decide(flight)
             if decision.effect == "prompt":
                 flight.asking = self._posted(self._settle(flight, decision))
@@ -271,8 +271,10 @@ class Dispatcher:
                 derived=derived,
             )
 
-    def _connector(self, method: str) -> Connector | Waiting:
-        connector = self._connectors.get(method)
+    def _connector(self, flight: Flight) -> Connector | Waiting:
+        method = flight.request.method
+        other = self._connectors.get("tool.other") if flight.capability == "tool" else None  # not a built-in tool
+        connector = other or self._connectors.get(method)
         if connector is None:
             raise Problem("invalid_request", f"Nothing here answers {method!r}.", at="$.method")
         return connector

@@ -28,7 +28,8 @@ from forestay.extensions.registry import Registrations, Tool
 from forestay.extensions.themes import Theme
 from forestay.extensions.trace import FORMAT, Header, Recorder
 from forestay.extensions.world import RealWorld, World
-from forestay.kernel import Clock, Problem, Randomness, SystemClock, Validator, checker, fitted
+from forestay.kernel import Clock, Problem, Randomness, SystemClock, Validator
+from forestay.tools import checker, fitted
 
 _encode = msgspec.json.Encoder().encode
 MAX_UPDATES = 10_000  # of one call are kept, of MAX_UPDATED bytes together; the listener hears all

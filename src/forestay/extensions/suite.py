@@ -18,7 +18,6 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from forestay.extensions.builtin import BUILT_IN, BuiltIn
 from forestay.extensions.capabilities import Requirement, resolve
 from forestay.extensions.compiler import Artifact
 from forestay.extensions.compiler.apart import workshop
@@ -60,9 +59,12 @@ from forestay.extensions.runtime import Extension
 from forestay.extensions.session import Session
 from forestay.extensions.themes import BUILT_IN as BUILT_IN_THEMES
 from forestay.extensions.themes import Theme, Themes
+from forestay.extensions.tool_sources import OtherTools
 from forestay.extensions.words import read_wording
 from forestay.kernel import Clock, Ids, Ledger, Mode, Policy, Problem, Randomness, Scope, SystemClock, Weighed
 from forestay.kernel import config as configuration
+from forestay.tools import BUILT_IN
+from forestay.tools import Tool as AnyTool
 
 _KEPT_FAILURES = 100
 
@@ -154,12 +156,14 @@ class Suite:
         environment = Environment(environ)
         files = FsConnector(randomness)
         programs = ExecConnector(environment=environment, unconfined=self._config.policy.unconfined_programs)
+        self.others = OtherTools(self)
         self.dispatcher = Dispatcher(
             Policy(clock=self._clock),
             [
                 files,
                 programs,
                 ToolConnector(files, programs),
+                self.others,
                 HttpConnector(),
                 EnvConnector(environment),
                 ComputeConnector(),
@@ -523,7 +527,7 @@ class Suite:
 
     def _listed(self) -> list[dict[str, Any]]:
         """The built-in tools, and those of extensions; one that has a built-in tool's name stands in its place."""
-        found = {tool.name: _about_tool(tool, f"<builtin:{tool.name}>", "builtin") for tool in BUILT_IN.values()}
+        found = {name: _about_tool(row.tool, f"<builtin:{name}>", "builtin") for name, row in BUILT_IN.items()}
         found.update({tool.name: _about_tool(tool, self.owner(tool.name).path, "local") for tool in self.tools()})
         return list(found.values())
 
@@ -557,7 +561,7 @@ def loadable(artifact: Artifact) -> Loadable:
     )
 
 
-def _about_tool(tool: Tool | BuiltIn, path: str, source: str) -> dict[str, Any]:
+def _about_tool(tool: Tool | AnyTool, path: str, source: str) -> dict[str, Any]:
     about = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     return {**about, "sourceInfo": _source_info(path, source)}
 

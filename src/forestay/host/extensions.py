@@ -132,7 +132,7 @@ class ProjectExtensions:
             data=self._data,
         )
         await suite.__aenter__()
-        self.prompts.recorded = suite.recorded
+        self.prompts.recorded, self.prompts.callers = suite.recorded, suite.others.callers
         try:
             await self._bring(suite, await self.standing(), "startup")
         except BaseException:

@@ -17,9 +17,9 @@ from forestay.host.extensions import ProjectExtensions
 from forestay.host.metrics import HostMetrics, WatchedModel
 from forestay.host.models import HostModels, NodeModels
 from forestay.host.node_files import load_nodes, trust_in_nodes
-from forestay.host.node_tools import NodeTools
 from forestay.host.prompts import Prompts
 from forestay.host.sole import sole_host
+from forestay.host.tools import HostTools
 from forestay.host.tracing import Tracing, open_tracing
 from forestay.host.workflow_files import Found, LeftOut, load_workflows
 from forestay.kernel import (
@@ -205,6 +205,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         )
         stack.push_async_callback(extensions.close)
         stack.push_async_callback(prompts.close)
+        tools = HostTools(extensions, config.agents, ledger, clock, runs=lambda: runs, tracing=tracing)
         node = AgentNode(
             ledger=ledger,
             relay=relay,
@@ -215,7 +216,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             clock=clock,
             ids=ids,
             data=data,
-            runs=lambda: runs,
+            tools=tools,
             tracing=tracing,
         )
         registry = standard_registry(sample_seams=options.sample_seams)
@@ -232,7 +233,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             secret=derive(secret, "interrupts"),
             nodes=registry,
             models=NodeModels(models),
-            tools=NodeTools(extensions, config.agents, ledger, clock, runs=lambda: runs),
+            tools=tools,
             http=egress,
             limits=options.limits or Limits(max_loop_iterations=config.workflows.max_loop_iterations),
             sample_seams=options.sample_seams,
