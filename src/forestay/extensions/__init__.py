@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from forestay.face import face
 
 if TYPE_CHECKING:
+    from forestay.extensions.brought_files import brought
     from forestay.extensions.capabilities import CAPABILITIES
     from forestay.extensions.catalog import SourceTier, build_catalog, read_catalog
     from forestay.extensions.compiler import Artifact
@@ -31,21 +32,22 @@ if TYPE_CHECKING:
     from forestay.extensions.engine.bytecode import compile_module
     from forestay.extensions.evidence import stream_of
     from forestay.extensions.grants import STREAM, Grants, checked, policy_of
-    from forestay.extensions.grants import Standing as GrantStanding
+    from forestay.extensions.history import seen
     from forestay.extensions.hooks import EVENTS, OLDER_EVENTS
     from forestay.extensions.isolate import Artifact as Loadable
     from forestay.extensions.outcomes import Surroundings, ToolOutcome
     from forestay.extensions.packages import named
     from forestay.extensions.packs import Resource, skills_prompt
     from forestay.extensions.packs import discover as discover_resources
+    from forestay.extensions.profiles import Card, Line, overview, portrait
     from forestay.extensions.protection import LASTING, Protected, of_git, protected
     from forestay.extensions.protocol import HostCall, HostResult
     from forestay.extensions.runtime import Extension
     from forestay.extensions.sandbox import Sandbox
-    from forestay.extensions.suite import Failure, Member, Suite, loadable
+    from forestay.extensions.suite import Failure, Suite, loadable
     from forestay.extensions.suite import Suite as Extensions
     from forestay.extensions.tool_sources import CHANGING, BuiltInTools, ExtensionTools
     from forestay.extensions.trace import header, replay
-    from forestay.extensions.trust import USER, Places, Standing, Trust, files
+    from forestay.extensions.trust import USER, Places, Standing, Trust
 
 __getattr__, __dir__ = face(__name__, __file__)

@@ -16,9 +16,8 @@ from typing import Any
 
 import msgspec
 
-from forestay.agents import Agent, AgentManifest, AgentResult, Hooks, Invocation, Quiet
+from forestay.agents import ASSISTANT, Agent, AgentManifest, AgentResult, Catalogue, Hooks, Invocation, Quiet
 from forestay.host.approvals import RunApprovals
-from forestay.host.catalogue import ASSISTANT, Catalogue
 from forestay.host.context import open_session, texts
 from forestay.host.extensions import ProjectExtensions
 from forestay.host.hooks import SuiteHooks

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from forestay.agents import Catalogue
 from forestay.host.agent_node import ASK, AgentNode
-from forestay.host.catalogue import Catalogue
 from forestay.host.egress import Egress
 from forestay.host.extension_model import ExtensionModel
 from forestay.host.extensions import ProjectExtensions

@@ -7,9 +7,10 @@ from forestay.face import face
 if TYPE_CHECKING:
     from forestay.relay.dispatch import Run
     from forestay.relay.facts import Batch, Fact, view
+    from forestay.relay.history import SessionHistories, SessionHistory, Shown, sessions
     from forestay.relay.meters import Meters
     from forestay.relay.packing import pack
-    from forestay.relay.ranking import Ranked, rank
+    from forestay.relay.ranking import rank
     from forestay.relay.relay import MAX_SESSIONS_PER_APP, Relay
     from forestay.relay.replies import told
     from forestay.relay.session import Session

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from forestay.kernel import Record
-from forestay.runs import type_of
-
 _KEY = re.compile(r"agent/turn-(\d+)/(?:model|tool-(\d+)/(\w+))")
 _CALL = re.compile(r"agent/turn-(\d+)/tool-(\d+)/")
-_PRIVATE = "p"
-_NODE = "n"
+
+
+class Logged(Protocol):
+    """An event of a run's log, with its private part."""
+
+    type: str
+    payload: dict[str, Any]
+    node: str | None
+    private: dict[str, Any] | None
+    ts: int
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -123,17 +128,17 @@ class AgentWork(msgspec.Struct, kw_only=True):
         return told
 
 
-def agent_work(records: Iterable[Record]) -> list[AgentWork]:
+def agent_work(events: Iterable[Logged]) -> list[AgentWork]:
     """The invocations of agents in a run's log, in their order."""
     found: list[AgentWork] = []
     current: dict[str, AgentWork] = {}
-    for record in records:
-        node = str(record.attrs.get(_NODE, ""))
-        if record.type == "agent.invocation.started":
-            current[node] = _invoked(node, record.payload)
+    for event in events:
+        node = event.node or ""
+        if event.type == "agent.invocation.started":
+            current[node] = _invoked(node, event.payload)
             found.append(current[node])
         elif (work := current.get(node)) is not None:
-            _note(work, record)
+            _note(work, event)
     return found
 
 
@@ -149,15 +154,16 @@ def _invoked(node: str, payload: dict[str, Any]) -> AgentWork:
     )
 
 
-def _note(work: AgentWork, record: Record) -> None:
-    payload = record.payload if isinstance(record.payload, dict) else {}
-    kind = type_of(record)
+def _note(work: AgentWork, event: Logged) -> None:
+    payload = event.payload if isinstance(event.payload, dict) else {}
+    private = event.private or {}
+    kind = event.type
     if kind == "forestay.effect.recorded":
-        _effect(work, str(payload.get("key", "")), (record.attrs.get(_PRIVATE) or {}).get("result"), record.ts)
+        _effect(work, str(payload.get("key", "")), private.get("result"), event.ts)
     elif kind == "forestay.relay.answered":
         _answered_by_relay(work, payload)
     elif kind == "node.suspended":
-        _asked(work, payload, (record.attrs.get(_PRIVATE) or {}).get("data"))
+        _asked(work, payload, private.get("data"))
     elif kind == "interrupt.resolved":
         _told(work, payload)
     elif kind == "agent.invocation.completed":
