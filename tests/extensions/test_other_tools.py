@@ -7,9 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from forestay.extensions import stream_of
-from forestay.extensions.suite import Suite
-from forestay.kernel import Extensions, Ledger, ManualClock
+from forestay.extensions import Extensions, Settings, stream_of
+from forestay.kernel import ExtensionConfig, Ledger, ManualClock
 from forestay.kernel.config import ExtensionOverride, ExtensionPolicy
 
 HEAD = "export default (pi) => { const say = (name, run) => pi.registerCommand(name, { handler: async (args) => { try { return await run(args); } catch (error) { return [error.code, error.message]; } } }); const call = async (name, input) => (await pi.tool(name, input)).content[0].text;"
@@ -27,11 +26,11 @@ CALLER = """
 
 
 @asynccontextmanager
-async def suite_of(folder: Path, config: Extensions, **sources: str) -> Any:
+async def suite_of(folder: Path, config: ExtensionConfig, **sources: str) -> Any:
     (folder / "note.md").write_text("the note\n")
     async with (
         Ledger.open(folder / "data") as ledger,
-        Suite(ledger, root=folder, config=config, clock=ManualClock()) as suite,
+        Extensions(ledger, root=folder, settings=Settings(config=config, clock=ManualClock())) as suite,
     ):
         for name, source in sources.items():
             path = folder / f"{name}.js"
@@ -40,8 +39,8 @@ async def suite_of(folder: Path, config: Extensions, **sources: str) -> Any:
         yield suite, ledger
 
 
-def _rules(mode: Any, **allow: list[str]) -> Extensions:
-    return Extensions(
+def _rules(mode: Any, **allow: list[str]) -> ExtensionConfig:
+    return ExtensionConfig(
         ExtensionPolicy(mode=mode),
         overrides={name: ExtensionOverride(allow=tuple(grants)) for name, grants in allow.items()},
     )

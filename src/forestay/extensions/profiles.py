@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
-from forestay.extensions.capabilities import CAPABILITIES
+from forestay.extensions.api_table import CAPABILITIES
 from forestay.extensions.evidence import stream_of
 from forestay.extensions.grants import Grants, policy_of
 from forestay.extensions.grants import Standing as Decided
 from forestay.extensions.history import Seen, Trouble, Use, seen
 from forestay.extensions.trust import Standing
-from forestay.kernel import Clock, Extensions, Grant, Ledger, Policy, Problem, SubjectRules
+from forestay.kernel import Clock, ExtensionConfig, Grant, Ledger, Policy, Problem, SubjectRules
 
 if TYPE_CHECKING:
-    from forestay.extensions.suite import Member, Suite
+    from forestay.extensions.extensions import Extensions
+    from forestay.extensions.guests import Member
 
 MOST_RECORDS = 5_000
 _STREAMS = "ext/"
@@ -36,11 +37,11 @@ class Project(Protocol):
     root: Path
     ledger: Ledger
     clock: Clock
-    settings: Extensions
+    settings: ExtensionConfig
     runs: str | None
 
     @property
-    def opened(self) -> Suite | None: ...
+    def opened(self) -> Extensions | None: ...
 
     async def standing(self) -> Standing: ...
 
@@ -173,7 +174,7 @@ async def portrait(project: Project, name: str) -> Portrait:
 # Where things come from
 
 
-async def _names(project: Project, suite: Suite | None) -> list[str]:
+async def _names(project: Project, suite: Extensions | None) -> list[str]:
     """Loaded extensions in their order, then those that only left evidence."""
     names = [member.extension.name for member in suite.members] if suite is not None else []
     for stream in await project.ledger.streams(_STREAMS, "", 1000):
@@ -192,14 +193,14 @@ async def _evidence(project: Project, name: str) -> tuple[Seen, int]:
     return seen(records), head + 1
 
 
-async def _policy(project: Project, suite: Suite | None) -> Policy:
+async def _policy(project: Project, suite: Extensions | None) -> Policy:
     """The policy in force, or the one that would be when the suite opened now (L3)."""
     if suite is not None:
         return suite.dispatcher.policy
     return await Grants(project.ledger, project.clock).apply(policy_of(project.settings, project.clock))
 
 
-def _member(suite: Suite | None, name: str) -> Member | None:
+def _member(suite: Extensions | None, name: str) -> Member | None:
     return next((item for item in suite.members if item.extension.name == name), None) if suite is not None else None
 
 
@@ -220,7 +221,7 @@ def _of_user(project: Project, path: Path) -> bool:
     return path.is_relative_to(Path.home()) and not path.is_relative_to(project.root)
 
 
-async def _card(project: Project, suite: Suite | None, name: str, trust: _Trust) -> Card:
+async def _card(project: Project, suite: Extensions | None, name: str, trust: _Trust) -> Card:
     evidence, _ = await _evidence(project, name)
     return _drawn(project, name, _member(suite, name), evidence, trust)
 

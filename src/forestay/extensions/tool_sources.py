@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from forestay.agents import text_of
 from forestay.extensions.connectors.contract import Call, Output, text
-from forestay.extensions.dispatcher import Subject
+from forestay.extensions.pending_call import Subject
 from forestay.extensions.protocol import HostCall
 from forestay.kernel import Grant, Problem, SubjectRules
 from forestay.tools import BUILT_IN, EffectClass, Tool, ToolOutcome, ToolSource, Update, fit_for, prepared
 
 if TYPE_CHECKING:
+    from forestay.extensions.extensions import Extensions
+    from forestay.extensions.guests import Member
     from forestay.extensions.registry import Tool as Registered
-    from forestay.extensions.suite import Member, Suite
 
 CHANGING = frozenset({"write", "exec", "http", "tool", "*"})
 """Capabilities whose use may change something."""
@@ -52,7 +53,7 @@ class ExtensionTools(ToolSource):
 
     kind = "ext"
 
-    def __init__(self, suite: Suite, during: During, *, consents: bool) -> None:
+    def __init__(self, suite: Extensions, during: During, *, consents: bool) -> None:
         self._suite = suite
         self._during = during
         self._consents = consents
@@ -115,7 +116,7 @@ class BuiltInTools(ToolSource):
 
     kind = "forestay"
 
-    def __init__(self, suite: Suite, subject: str, scope: str) -> None:
+    def __init__(self, suite: Extensions, subject: str, scope: str) -> None:
         self._suite = suite
         self._subject = subject
         self._scope = scope
@@ -157,14 +158,13 @@ class OtherTools:
     """
 
     method = "tool.other"
-    waits = True
 
-    def __init__(self, suite: Suite) -> None:
+    def __init__(self, suite: Extensions) -> None:
         self._suite = suite
         self._source = ExtensionTools(suite, at_once, consents=True)
         self._waits: list[tuple[str, str]] = []  # the caller, and the extension that it waits for
 
-    async def run(self, call: Call, params: Mapping[str, Any]) -> Output:
+    async def wait(self, call: Call, params: Mapping[str, Any]) -> Output:
         name = text(params, "name")
         offered = {item.name: item for item in self._suite.tools()}
         if name not in offered:

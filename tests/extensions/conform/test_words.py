@@ -9,7 +9,7 @@ import pytest
 
 from forestay.extensions.compiler import build
 from forestay.extensions.conform.differential import registrations_of
-from forestay.extensions.words import read_wording
+from forestay.extensions.tool_wording import read_wording
 from forestay.kernel import Problem
 from forestay.tools import BUILT_IN
 
