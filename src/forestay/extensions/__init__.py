@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from forestay.extensions.consent import EXPIRIES, REMEMBER, Answer, Consent, Question, Remember
     from forestay.extensions.engine.bytecode import compile_module
     from forestay.extensions.evidence import stream_of
+    from forestay.extensions.explain import explained
     from forestay.extensions.extensions import Extensions
     from forestay.extensions.grants import STREAM, Grants, checked, policy_of
     from forestay.extensions.guests import Failure, Guest

@@ -38,6 +38,7 @@ class Project(Protocol):
     ledger: Ledger
     clock: Clock
     settings: ExtensionConfig
+    data: Path | None
     runs: str | None
 
     @property
@@ -130,7 +131,7 @@ async def overview(project: Project) -> Overview:
     suite, standing = project.opened, await project.standing()
     if suite is not None:
         await suite.recorded()
-    policy = await _policy(project, suite)
+    policy = await policy_in_force(project)
     trust = _Trust(standing.state, (await project.users()).state)
     cards = [await _card(project, suite, name, trust) for name in await _names(project, suite)]
     failures = [_failed(project, item.path, item.problem, trust) for item in (suite.failures if suite else ())]
@@ -153,7 +154,7 @@ async def portrait(project: Project, name: str) -> Portrait:
     if member is None and not records:
         raise Problem("not_found", "There is no such extension, and none of that name left evidence.", extension=name)
     trust = _Trust((await project.standing()).state, (await project.users()).state)
-    policy = await _policy(project, suite)
+    policy = await policy_in_force(project)
     rules = policy.subjects.get(name, SubjectRules())
     now = project.clock.now_ms()
     return Portrait(
@@ -193,10 +194,10 @@ async def _evidence(project: Project, name: str) -> tuple[Seen, int]:
     return seen(records), head + 1
 
 
-async def _policy(project: Project, suite: Extensions | None) -> Policy:
+async def policy_in_force(project: Project) -> Policy:
     """The policy in force, or the one that would be when the suite opened now (L3)."""
-    if suite is not None:
-        return suite.dispatcher.policy
+    if project.opened is not None:
+        return project.opened.dispatcher.policy
     return await Grants(project.ledger, project.clock).apply(policy_of(project.settings, project.clock))
 
 

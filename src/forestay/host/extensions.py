@@ -56,7 +56,7 @@ class ProjectExtensions:
         self._randomness = randomness
         self._consent = consent
         self._model = model
-        self._data = data
+        self.data = data
         self._suite: Extensions | None = None
         self.runs: str | None = None  # the hash of what was loaded
         self._opening = asyncio.Lock()
@@ -149,7 +149,7 @@ class ProjectExtensions:
                 clock=self.clock,
                 randomness=self._randomness,
                 log_file=True,
-                data=self._data,
+                data=self.data,
             ),
         )
         await suite.__aenter__()

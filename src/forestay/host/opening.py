@@ -114,6 +114,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     egress: Egress
     clock: Clock
     ids: Ids
+    tools: HostTools
     key_for: Callable[[str], bytes]  # a secret of its own for each purpose
     metrics: HostMetrics
     tracing: Tracing
@@ -170,7 +171,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         metrics = HostMetrics()
         tracing = options.tracing or open_tracing(config.telemetry)
         stack.callback(tracing.close)
-        egress = Egress(options.allow_egress)
+        egress = Egress(options.allow_egress, ledger=ledger)
         stack.push_async_callback(egress.close)
         models = HostModels(
             config.models,
@@ -279,6 +280,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             egress=egress,
             clock=clock,
             ids=ids,
+            tools=tools,
             key_for=lambda purpose: derive(secret, purpose),
             metrics=metrics,
             tracing=tracing,

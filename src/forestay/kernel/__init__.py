@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from forestay.kernel.ledger import Append, Draft, Head, Ledger, Projection, Record, Verification
     from forestay.kernel.loss import Weighed, weigh
     from forestay.kernel.policy import (
+        AUDIT,
         Decision,
         Effect,
         Grant,

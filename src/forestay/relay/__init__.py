@@ -7,6 +7,7 @@ from forestay.face import face
 if TYPE_CHECKING:
     from forestay.relay.dispatch import Run
     from forestay.relay.facts import Batch, Fact, view
+    from forestay.relay.guard import OPERATIONS, ROLES, role_decision
     from forestay.relay.history import SessionHistories, SessionHistory, Shown, sessions
     from forestay.relay.meters import Meters
     from forestay.relay.packing import pack

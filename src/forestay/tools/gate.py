@@ -11,10 +11,8 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
-from forestay.kernel import Agents, Clock, Decision, Draft, Grant, Ledger, Policy, Request
+from forestay.kernel import AUDIT, Agents, Clock, Decision, Draft, Grant, Ledger, Policy, Request
 from forestay.tools.tool import Tool
-
-AUDIT = "audit"
 
 
 class Gate(Protocol):
