@@ -117,8 +117,8 @@ def test_a_turn_costs_no_more_commits_than_it_has_facts_to_wait_for(tmp_path: Pa
         commits: list[list[str]] = []
         write = host.ledger._writer._write
 
-        def counted(group: Any, patient: bool = True) -> Any:
-            records = write(group, patient)
+        def counted(group: Any) -> Any:
+            records = write(group)
             if any(record.stream.startswith(("run/", "relay/")) for record in records):
                 commits.append([record.type for record in records])
             return records

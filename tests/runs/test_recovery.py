@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from forestay.kernel import Draft, Ledger, Problem, Record
+from forestay.kernel import Draft, Problem, Record
+from forestay.kernel.ledger.sqlite import SqliteLedger
 from forestay.runs.feeds import Feeds
 from tests.runs.documents import finish, node, start, workflow
 from tests.runs.patient import PatientClock
@@ -87,7 +88,7 @@ class TestClock:
 async def test_s4_a_follower_is_told_when_the_log_cannot_be_read(tmp_path: Path) -> None:
     """The task that feeds all followers of a run meets the failure; those who wait for it must hear of it."""
 
-    class Failing(Ledger):
+    class Failing(SqliteLedger):
         async def follow(self, *_: Any, **__: Any) -> AsyncIterator[Record]:
             await asyncio.sleep(1)
             raise Problem("ledger_io", "The disk failed.")

@@ -84,6 +84,7 @@ class RunActor:
         self._ended: dict[str, asyncio.Queue[str]] = {}
         self._watchers: list[asyncio.Future[None]] = []
         self._committing = False
+        self._finishing = False
         self._orphans = len(state.orphans)
         self._batch = _NOTHING
 
@@ -225,7 +226,7 @@ class RunActor:
                     break
                 moved = True
                 await self._commit(batch)
-                if batch.settled and not self._inbox:
+                if (batch.settled or self._finishing) and not self._inbox:
                     break
         except Exception as error:  # noqa: BLE001 - a fault of ours must not leave callers waiting
             self._let_go(Problem.unexpected(error))
@@ -393,6 +394,16 @@ class RunActor:
                 future.set_exception(problem)
         self.engine.on_lost(self, problem, own=not self._batch.asked)
         self._tell_watchers()
+
+    async def finish(self) -> None:
+        """Stop the nodes, write what waits for its turn, and let go (G6)."""
+        self._finishing = True
+        self._stop_tasks()
+        while self._driver is not None or (self._inbox and not self.lost):
+            self.poke()
+            if self._driver is not None:
+                await asyncio.wait([self._driver])
+        self.close()
 
     def close(self) -> None:
         """Let go without a word: what runs goes on from the log."""

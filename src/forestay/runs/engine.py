@@ -5,6 +5,7 @@
 - G3  What is not in memory is found by the sweep: `busy` and `wake` are written with the events that set them.
 - G4  A child's end reaches its parent, and a parent's end its children, whatever dies in between.
 - G5  A run whose next step cannot be taken or written, tried three times, fails with the reason: every run ends.
+- G6  An engine that has closed has written what its nodes did: only a crash leaves an effect to be repeated.
 """
 
 from __future__ import annotations
@@ -126,12 +127,13 @@ class Engine:
                     await asyncio.sleep(0.01)
 
     async def close(self) -> None:
+        """Stop every node, and return when what they did is on disk (G6)."""
         self.started = False
         self.draining = True
         for task in [*self._background, *self._loading.values()]:
-            task.cancel()
-        for actor in list(self._actors.values()):
-            actor.close()
+            if task is not asyncio.current_task():
+                task.cancel()
+        await asyncio.gather(*(actor.finish() for actor in list(self._actors.values())))
         self._actors.clear()
         self._idle.clear()
 
@@ -147,7 +149,7 @@ class Engine:
             await work
 
     async def _beating(self) -> None:
-        while True:
+        while self.started:
             await asyncio.sleep(self._beat_s)
             with contextlib.suppress(Problem):
                 await self._beat_once("engine.beat")

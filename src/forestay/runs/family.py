@@ -25,8 +25,9 @@ MAX_FAMILY = 10_000
 """Runs that one run may start, and they in turn: two calls of itself in a workflow would be 2 ** MAX_DEPTH."""
 _KEEP_SIZES = 1_000
 _SIZE = (
-    "WITH RECURSIVE family (id) AS (VALUES (?) UNION ALL SELECT run_id FROM runs JOIN family ON parent = id) "
-    "SELECT count(*) FROM (SELECT id FROM family LIMIT ?)"
+    "WITH RECURSIVE family (id) AS (SELECT run_id FROM runs WHERE run_id = ? "
+    "UNION ALL SELECT r.run_id FROM runs r JOIN family f ON r.parent = f.id) "
+    "SELECT count(*) FROM (SELECT id FROM family LIMIT ?) AS most"
 )
 
 

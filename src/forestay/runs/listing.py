@@ -57,7 +57,7 @@ def _where(filters: RunFilter) -> tuple[list[str], list[Any]]:
             where.append(f"{column} = ?")
             values.append(value)
     if filters.tag is not None:
-        where.append("EXISTS (SELECT 1 FROM json_each(runs.tags) t WHERE t.value = ?)")
+        where.append("EXISTS (SELECT 1 FROM run_tags t WHERE t.tag = ? AND t.run_id = runs.run_id)")
         values.append(filters.tag)
     for name, sign, text in (
         ("createdAfter", ">=", filters.created_after),

@@ -140,7 +140,7 @@ class Runs:
         await self._engine.drain(timeout)
 
     async def close(self) -> None:
-        """Stop at once; what was running goes on at the next start."""
+        """Stop what runs, and record what it has done; it goes on at the next start."""
         self._feeds.close()
         await self._engine.close()
 

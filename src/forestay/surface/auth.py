@@ -15,13 +15,12 @@ import asyncio
 import hashlib
 import hmac
 import re
-import sqlite3
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 import msgspec
 
-from forestay.kernel import OPERATOR, Clock, Draft, Ids, Ledger, Problem, Record, canonical
+from forestay.kernel import OPERATOR, Clock, Draft, Ids, Ledger, Problem, Record, Transaction, canonical
 
 CONTRACT_SCOPES = (
     "manifest:read",
@@ -133,12 +132,11 @@ class KeyTable:
     schema = """
         CREATE TABLE api_keys (
             key_id TEXT PRIMARY KEY, tenant TEXT NOT NULL, hash TEXT NOT NULL UNIQUE,
-            revoked_ms INTEGER, doc TEXT NOT NULL
-        ) WITHOUT ROWID;
+            revoked_ms BIGINT, doc TEXT NOT NULL
+        );
     """
-    reset = "DROP TABLE IF EXISTS api_keys;"
 
-    def apply(self, tx: sqlite3.Cursor, record: Record) -> None:
+    def apply(self, tx: Transaction, record: Record) -> None:
         key_id = record.stream.removeprefix(self.prefix)
         if record.type == "key.created":
             tx.execute(

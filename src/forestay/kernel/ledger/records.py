@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sqlite3
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -80,22 +79,6 @@ class Verification(msgspec.Struct, frozen=True):
     @property
     def ok(self) -> bool:
         return not self.faults
-
-
-class Projection(Protocol):
-    """A queryable table that is a fold of records, kept in the transaction that writes them.
-
-    `schema` creates the tables, `reset` drops them; a new `version` has them built again from the log.
-    `apply` must depend on nothing but the record and the projection's own tables.
-    """
-
-    name: str
-    version: int
-    prefix: str
-    schema: str
-    reset: str
-
-    def apply(self, tx: sqlite3.Cursor, record: Record) -> None: ...
 
 
 class Encoded(msgspec.Struct, frozen=True):

@@ -1,15 +1,20 @@
-"""Live delivery: who follows which stream, and what they have not read yet."""
+"""Following a ledger: who follows which stream, and what they have not read yet (L8)."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from typing import TYPE_CHECKING
 
 from forestay.kernel.ledger.records import Record
 
+if TYPE_CHECKING:
+    from forestay.kernel.ledger.ledger import Ledger
+
 _PENDING = 1024
+_PAGE = 1000
 
 
 class Feed:
@@ -93,3 +98,47 @@ class Feeds:
         for feed, items in deliveries.items():
             by_loop.setdefault(feed.loop, []).append((feed, items))
         return by_loop
+
+
+async def follow(ledger: Ledger, feeds: Feeds, stream: str, start: int, poll: float | None) -> AsyncIterator[Record]:
+    """What is on disk from `start` on, then what the feed brings; the disk again when the feed lost something."""
+    feed = feeds.open(stream, prefix=False)
+    try:
+        behind = True
+        while True:
+            while behind:
+                page = await ledger.read(stream, start, _PAGE)
+                for record in page:
+                    start = record.seq + 1
+                    yield record
+                behind = len(page) == _PAGE
+            await feed.wait(poll)
+            records, behind = feed.take()
+            behind = behind or poll is not None
+            for record in records:
+                if record.seq > start:
+                    behind = True
+                    break
+                if record.seq == start:
+                    start += 1
+                    yield record
+    finally:
+        feeds.close(stream, feed, prefix=False)
+
+
+async def follow_all(
+    ledger: Ledger, feeds: Feeds, prefix: str, after: int | None, poll: float | None
+) -> AsyncIterator[tuple[int, Record]]:
+    """Records of every stream under `prefix`: read from disk each time that the feed says there is something."""
+    feed = feeds.open(prefix, prefix=True)
+    try:
+        position = await ledger.position() if after is None else after
+        while True:
+            page = await ledger.read_all(prefix, position, _PAGE)
+            for position, record in page:
+                yield position, record
+            if len(page) < _PAGE:
+                await feed.wait(poll)
+                feed.take()
+    finally:
+        feeds.close(prefix, feed, prefix=True)
