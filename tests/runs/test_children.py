@@ -10,6 +10,7 @@ import pytest
 from forestay.kernel import Problem
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeError, NodeRegistry
+from forestay.runs.types import RunFilter
 from tests.runs.conftest import Host
 from tests.runs.documents import finish, node, start, waiting, workflow
 
