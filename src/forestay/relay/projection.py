@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from forestay.kernel import Record, Transaction
@@ -22,7 +23,11 @@ class SessionsTable:
         "CREATE INDEX relay_sessions_app ON relay_sessions (app, closed);"
     )
 
-    def apply(self, tx: Transaction, record: Record) -> None:
+    def apply(self, tx: Transaction, records: Sequence[Record]) -> None:
+        for record in records:
+            self._take(tx, record)
+
+    def _take(self, tx: Transaction, record: Record) -> None:
         session = record.stream.removeprefix("relay/")
         payload = record.payload
         match record.type:

@@ -25,10 +25,9 @@ from forestay.runs.actor import Make, RunActor, error_of
 from forestay.runs.evolve import fold
 from forestay.runs.execution import Outcome
 from forestay.runs.family import Family
-from forestay.runs.log import FORK, PRIVATE, stream_of, to_event
+from forestay.runs.log import ENGINES, FORK, PRIVATE, stream_of, to_event
 from forestay.runs.nodes.registry import NodeRegistry
 from forestay.runs.ports import HttpConnector, ModelCaller, ToolSource
-from forestay.runs.projection import ENGINES
 from forestay.runs.run_clock import Watch
 from forestay.runs.state import Event, RunState, new_state
 from forestay.runs.types import Limits
@@ -95,16 +94,8 @@ class Engine:
         self._loading: dict[str, asyncio.Task[RunActor | RunState]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._faults: dict[str, int] = {}
-        self._watch = Watch(clock.now_ms(), clock.monotonic())
+        self.watch = Watch(clock)
         self.family = Family(self)
-
-    @property
-    def missed_ms(self) -> int:
-        """What the wall clock has jumped over since this engine was made."""
-        return self._watch.missed_ms
-
-    def look_at_the_clock(self) -> int:
-        return self._watch.look(self.clock.now_ms(), self.clock.monotonic())
 
     # Life
 

@@ -8,6 +8,7 @@ not told again: it is older than the fork.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from forestay.kernel import Record, Transaction
@@ -66,14 +67,15 @@ class Outbox:
         CREATE INDEX webhook_of ON webhook_outbox (webhook_id, state)
     """
 
-    def apply(self, tx: Transaction, record: Record) -> None:
-        family, _, name = record.stream.partition("/")
+    def apply(self, tx: Transaction, records: Sequence[Record]) -> None:
+        family, _, name = records[0].stream.partition("/")
         if family == "run":
-            _run_event(tx, name, record)
+            for record in records:
+                _run_event(tx, name, record)
         elif family == "webhook":
-            handler = _HANDLERS.get(record.type)
-            if handler is not None:
-                handler(tx, name, record)
+            for record in records:
+                if (handler := _HANDLERS.get(record.type)) is not None:
+                    handler(tx, name, record)
 
 
 def _run_event(tx: Transaction, run_id: str, record: Record) -> None:
@@ -85,7 +87,7 @@ def _run_event(tx: Transaction, run_id: str, record: Record) -> None:
             (run_id, tenant, payload.get("callbackUrl"), since),
         )
         _tag(tx, run_id, payload.get("tags") or [])
-    if (tags := overlaid_tags(record)) is not None:
+    if record.type == "forestay.run.forked" and (tags := overlaid_tags(record)) is not None:
         tx.execute("DELETE FROM webhook_run_tags WHERE run_id = ?", (run_id,))
         _tag(tx, run_id, tags)
     owed = (str(record.seq), record.seq, record.type, record.ts, run_id, record.ts)

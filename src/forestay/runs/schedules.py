@@ -16,7 +16,7 @@ import contextlib
 import hashlib
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -153,7 +153,11 @@ class ScheduleTable:
         CREATE INDEX schedules_of ON schedules (tenant, schedule_id)
     """
 
-    def apply(self, tx: Transaction, record: Record) -> None:
+    def apply(self, tx: Transaction, records: Sequence[Record]) -> None:
+        for record in records:
+            self._take(tx, record)
+
+    def _take(self, tx: Transaction, record: Record) -> None:
         name, payload, ts = record.stream.removeprefix(self.prefix), record.payload, record.ts
         if record.type == "schedule.deleted":
             tx.execute("DELETE FROM schedules WHERE schedule_id = ?", (name,))

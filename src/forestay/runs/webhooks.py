@@ -335,8 +335,7 @@ class Webhooks:
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _follow(self) -> None:
-        follow = self._ledger.follow_all("run/")
-        async with contextlib.aclosing(follow) as records:  # type: ignore[type-var]
+        async with contextlib.aclosing(self._ledger.follow_all("run/")) as records:
             self._wake.set()  # what was written before we followed
             async for _, record in records:
                 if record.type in self._wanted:

@@ -15,7 +15,7 @@ import asyncio
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -136,15 +136,16 @@ class KeyTable:
         );
     """
 
-    def apply(self, tx: Transaction, record: Record) -> None:
-        key_id = record.stream.removeprefix(self.prefix)
-        if record.type == "key.created":
-            tx.execute(
-                "INSERT INTO api_keys VALUES (?, ?, ?, NULL, ?)",
-                (key_id, record.payload["tenant"], record.payload["hash"], canonical.encode(record.payload).decode()),
-            )
-        elif record.type == "key.revoked":
-            tx.execute("UPDATE api_keys SET revoked_ms = ? WHERE key_id = ?", (record.ts, key_id))
+    def apply(self, tx: Transaction, records: Sequence[Record]) -> None:
+        for record in records:
+            key_id, payload = record.stream.removeprefix(self.prefix), record.payload
+            if record.type == "key.created":
+                tx.execute(
+                    "INSERT INTO api_keys VALUES (?, ?, ?, NULL, ?)",
+                    (key_id, payload["tenant"], payload["hash"], canonical.encode(payload).decode()),
+                )
+            elif record.type == "key.revoked":
+                tx.execute("UPDATE api_keys SET revoked_ms = ? WHERE key_id = ?", (record.ts, key_id))
 
 
 class KeyWatch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,15 @@ class Sums:
     name, version, prefix = "sums", 1, "run/"
     schema = "CREATE TABLE sums (stream TEXT PRIMARY KEY, total BIGINT NOT NULL);"
 
-    def apply(self, tx: Transaction, record: Record) -> None:
-        if record.payload["n"] == 13:
+    def apply(self, tx: Transaction, records: Sequence[Record]) -> None:
+        numbers = [record.payload["n"] for record in records]
+        if 13 in numbers:
             raise Problem("state_conflict", "Thirteen is not counted.")
-        if record.payload["n"] == 14:
+        if 14 in numbers:
             raise ZeroDivisionError
         tx.execute(
             "INSERT INTO sums VALUES (?, ?) ON CONFLICT (stream) DO UPDATE SET total = sums.total + excluded.total",
-            (record.stream, record.payload["n"]),
+            (records[0].stream, sum(numbers)),
         )
 
 

@@ -18,7 +18,7 @@ Invariants, of every backend:
 from __future__ import annotations
 
 import importlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -97,7 +97,7 @@ class Ledger(Protocol):
     def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """As `query`, at once and on this thread: for a few rows that an index leads to."""
 
-    def follow(self, stream: str, start: int = 0, *, poll: float | None = None) -> AsyncIterator[Record]:
+    def follow(self, stream: str, start: int = 0, *, poll: float | None = None) -> AsyncGenerator[Record, None]:
         """Records of `stream` from `start` on, and then each new one as it is written (L8).
 
         Records written by this process arrive without polling; to see those of another process, give `poll` seconds.
@@ -105,7 +105,7 @@ class Ledger(Protocol):
 
     def follow_all(
         self, prefix: str = "", after: int | None = None, *, poll: float | None = None
-    ) -> AsyncIterator[tuple[int, Record]]:
+    ) -> AsyncGenerator[tuple[int, Record], None]:
         """Records of every stream under `prefix` in written order, each with its position, and then each new one."""
 
     # The whole

@@ -36,7 +36,8 @@ class Projection(Protocol):
     """A queryable table that is a fold of records, kept in the transaction that writes them.
 
     `schema` creates the tables; a new `version` has them built again from the log.
-    `apply` must depend on nothing but the record and the projection's own tables.
+    `apply` gets consecutive records of one stream. What it writes depends on nothing but them and the projection's own
+    tables.
     """
 
     name: str
@@ -44,7 +45,7 @@ class Projection(Protocol):
     prefix: str
     schema: str
 
-    def apply(self, tx: Transaction, record: Record) -> None: ...
+    def apply(self, tx: Transaction, records: Sequence[Record]) -> None: ...
 
 
 class Rows(Protocol):
@@ -70,14 +71,6 @@ class Database(Protocol):
 Page = Callable[[str, int], list[tuple[int, Record]]]
 
 
-def apply(projections: Sequence[Projection], tx: Transaction, stream: str, records: Sequence[Record]) -> None:
-    """Show the records of one stream to the projections that want them."""
-    for projection in projections:
-        if stream.startswith(projection.prefix):
-            for record in records:
-                projection.apply(tx, record)
-
-
 def build(
     tx: Database, projection: Projection, page: Page, table: Callable[[str], str] = lambda statement: statement
 ) -> None:
@@ -93,7 +86,7 @@ def build(
     after = 0
     while found := page(projection.prefix, after):
         for after, record in found:  # noqa: B007 - the last position is where the next page starts
-            projection.apply(tx, record)
+            projection.apply(tx, [record])
     tx.execute(
         "INSERT INTO projections (name, version) VALUES (?, ?) "
         "ON CONFLICT (name) DO UPDATE SET version = excluded.version",

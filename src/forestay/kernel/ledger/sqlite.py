@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -17,14 +17,14 @@ from typing import Any, Self, TypeVar
 
 from forestay.kernel.clock import Clock, SystemClock, outside_work
 from forestay.kernel.ids import Ids
-from forestay.kernel.ledger import following, tables, transfer, verify
+from forestay.kernel.ledger import delivery, tables, transfer, verify
 from forestay.kernel.ledger import projections as folds
+from forestay.kernel.ledger.delivery import Ticket, ticket_of
 from forestay.kernel.ledger.ledger import Ledger
 from forestay.kernel.ledger.projections import Database, Projection
 from forestay.kernel.ledger.records import Append, Draft, Head, Record, Verification
 from forestay.kernel.ledger.sqlite_file import SqliteFile, as_problem, is_failure_of_disk
 from forestay.kernel.ledger.sqlite_writer import Writer
-from forestay.kernel.ledger.tickets import Ticket, ticket_of
 from forestay.kernel.problems import Problem
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class SqliteLedger(Ledger):
         clock = clock or SystemClock()
         self._file = SqliteFile(Path(path), lock_timeout=lock_timeout)
         self._file.create()
-        self._feeds = following.Feeds()
+        self._feeds = delivery.Feeds()
         self._writer = Writer(self._file, projections, clock, ids or Ids(clock), self._feeds.announced)
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
@@ -139,13 +139,13 @@ class SqliteLedger(Ledger):
     def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._read_now(lambda db: db.execute(sql, parameters).fetchall())
 
-    def follow(self, stream: str, start: int = 0, *, poll: float | None = None) -> AsyncIterator[Record]:
-        return following.follow(self, self._feeds, stream, start, poll)
+    def follow(self, stream: str, start: int = 0, *, poll: float | None = None) -> AsyncGenerator[Record, None]:
+        return delivery.follow(self, self._feeds, stream, start, poll)
 
     def follow_all(
         self, prefix: str = "", after: int | None = None, *, poll: float | None = None
-    ) -> AsyncIterator[tuple[int, Record]]:
-        return following.follow_all(self, self._feeds, prefix, after, poll)
+    ) -> AsyncGenerator[tuple[int, Record], None]:
+        return delivery.follow_all(self, self._feeds, prefix, after, poll)
 
     # The whole
 

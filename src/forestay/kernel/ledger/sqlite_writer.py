@@ -11,33 +11,19 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from forestay.kernel.clock import Clock
 from forestay.kernel.ids import Ids
-from forestay.kernel.ledger import projections as folds
-from forestay.kernel.ledger.following import Deliveries
+from forestay.kernel.ledger.delivery import Deliveries, Ticket, settle
 from forestay.kernel.ledger.projections import Projection
-from forestay.kernel.ledger.records import Encoded, Record, link
+from forestay.kernel.ledger.records import Encoded, Record, Tail
 from forestay.kernel.ledger.sqlite_file import SqliteFile, as_problem, is_failure_of_disk
 from forestay.kernel.ledger.tables import insert_records, move_head, stream_row
-from forestay.kernel.ledger.tickets import Ticket, settle
 from forestay.kernel.problems import Problem
 
 _GROUP_TICKETS = 1024
 _GROUP_BYTES = 8 * 1024 * 1024
 _KEEP_STREAMS = 8192
 _CHECKPOINT_COMMITS = 256  # some 1,500 pages
-
-
-class _Stream(msgspec.Struct):
-    """What the writer remembers of a stream between appends."""
-
-    id: int
-    name: bytes  # as JSON, ready for hashing
-    seq: int
-    hash: bytes
-    ts: int
 
 
 class Writer:
@@ -58,7 +44,7 @@ class Writer:
         self._announced = announced
         self.observe: Callable[[list[Record], float], None] | None = None
         self._queue: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
-        self._streams: dict[str, _Stream] = {}
+        self._streams: dict[str, Tail] = {}
         self._data_version = -1
         self._connection: sqlite3.Connection | None = None
         self._closing = threading.Lock()  # nothing comes behind the end of the queue
@@ -231,34 +217,23 @@ class Writer:
                     actual=stream.seq,
                 )
         written: list[Record] = []
-        for item, stream, drafts in zip(ticket.appends, streams, ticket.drafts, strict=True):
-            written.extend(self._extend(cursor, item.stream, stream, drafts))
+        for stream, drafts in zip(streams, ticket.drafts, strict=True):
+            written.extend(self._extend(cursor, stream, drafts))
         return written
 
-    def _stream(self, cursor: sqlite3.Cursor, name: str) -> _Stream:
+    def _stream(self, cursor: sqlite3.Cursor, name: str) -> Tail:
         known = self._streams.get(name)
         if known is None:
             number, head, digest = stream_row(cursor, name)
             last = cursor.execute("SELECT ts FROM records WHERE stream = ? AND seq = ?", (number, head)).fetchone()
-            known = _Stream(number, msgspec.json.encode(name), head, digest, last[0] if last else 0)
-            self._streams[name] = known
+            known = self._streams[name] = Tail(number, name, head, digest, last[0] if last else 0)
         return known
 
-    def _extend(self, cursor: sqlite3.Cursor, name: str, stream: _Stream, drafts: Sequence[Encoded]) -> list[Record]:
-        records, rows = [], []
-        now = self._clock.now_ms()
-        for item in drafts:
-            draft = item.draft
-            stream.ts = draft.ts if draft.ts is not None else max(now, stream.ts)
-            prev, seq, id = stream.hash, stream.seq + 1, draft.id or self._ids.new()
-            stream.hash, _ = link(stream.name, seq, id, draft.type, stream.ts, item.payload, item.attrs, prev)
-            stream.seq = seq
-            attrs = item.attrs if draft.attrs else None
-            rows.append((stream.id, seq, id, draft.type, stream.ts, item.payload, attrs, stream.hash))
-            records.append(
-                Record(name, seq, id, draft.type, stream.ts, draft.payload, draft.attrs, prev.hex(), stream.hash.hex())
-            )
+    def _extend(self, cursor: sqlite3.Cursor, stream: Tail, drafts: Sequence[Encoded]) -> list[Record]:
+        records, rows = stream.extend(drafts, self._clock.now_ms(), self._ids.several(len(drafts)))
         insert_records(cursor, rows)
         move_head(cursor, stream.id, stream.seq, stream.hash)
-        folds.apply(self.projections, cursor, name, records)
+        for projection in self.projections:
+            if records and stream.name.startswith(projection.prefix):
+                projection.apply(cursor, records)
         return records

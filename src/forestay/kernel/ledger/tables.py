@@ -9,11 +9,9 @@ from typing import Any
 import msgspec
 
 from forestay.kernel.ledger.projections import Database
-from forestay.kernel.ledger.records import GENESIS, Head, Record
+from forestay.kernel.ledger.records import GENESIS, Head, Record, Row
 from forestay.kernel.problems import Problem
 
-# (stream, seq, id, type, ts, payload, attrs or None, hash), as the table has them
-Row = tuple[int, int, str, str, int, bytes, bytes | None, bytes]
 _COLUMNS = "r.seq, r.id, r.type, r.ts, r.payload, r.attrs, r.hash"
 _ALL = 1 << 62  # rows
 _BEHIND = "\x7f"  # sorts behind every character of a stream's name

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from forestay.kernel import canonical
-from forestay.kernel.ledger.projections import Database, Projection, apply, forget_others
+from forestay.kernel.ledger.projections import Database, Projection, forget_others
 from forestay.kernel.ledger.records import MAX_PAYLOAD_BYTES, Record, check_stream, hash_of
 from forestay.kernel.ledger.tables import insert_records, move_head, stream_row
 from forestay.kernel.problems import Problem
@@ -37,7 +37,9 @@ def take_in(tx: Database, lines: Iterable[bytes], projections: Sequence[Projecti
         record = canonical.decode(line, Record, limit=MAX_PAYLOAD_BYTES + 4096)
         _check(tx, heads, record, number)
         _insert(tx, heads, record)
-        apply(projections, tx, record.stream, [record])
+        for projection in projections:
+            if record.stream.startswith(projection.prefix):
+                projection.apply(tx, [record])
         count += 1
     for stream_id, head, digest in heads.values():
         move_head(tx, stream_id, head, bytes.fromhex(digest))

@@ -1,20 +1,57 @@
-"""Following a ledger: who follows which stream, and what they have not read yet (L8)."""
+"""How what is on disk reaches event loops: callers get their answers, followers their records (L8).
+
+A ledger's writer works on a thread of its own. `settle` brings all that a commit owes to one loop in one wake-up.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
 
-from forestay.kernel.ledger.records import Record
+from forestay.kernel.ledger.projections import Database
+from forestay.kernel.ledger.records import Append, Encoded, Record, encode_appends
 
 if TYPE_CHECKING:
     from forestay.kernel.ledger.ledger import Ledger
 
 _PENDING = 1024
 _PAGE = 1000
+Job = Callable[[Database], Any]
+
+
+class Ticket:
+    """One caller's request: appends that go in together, or a job that needs the writing connection."""
+
+    __slots__ = ("appends", "drafts", "error", "future", "job", "loop", "result", "size", "waiter")
+
+    def __init__(self, appends: Sequence[Append], drafts: Sequence[Sequence[Encoded]], job: Job | None = None) -> None:
+        self.appends = appends
+        self.drafts = drafts
+        self.job = job
+        self.size = sum(len(item.payload) for group in drafts for item in group)
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.waiter: asyncio.Future[Any] | None = None  # for a caller on an event loop
+        self.future: Future[Any] | None = None  # for a caller on a thread
+
+    def settle(self) -> None:
+        target: Any = self.waiter if self.waiter is not None else self.future
+        if target is None or target.done():
+            return
+        if self.error is not None:
+            target.set_exception(self.error)
+        else:
+            target.set_result(self.result)
+
+
+def ticket_of(appends: Sequence[Append]) -> Ticket:
+    """A ticket with everything checked and encoded: the caller's thread pays for that, not the writer."""
+    return Ticket(appends, encode_appends(appends))
 
 
 class Feed:
@@ -100,7 +137,32 @@ class Feeds:
         return by_loop
 
 
-async def follow(ledger: Ledger, feeds: Feeds, stream: str, start: int, poll: float | None) -> AsyncIterator[Record]:
+def settle(group: list[Ticket], deliveries: Deliveries) -> None:
+    """Bring followers their records and callers their answers: one wake-up per event loop, because waking a thread
+    that sleeps costs more than everything else that is done here."""
+    waiting: dict[asyncio.AbstractEventLoop, list[Ticket]] = {loop: [] for loop in deliveries}
+    for ticket in group:
+        if ticket.loop is None:
+            ticket.settle()
+        else:
+            waiting.setdefault(ticket.loop, []).append(ticket)
+    for loop, tickets in waiting.items():
+        try:
+            loop.call_soon_threadsafe(_arrive, deliveries.get(loop, ()), tickets)
+        except RuntimeError:
+            pass  # the loop was closed while the group was written; nobody is waiting
+
+
+def _arrive(batch: Sequence[tuple[Feed, list[Record]]], tickets: list[Ticket]) -> None:
+    for feed, records in batch:
+        feed.push(records)
+    for ticket in tickets:
+        ticket.settle()
+
+
+async def follow(
+    ledger: Ledger, feeds: Feeds, stream: str, start: int, poll: float | None
+) -> AsyncGenerator[Record, None]:
     """What is on disk from `start` on, then what the feed brings; the disk again when the feed lost something."""
     feed = feeds.open(stream, prefix=False)
     try:
@@ -128,7 +190,7 @@ async def follow(ledger: Ledger, feeds: Feeds, stream: str, start: int, poll: fl
 
 async def follow_all(
     ledger: Ledger, feeds: Feeds, prefix: str, after: int | None, poll: float | None
-) -> AsyncIterator[tuple[int, Record]]:
+) -> AsyncGenerator[tuple[int, Record], None]:
     """Records of every stream under `prefix`: read from disk each time that the feed says there is something."""
     feed = feeds.open(prefix, prefix=True)
     try:
