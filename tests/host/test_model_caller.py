@@ -8,10 +8,9 @@ from typing import Any, cast
 import pytest
 
 from forestay.host.model_caller import RelayModel
-from forestay.host.models import HostModels, NodeModels
-from forestay.kernel import Append, Ledger, ManualClock, Models, Problem
+from forestay.kernel import Append, Ledger, ManualClock, Problem
 from forestay.models import Completion, FinishReason, Message, Params
-from forestay.runs import Caller, Execution, ModelRequest
+from forestay.runs import Execution
 from tests.relay.conftest import Pieces, ledger, make_relay
 
 __all__ = ["ledger"]
@@ -147,19 +146,3 @@ async def test_an_answer_that_ends_in_an_error_is_not_on_record(ledger: Ledger, 
         await Life(ledger, node, Pieces([""], last=finish)).ask()
     assert caught.value.key == "provider_error" and KEY not in node.kept
     assert (await Life(ledger, node, Pieces(["Whole."])).ask()).text == "Whole."
-
-
-@pytest.mark.parametrize("finish", ["error", None])
-async def test_a_node_does_not_take_an_answer_that_broke_off_for_a_whole_one(finish: FinishReason | None) -> None:
-    class Open(Pieces):
-        async def aclose(self) -> None:
-            pass
-
-    models = HostModels(
-        Models(default="m"), clock=ManualClock(), folder=cast(Any, None), own={"m": Open(["Half"], last=finish)}
-    )
-    request = ModelRequest(messages=[{"role": "user", "content": "x"}])
-    with pytest.raises(Problem) as caught:
-        async for _ in NodeModels(models).stream(request, Caller("t", "r", "n", "k")):
-            pass
-    assert caught.value.key == "provider_error"
