@@ -21,6 +21,7 @@ from forestay.models import Script, Scripted, Turn
 from forestay.tools import (
     ApprovalAnswer,
     ApprovalRequest,
+    Direct,
     EffectClass,
     Guarded,
     Tool,
@@ -236,11 +237,12 @@ class World:
         """One life of the process: replays what the log holds, goes on from there."""
         self.lives += 1
         journal = self.person.journal = Journal(self.log)
+        effects = Guarded(journal.once, f"life-{self.lives}", self.clock)
         agent = Agent(
             self.manifest,
-            model=self.model,
+            model=Direct(self.model, effects),
             tools=self.tools,
-            effects=Guarded(journal.once, f"life-{self.lives}", self.clock),
+            effects=effects,
             gate=self.policy,
             approvals=self.person,
             hooks=self.hooks,

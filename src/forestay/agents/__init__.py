@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 from forestay.face import face
 
 if TYPE_CHECKING:
+    from forestay.agents.agent import Agent, AgentResult
+    from forestay.agents.asking import Direct
     from forestay.agents.catalogue import ASSISTANT, Catalogue
-    from forestay.agents.driver import Agent, AgentResult
     from forestay.agents.events import AgentEvent, Invocation
-    from forestay.agents.history import AgentWork, agent_work
+    from forestay.agents.history import AgentWork, read_work
     from forestay.agents.manifest import AgentManifest, load, parse
     from forestay.agents.pi import from_pi, text_of
-    from forestay.agents.ports import Hooks, Memory, ModelCaller, Quiet
+    from forestay.agents.ports import AgentModel, Heard, Hooks, Memory, Quiet
 
 __getattr__, __dir__ = face(__name__, __file__)

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
-from forestay.models import Delta, Message, Params, ToolSpec
+from forestay.models import Completion, Message, Params, ToolSpec
+
+Heard = Callable[[str], Awaitable[None]]
+"""Is told each new piece of an answer."""
 
 
-class ModelCaller(Protocol):
-    """The relay, or a model itself. One with `records = True` puts each answer on record before it gives it away."""
+class AgentModel(Protocol):
+    """The model that an agent talks to, and the memory of what it said."""
 
     @property
     def name(self) -> str: ...
 
-    def stream(
-        self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = ...
-    ) -> AsyncIterator[Delta]: ...
+    async def once(self, key: str, ask: Callable[[], Awaitable[Completion]]) -> Completion:
+        """The answer on record under `key`; when there is none, that of `ask()`, which is then on record."""
+
+    async def turn(
+        self, key: str, messages: Sequence[Message], tools: Sequence[ToolSpec], params: Params, heard: Heard
+    ) -> Completion:
+        """The model's answer to `messages`."""
 
 
 class Hooks(Protocol):

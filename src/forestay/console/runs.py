@@ -11,7 +11,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from forestay.agents import AgentWork, agent_work
+from forestay.agents import AgentWork, read_work
 from forestay.console.inbox import questions_of
 from forestay.console.parts import Parts, caller_of, form_of, whole
 from forestay.console.render import SECURITY_HEADERS, go
@@ -124,7 +124,8 @@ async def _shown(parts: Parts, session_id: str, window_id: str) -> Shown | None:
 
 async def _works(parts: Parts, run_id: str) -> list[AgentWork]:
     """The agents' steps of a run that the caller was found to own."""
-    return agent_work(map(to_event, await parts.ledger.read(stream_of(run_id), 0, _RECORDS_READ)))
+    events = await parts.ledger.read(stream_of(run_id), 0, _RECORDS_READ)
+    return await read_work([to_event(record) for record in events], parts.host.relay)
 
 
 def _took(snapshot: RunSnapshot) -> int | None:

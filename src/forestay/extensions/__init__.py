@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from forestay.extensions.protocol import HostCall, HostResult
     from forestay.extensions.sandbox import Sandbox
     from forestay.extensions.settings import Settings
-    from forestay.extensions.tool_sources import CHANGING, BuiltInTools, ExtensionTools
+    from forestay.extensions.tool_sources import CHANGING, BuiltInTools, ExtensionTools, at_once
     from forestay.extensions.trace import header, replay
     from forestay.extensions.trust import USER, Places, Standing, Trust
 

@@ -22,7 +22,7 @@ from forestay.host.context import open_session, texts
 from forestay.host.extensions import ProjectExtensions
 from forestay.host.hooks import SuiteHooks
 from forestay.host.memory import LedgerMemory
-from forestay.host.model_caller import Conversation, RelayCaller
+from forestay.host.model_caller import RelayModel
 from forestay.host.models import HostModels
 from forestay.host.tools import HostTools
 from forestay.host.tracing import Tracing
@@ -63,7 +63,6 @@ class AgentNode:
         self._data = data
         self._tools = tools
         self._tracing = tracing or Tracing()
-        self._talks: dict[str, tuple[Session, Conversation]] = {}
         self._parked: dict[str, _Parked] = {}
 
     @property
@@ -82,10 +81,17 @@ class AgentNode:
         before = self._parked.pop(node, None) or _Parked(self._ids.new("life"))
         try:
             return await self._invoke(ctx, manifest, session, task, before)
+        except Exception:
+            if ctx.appends:  # what the model said is on record, whatever failed after it
+                await ctx.flush()
+            raise
         except Parked:
             if waiting(node):
                 self._parked[node] = before
             raise
+        finally:
+            if ctx.appends:  # the session is ahead of its stream until they are written
+                self._relay.drop(session.id)
 
     async def _invoke(
         self, ctx: Execution, manifest: AgentManifest, session: Session, task: Any, parked: _Parked
@@ -103,21 +109,20 @@ class AgentNode:
                 else:
                     ctx.emit(item.type, item.payload)
         assert result is not None, "an invocation ends with its result"
-        self._talks.pop(session.id, None)
         is_open = not session.warm.closed and not session.warm.expired
         if result.problem is not None:
             if is_open:
                 await session.close()
             raise result.problem
         if is_open:  # the session ends in the commit that ends the node
-            ctx.appends.append(await session.closing())
+            ctx.along(await session.closing())
         return _outputs(manifest, session, result)
 
     async def _agent(self, ctx: Execution, manifest: AgentManifest, session: Session, parked: _Parked) -> Agent:
         consents = self._extensions.has_consent
         return Agent(
             manifest,
-            model=RelayCaller(session, self._talk(ctx, manifest, session)),
+            model=RelayModel(ctx, self._relay, session, self._models.for_class(manifest.model_class)),
             tools=await self._tools.sources(ctx, manifest.agent_id, consents=consents),
             effects=Guarded(ctx.effect, parked.life, self._clock),
             gate=self._tools.gate(ctx, manifest.agent_id),
@@ -167,16 +172,6 @@ class AgentNode:
         if not ctx.config.get("context") or ctx.tenant != OPERATOR:
             return iter(())
         return texts(self._extensions.root, self._settings.context, apart=self._data)
-
-    def _talk(self, ctx: Execution, manifest: AgentManifest, session: Session) -> Conversation:
-        """The session's model; the session keeps it across the executions of this process."""
-        known, talk = self._talks.get(session.id, (None, None))
-        if talk is None or known is not session:
-            talk = Conversation(ctx, self._models.for_class(manifest.model_class))
-            session.use_model(talk, priority=0)
-            self._talks[session.id] = (session, talk)
-        talk.ctx = ctx
-        return talk
 
 
 class _Parked(msgspec.Struct):

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.extensions import BuiltInTools, ExtensionTools
+from forestay.extensions import BuiltInTools, ExtensionTools, at_once
 from forestay.host.approvals import RunApprovals
 from forestay.host.extensions import ProjectExtensions
 from forestay.host.tracing import Tracing
@@ -78,6 +78,15 @@ class HostTools:
     def gate(self, ctx: Execution, subject: str) -> ToolGate:
         about = {"runId": ctx.run_id, "nodeId": ctx.node_id}
         return ToolGate(self._settings, self._ledger, self._clock, subject, about)
+
+    async def describe(self, name: str) -> Tool | None:
+        """A tool by its name or id, outside a run: built in, of an extension that runs already, or a workflow."""
+        suite = self._extensions.opened
+        own = BUILT_IN.get(name.removeprefix("forestay:"))
+        sources: list[ToolSource] = [WorkflowTools(self._runs(), OPERATOR)]
+        if suite is not None:
+            sources.insert(0, ExtensionTools(suite, at_once, consents=self._extensions.has_consent))
+        return own.tool if own is not None else await Toolset(*sources).describe(name)
 
     def names(self) -> list[str]:
         """The tools that are known without opening anything, and those of extensions that run already."""

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
         object_schema,
         schema_mistake,
     )
-    from forestay.kernel.ledger import Append, Draft, Head, Ledger, Projection, Record, Verification
+    from forestay.kernel.ledger import Append, Draft, Head, Ledger, Projection, Record, Transaction, Verification
+    from forestay.kernel.ledger.sqlite_file import SQLITE_VERSION, sqlite_fault
     from forestay.kernel.loss import Weighed, weigh
     from forestay.kernel.policy import (
         AUDIT,

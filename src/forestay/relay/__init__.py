@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from forestay.face import face
 
 if TYPE_CHECKING:
-    from forestay.relay.dispatch import Run
     from forestay.relay.facts import Batch, Fact, view
     from forestay.relay.guard import OPERATIONS, ROLES, role_decision
     from forestay.relay.history import SessionHistories, SessionHistory, Shown, sessions
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from forestay.relay.replies import told
     from forestay.relay.session import Session
     from forestay.relay.state import read_header
+    from forestay.relay.turn import Piece, Turned
     from forestay.relay.types import (
         PROTOCOL_VERSION,
         CostEstimate,
@@ -41,6 +41,6 @@ if TYPE_CHECKING:
         Tier,
         Uuid,
     )
-    from forestay.relay.warm import Warm, pack_text, unpack_text
+    from forestay.relay.warm import Warm, unpack_text
 
 __getattr__, __dir__ = face(__name__, __file__)

@@ -19,7 +19,7 @@ import msgspec
 
 from forestay.kernel import Problem, Record, canonical
 from forestay.models import Message
-from forestay.relay import guard, looking, window
+from forestay.relay import guard, inspect, window
 from forestay.relay.facts import Batch, Fact
 from forestay.relay.packing import pack
 from forestay.relay.ranking import Ranked, rank
@@ -191,7 +191,7 @@ class SessionHistory:
         session = Session(self._relay, self.id, self.warm, self.seq, key)
         if (live := self._relay.loaded(self.id)) is not None:
             session.models = live.models  # its providers' keys are in memory only
-        return await looking.preview(session, system_prompt, task, None, "")
+        return await inspect.preview(session, system_prompt, task, None, "")
 
     async def shown(self, window_id: str) -> Shown:
         """What the relay put before the model in this window (Y3)."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from forestay.runs.nodes.registry import NodeRegistry, NodeType, declaring
     from forestay.runs.outbox import Outbox
     from forestay.runs.pending import Prompt, pending_prompts
-    from forestay.runs.ports import Caller, HttpRequest, HttpResponse, ModelDelta, ModelRequest
+    from forestay.runs.ports import Caller, HttpRequest, HttpResponse
     from forestay.runs.record_view import LedgerView, RecordShown, run_of
     from forestay.runs.requests import CONFIGURABLE, MAX_NAME
     from forestay.runs.schedules import Firing, Schedule, Schedules, ScheduleSpec, ScheduleTable
