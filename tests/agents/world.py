@@ -14,6 +14,7 @@ from forestay.agents import (
     AgentEvent,
     AgentManifest,
     AgentResult,
+    Direct,
     Invocation,
 )
 from forestay.kernel import Decision, Effect, ManualClock, Problem
@@ -21,7 +22,6 @@ from forestay.models import Script, Scripted, Turn
 from forestay.tools import (
     ApprovalAnswer,
     ApprovalRequest,
-    Direct,
     EffectClass,
     Guarded,
     Tool,

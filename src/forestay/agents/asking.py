@@ -14,6 +14,7 @@ from forestay.agents.stage import Stage
 from forestay.agents.steps import Answered
 from forestay.kernel import Problem
 from forestay.models import Completion, Message, Model, Params, ToolCall, ToolSpec, fold
+from forestay.tools import Effects
 
 
 class ModelFailed(Exception):
