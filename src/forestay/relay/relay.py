@@ -280,7 +280,7 @@ class Relay:
         """The open sessions, oldest first."""
         rows = await self.ledger.query(
             "SELECT id, app, role, windows, facts, created_ms, expires_ms FROM relay_sessions "
-            "WHERE closed = 0 AND expires_ms > ? AND (? IS NULL OR app = ?) ORDER BY created_ms, id",
+            "WHERE closed = 0 AND expires_ms > ? AND (CAST(? AS TEXT) IS NULL OR app = ?) ORDER BY created_ms, id",
             (self.clock.now_ms(), app_id, app_id),
         )
         names = ("session_id", "app_id", "role", "windows_completed", "facts_in_warm_state", "created_ms", "expires_ms")
