@@ -17,17 +17,15 @@ from collections import OrderedDict
 from collections.abc import Coroutine
 from typing import Any
 
-import msgspec
-
 from forestay.kernel import Append, Clock, Draft, Ids, Ledger, Problem, Randomness, iso
 from forestay.runs import decider
-from forestay.runs.actor import Make, RunActor, error_of
+from forestay.runs.actor import RunActor
 from forestay.runs.evolve import fold
-from forestay.runs.execution import Outcome
 from forestay.runs.family import Family
 from forestay.runs.log import ENGINES, FORK, PRIVATE, stream_of, to_event
 from forestay.runs.nodes.registry import NodeRegistry
-from forestay.runs.ports import HttpConnector, ModelCaller, ToolSource
+from forestay.runs.outcome import Make, Outcome, error_of
+from forestay.runs.ports import Ports
 from forestay.runs.run_clock import Watch
 from forestay.runs.state import Event, RunState, new_state
 from forestay.runs.types import Limits
@@ -43,17 +41,6 @@ _OWN_FAULTS = frozenset({"internal", "payload_too_large", "invalid_json", "inval
 # What is wrong with one run and no other: it keeps nobody else from running.
 _UNREADABLE = frozenset({"chain_broken", "not_found", "workflow_invalid"})
 _log = logging.getLogger("forestay.runs")
-
-
-class Ports(msgspec.Struct, frozen=True):
-    """What is wired; a node type that needs what is not is refused (W6)."""
-
-    models: ModelCaller | None = None
-    tools: ToolSource | None = None
-    http: HttpConnector | None = None
-
-    def has(self, name: str) -> bool:
-        return name in ("models", "tools", "http") and getattr(self, name) is not None
 
 
 class Engine:

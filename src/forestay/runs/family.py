@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from forestay.kernel import Problem
 from forestay.runs import decider
-from forestay.runs.actor import Make, RunActor
+from forestay.runs.actor import RunActor
 from forestay.runs.evolve import evolve
-from forestay.runs.execution import Execution, Outcome
+from forestay.runs.execution import Execution
 from forestay.runs.log import append_of, standing_of
+from forestay.runs.outcome import Make, Outcome
 from forestay.runs.requests import check_child
 from forestay.runs.run_clock import Kin, kin_of
 from forestay.runs.secrets import inside

@@ -76,3 +76,14 @@ class HttpResponse(msgspec.Struct, frozen=True, kw_only=True):
 class HttpConnector(Protocol):
     async def send(self, request: HttpRequest, caller: Caller) -> HttpResponse:
         """Send through the SSRF-safe connector; a Problem when the address is blocked or the call fails."""
+
+
+class Ports(msgspec.Struct, frozen=True):
+    """What is wired; a node type that needs what is not is refused (W6)."""
+
+    models: ModelCaller | None = None
+    tools: ToolSource | None = None
+    http: HttpConnector | None = None
+
+    def has(self, name: str) -> bool:
+        return {"models": self.models, "tools": self.tools, "http": self.http}.get(name) is not None

@@ -19,15 +19,15 @@ from forestay.runs.answering import Answering
 from forestay.runs.bundle import debug_bundle
 from forestay.runs.check import check_workflow
 from forestay.runs.diff import diff_runs
-from forestay.runs.engine import Engine, Ports
-from forestay.runs.execution import Outcome
+from forestay.runs.engine import Engine
 from forestay.runs.expressions import compile_expression
 from forestay.runs.interrupts import NOBODY, Voter
 from forestay.runs.log import ENGINE_VERSION, PRIVATE, EnginesProjection, RunsProjection, stream_of, to_wire
 from forestay.runs.mock_models import MockModels
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeRegistry
-from forestay.runs.ports import HttpConnector, ModelCaller, ToolSource
+from forestay.runs.outcome import Outcome
+from forestay.runs.ports import HttpConnector, ModelCaller, Ports, ToolSource
 from forestay.runs.requests import check_against, check_create, check_engine
 from forestay.runs.secrets import TELLING, cover_event, masked, may_have
 from forestay.runs.state import Event, RunState
