@@ -1,6 +1,6 @@
 """One run in memory: takes commands, decides, appends, executes. The only one that writes its run's log.
 
-- A1  State is ahead of the log only while a batch is on its way; nobody outside sees it in between.
+- A1  State is ahead of the log only while a batch is on its way; no caller sees it in between.
 - A2  A batch is appended only where the log stands as we know it; otherwise another owner has it, and we let go.
 - A3  A node that may touch the outside starts after its `node.started` is on disk.
 - A4  A batch is bounded: a long chain of instant nodes is several appends, never one endless one.
@@ -37,7 +37,7 @@ class _Batch:
     __slots__ = ("after", "appends", "asked", "events", "settled", "waiters")
 
     def __init__(self) -> None:
-        self.asked = False  # somebody outside had a part in it
+        self.asked = False  # a caller had a part in it
         self.events: list[Event] = []
         self.appends: list[Append] = []
         self.waiters: list[tuple[asyncio.Future[Any] | None, Any]] = []
@@ -155,7 +155,7 @@ class RunActor:
     # Commands
 
     async def post(self, make: Make, *, asked: bool = False, at: int | None = None) -> Any:
-        """Do `make` in this run's turn; returns its result when it is on disk. `asked`: by somebody outside; `at`: a
+        """Do `make` in this run's turn; returns its result when it is on disk. `asked`: by a caller; `at`: a
         time of the run's own clock, when it is not now."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.submit(make, future, asked=asked, at=at)
@@ -444,7 +444,7 @@ class RunActor:
     # Executing
 
     def resume(self) -> None:
-        """After loading: whatever the log says is running, runs again from its start."""
+        """After loading: the nodes that run by the log run again from their start."""
         self._todo |= dict.fromkeys(self._running())
         if self._todo:
             event = self.engine.lease_event(self.state)
@@ -495,7 +495,7 @@ class RunActor:
                 make = failed(execution, {"code": "cancelled", "message": "The node cancelled itself."}, chance)
             else:
                 return
-        except Exception as error:  # noqa: BLE001 - node code is anybody's; its failure is the run's to handle
+        except Exception as error:  # noqa: BLE001 - node code may raise anything; its failure is the run's to handle
             tell(execution, error)
             make = failed(execution, error_of(error), chance)
         at = self.moment()

@@ -38,7 +38,7 @@ _PAGE = 500
 _FAULTS = 3
 # What stands in a run's own way, unlike a full disk or another owner.
 _OWN_FAULTS = frozenset({"internal", "payload_too_large", "invalid_json", "invalid_text"})
-# What is wrong with one run and no other: it keeps nobody else from running.
+# What is wrong with one run alone: other runs go on.
 _UNREADABLE = frozenset({"chain_broken", "not_found", "workflow_invalid"})
 _log = logging.getLogger("forestay.runs")
 
@@ -399,7 +399,7 @@ class Engine:
             self.spawn(self.family.part(actor))
 
     def on_lost(self, actor: RunActor, problem: Problem, *, own: bool) -> None:
-        """`own`: nobody outside had a part in what failed, so the run will come to it again."""
+        """`own`: no caller had a part in what failed, so the run will meet it again."""
         run_id = actor.state.run_id
         if self._actors.get(run_id) is actor:
             self._unseat(actor)
@@ -440,7 +440,7 @@ class Engine:
 
 
 def fork_origin(state: RunState, source: dict[str, Any]) -> None:
-    """A fork is nobody's child, and its time begins with the fork."""
+    """A fork has no parent, and its time begins with the fork."""
     state.source = source
     state.parent = None
     if state.deadline is not None:

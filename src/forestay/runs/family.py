@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 16
 MAX_FAMILY = 10_000
-"""Runs that one run may start, and they in turn: two calls of itself in a workflow would be 2 ** MAX_DEPTH."""
+"""How many runs one run may start, all descendants counted: one that starts itself twice grows by powers of two."""
 _KEEP_SIZES = 1_000
 _SIZE = (
     "WITH RECURSIVE family (id) AS (SELECT run_id FROM runs WHERE run_id = ? "

@@ -144,7 +144,7 @@ class Replay:
             make = parked.outcome
         except Unrecorded:
             raise
-        except Exception as error:  # noqa: BLE001 - as in the actor: node code is anybody's
+        except Exception as error:  # noqa: BLE001 - node code may raise anything
             execution.drop_changes()
             events = decider.failed(self._state, name, error_of(error), lambda: 0.0)
             return [*execution.take(), *events]
