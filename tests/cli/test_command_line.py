@@ -66,7 +66,7 @@ def test_on_a_terminal_people_are_addressed(tmp_path: Path) -> None:
     os.close(leader)
 
 
-@pytest.mark.parametrize("words", [("version", "--human"), ("--human", "version")])
+@pytest.mark.parametrize("words", [("version", "--human"), ("--human", "version"), ("--version", "--human")])
 def test_r4_human_wins_over_the_pipe_wherever_it_stands(tmp_path: Path, words: tuple[str, ...]) -> None:
     assert forestay(tmp_path, *words).out.startswith("forestay 0.")
 

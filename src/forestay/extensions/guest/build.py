@@ -69,7 +69,7 @@ def _run_esbuild(folder: Path, script: Path, mapping: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     work = folder / f"{script.stem}.{os.getpid()}.js"
     command = [str(assets.esbuild()), ENTRY, *_ARGUMENTS, f"--outfile={work}"]
-    environment = {**os.environ, "NODE_PATH": str(assets.folder() / "node_modules")}
+    environment = {**os.environ, "NODE_PATH": str(assets.modules())}
     done = subprocess.run(command, cwd=SOURCES, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise Problem("compile_failed", "The guest does not build.", reason=done.stderr[-2000:])
