@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks import extension_corpus, pi_runtime
 from benchmarks.measure import duration, percentile, percentiles, rate, resident, stretches
-from forestay.extensions import HostCall, compile_module
+from forestay.extensions import Extension, HostCall, HostResult, Surroundings, compile_module
 from forestay.extensions import Loadable as Artifact
 from forestay.extensions.engine.image import base_image
 from forestay.extensions.engine.limits import Limits
@@ -22,9 +22,6 @@ from forestay.extensions.engine.native import native
 from forestay.extensions.engine.pool import Pool
 from forestay.extensions.engine.snapshot import Nobody, restore
 from forestay.extensions.hooks import Hooks
-from forestay.extensions.outcomes import Surroundings
-from forestay.extensions.protocol import HostResult
-from forestay.extensions.runtime import Extension
 
 Row = tuple[str, str, str]
 STRETCHES = 5

@@ -1,4 +1,4 @@
-"""Runs npm on the lock beside this file. Only the standard library: the build of the wheel loads this file by itself."""
+"""Runs npm on the lock beside this file. Standard library only: the build of the wheel loads this file alone."""
 
 from __future__ import annotations
 

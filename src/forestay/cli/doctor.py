@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from forestay import assets
-from forestay.cli.output import Answer, answers
+from forestay.cli.command import answers
+from forestay.cli.output import Answer
 from forestay.kernel import Problem, config, former
 
 if TYPE_CHECKING:

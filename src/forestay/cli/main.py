@@ -92,7 +92,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
         if name != wanted:
             program.command(name, help=entry.help)(_placeholder)
         elif name in GROUPS:
-            program.add_typer(importlib.import_module(entry.module).app, name=name, help=entry.help)
+            program.add_typer(importlib.import_module(entry.module).app.typer, name=name, help=entry.help)
         else:
             program.command(name, help=entry.help)(getattr(importlib.import_module(entry.module), name))
     return program

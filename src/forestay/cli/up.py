@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from forestay.cli.notes import announce, announced
-from forestay.cli.output import Answer, answers, say
+from forestay.cli.command import answers
+from forestay.cli.data_folder import announce, announced
+from forestay.cli.output import Answer, say
 from forestay.kernel import Problem, config, kept_in
 
 if TYPE_CHECKING:

@@ -11,19 +11,23 @@ import pytest
 from msgspec import UNSET
 
 from forestay.envelope import (
+    DEPRECATIONS,
     MAX_ENVELOPE_BYTES,
+    TIERS,
     Envelope,
     Error,
     Page,
     conform,
+    conform_flags,
     decode,
     encode,
     failure,
+    may_be_removed,
     parse,
     success,
 )
-from forestay.envelope.conformance import CORE, STANDARD, TIERS, conform_envelope, conform_flags
-from forestay.envelope.deprecations import DEPRECATIONS, META_MVI_BOOLEAN, check, may_be_removed
+from forestay.envelope.conformance import CORE, STANDARD, conform_envelope
+from forestay.envelope.deprecations import META_MVI_BOOLEAN, check
 from forestay.kernel import Ids, ManualClock, Problem
 from tests.contracts.lafs.schema import published
 from tests.contracts.lafs.support import changed, forestay

@@ -13,23 +13,30 @@ from forestay.envelope import (
     Ask,
     Budget,
     Envelope,
+    Expanders,
     Page,
     Warning,
     conform,
+    cost,
+    cursor_page,
     encode,
+    estimate,
     failure,
+    fit,
     give,
+    no_page,
+    offset_page,
+    page_request,
     parse,
     project,
+    read_ask,
+    read_budget,
     select_fields,
     success,
+    within,
 )
-from forestay.envelope.ask import read_ask
-from forestay.envelope.budget import cost, read_budget, within
-from forestay.envelope.estimate import Estimator, estimate, graphemes
-from forestay.envelope.expand import Expanders
-from forestay.envelope.fit import EXTENSION, TRUNCATED, fit
-from forestay.envelope.pages import cursor_page, no_page, offset_page, page_request
+from forestay.envelope.fitting import EXTENSION, TRUNCATED
+from forestay.envelope.token_estimate import Estimator, graphemes
 from forestay.kernel import Ids, ManualClock, Problem
 from tests.contracts.lafs.support import changed, refused
 
