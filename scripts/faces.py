@@ -71,33 +71,16 @@ def broken() -> Iterator[str]:
 
 
 def unused() -> Iterator[str]:
-    """Every exported name that no code outside uses and no page shows as code (3)."""
-    used = {package: set[str]() for package in PACKAGES}
+    """Every exported name that nobody outside uses and no page mentions (3)."""
     folders = ("src", "tests", "benchmarks", "scripts", "examples")
-    for file in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):
-        for package, name in _uses(file):
-            if not {(SOURCE / package), (ROOT / "tests" / package)} & set(file.parents):
-                used[package].add(name)
+    outside = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    texts = {path: path.read_text("utf-8") for path in outside}
     pages = "\n".join(path.read_text("utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-    shown = set(re.findall(r"\w+", " ".join(re.findall(r"^```.*?^```|`[^`\n]+`", pages, re.DOTALL | re.MULTILINE))))
     for package, names in faces().items():
-        for name in sorted(names - used[package] - shown):
-            yield f"forestay.{package} shows {name}, and nobody uses it"
-
-
-def _uses(file: Path) -> Iterator[tuple[str, str]]:
-    """What a file takes from faces: `from forestay.runs import Run`, or `runs.Run` after `from forestay import runs`."""
-    tree = ast.parse(file.read_text("utf-8"))
-    whole: dict[str, str] = {}
-    for item in ast.walk(tree):
-        if isinstance(item, ast.ImportFrom) and item.module == "forestay":
-            whole |= {alias.asname or alias.name: alias.name for alias in item.names if alias.name in PACKAGES}
-        elif isinstance(item, ast.ImportFrom) and (item.module or "").startswith("forestay."):
-            package, *inside = str(item.module).split(".")[1:]
-            yield from ((package, alias.name) for alias in item.names if package in PACKAGES and not inside)
-    for item in ast.walk(tree):
-        if isinstance(item, ast.Attribute) and isinstance(item.value, ast.Name) and item.value.id in whole:
-            yield whole[item.value.id], item.attr
+        beyond = "\n".join(text for path, text in texts.items() if not path.is_relative_to(SOURCE / package))
+        for name in sorted(names):
+            if not re.search(rf"\b{re.escape(name)}\b", beyond) and not re.search(rf"\b{re.escape(name)}\b", pages):
+                yield f"forestay.{package} shows {name}, and nobody uses it"
 
 
 def main() -> int:

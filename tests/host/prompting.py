@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 
 from forestay.host import Host, Options
-from forestay.http import Serving, serve
 from forestay.kernel import Agents, Config, Extensions, Mode, Models
 from forestay.kernel.config import ExtensionPolicy
 from forestay.models import Delta, Message, Script, Scripted, ScriptedCall, Turn
+from forestay.surface import Serving, serve
 
 EXTENSION = """
 import { execSync } from "node:child_process";

@@ -14,10 +14,10 @@ import httpx
 
 from forestay.cli.up import mounts
 from forestay.host import Options
-from forestay.http import Serving, serve
 from forestay.kernel import Agents, Config, Extensions, HttpLimits, Models
 from forestay.kernel.config import Http
 from forestay.models import Script, Scripted, ScriptedCall, Turn
+from forestay.surface import Serving, serve
 
 MARK = "zqx"
 PAYLOADS = (

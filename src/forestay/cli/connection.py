@@ -16,7 +16,7 @@ from forestay.client import AsyncClient, Call
 from forestay.kernel import Problem, config
 
 if TYPE_CHECKING:
-    from forestay.http import Serving
+    from forestay.surface import Serving
 
 Url = Annotated[str | None, typer.Option("--url", help="The host's address; default: FORESTAY_URL.")]
 Key = Annotated[str | None, typer.Option("--key", help="The API key; default: FORESTAY_API_KEY.")]
@@ -91,7 +91,7 @@ async def _opened(folder: Path) -> AsyncIterator[Connection]:
     import logging
 
     from forestay.host import Options
-    from forestay.http import serve
+    from forestay.surface import serve
 
     logging.getLogger("forestay.nodes").propagate = False  # what a node failed with is in the command's own answer
     logging.getLogger("forestay.nodes").addHandler(logging.NullHandler())
