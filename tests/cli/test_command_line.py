@@ -312,15 +312,9 @@ UP = {
 
 
 def shown_by_up(**result: Any) -> str:
-    import io
+    from forestay.cli.up import _lines
 
-    from rich.console import Console
-
-    from forestay.cli.up import _show
-
-    console = Console(width=120, record=True, file=io.StringIO())
-    _show(console, {**UP, **result})
-    return console.export_text()
+    return "\n".join(_lines({**UP, **result}))
 
 
 def test_up_says_where_the_key_is() -> None:

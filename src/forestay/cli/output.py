@@ -14,6 +14,7 @@ from forestay.kernel import Ids, Problem, SystemClock, canonical, config, one_li
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -23,7 +24,7 @@ class Answer(msgspec.Struct, frozen=True):
     """
 
     result: Any = None
-    human: Iterable[str] | Callable[[Console], None] | None = None
+    human: Iterable[str | Text] | Callable[[Console], None] | None = None
     problem: Problem | None = None
     page: envelope.Page | None = None
     warnings: Sequence[envelope.Warning] = ()
