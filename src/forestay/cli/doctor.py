@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import platform
 import shutil
@@ -46,7 +45,7 @@ def doctor() -> Answer:
         names = ", ".join(finding.name for finding in broken)
         problem = Problem("asset_missing", f"Not everything works here: {names}.", fix=broken[0].fix)
     guarded = _guarded()
-    lines = itertools.chain(map(_finding_lines, findings), _guarded_lines(guarded))
+    lines: list[str | Text] = [*map(_finding_lines, findings), *_guarded_lines(guarded)]
     return Answer({"findings": findings, "protected": guarded}, human=lines, problem=problem)
 
 
