@@ -24,7 +24,7 @@ from forestay.kernel import SCOPED, Mode, Problem, canonical, config
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forestay.extensions import Artifact, Suite, ToolOutcome, Ui
+    from forestay.extensions import Artifact, Extensions, ToolOutcome, Ui
     from forestay.host import ExtensionModel
 
 # What a host call's code is in the table, when nobody caught it.
@@ -77,7 +77,7 @@ class Chosen(NamedTuple):
 
 
 @asynccontextmanager
-async def opened_suite(
+async def opened_extensions(
     policy: PolicyMode = None,
     grant: GrantTexts = None,
     root: RootFolder = Path(),
@@ -86,15 +86,15 @@ async def opened_suite(
     model: ModelName = None,
     tool_words: ToolWords = None,
     data: Data = None,
-) -> AsyncIterator[Suite]:
+) -> AsyncIterator[Extensions]:
     """The sandbox for the extensions of one command."""
-    async with _opened(Chosen(policy, grant, root, deadline, ui_script, model, tool_words, data)) as suite:
-        yield suite
+    async with _opened(Chosen(policy, grant, root, deadline, ui_script, model, tool_words, data)) as extensions:
+        yield extensions
 
 
 @asynccontextmanager
-async def _opened(chosen: Chosen, record: Callable[[bytes], None] | None = None) -> AsyncIterator[Suite]:
-    from forestay.extensions import Suite, Trust
+async def _opened(chosen: Chosen, record: Callable[[bytes], None] | None = None) -> AsyncIterator[Extensions]:
+    from forestay.extensions import Extensions, Settings, Trust
     from forestay.host import texts
 
     policy, root = chosen.policy, chosen.root
@@ -110,23 +110,25 @@ async def _opened(chosen: Chosen, record: Callable[[bytes], None] | None = None)
     async with (
         opened_ledger(chosen.data) as ledger,
         _model(loaded.models, chosen.model) as connected,
-        Suite(
+        Extensions(
             ledger,
             root=root,
-            config=settings,
             mode=cast(Mode | None, policy),
             grants=chosen.grants or (),
             consent=TerminalConsent() if person else None,
             ui=_ui(chosen.ui_script, person),
-            model=connected,
-            deadline=chosen.deadline,
-            record=record,
-            log_file=True,
-            data=data_folder(chosen.data),
-        ) as suite,
+            settings=Settings(
+                config=settings,
+                model=connected,
+                deadline=chosen.deadline,
+                record=record,
+                log_file=True,
+                data=data_folder(chosen.data),
+            ),
+        ) as extensions,
     ):
-        suite.take_resources(texts(root, (await Trust(ledger, settings.paths).standing(root)).state == "trusted"))
-        yield suite
+        extensions.take_resources(texts(root, (await Trust(ledger, settings.paths).standing(root)).state == "trusted"))
+        yield extensions
 
 
 def _ui(script: Path | None, person: bool) -> Ui:
@@ -154,24 +156,24 @@ async def _model(settings: config.Models, named: str | None) -> AsyncIterator[Ex
         await models.close()
 
 
-@app.command("inspect", using=opened_suite)
+@app.command("inspect", using=opened_extensions)
 async def inspect(
-    suite: Suite, paths: Annotated[list[Path], typer.Argument(help="Extensions: files or folders.")]
+    extensions: Extensions, paths: Annotated[list[Path], typer.Argument(help="Extensions: files or folders.")]
 ) -> Answer:
     """Load extensions and show what they register."""
     for path in paths:
-        await suite.try_load(path)
-    found = _registered(suite)
+        await extensions.try_load(path)
+    found = _registered(extensions)
     result: dict[str, Any] = {"extensions": found}
-    if suite.failures:
-        result["failures"] = [{"path": item.path, "problem": item.problem.as_lafs()} for item in suite.failures]
-    problem = suite.failures[0].problem if suite.failures else None
+    if extensions.failures:
+        result["failures"] = [{"path": item.path, "problem": item.problem.as_lafs()} for item in extensions.failures]
+    problem = extensions.failures[0].problem if extensions.failures else None
     return Answer(result, human=lambda console: _show_extensions(console, found), problem=problem)
 
 
-@app.command("call", using=opened_suite)
+@app.command("call", using=opened_extensions)
 async def call(
-    suite: Suite,
+    extensions: Extensions,
     path: Place,
     tool: Annotated[str, typer.Argument(help="The tool's name.")],
     arguments: Annotated[str, typer.Argument(help="The arguments: a JSON object.")] = "{}",
@@ -180,31 +182,31 @@ async def call(
 ) -> Answer:
     """Validate, coerce and execute one tool."""
     value = json_argument(arguments, "arguments")
-    async with _loaded(suite, [path], session):
-        outcome = await suite.call_tool(tool, value, call_id="call-1", timeout=deadline)
+    async with _loaded(extensions, [path], session):
+        outcome = await extensions.call_tool(tool, value, call_id="call-1", timeout=deadline)
     result = msgspec.to_builtins(outcome)
     for name in ("hostcall", "problem"):
         result.pop(name, None)
     return Answer(result, human=map(_part_line, outcome.content), problem=_refusal(outcome))
 
 
-@app.command("command", using=opened_suite)
+@app.command("command", using=opened_extensions)
 async def command(
-    suite: Suite,
+    extensions: Extensions,
     path: Place,
     name: Annotated[str, typer.Argument(help="The command's name.")],
     words: Annotated[list[str] | None, typer.Argument(help="Its arguments.")] = None,
     session: InSession = False,
 ) -> Answer:
     """Run a slash command; what its handler returned and showed."""
-    async with _loaded(suite, [path], session):
-        returned = await suite.run_command(name, " ".join(words or []))
-    return Answer({"returned": returned, "ui": _shown(suite)})
+    async with _loaded(extensions, [path], session):
+        returned = await extensions.run_command(name, " ".join(words or []))
+    return Answer({"returned": returned, "ui": _shown(extensions)})
 
 
-@app.command("emit", using=opened_suite)
+@app.command("emit", using=opened_extensions)
 async def emit(
-    suite: Suite,
+    extensions: Extensions,
     path: Place,
     event: Annotated[str, typer.Argument(help="The event's name, e.g. tool_call.")],
     payload: Annotated[str, typer.Argument(help="Its fields: a JSON object.")] = "{}",
@@ -212,10 +214,10 @@ async def emit(
 ) -> Answer:
     """Fire an event; the merged answer of its handlers, what they threw and what they showed."""
     fields = json_object(payload, "payload") or {}
-    async with _loaded(suite, [path], session):
-        result = await _emitted(suite, {**fields, "type": event})
-    warnings = [_threw(item) for item in result["errors"]] if suite.hooks.listening(event) else [_unheard(event)]
-    return Answer({**result, "ui": _shown(suite)}, warnings=tuple(warnings))
+    async with _loaded(extensions, [path], session):
+        result = await _emitted(extensions, {**fields, "type": event})
+    warnings = [_threw(item) for item in result["errors"]] if extensions.hooks.listening(event) else [_unheard(event)]
+    return Answer({**result, "ui": _shown(extensions)}, warnings=tuple(warnings))
 
 
 @app.command("trace")
@@ -232,10 +234,10 @@ async def trace(
 ) -> Answer:
     """Record everything an extension is told while it loads (and calls a tool), so that it can be replayed."""
     lines: list[bytes] = []
-    async with _opened(Chosen(policy, grant, root, deadline, data=data), record=lines.append) as suite:
-        await suite.load(path)
+    async with _opened(Chosen(policy, grant, root, deadline, data=data), record=lines.append) as extensions:
+        await extensions.load(path)
         if tool is not None:
-            await suite.call_tool(tool, json_argument(arguments, "--args"), call_id="call-1", timeout=deadline)
+            await extensions.call_tool(tool, json_argument(arguments, "--args"), call_id="call-1", timeout=deadline)
     output.write_bytes(b"".join(line.rstrip(b"\n") + b"\n" for line in lines))
     return Answer({"lines": len(lines), "file": output.name})
 
@@ -248,12 +250,12 @@ def replay(
     ] = None,
 ) -> Answer:
     """Execute a recorded trace again and compare every step, byte for byte."""
-    from forestay.extensions import build, loadable
+    from forestay.extensions import Program, build
     from forestay.extensions import trace as traces
 
     recorded = read_bytes(file).splitlines()
     artifact = build(path) if path is not None else _traced(recorded)
-    again = traces.replay(recorded, loadable(artifact))
+    again = traces.replay(recorded, Program.of(artifact))
     identical = again == recorded
     problem = None if identical else Problem("replay_diverged", "The replay differs from the trace.")
     return Answer({"identical": identical, "lines": len(again)}, problem=problem)
@@ -272,17 +274,19 @@ def _traced(recorded: list[bytes]) -> Artifact:
     return found
 
 
-@app.command("run", using=opened_suite)
-async def run(suite: Suite, paths: Annotated[list[Path], typer.Argument(help="Extensions: files or folders.")]) -> None:
+@app.command("run", using=opened_extensions)
+async def run(
+    extensions: Extensions, paths: Annotated[list[Path], typer.Argument(help="Extensions: files or folders.")]
+) -> None:
     """Try extensions by hand: tool NAME JSON, /command ARGS, event NAME JSON, complete TEXT, type KEYS, list, quit."""
-    async with _loaded(suite, paths, session=True):
+    async with _loaded(extensions, paths, session=True):
         note("tool NAME JSON · /command ARGS · event NAME JSON · complete TEXT · type KEYS · list · quit")
         for line in sys.stdin:
             if line.strip() in ("quit", "exit"):
                 break
-            sys.stdout.write(canonical.encode(await _reply(suite, line.strip())).decode() + "\n")
+            sys.stdout.write(canonical.encode(await _reply(extensions, line.strip())).decode() + "\n")
             sys.stdout.flush()
-            if {"kind": "shutdown"} in suite.session.requests:  # an extension asked for the end
+            if {"kind": "shutdown"} in extensions.session.requests:  # an extension asked for the end
                 break
 
 
@@ -298,51 +302,51 @@ def init(folder: Annotated[Path, typer.Argument(help="A new folder.")]) -> dict[
 
 
 @asynccontextmanager
-async def _loaded(suite: Suite, paths: list[Path], session: bool) -> AsyncIterator[None]:
+async def _loaded(extensions: Extensions, paths: list[Path], session: bool) -> AsyncIterator[None]:
     """The extensions loaded; with `session`, inside a session that starts and ends as an agent's does."""
     for path in paths:
-        await suite.load(path)
+        await extensions.load(path)
     if session:
-        await suite.emit({"type": "session_start", "reason": "startup"})
-        await suite.find_resources(suite.resources)
+        await extensions.emit({"type": "session_start", "reason": "startup"})
+        await extensions.find_resources(extensions.resources)
     yield
     if session:
-        await suite.emit({"type": "session_shutdown", "reason": "quit"})
+        await extensions.emit({"type": "session_shutdown", "reason": "quit"})
 
 
-async def _reply(suite: Suite, line: str) -> Any:
+async def _reply(extensions: Extensions, line: str) -> Any:
     """One line of `ext run`; a Problem is an answer like any other."""
     word, _, rest = line.partition(" ")
     try:
         if line == "list":
-            return {"extensions": _registered(suite)}
+            return {"extensions": _registered(extensions)}
         if word == "tool":
             name, _, arguments = rest.partition(" ")
-            return msgspec.to_builtins(await suite.call_tool(name, json_argument(arguments or "{}", "arguments")))
+            return msgspec.to_builtins(await extensions.call_tool(name, json_argument(arguments or "{}", "arguments")))
         if word == "event":
             name, _, payload = rest.partition(" ")
-            return await _emitted(suite, {**(json_object(payload or "{}", "payload") or {}), "type": name})
+            return await _emitted(extensions, {**(json_object(payload or "{}", "payload") or {}), "type": name})
         if word == "complete":
-            return {"suggestions": await suite.autocomplete([rest], 0, len(rest))}
+            return {"suggestions": await extensions.autocomplete([rest], 0, len(rest))}
         if word == "type":
-            return {"typed": await suite.typed(rest)}
+            return {"typed": await extensions.typed(rest)}
         if word.startswith("/"):
-            return {"returned": await suite.run_command(word[1:], rest), "ui": _shown(suite)}
+            return {"returned": await extensions.run_command(word[1:], rest), "ui": _shown(extensions)}
         words = "tool, event, /command, complete, type, list or quit"
         raise Problem("invalid_usage", f"{word[:40]!r} is not understood.", fix=words)
     except Problem as problem:
         return {"error": problem.as_lafs()}
 
 
-def _registered(suite: Suite) -> list[dict[str, Any]]:
-    return [{**member.extension.registrations.inspect(), "path": member.path} for member in suite.members]
+def _registered(extensions: Extensions) -> list[dict[str, Any]]:
+    return [{**member.extension.registrations.inspect(), "path": member.path} for member in extensions.members]
 
 
-async def _emitted(suite: Suite, event: dict[str, Any]) -> dict[str, Any]:
+async def _emitted(extensions: Extensions, event: dict[str, Any]) -> dict[str, Any]:
     """The merged answer to an event, and what its handlers threw on the way."""
-    suite.handler_failures.clear()
-    returned = await suite.emit(event)
-    return {"returned": returned, "errors": list(suite.handler_failures)}
+    extensions.handler_failures.clear()
+    returned = await extensions.emit(event)
+    return {"returned": returned, "errors": list(extensions.handler_failures)}
 
 
 def _threw(failure: dict[str, Any]) -> Warning:
@@ -372,8 +376,8 @@ def _unheard(event: str) -> Warning:
     return Warning(code="W_NO_HANDLER", message=f"Nobody listens to {event[:80]}.{also}")
 
 
-def _shown(suite: Suite) -> list[dict[str, Any]]:
-    return list(getattr(suite.ui, "calls", []))
+def _shown(extensions: Extensions) -> list[dict[str, Any]]:
+    return list(getattr(extensions.ui, "calls", []))
 
 
 def _show_extensions(console: Console, found: list[dict[str, Any]]) -> None:

@@ -15,7 +15,7 @@ from forestay.host.egress import Egress
 from forestay.host.extension_model import ExtensionModel
 from forestay.host.extensions import ProjectExtensions
 from forestay.host.metrics import HostMetrics, WatchedModel
-from forestay.host.models import HostModels, NodeModels
+from forestay.host.models import HostModels
 from forestay.host.node_files import load_nodes, trust_in_nodes
 from forestay.host.node_tools import NodeTools
 from forestay.host.prompts import Prompts
@@ -231,7 +231,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             randomness=randomness,
             secret=derive(secret, "interrupts"),
             nodes=registry,
-            models=NodeModels(models),
+            models=models,
             tools=NodeTools(extensions, config.agents, ledger, clock, runs=lambda: runs),
             http=egress,
             limits=options.limits or Limits(max_loop_iterations=config.workflows.max_loop_iterations),

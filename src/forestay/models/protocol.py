@@ -13,7 +13,8 @@ M6  A failure is a Problem (`provider_error`, `provider_timeout`, `rate_limited`
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -71,21 +72,29 @@ DEFAULT_PARAMS = Params()
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Tokens as the provider counted them; `hidden_tokens` are those of the output that it did not show (reasoning)."""
+    """Tokens as the provider counted them; `hidden_tokens` are those of the output that it did not show (reasoning),
+    `cost_usd` what it asks for them, where it says so."""
 
     input_tokens: int
     output_tokens: int
     hidden_tokens: int = 0
+    cost_usd: float | None = None
 
 
 class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The next piece of an answer; `served_by` is the model that wrote it, where the provider says it."""
+    """The next piece of an answer. `served_by` is the model that wrote it, `refusal` what it said instead of an
+    answer, where the provider tells."""
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     finish_reason: FinishReason | None = None
     usage: Usage | None = None
     served_by: str = ""
+    refusal: str = ""
+
+
+Deltas = AsyncGenerator[Delta, None]
+"""An answer as it is written; closing it closes the request behind it (M5)."""
 
 
 class Completion(msgspec.Struct, frozen=True):
@@ -96,6 +105,7 @@ class Completion(msgspec.Struct, frozen=True):
     finish_reason: FinishReason
     usage: Usage | None
     served_by: str = ""
+    refusal: str = ""
 
 
 class Model(Protocol):
@@ -112,36 +122,34 @@ class Model(Protocol):
 
     def stream(
         self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = DEFAULT_PARAMS
-    ) -> AsyncIterator[Delta]:
+    ) -> Deltas:
         """The answer to `messages`, piece by piece (M1 to M6)."""
 
     def count_tokens(self, text: str) -> int:
         """Tokens of `text`: exact where a tokenizer is there, else the model's best estimate."""
 
 
-async def fold(stream: AsyncIterator[Delta]) -> Completion:
-    """Everything that `stream` says, as one Completion; a stream without an end is a Problem (M3)."""
+async def fold(stream: Deltas, heard: Callable[[str], Awaitable[None]] | None = None) -> Completion:
+    """Everything that `stream` says, as one Completion; a stream without an end is a Problem (M3). `heard` is told each
+    text as it comes."""
     texts: list[str] = []
     calls: list[ToolCall] = []
-    finish: FinishReason | None = None
-    usage: Usage | None = None
-    served_by = ""
-    try:
+    last = Delta()
+    served_by = refusal = ""
+    async with aclosing(stream):
         async for delta in stream:
             texts.append(delta.text)
             calls.extend(delta.tool_calls)
-            finish = delta.finish_reason or finish
-            usage = delta.usage or usage
+            last = delta
             served_by = served_by or delta.served_by
-    finally:
-        close = getattr(stream, "aclose", None)
-        if close is not None:
-            await close()
-    if finish is None:
+            refusal += delta.refusal
+            if heard is not None and delta.text:
+                await heard(delta.text)
+    if last.finish_reason is None:
         raise Problem(
             "provider_error",
             "The model's answer broke off before its end.",
             received_characters=sum(map(len, texts)),
             fix="Ask again, or use another provider.",
         )
-    return Completion("".join(texts), tuple(calls), finish, usage, served_by)
+    return Completion("".join(texts), tuple(calls), last.finish_reason, last.usage, served_by, refusal)

@@ -12,7 +12,8 @@ import msgspec
 
 from forestay.kernel import Problem
 from forestay.runs.authoring import being_drawn, workflow
-from forestay.runs.ports import Caller, HttpConnector, ModelCaller, ToolSource
+from forestay.runs.mock_models import MockModels
+from forestay.runs.ports import Caller, HttpConnector, ToolSource
 
 T = TypeVar("T")
 
@@ -34,7 +35,7 @@ class NodeContext(Protocol):
     def variables(self) -> dict[str, Any]: ...
 
     @property
-    def models(self) -> ModelCaller: ...
+    def models(self) -> MockModels: ...
 
     @property
     def tools(self) -> ToolSource: ...
@@ -122,6 +123,7 @@ class NodeRegistry:
 
     def __init__(self, types: list[NodeType] | None = None) -> None:
         self._types: dict[str, NodeType] = {}
+        self.get = self._types.get
         for item in types or []:
             self.add(item)
 
@@ -129,9 +131,6 @@ class NodeRegistry:
         if item.type_id in self._types:
             raise Problem("schema_mismatch", f"The node type {item.type_id} is registered twice.", at="$.typeId")
         self._types[item.type_id] = item
-
-    def get(self, type_id: str) -> NodeType | None:
-        return self._types.get(type_id)
 
     def __iter__(self) -> Iterator[NodeType]:
         return iter(self._types.values())
