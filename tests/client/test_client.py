@@ -14,8 +14,7 @@ import pytest
 
 from forestay.client import AsyncClient, Call, Client, calls
 from forestay.kernel import Problem
-from forestay.runs import workflow
-from forestay.runs.authoring import Step
+from forestay.runs import Step, workflow
 from tests.contracts.openwop.conftest import LocalHost
 
 

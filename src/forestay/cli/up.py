@@ -17,12 +17,10 @@ from forestay.cli.output import Answer, say
 from forestay.kernel import Problem, config, kept_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from starlette.types import ASGIApp
+    from collections.abc import Iterator
 
     from forestay.host import Host, Options
-    from forestay.surface import Keys, Services, Serving
+    from forestay.surface import Keys, Serving
 
 FIRST_KEY = "first-key"  # in the data folder: the key that a new host made while no terminal was there
 
@@ -73,6 +71,7 @@ def up(
 
 
 async def _serve(options: Options, address: str, port: int, trust: bool, show_key: bool) -> None:
+    from forestay.console import mounts
     from forestay.surface import log_requests, serve, until_signalled
 
     if options.config.http.access_log:
@@ -113,13 +112,6 @@ async def _unloadable(host: Host) -> dict[str, Any] | None:
         return None
     paths, problem = found
     return {"paths": paths, "reason": problem.message, "fix": problem.details["fix"]}
-
-
-def mounts(host: Host, services: Services) -> Mapping[str, ASGIApp]:
-    """What is served beside the operations: the console at /."""
-    from forestay.console import mounts as console
-
-    return console(host, services)
 
 
 async def _first_key(keys: Keys, folder: Path, *, shown: bool) -> dict[str, Any]:

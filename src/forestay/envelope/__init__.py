@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from forestay.envelope.ask import Ask, give, read_ask
     from forestay.envelope.budget import Budget, cost, read_budget, within
     from forestay.envelope.build import encode, failure, success
-    from forestay.envelope.conformance import TIERS, Check, Report, Tier, conform, conform_flags
+    from forestay.envelope.conformance import TIERS, Check, Report, Tier, conform, conform_envelope, conform_flags
     from forestay.envelope.context import ContextStore, Follower, read_query
     from forestay.envelope.context import project as project_context
     from forestay.envelope.context.store import Held, chain

@@ -14,11 +14,15 @@ if TYPE_CHECKING:
         Agents,
         Config,
         ExtensionConfig,
+        ExtensionOverride,
+        ExtensionPolicy,
         ExtensionQuotas,
+        Http,
         HttpLimits,
         ModelEntry,
         Models,
         Telemetry,
+        Workflows,
     )
     from forestay.kernel.folders import kept_in, make_folder, write_file
     from forestay.kernel.http_url import MAX_URL, URL_PATTERN, Place, place_of, plain_host
