@@ -66,12 +66,12 @@ async def call_model(stage: Stage, state: AgentState) -> Answered:
 
 async def _ask(stage: Stage, state: AgentState, key: str) -> Completion:
     messages, params = await _prepared(stage, state)
-    await stage.tell("message_start", message=pi.to_pi(Message("assistant", "")))
-    told = ""
+    await stage.tell_message(Message("assistant", ""), "message_start")
+    told, listens = "", stage.hooks.listens("message_update")
 
     async def heard(text: str) -> None:
         nonlocal told
-        if text and stage.hooks.listens("message_update"):
+        if listens and text:
             told += text
             change = {"type": "text_delta", "delta": text}
             await stage.tell(
@@ -79,18 +79,20 @@ async def _ask(stage: Stage, state: AgentState, key: str) -> Completion:
             )
 
     answer = await stage.model.turn(key, messages, [tool.spec for tool in state.surface], params, heard)
-    said = Message("assistant", answer.text, _distinct(answer.tool_calls))
-    await stage.tell("message_end", message=pi.to_pi(said))
+    await stage.tell_message(Message("assistant", answer.text, _distinct(answer.tool_calls)), "message_end")
     return answer
 
 
 async def _prepared(stage: Stage, state: AgentState) -> tuple[list[Message], Params]:
     """The messages and parameters after the extensions had their say (`context`, `before_provider_request`)."""
-    system = [message for message in state.messages if message.role == "system"]
-    spoken = [message for message in state.messages if message.role != "system"]
-    answer = await stage.tell("context", messages=[pi.to_pi(message) for message in spoken])
-    messages = system + _replaced(spoken, answer)
+    messages = list(state.messages)
+    if stage.hooks.listens("context"):
+        spoken = [message for message in messages if message.role != "system"]
+        answer = await stage.tell("context", messages=[pi.to_pi(message) for message in spoken])
+        messages = [message for message in messages if message.role == "system"] + _replaced(spoken, answer)
     params = Params(max_tokens=stage.manifest.max_tokens, temperature=stage.manifest.temperature)
+    if not stage.hooks.listens("before_provider_request"):
+        return messages, params
     payload = {
         "model": stage.model.name,
         "messages": [pi.to_pi(message) for message in messages],

@@ -87,6 +87,12 @@ class WindowEngine:
         self._corrected = 0  # facts that its last window corrected
 
     @property
+    def _model(self) -> Model:
+        """The model that answers the window under way."""
+        assert self._chosen is not None, "a window is asked of a model"
+        return self._chosen
+
+    @property
     def state(self) -> Dispatch:
         state = self.session.warm.dispatch
         assert state is not None
@@ -178,7 +184,7 @@ class WindowEngine:
     def _fall_back(self, problem: Problem, waiting: deque[Model]) -> bool:
         """Put on record that the chosen model failed; whether another one of the order can take the task over."""
         self._first = None
-        failed, key = self.session.model, problem.key
+        failed, key = self._model, problem.key
         while waiting:
             self.session.stage(
                 Draft(
@@ -209,7 +215,7 @@ class WindowEngine:
     async def _build(self, going_on: bool) -> Built:
         """Share out the tokens, choose the facts, write down what will be asked (D2, W1)."""
         session, state = self.session, self.state
-        plan = self._plan(session.model)
+        plan = self._plan(self._model)
         reserve = min(plan.reserve, self.terms.window_tokens) if self.terms.window_tokens else plan.reserve
         free = plan.context_window - plan.system - plan.task
         extra, extra_tokens = self._extra(going_on, free - reserve)
@@ -266,7 +272,7 @@ class WindowEngine:
             if packed is None or packed.tokens > room:
                 packed = await self._envelope(query, room)
             messages = window.first_messages(state.system_prompt, packed.text, state.task_input) + extra
-            tokens = window.request_tokens(self.session.model, messages) + tools
+            tokens = window.request_tokens(self._model, messages) + tools
             if tokens <= limit:
                 return packed, messages, tokens
             if not packed.text:
@@ -286,7 +292,7 @@ class WindowEngine:
         output = whole(halves(self.state.output)[0])
         forms = window.continuations(turns, output, self._structure) if going_on else iter([turns])
         for form in forms:
-            tokens = window.request_tokens(self.session.model, form)
+            tokens = window.request_tokens(self._model, form)
             if tokens <= room:
                 break
         return form, tokens
@@ -294,7 +300,7 @@ class WindowEngine:
     def _ask(self, built: Built, answer: Answer) -> AsyncGenerator[str, None]:
         session = self.session
         return ask(
-            session.model,
+            self._model,
             built,
             answer,
             Seam(halves(self.state.output)[0] if built.going_on else ""),
@@ -311,7 +317,7 @@ class WindowEngine:
         state = self.state
         if answer.finish == "content_filter":
             return "filtered"
-        if not is_wall(answer.finish, answer.output_tokens(self.session.model), built.max_tokens):
+        if not is_wall(answer.finish, answer.output_tokens(self._model), built.max_tokens):
             # A limit cut the text, and the model was asked for the rest and said nothing: that is no natural end.
             return "complete" if answer.text or answer.calls or not built.going_on else "no_new_text"
         if state.windows and not answer.new:
@@ -349,7 +355,7 @@ class WindowEngine:
                     "other": answer.echo.other,
                     "finish_reason": answer.finish or "unknown",
                     "input_tokens": max(0, usage.input_tokens) if usage is not None else built.input_tokens,
-                    "output_tokens": answer.output_tokens(self.session.model),
+                    "output_tokens": answer.output_tokens(self._model),
                     "counted_by": "provider" if usage is not None else "relay",
                     "model": answer.model,
                     "served_by": answer.served_by,
@@ -362,7 +368,7 @@ class WindowEngine:
             )
         ]
         piece = output[state.extracted : cut].encode("utf-8", "replace").decode()
-        self._statements = _statements(piece)
+        self._statements = [] if last else _statements(piece)
         made: Iterable[Batch] = ()
         if state.remember and piece.strip():
             source = WINDOW + state.id
@@ -407,7 +413,7 @@ class WindowEngine:
             "finish_reason": answer.finish,
             "output_characters": len(answer.new),
             "echo_characters": answer.echo.length,
-            "output_tokens": answer.output_tokens(self.session.model),
+            "output_tokens": answer.output_tokens(self._model),
             "model": answer.model,
         }
 
@@ -436,7 +442,7 @@ class WindowEngine:
 
     def _answered(self, box: Toolbox, asked: Message) -> list[Message]:
         """The calls and their answers; one that does not fit into the window says so: the model can ask for less."""
-        model = self.session.model
+        model = self._model
         before = msgspec.convert(self.state.turns, list[Message])
         left = self._plan(model).envelope - window.request_tokens(model, [*before, asked])
         messages = [asked]
