@@ -5,7 +5,7 @@ Invariants:
 - D1  One natural `stop` is one model call (C1); the tokens put together are the output, byte for byte (C2).
 - D2  Caps are looked at before every window; what is left never gets below zero (C10, C14).
 - D3  A window is in the ledger, with its raw text and its facts, before its `window_complete` event; a process that is
-      killed after that goes on behind it. A caller with a log of its own (`Terms.later`) writes the last window there.
+      killed after that goes on behind it. A caller with a log of its own (`DispatchTerms.later`) writes the last window there.
 - D4  A window is asked for again only while nothing of it was shown (C15, `answer.py`). The caller's next model is
       asked only before the first window is complete; the one that began an answer goes on with it (C18).
 """
@@ -22,7 +22,7 @@ import msgspec
 from forestay.kernel import Draft, Problem, canonical
 from forestay.models import Message, Model, Params, ToolCall, ToolSpec, halves, joined, paired, whole
 from forestay.relay import drift, window
-from forestay.relay.answer import Answer, Built, ask
+from forestay.relay.answer import Built, WindowAnswer, ask
 from forestay.relay.budget import within_caps
 from forestay.relay.continuation import Seam, is_wall
 from forestay.relay.envelope import envelope
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from forestay.relay.tools import Toolbox
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
+class DispatchTerms(msgspec.Struct, frozen=True, kw_only=True):
     """How a dispatch is asked, beyond its task."""
 
     toolbox: Toolbox | None = None  # the context tools, which the relay runs by itself
@@ -62,13 +62,13 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
         return self.toolbox is not None or self.tools is not None
 
 
-PLAIN = Terms()
+PLAIN = DispatchTerms()
 
 
 class WindowEngine:
     """One dispatch under way; `warm.dispatch` is its memory, so that it can be picked up where it stopped."""
 
-    def __init__(self, session: Session, terms: Terms, plan: window.Plan | None = None) -> None:
+    def __init__(self, session: Session, terms: DispatchTerms, plan: window.Plan | None = None) -> None:
         self.session = session
         self.terms = terms
         self._planned = plan  # the first window's, by the first model
@@ -111,7 +111,7 @@ class WindowEngine:
             self._shown = True
         going_on = resumed
         while True:
-            answer = Answer()
+            answer = WindowAnswer()
             join: Callable[[str, str], str] = joined
             try:
                 async with aclosing(self._window(going_on, answer)) as pieces:
@@ -158,7 +158,7 @@ class WindowEngine:
 
     # One window
 
-    async def _window(self, going_on: bool, answer: Answer) -> AsyncGenerator[str, None]:
+    async def _window(self, going_on: bool, answer: WindowAnswer) -> AsyncGenerator[str, None]:
         """The next window, of the first model in the order that answers (D4)."""
         waiting = deque(self._order())
         while True:
@@ -297,7 +297,7 @@ class WindowEngine:
                 break
         return form, tokens
 
-    def _ask(self, built: Built, answer: Answer) -> AsyncGenerator[str, None]:
+    def _ask(self, built: Built, answer: WindowAnswer) -> AsyncGenerator[str, None]:
         session = self.session
         return ask(
             self._model,
@@ -312,7 +312,7 @@ class WindowEngine:
             ),
         )
 
-    def _stop(self, answer: Answer, built: Built) -> Stop | None:
+    def _stop(self, answer: WindowAnswer, built: Built) -> Stop | None:
         """Why this window is the last one; None when the text goes on (CRP §1.4)."""
         state = self.state
         if answer.finish == "content_filter":
@@ -330,7 +330,7 @@ class WindowEngine:
             return "max_continuations"
         return None
 
-    def _complete(self, built: Built, answer: Answer, *, last: bool) -> None:
+    def _complete(self, built: Built, answer: WindowAnswer, *, last: bool) -> None:
         """The window and its facts, in one append (D3)."""
         session, state, warm = self.session, self.state, self.session.warm
         self._structure.feed(answer.new)
@@ -386,7 +386,7 @@ class WindowEngine:
         session.stage_facts(made)
         self._corrected = len({item.new for item in session.settle_contradictions()})
 
-    def _go_on(self, built: Built, answer: Answer) -> None:
+    def _go_on(self, built: Built, answer: WindowAnswer) -> None:
         """Another window follows; one that drifted gets facts for what was just written (CRP §1.4)."""
         state = self.state
         new = set(self._statements) - self._said
@@ -406,7 +406,7 @@ class WindowEngine:
             )
         )
 
-    def _summary(self, built: Built, answer: Answer) -> dict[str, Any]:
+    def _summary(self, built: Built, answer: WindowAnswer) -> dict[str, Any]:
         return {
             "window_id": built.window_id,
             "window": self.state.windows,
@@ -419,7 +419,7 @@ class WindowEngine:
 
     # Tools
 
-    def _run_tools(self, answer: Answer, calls: tuple[ToolCall, ...]) -> bool:
+    def _run_tools(self, answer: WindowAnswer, calls: tuple[ToolCall, ...]) -> bool:
         """Run what the model asked for; False when a call is the caller's to make, or the steps are used up."""
         box = self.terms.toolbox
         spent = self.state.tool_calls >= self.terms.max_steps
@@ -459,7 +459,7 @@ class WindowEngine:
 
     # The end
 
-    def _finish(self, built: Built, answer: Answer, stop: Stop, resumed: bool) -> QualityReport:
+    def _finish(self, built: Built, answer: WindowAnswer, stop: Stop, resumed: bool) -> QualityReport:
         state = self.state
         report = report_of(
             self.session,
