@@ -1,4 +1,4 @@
-"""Performing a turn's model call: one effect, told to the extensions as it streams."""
+"""A turn's model call: one effect, which the extensions hear as it streams."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def _ask(stage: Stage, state: AgentState, key: str) -> Completion:
 
 
 async def _prepared(stage: Stage, state: AgentState) -> tuple[list[Message], Params]:
-    """The messages and parameters after the extensions had their say (`context`, `before_provider_request`)."""
+    """The messages and parameters after the extensions changed them (`context`, `before_provider_request`)."""
     messages = list(state.messages)
     if stage.hooks.listens("context"):
         spoken = [message for message in messages if message.role != "system"]
@@ -114,7 +114,7 @@ async def _prepared(stage: Stage, state: AgentState) -> tuple[list[Message], Par
 
 
 def _since_last_answer(state: AgentState) -> list[Message]:
-    """What the user said that no turn has told yet: the prompt, or a correction."""
+    """The user's messages since the last answer: the prompt, or a correction."""
     answers = [at for at, message in enumerate(state.messages) if message.role == "assistant"]
     new = state.messages[answers[-1] :] if answers else state.messages
     return [message for message in new if message.role == "user"]

@@ -3,11 +3,11 @@
 Invariants:
 
 - D1  One natural `stop` is one model call (C1); the tokens put together are the output, byte for byte (C2).
-- D2  Caps are looked at before every window; what is left never gets below zero (C10, C14).
-- D3  A window is in the ledger, with its raw text and its facts, before its `window_complete` event; a process that is
-      killed after that goes on behind it. A caller with a log of its own (`DispatchTerms.later`) writes the last window there.
+- D2  The engine checks the caps before every window; what is left never gets below zero (C10, C14).
+- D3  A window is in the ledger, with its raw text and its facts, before its `window_complete` event. After a kill the
+      dispatch continues behind it. With `later`, the caller writes the last window together with its own records.
 - D4  A window is asked for again only while nothing of it was shown (C15, `answer.py`). The caller's next model is
-      asked only before the first window is complete; the one that began an answer goes on with it (C18).
+      asked only before the first window is complete; the model that began an answer finishes it (C18).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 class DispatchTerms(msgspec.Struct, frozen=True, kw_only=True):
     """How a dispatch is asked, beyond its task."""
 
-    toolbox: Toolbox | None = None  # the context tools, which the relay runs by itself
+    toolbox: Toolbox | None = None  # the context tools, which the relay runs
     tools: tuple[ToolSpec, ...] | None = None  # the caller's; where there are any, calls are handed back
     max_steps: int = 10
     reground: bool = False
@@ -213,7 +213,7 @@ class WindowEngine:
         return window.plan(model, config, *asked, self._tools, self.terms.around)
 
     async def _build(self, going_on: bool) -> Built:
-        """Share out the tokens, choose the facts, write down what will be asked (D2, W1)."""
+        """Divides the tokens, chooses the facts and records what the model is asked (D2, W1)."""
         session, state = self.session, self.state
         plan = self._plan(self._model)
         reserve = min(plan.reserve, self.terms.window_tokens) if self.terms.window_tokens else plan.reserve
@@ -479,7 +479,7 @@ class WindowEngine:
         session.relay.meters.took("crp_dispatch_seconds", session.clock.monotonic() - self._began)
 
     async def _failed(self, problem: Problem) -> Problem:
-        """The failure as the caller gets it: with what was written so far, and whether it can be gone on with."""
+        """The failure as the caller gets it: with the output so far, and whether `resume` can continue it."""
         state = self.state
         resumable = bool(state.output)
         details = {

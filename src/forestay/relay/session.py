@@ -87,7 +87,7 @@ class Session(Journal):
             signature_required=warm.bound,
         )
 
-    # Who may
+    # Admission
 
     async def enter(self, operation: str) -> None:
         """O1."""
@@ -228,7 +228,7 @@ class Session(Journal):
 
     @asynccontextmanager
     async def _again(self, terms: DispatchTerms = PLAIN) -> AsyncIterator[WindowEngine]:
-        """The dispatch that was interrupted, to go on with."""
+        """The interrupted dispatch, ready to continue."""
         await self.enter("dispatch")
         async with self._lock:
             if self.warm.dispatch is None:
@@ -309,7 +309,7 @@ class Session(Journal):
             return result
 
     async def compact(self) -> Compaction:
-        """Put copies and superseded facts away now; it happens by itself when a session has many facts."""
+        """Moves copies and superseded facts to the cold index now. `ingest` does it when a session has many facts."""
         await self.enter("ingest")
         async with self._lock:
             return await self._compact()

@@ -54,7 +54,7 @@ async def tools(
     remember: bool | None = None,
     **options: Any,
 ) -> Dispatched:
-    """The model pulls context by calling tools; calls of the caller's own tools are handed back to him."""
+    """The model pulls context by calling tools; calls of the caller's own tools are returned to the caller."""
     toolbox = Toolbox(session.warm, tools, session.vectors)
     terms = DispatchTerms(toolbox=toolbox, max_steps=max_steps)
     intent = intent_of(system_prompt=system_prompt, task_input=task_input, **options)
