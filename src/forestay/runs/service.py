@@ -27,7 +27,7 @@ from forestay.runs.mock_models import MockModels
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeRegistry
 from forestay.runs.outcome import Outcome
-from forestay.runs.ports import HttpConnector, ModelCaller, Ports, ToolSource
+from forestay.runs.ports import HttpConnector, ModelSource, Ports, ToolSource
 from forestay.runs.requests import check_against, check_create, check_engine
 from forestay.runs.secrets import TELLING, cover_event, masked, may_have
 from forestay.runs.state import Event, RunState
@@ -86,7 +86,7 @@ class Runs:
         randomness: Randomness,
         secret: bytes,
         nodes: NodeRegistry | None = None,
-        models: ModelCaller | None = None,
+        models: ModelSource | None = None,
         tools: ToolSource | None = None,
         http: HttpConnector | None = None,
         limits: Limits | None = None,
@@ -300,7 +300,7 @@ class Runs:
             yield event if state is None else cover_event(state, event)
 
     async def _live(self, run_id: str, start: int) -> AsyncIterator[RunEvent]:
-        """Every event from `start` on, once, in order, and then the end, also when that comes before `start`."""
+        """Every event from `start` on (L8), and then the end, also when that comes before `start`."""
         stream = stream_of(run_id)
         (last,) = await self._ledger.read(stream, 0, 1, reverse=True)
         if last.seq < start and last.type in TERMINAL_EVENTS:
