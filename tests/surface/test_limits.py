@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from forestay.kernel import ManualClock, Problem
-from forestay.surface.limits import Load, Rate, RateLimits, Rates
+from forestay.kernel import HttpRates as Rates
+from forestay.kernel import ManualClock, Problem, Rate
+from forestay.surface.limits import Load, RateLimits
 
 
 def refusal(limits: RateLimits, key: str = "k", tenant: str = "t", route: str = "r") -> Problem | None:

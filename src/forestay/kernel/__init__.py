@@ -16,8 +16,10 @@ if TYPE_CHECKING:
         ExtensionQuotas,
         Extensions,
         HttpLimits,
+        HttpRates,
         ModelEntry,
         Models,
+        Rate,
         Telemetry,
     )
     from forestay.kernel.folders import kept_in, make_folder, write_file

@@ -7,6 +7,7 @@ from forestay.face import face
 if TYPE_CHECKING:
     from forestay.relay.dispatch import Run
     from forestay.relay.facts import Batch, Fact, view
+    from forestay.relay.guard import Role
     from forestay.relay.meters import Meters
     from forestay.relay.packing import pack
     from forestay.relay.ranking import Ranked, rank
