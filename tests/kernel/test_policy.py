@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forestay.kernel.clock import ManualClock
-from forestay.kernel.policy import Decision, Grant, Mode, Policy, Request, SubjectRules
+from forestay.kernel.policy import Decision, Grant, Mode, Policy, Request, SubjectRules, scope_policy, scope_request
 from forestay.kernel.problems import Problem
 
 EXEC = Request("ext.a", "exec", "exec")
@@ -160,3 +160,22 @@ def test_malformed_grants(text: str) -> None:
 
 def test_a_grant_may_have_several_scopes() -> None:
     assert Grant.parse("http:a.example,*.b.example").scope.hosts == ("a.example", "*.b.example")
+
+
+def test_a_key_has_its_scopes_in_its_own_tenant_and_nothing_else() -> None:
+    policy = scope_policy("key_1", ["runs:read", "runs:create"], "acme")
+    decision = policy.decide(scope_request("key_1", "runs:read", "acme"))
+    assert (decision.effect, decision.rule, decision.evidence["source"]) == ("allow", "subject-allow", "key")
+    for request in (
+        scope_request("key_1", "keys:manage", "acme"),
+        scope_request("key_1", "runs:read", "other"),
+        scope_request("key_2", "runs:read", "acme"),
+    ):
+        assert policy.decide(request).effect == "deny"
+    with pytest.raises(Problem) as refused:
+        policy.decide(scope_request("key_1", "keys:manage", "acme")).require(
+            "permission_denied", "This key lacks the scope keys:manage.", missingScopes=["keys:manage"]
+        )
+    assert refused.value.key == "permission_denied"
+    assert refused.value.details["missingScopes"] == ["keys:manage"]
+    assert refused.value.details["rule"] == "mode-strict"

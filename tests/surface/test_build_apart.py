@@ -12,7 +12,7 @@ import httpx
 from forestay.console import Console
 from forestay.extensions.compiler.apart import workshop
 from forestay.host import Options
-from forestay.kernel import Config, Extensions
+from forestay.kernel import Config, ExtensionConfig
 from forestay.surface.hosting import serve
 from tests.surface.test_hostapi import EXTENSION
 
@@ -20,7 +20,7 @@ from tests.surface.test_hostapi import EXTENSION
 def test_requests_are_answered_while_a_build_is_under_way(tmp_path: Path) -> None:
     (tmp_path / "warm.ts").write_text("export default function () {}\n")
     (tmp_path / "harbour.ts").write_text(EXTENSION)
-    config = Config(extensions=Extensions(paths=["harbour.ts"]))
+    config = Config(extensions=ExtensionConfig(paths=["harbour.ts"]))
     options = Options(config=config, root=tmp_path, data=tmp_path / ".forestay")
 
     async def story() -> None:
@@ -47,7 +47,7 @@ def test_requests_are_answered_while_a_build_is_under_way(tmp_path: Path) -> Non
 def test_a_build_beyond_its_deadline_is_a_problem_of_that_extension_alone(tmp_path: Path) -> None:
     (tmp_path / "warm.ts").write_text("export default function () {}\n")
     (tmp_path / "harbour.ts").write_text(EXTENSION)
-    config = Config(extensions=Extensions(paths=["harbour.ts"], build_seconds=0.01))
+    config = Config(extensions=ExtensionConfig(paths=["harbour.ts"], build_seconds=0.01))
     options = Options(config=config, root=tmp_path, data=tmp_path / ".forestay")
 
     async def story() -> None:

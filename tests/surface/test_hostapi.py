@@ -13,7 +13,7 @@ import jsonschema_rs
 from forestay.console import Console
 from forestay.envelope import decode as valid_envelope
 from forestay.host import Options
-from forestay.kernel import Config, Extensions, Models
+from forestay.kernel import Config, ExtensionConfig, Models
 from forestay.kernel.config import Http
 from forestay.models import Script, Scripted, ScriptedCall, Turn
 from forestay.surface.hosting import Serving, serve
@@ -36,7 +36,7 @@ def run(folder: Path, story: Story, *turns: Turn, public_url: str = "") -> None:
         (folder / "tide.txt").write_text("high at noon")
         config = Config(
             models=Models(default="script"),
-            extensions=Extensions(paths=["harbour.ts"]),
+            extensions=ExtensionConfig(paths=["harbour.ts"]),
             http=Http(public_url=public_url),
         )
         models = {"script": Scripted(Script(turns, position="conversation"))}

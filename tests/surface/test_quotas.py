@@ -11,7 +11,7 @@ import pytest
 
 from forestay.console import Console
 from forestay.host import Options
-from forestay.kernel import Config, ExtensionQuotas, Extensions, Problem
+from forestay.kernel import Config, ExtensionConfig, ExtensionQuotas, Problem
 from forestay.kernel.config import ExtensionPolicy
 from forestay.surface.hosting import serve
 from tests.surface.test_hostapi import EXTENSION
@@ -34,7 +34,7 @@ def test_an_extension_beyond_its_quota_is_shown_as_stopped_and_stays_off(tmp_pat
     (tmp_path / "harbour.ts").write_text(EXTENSION)
     (tmp_path / "flood.ts").write_text(FLOOD)
     (tmp_path / "tide.txt").write_text("high at noon")
-    extensions = Extensions(
+    extensions = ExtensionConfig(
         paths=["harbour.ts", "flood.ts"],
         policy=ExtensionPolicy(mode="permissive"),
         quotas=ExtensionQuotas(evidence_mb=3),

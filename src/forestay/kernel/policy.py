@@ -1,6 +1,6 @@
-"""Who may do what: one evaluator for extension capabilities, API scopes, egress audiences and relay roles.
+"""Who may do what: one evaluator for extension capabilities, tool gates, API scopes, relay roles and egress.
 
-Rules are looked at in one order (Pi §4, §2B.3), and the first that speaks decides:
+Rules have one order (Pi §4, §2B.3), and the first that applies decides:
 
 - P1  a denial for this subject
 - P2  a denial for everybody
@@ -8,7 +8,7 @@ Rules are looked at in one order (Pi §4, §2B.3), and the first that speaks dec
 - P4  a default grant
 - P5  the mode: strict denies, prompt asks, permissive allows and says so
 
-An expired rule does not speak. A resource that must be granted by name (a secret, a private address) is allowed by a
+An expired rule does not apply. A resource that must be granted by name (a secret, a private address) is allowed by a
 grant that names it and by nothing else, in every mode. A decision never fails: it denies.
 """
 
@@ -102,12 +102,14 @@ class Decision(msgspec.Struct, frozen=True):
     def allowed(self) -> bool:
         return self.effect in ("allow", "downgrade")
 
-    def require(self) -> None:
-        """Nothing when allowed; else the Problem that says why not."""
-        if self.effect == "deny":
-            raise Problem("capability_denied", self.reason, rule=self.rule, **self.evidence)
-        if self.effect == "prompt":
-            raise Problem("consent_required", self.reason, rule=self.rule, **self.evidence)
+    def require(self, denied: str = "capability_denied", message: str = "", **details: Any) -> None:
+        """Return when the decision allows; else raise the Problem that says why not.
+
+        `denied` names the contract's problem for a denial, `message` its words and `details` what else it tells.
+        """
+        if not self.allowed:
+            key = denied if self.effect == "deny" else "consent_required"
+            raise Problem(key, message or self.reason, **{"rule": self.rule, **self.evidence, **details})
 
 
 class Policy:
@@ -129,7 +131,7 @@ class Policy:
         self._clock = clock or SystemClock()
 
     def decide(self, request: Request) -> Decision:
-        """The first rule that speaks, in the order P1 to P5."""
+        """The first rule that applies, in the order P1 to P5."""
         now = self._clock.now_ms()
         rules = self.subjects.get(request.subject, _NO_RULES)
         for grant in rules.deny:
@@ -184,6 +186,17 @@ class Policy:
 
 
 _NO_RULES = SubjectRules()
+
+
+def scope_request(key_id: str, scope: str, tenant: str) -> Request:
+    """The question whether a key may use an API scope in a tenant: the scope is the capability."""
+    return Request(key_id, scope, "api", tenant)
+
+
+def scope_policy(key_id: str, scopes: Iterable[str], tenant: str, clock: Clock | None = None) -> Policy:
+    """The rules of one API key: its scopes, in its own tenant, and nothing else."""
+    grants = tuple(Grant(scope, Scope(tenants=(tenant,)), source="key") for scope in scopes)
+    return Policy("strict", subjects={key_id: SubjectRules(grants)}, clock=clock)
 
 
 def _decision(effect: Effect, rule: str, request: Request, reason: str, grant: Grant | None = None) -> Decision:

@@ -1,4 +1,4 @@
-"""What a grant covers: path globs, host names, environment names, tool names.
+"""What a grant covers: path globs, host names, environment names, tool names, tenants.
 
 Patterns are compiled once and matched in time proportional to pattern times text: no pattern can explode.
 `locate` is the only function here that looks at the disk: it resolves `..` and links before anything is compared.
@@ -28,6 +28,7 @@ class Scope(msgspec.Struct, frozen=True):
     hosts: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
+    tenants: tuple[str, ...] = ()
 
     def covers(self, resource: str | None) -> bool:
         """Whether `resource` lies inside; without limits everything does, an unknown resource only then."""
@@ -40,7 +41,7 @@ class Scope(msgspec.Struct, frozen=True):
             return any(match_path(pattern, resource) for pattern in self.paths)
         if self.hosts:
             return any(match_host(pattern, resource) for pattern in self.hosts)
-        return any(match_env(pattern, resource) for pattern in self.env or self.tools)
+        return any(match_env(pattern, resource) for pattern in patterns)
 
     def names(self, resource: str | None) -> bool:
         """Whether a pattern is this very resource, without any wildcard."""
@@ -51,7 +52,7 @@ class Scope(msgspec.Struct, frozen=True):
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        return self.paths or self.hosts or self.env or self.tools
+        return self.paths or self.hosts or self.env or self.tools or self.tenants
 
     @classmethod
     def of(cls, capability: str, patterns: tuple[str, ...]) -> Scope:

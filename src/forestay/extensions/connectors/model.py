@@ -1,19 +1,12 @@
-"""The connectors that pass a call on: session, ui, model, events, log."""
+"""The `model` method: ask a language model, within the tokens that one session gives an extension."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from forestay.extensions.connectors.contract import Call, Output, Session, text
-from forestay.extensions.connectors.ui import DIALOGS, NoUi, Ui
-from forestay.extensions.themes import OPERATIONS as THEME_OPERATIONS
-from forestay.extensions.themes import Themes
-from forestay.kernel import Amounts, Bounds, Budget, Limits, Problem, bounded, canonical, cut, redact, redact_text
-
-LEVELS = ("debug", "info", "warn", "error")
-MAX_LOG_TEXT = 4096
-_LOG_DATA = Bounds(text=MAX_LOG_TEXT, total=32_768, items=200, depth=16)
+from forestay.extensions.connectors.contract import Call, Output
+from forestay.kernel import Amounts, Budget, Limits, Problem, canonical
 
 
 class Model(Protocol):
@@ -22,58 +15,6 @@ class Model(Protocol):
     def stream(self, request: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]: ...
 
     async def models(self) -> list[Mapping[str, Any]]: ...
-
-
-class SessionConnector:
-    method = "session"
-    waits = True
-
-    def __init__(self, session: Session | None = None) -> None:
-        self._session = session
-
-    async def run(self, call: Call, params: Mapping[str, Any]) -> Output:
-        if self._session is None:
-            raise Problem("state_conflict", "There is no session here.", fix="Run the extension inside a session.")
-        return {"value": await self._session.request(text(params, "op"), params)}
-
-
-class UiConnector:
-    """Dialogs and notices. What nobody can answer is denied, not guessed (Pi §3.2A `ui`).
-
-    `hold(extension, True)` while a person has a dialog before them: how long they take is not the extension's time.
-    """
-
-    method = "ui"
-    waits = True
-
-    def __init__(
-        self,
-        ui: Ui | None = None,
-        themes: Themes | None = None,
-        hold: Callable[[str, bool], None] = lambda _extension, _held: None,
-    ) -> None:
-        self._ui = ui or NoUi()
-        self._themes = themes or Themes()
-        self._hold = hold
-
-    async def run(self, call: Call, params: Mapping[str, Any]) -> Output:
-        operation = text(params, "op")
-        if operation in DIALOGS:
-            return {"value": await self._dialog(call.extension, operation, params)}
-        if operation not in THEME_OPERATIONS:
-            return {"value": await self._ui.request(call.extension, operation, params)}
-        answer = self._themes.request(call.extension, operation, params)
-        if operation == "setTheme":  # who shows something may want to show it again
-            shown = {"op": operation, "name": params.get("name"), "success": answer["success"]}
-            await self._ui.request(call.extension, operation, shown)
-        return {"value": answer}
-
-    async def _dialog(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
-        self._hold(extension, True)
-        try:
-            return await self._ui.request(extension, operation, params)
-        finally:
-            self._hold(extension, False)
 
 
 class ModelConnector:
@@ -85,7 +26,6 @@ class ModelConnector:
     """
 
     method = "model"
-    waits = True
 
     def __init__(
         self,
@@ -100,7 +40,7 @@ class ModelConnector:
         self._limits = Limits(tokens=tokens)
         self._spent: dict[str, Amounts] = {}
 
-    async def run(self, call: Call, params: Mapping[str, Any]) -> Output:
+    async def wait(self, call: Call, params: Mapping[str, Any]) -> Output:
         operation = params.get("op", "complete")
         if operation == "list" and self._offered is not None:
             return {"models": [dict(model) for model in await self._offered(call.extension)]}
@@ -167,45 +107,3 @@ def _estimate(said: Any) -> int:
     if said is None:
         return 0
     return max(1, len(said if isinstance(said, str) else canonical.encode(said)) // 4)
-
-
-class EventsConnector:
-    """The bus between extensions: `emit` {channel, data}."""
-
-    method = "events"
-
-    def __init__(self, emit: Callable[[str, str, Any], None] | None = None) -> None:
-        self._emit = emit
-
-    def run(self, call: Call, params: Mapping[str, Any]) -> Output:
-        if params.get("op", "emit") != "emit":
-            raise Problem("invalid_request", f"There is no events operation {params.get('op')!r}.", at="$.params.op")
-        if self._emit is not None:
-            self._emit(call.extension, text(params, "channel"), params.get("data"))
-        return {}
-
-
-class LogConnector:
-    """What an extension says itself, cleaned: one record a call, no line of anybody else's (Pi §3.1)."""
-
-    method = "log"
-
-    def __init__(self, write: Callable[[str, str, str, str, Any], None] | None = None) -> None:
-        self._write = write
-
-    def run(self, call: Call, params: Mapping[str, Any]) -> Output:
-        level = text(params, "level", "info")
-        if level not in LEVELS:
-            raise Problem("invalid_request", f"A level is one of {', '.join(LEVELS)}.", at="$.params.level")
-        event = clean(text(params, "event", "extension.log")[:128])[:128]
-        message = clean(text(params, "message", event))
-        if self._write is not None:
-            self._write(call.extension, level, event, message, redact(bounded(params.get("data"), _LOG_DATA)))
-        return {}
-
-
-def clean(value: str) -> str:
-    """One line without control characters or secrets: nothing that could look like another log entry."""
-    value = cut(value, MAX_LOG_TEXT)
-    plain = "".join(character if character.isprintable() else f"\\u{ord(character):04x}" for character in value)
-    return redact_text(plain)

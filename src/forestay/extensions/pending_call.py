@@ -35,15 +35,15 @@ class Learned(msgspec.Struct, frozen=True):
     session: bool = False
 
 
-class Flight:
+class PendingCall:
     """A call under way: who asks, what it needs, since when, and how it stands."""
 
-    def __init__(self, subject: Subject, request: HostCall, capability: str, started: float) -> None:
+    def __init__(self, subject: Subject, request: HostCall, started: float) -> None:
         self.subject = subject
         self.roots = subject.roots
         self.correlation = subject.correlation or Correlation(subject.id, "scn-local")
         self.request = request
-        self.capability = capability
+        self.capability = ""
         self.started = started
         self.ids = {"host_call_id": request.call_id[:128]}
         self.decided: set[tuple[str, str | None]] = set()

@@ -1,6 +1,6 @@
 """How the answers of several handlers become one (P10), as pure functions of what each handler did.
 
-A fold holds the event as the next handler sees it, takes what a handler did, and says whether that ends the event.
+A merge holds the event as the next handler sees it, takes what a handler did, and says whether that ends the event.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from forestay.extensions.outcomes import HookOutcome
 Event = dict[str, Any]
 
 
-class Fold(Protocol):
+class Merge(Protocol):
     fails_closed: bool
 
     def event(self) -> Event:
@@ -225,7 +225,7 @@ class _Input(_Plain):
         return {"action": "transform", "text": self._event["text"], "images": self._event.get("images")}
 
 
-_FOLDS: dict[str, Callable[[Event], Fold]] = {
+_MERGES: dict[str, Callable[[Event], Merge]] = {
     "session_before_switch": _Before,
     "session_before_fork": _Before,
     "session_before_compact": _Before,
@@ -243,9 +243,9 @@ _FOLDS: dict[str, Callable[[Event], Fold]] = {
 }
 
 
-def fold_for(event: Event) -> Fold:
+def merge_for(event: Event) -> Merge:
     """How the answers to this event are put together."""
-    return _FOLDS.get(str(event.get("type")), _Plain)(event)
+    return _MERGES.get(str(event.get("type")), _Plain)(event)
 
 
 def _get(value: Any, key: str) -> Any:

@@ -21,7 +21,7 @@ class Part(msgspec.Struct, frozen=True):
     chunk: Chunk
 
 
-class Stream:
+class ResultStream:
     """Parts on their way from a connector's thread to a reader, never more than CREDITS of them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -65,7 +65,7 @@ class Stream:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._taken.set)
 
-    async def parts(self, work: asyncio.Future[Output], patience: float | None) -> AsyncIterator[Part]:
+    async def parts(self, patience: float | None) -> AsyncIterator[Part]:
         async with asyncio.timeout(patience):
             while (part := await self._queue.get()) is not None:
                 yield part

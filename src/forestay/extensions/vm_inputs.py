@@ -14,7 +14,7 @@ from forestay.kernel import Clock, Randomness, SystemClock, SystemRandomness
 _TICKS_A_SECOND = 10_000
 
 
-class World(Protocol):
+class VmInputs(Protocol):
     """The host of a VM, and the clock of its loop."""
 
     touched: bool
@@ -32,7 +32,7 @@ class World(Protocol):
     def sync(self, request: bytes) -> bytes: ...
 
 
-class RealWorld:
+class RealInputs:
     """The machine's clock, chance and zone; `answer` performs a synchronous host call."""
 
     def __init__(

@@ -21,7 +21,7 @@ from forestay.extensions.engine.owner import Owner
 from forestay.extensions.isolate import Isolate
 from forestay.extensions.loop import Kind
 from forestay.extensions.problems import trap_problem
-from forestay.extensions.protocol import Dispatcher, HostCall, HostResult
+from forestay.extensions.protocol import HostCall, HostCalls, HostResult
 from forestay.kernel import Problem, outside_work
 
 _BATCH_SECONDS = 0.05  # then the event loop hears what happened, even if there is more to run
@@ -56,11 +56,11 @@ class Waiter:
         self.progress = progress
 
 
-class Driver:
+class VmDriver:
     def __init__(
         self,
         name: str,
-        dispatcher: Dispatcher,
+        dispatcher: HostCalls,
         *,
         now_ms: Callable[[], int],
         on_registration: Callable[[said.Registration], None],

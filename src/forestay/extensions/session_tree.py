@@ -21,7 +21,7 @@ Entry = dict[str, Any]
 _SENT = ("customType", "content", "display", "details")
 
 
-class Session:
+class SessionTree:
     """Answers the `session` connector. `tools` and `commands` list what is registered when they are asked."""
 
     def __init__(
@@ -246,13 +246,13 @@ class Session:
 
 
 _OPERATIONS: dict[str, Callable[..., Any]] = {
-    "appendEntry": Session._append_entry,
-    "sendMessage": Session._send,
-    "sendUserMessage": Session._send_user,
+    "appendEntry": SessionTree._append_entry,
+    "sendMessage": SessionTree._send,
+    "sendUserMessage": SessionTree._send_user,
     "setSessionName": lambda self, name: self.append("session_info", name=str(name).strip()),
     "getSessionName": lambda self: self.name,
-    "setLabel": Session.label,
-    "getLabel": Session.label_of,
+    "setLabel": SessionTree.label,
+    "getLabel": SessionTree.label_of,
     "getCwd": lambda self: self._cwd,
     "getSessionDir": lambda _self: None,
     "getSessionId": lambda self: self.id,
@@ -263,8 +263,8 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "getEntry": lambda self, id: self._by_id.get(id),
     "getChildren": lambda self, id: [entry for entry in self.entries if entry["parentId"] == id],
     "getEntries": lambda self: self.entries,
-    "getBranch": Session.branch,
-    "getTree": Session.tree,
+    "getBranch": SessionTree.branch,
+    "getTree": SessionTree.tree,
     "getState": lambda self: {"id": self.id, "leaf": self.leaf, "entries": len(self.entries), "name": self.name},
     "buildSessionContext": lambda self: {
         "messages": self.messages(),
@@ -274,7 +274,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "getModel": lambda self: self.model,
     "getThinkingLevel": lambda self: self.thinking,
     "getActiveTools": lambda self: self.active,
-    "setActiveTools": Session._set_active,
+    "setActiveTools": SessionTree._set_active,
     "getAllTools": lambda self: list(self._tools()),
     "getCommands": lambda self: list(self._commands()),
     "getSystemPrompt": lambda self: self.system_prompt,

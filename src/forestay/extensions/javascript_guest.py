@@ -15,19 +15,20 @@ from typing import Any
 import msgspec
 
 from forestay.extensions import effects as said
-from forestay.extensions.driver import Driver
 from forestay.extensions.engine.bytecode import KeptBytecode, compile_module
 from forestay.extensions.engine.image import base_image, image_digest
 from forestay.extensions.engine.limits import EngineTrap, GuestError, Limits
 from forestay.extensions.engine.pool import Key, Loaded, Pool
-from forestay.extensions.isolate import Artifact, Frozen, Isolate
-from forestay.extensions.outcomes import HookOutcome, Saved, Surroundings, ToolOutcome, tool_outcome
+from forestay.extensions.guests import Guest, Report
+from forestay.extensions.isolate import Frozen, Isolate, Program
+from forestay.extensions.outcomes import HookOutcome, Surroundings, ToolOutcome, tool_outcome
 from forestay.extensions.problems import thrown_problem
-from forestay.extensions.protocol import Dispatcher
+from forestay.extensions.protocol import HostCalls
 from forestay.extensions.registry import Registrations, Tool
 from forestay.extensions.themes import Theme
 from forestay.extensions.trace import FORMAT, Header, Recorder
-from forestay.extensions.world import RealWorld, World
+from forestay.extensions.vm_driver import VmDriver
+from forestay.extensions.vm_inputs import RealInputs, VmInputs
 from forestay.kernel import Clock, Problem, Randomness, SystemClock, Validator, checker, fitted
 
 _encode = msgspec.json.Encoder().encode
@@ -35,15 +36,27 @@ MAX_UPDATES = 10_000  # of one call are kept, of MAX_UPDATED bytes together; the
 MAX_UPDATED = 16 * 1024 * 1024
 MAX_TRAPS = 10  # in a row, without one answer between them
 
-Report = Callable[[str, dict[str, Any]], None]
+
+class Saved(msgspec.Struct, frozen=True):
+    """A live extension as data: its VM and loop, what it registered, and the host calls that were under way."""
+
+    program: str
+    frozen: Frozen
+    registrations: list[tuple[str, dict[str, Any]]]
+    calls: list[int]
+    last_call: int
 
 
-class Extension:
+class JavaScriptGuest(Guest):
+    """An extension in a QuickJS VM of its own."""
+
+    runtime = "js"
+
     def __init__(
         self,
-        artifact: Artifact,
+        program: Program,
         surroundings: Surroundings,
-        dispatcher: Dispatcher,
+        dispatcher: HostCalls,
         *,
         limits: Limits | None = None,
         deadline: float = 30.0,
@@ -55,7 +68,7 @@ class Extension:
         bytecode_cache: KeptBytecode | None = None,
     ) -> None:
         self.name = surroundings.extension
-        self.artifact = artifact
+        self.program = program
         self.surroundings = surroundings
         self.registrations = Registrations(self.name)
         self.traps = 0
@@ -68,7 +81,7 @@ class Extension:
         self._record = record
         self._report = report or (lambda _event, _data: None)
         self._bytecode_cache = bytecode_cache
-        self._driver: Driver | None = None
+        self._driver: VmDriver | None = None
         self._specs: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {}
         self._loading: asyncio.Task[None] | None = None
         self._row = 0
@@ -92,8 +105,8 @@ class Extension:
         self._up = True
         return self.registrations
 
-    def _new_driver(self) -> Driver:
-        return Driver(
+    def _new_driver(self) -> VmDriver:
+        return VmDriver(
             self.name,
             self._dispatcher,
             now_ms=lambda: int(self._clock.monotonic() * 1000),
@@ -149,15 +162,15 @@ class Extension:
                 driver.use(isolate)
                 pool.fill()
                 return
-        self.artifact, isolate = await driver.on_thread(lambda: self._prepared(world, recorder))
+        self.program, isolate = await driver.on_thread(lambda: self._prepared(world, recorder))
         if recorder is not None:
-            recorder.header(Header(FORMAT, image_digest(), self.artifact.digest, self.name, self._limits))
+            recorder.header(Header(FORMAT, image_digest(), self.program.digest, self.name, self._limits))
         self.registrations = Registrations(self.name)
         self._specs, self._refused = {}, None
         driver.use(isolate)
         reply = await driver.ask("load", _encode(self.surroundings), timeout=self._deadline)
         if not reply.ok:
-            raise thrown_problem(_described(reply.value), self.name, self.artifact)
+            raise thrown_problem(_described(reply.value), self.name, self.program)
         if self._refused is not None:
             raise self._refused
         if not world.touched and driver.last_call == 0 and pool is not None:
@@ -165,7 +178,7 @@ class Extension:
             pool.keep(key, Loaded(frozen, list(self._specs.values())))
             pool.fill()
 
-    def _prepared(self, world: World, recorder: Recorder | None) -> tuple[Artifact, Isolate]:
+    def _prepared(self, world: VmInputs, recorder: Recorder | None) -> tuple[Program, Isolate]:
         """A new VM with the compiled artifact at hand; slow the first time, so not on the event loop."""
         artifact, isolate = self._compiled(), Isolate.start(world, self._limits, recorder)
         isolate.prepare(artifact)
@@ -177,32 +190,32 @@ class Extension:
             self.registrations.add(kind, spec)
         self._specs = {self.registrations.key(kind, spec): (kind, spec) for kind, spec in loaded.registrations}
 
-    def _compiled(self) -> Artifact:
-        if self.artifact.bytecode:
-            return self.artifact
+    def _compiled(self) -> Program:
+        if self.program.bytecode:
+            return self.program
         try:
-            data = compile_module(self.artifact.text, self.artifact.name, self._bytecode_cache)
+            data = compile_module(self.program.text, self.program.name, self._bytecode_cache)
         except GuestError as error:
-            raise thrown_problem(said.read_error(error.description), self.name, self.artifact) from error
-        return msgspec.structs.replace(self.artifact, bytecode=data)
+            raise thrown_problem(said.read_error(error.description), self.name, self.program) from error
+        return msgspec.structs.replace(self.program, bytecode=data)
 
     def _key(self) -> Key:
-        return Key(self.artifact.digest, _encode(self.surroundings), image_digest(), self._limits)
+        return Key(self.program.digest, _encode(self.surroundings), image_digest(), self._limits)
 
-    def _world(self) -> tuple[World, Recorder | None]:
+    def _world(self) -> tuple[VmInputs, Recorder | None]:
         driver = self._running_driver()
-        real = RealWorld(driver.answer_sync, clock=self._clock, randomness=self._randomness)
+        real = RealInputs(driver.answer_sync, clock=self._clock, randomness=self._randomness)
         if self._record is None:
             return real, None
         recorder = Recorder(real, self._record)
         return recorder, recorder
 
-    def _running_driver(self) -> Driver:
+    def _running_driver(self) -> VmDriver:
         if self._driver is None:
             raise Problem("state_conflict", f"{self.name} is not loaded.", fix="Load it first.")
         return self._driver
 
-    async def _ready(self) -> Driver:
+    async def _ready(self) -> VmDriver:
         """The driver, once the extension is loaded (again)."""
         driver = self._running_driver()
         if self.stopped is not None:
@@ -230,7 +243,7 @@ class Extension:
         self._specs[self.registrations.key(effect.kind, effect.spec)] = (effect.kind, effect.spec)
 
     def _on_failure(self, effect: said.Failure) -> None:
-        problem = thrown_problem(effect.error, self.name, self.artifact)
+        problem = thrown_problem(effect.error, self.name, self.program)
         self._report("error", {"where": effect.where, "message": problem.message, **problem.details})
 
     def _on_trap(self, trap: EngineTrap) -> None:
@@ -268,7 +281,7 @@ class Extension:
     async def _value(self, name: str, payload: Any, timeout: float | None = None) -> Any:
         reply = await self._ask(name, payload, timeout)
         if not reply.ok:
-            raise thrown_problem(_described(reply.value), self.name, self.artifact)
+            raise thrown_problem(_described(reply.value), self.name, self.program)
         return reply.value
 
     async def call_tool(
@@ -325,7 +338,7 @@ class Extension:
         return kept[1]
 
     def _failed_tool(self, error: dict[str, Any], updates: list[Any]) -> ToolOutcome:
-        problem = thrown_problem(error, self.name, self.artifact)
+        problem = thrown_problem(error, self.name, self.program)
         if problem.key in ("extension_memory", "payload_too_large"):
             raise problem
         text = str(error.get("message") or error.get("name") or "The tool failed")
@@ -413,7 +426,7 @@ class Extension:
         body = {"name": provider, "model": model, "context": context, "options": options}
         reply = await self._ask("provider", body, timeout, on_event)
         if not reply.ok:
-            raise thrown_problem(_described(reply.value), self.name, self.artifact)
+            raise thrown_problem(_described(reply.value), self.name, self.program)
         return reply.value
 
     def hold(self, held: bool) -> None:
@@ -459,11 +472,11 @@ class Extension:
         """The extension as it is now, pending promises and timers included, as data; it goes on."""
         driver = await self._ready()
         frozen: Frozen = await driver.run(lambda isolate: isolate.freeze())
-        return Saved(self.artifact.digest, frozen, list(self._specs.values()), driver.calls, driver.last_call)
+        return Saved(self.program.digest, frozen, list(self._specs.values()), driver.calls, driver.last_call)
 
     async def resume(self, saved: Saved) -> Registrations:
         """Go on where `saved` was, in this process; host calls that were under way fail with `io` (§3.2)."""
-        if saved.artifact != self.artifact.digest:
+        if saved.program != self.program.digest:
             raise Problem("state_conflict", f"The saved state is of another version of {self.name}.")
         driver = self._driver = self._new_driver()
         world, recorder = self._world()
