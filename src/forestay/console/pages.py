@@ -87,13 +87,7 @@ class Console:
             )
         response = go(after)
         response.set_cookie(
-            COOKIE,
-            cookie,
-            max_age=LIFETIME_MS // 1000,
-            httponly=True,
-            samesite="strict",
-            secure=self._secure,
-            path="/",
+            COOKIE, cookie, max_age=LIFETIME_MS // 1000, httponly=True, samesite="strict", secure=self._secure, path="/"
         )
         return response
 

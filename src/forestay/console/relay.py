@@ -18,13 +18,7 @@ async def listing(visit: Visit) -> Response:
     """The relay's sessions."""
     start = visit.number("start")
     found = await relay_view.sessions(visit.host.relay, after=start, limit=_PAGE + 1)
-    return visit.page(
-        "relay.html",
-        sessions=found[:_PAGE],
-        start=start,
-        more=len(found) > _PAGE,
-        page_size=_PAGE,
-    )
+    return visit.page("relay.html", sessions=found[:_PAGE], start=start, more=len(found) > _PAGE, page_size=_PAGE)
 
 
 @page("/relay/{sessionId}", "relay.session", operator=True)

@@ -250,6 +250,8 @@ def problem_keys(operation: Operation) -> list[str]:
         keys += ["unauthenticated", "key_expired", "key_revoked", "permission_denied"]
     if operation.body is not None:
         keys += ["invalid_json", "payload_too_large", "unsupported_media_type"]
+    if operation.query is not None:
+        keys.append("schema_mismatch")
     if operation.mutates:
         keys += ["schema_mismatch", "idempotency_in_flight", "idempotency_key_mismatch"]
     return sorted(set(keys))

@@ -9,15 +9,18 @@ from an `Operation`. It is declared at the function that performs it:
     async def list_agents(host: Host, call: Call) -> AgentList:
         "The agents that runs may name."
 
-The docstring is the summary. A function returns the body of the first status that it declares, or a whole `Response`.
+The docstring is the summary. A parameter `body` or `query` is read as its type; `body: Thing | None` may be absent. The
+function returns the body of the first status that it declares, or a whole `Response`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
+from types import NoneType
+from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, get_args, get_type_hints
 
 import msgspec
 from starlette.requests import Request
@@ -167,15 +170,14 @@ class Operations(Generic[T]):
     def add(self, method: Method, path: str, name: str, answers: Any, **details: Unpack[Details]) -> Callable[[F], F]:
         """Declare the operation that the decorated function performs; `answers` is a type, or types by status."""
 
-        merged: Details = {**self._common, **details}
-
         def declare(function: F) -> F:
+            merged: Details = {**self._common, **read_by(function), **details}
             self.declared.append(
                 Operation(
                     name=name,
                     method=method,
                     path=path,
-                    perform=function,
+                    perform=_given(function),
                     summary=" ".join((function.__doc__ or "").partition("\n\n")[0].split()),
                     answers=answers if isinstance(answers, dict) else {200: answers},
                     **merged,
@@ -196,3 +198,31 @@ class Operations(Generic[T]):
 
     def delete(self, path: str, name: str, answers: Any, **details: Unpack[Details]) -> Callable[[F], F]:
         return self.add("DELETE", path, name, answers, **details)
+
+
+def read_by(function: Callable[..., object]) -> Details:
+    """What a function reads of a request, as the types of its parameters `body` and `query` say."""
+    if not {"body", "query"} & set(inspect.signature(function).parameters):
+        return {}
+    taken = get_type_hints(function, include_extras=True)
+    found: Details = {}
+    if "query" in taken:
+        found["query"] = taken["query"]
+    if "body" in taken:
+        kinds = get_args(taken["body"])
+        found["body_optional"] = NoneType in kinds
+        found["body"] = next(kind for kind in kinds if kind is not NoneType) if NoneType in kinds else taken["body"]
+    return found
+
+
+def _given(function: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
+    """`function` of an owner and a call, given the body and the query that it asks for."""
+    names = [name for name in ("body", "query") if name in inspect.signature(function).parameters]
+    if not names:
+        return function
+
+    async def perform(owner: object, call: Call) -> object:
+        read = {"body": call.body, "query": call.query}
+        return await function(owner, call, **{name: read[name] for name in names})
+
+    return perform

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
 
@@ -16,12 +17,11 @@ from starlette.responses import Response
 from forestay.kernel import OPERATOR, Problem
 from forestay.relay import Session
 from forestay.surface.negotiation import EVENTS, JSON
-from forestay.surface.operations import Call, Details, Method, Operations
+from forestay.surface.operations import Call, Details, Method, Operations, read_by
 
 if TYPE_CHECKING:
     from forestay.surface.crp.service import Service
 
-_SESSION_PATH = "/sessions/{sessionId}"
 _SESSION = ("invalid_request", "not_found", "session_closed", "session_expired", "signature_invalid", "role_denied")
 F = TypeVar("F", bound=Callable[..., Awaitable[object]])
 ServiceOf = Callable[[str], "Service"]
@@ -39,63 +39,79 @@ class RpcMethod(NamedTuple):
 RPC: dict[str, RpcMethod] = {}
 
 
-def operation(
-    method: Method,
-    path: str,
-    name: str,
-    answers: Any,
-    group: str,
-    *,
-    open: bool = False,
-    whole: bool = False,
-    rpc: str = "",
-    **details: Unpack[Details],
-) -> Callable[[F], F]:
-    """Declare the operation that the decorated method of `Service` performs.
+class Group:
+    """Operations below one path. Each is declared at the method of `Service` that performs it.
 
-    The method is given the session of the path, the body and the query, as far as there are any, and with `whole` the
-    call itself. `rpc` is its name in JSON-RPC.
+    A method takes what its parameters are called: the `session` of the path, the `body`, the `query`, the whole `call`.
+    The operations of a session are methods of JSON-RPC too, under the same name unless `rpc` gives another or none.
     """
-    of_session = path.startswith(_SESSION_PATH)
 
-    def declare(function: F) -> F:
-        async def perform(service_of: ServiceOf, call: Call) -> Response:
-            service = service_of(OPERATOR if open else call.tenant)
-            try:
-                response = await _answered(service, call)
-            except Problem as problem:
-                service.requests[name, problem.row.http] += 1
-                raise
-            service.requests[name, response.status_code] += 1
-            return response
+    def __init__(self, tag: str, path: str = "") -> None:
+        self._tag = tag
+        self._path = path
 
-        async def _answered(service: Service, call: Call) -> Response:
-            arguments: list[Any] = []
-            if of_session:
-                arguments.append(await _entered(service, call, signed=name != "resumeSession"))
-            if call.operation.body is not None and call.operation.reads_body:
-                arguments.append(call.body)
-            if call.operation.query is not None:
-                arguments.append(call.query)
-            result = await function(service, *arguments, *((call,) if whole else ()))
-            return result if isinstance(result, Response) else call.answer(result)
+    def get(
+        self, path: str, name: str, answers: Any, *, open: bool = False, rpc: str | None = None, **more: Unpack[Details]
+    ) -> Callable[[F], F]:
+        return self._declare("GET", path, name, answers, open, rpc, more)
 
-        perform.__doc__ = function.__doc__
-        defaults: Details = {
-            "scopes": () if open else ("runs:read",) if method == "GET" else ("runs:create",),
-            "auth": "none" if open else "key",
-            "headers": ("X-CRP-Signature",) if of_session else (),
-            "media": EVENTS if details.get("streams") else JSON,
-            "tag": group,
-        }
-        problems = (*(_SESSION if of_session else ()), *details.get("problems", ()), "internal")
-        told: Details = {**defaults, **details, "problems": tuple(dict.fromkeys(problems))}
-        api.add(method, path, f"crp.{name}", answers, **told)(perform)
-        if rpc:
-            RPC[f"crp.{rpc}"] = RpcMethod(function, details.get("body", details.get("query")), of_session)
-        return function
+    def post(
+        self, path: str, name: str, answers: Any, *, open: bool = False, rpc: str | None = None, **more: Unpack[Details]
+    ) -> Callable[[F], F]:
+        return self._declare("POST", path, name, answers, open, rpc, more)
 
-    return declare
+    def _declare(
+        self, method: Method, path: str, name: str, answers: Any, open: bool, rpc: str | None, more: Details
+    ) -> Callable[[F], F]:
+        if rpc is None:
+            rpc = name if self._path else ""
+
+        def declare(function: F) -> F:
+            taken = tuple(inspect.signature(function).parameters)[1:]
+            of_session = "session" in taken
+            problems = (*(_SESSION if of_session else ()), *more.get("problems", ()), "internal")
+            read = read_by(function)
+            details: Details = {
+                "scopes": () if open else ("runs:read",) if method == "GET" else ("runs:create",),
+                "auth": "none" if open else "key",
+                "headers": ("X-CRP-Signature",) if of_session else (),
+                "media": EVENTS if more.get("streams") else JSON,
+                "tag": self._tag,
+                **read,
+                **more,
+                "problems": tuple(dict.fromkeys(problems)),
+            }
+            perform = _performing(function, name, taken, open)
+            api.add(method, self._path + path, f"crp.{name}", answers, **details)(perform)
+            if rpc:
+                RPC[f"crp.{rpc}"] = RpcMethod(function, read.get("body", read.get("query")), of_session)
+            return function
+
+        return declare
+
+
+def _performing(
+    function: Callable[..., Awaitable[object]], name: str, taken: tuple[str, ...], open: bool
+) -> Callable[[ServiceOf, Call], Awaitable[Response]]:
+    async def answered(service: Service, call: Call) -> Response:
+        values: dict[str, Any] = {"body": call.body, "query": call.query, "call": call}
+        if "session" in taken:
+            values["session"] = await _entered(service, call, signed=name != "resumeSession")
+        result = await function(service, *(values[key] for key in taken))
+        return result if isinstance(result, Response) else call.answer(result)
+
+    async def perform(service_of: ServiceOf, call: Call) -> Response:
+        service = service_of(OPERATOR if open else call.tenant)
+        try:
+            response = await answered(service, call)
+        except Problem as problem:
+            service.requests[name, problem.row.http] += 1
+            raise
+        service.requests[name, response.status_code] += 1
+        return response
+
+    perform.__doc__ = function.__doc__
+    return perform
 
 
 async def _entered(service: Service, call: Call, *, signed: bool) -> Session:

@@ -30,13 +30,16 @@ from forestay.relay import (
 )
 from forestay.surface.crp import bodies as b
 from forestay.surface.crp import views
-from forestay.surface.crp.operations import F, operation
+from forestay.surface.crp.operations import Group
 from forestay.surface.operations import Call
 from forestay.surface.sse import frame
 
 METRICS = "text/plain; version=0.0.4"
 MAX_SESSIONS = 256
-_S = "/sessions/{sessionId}"
+admin, sessions = Group("Admin"), Group("Session")
+of_session, dispatching, knowledge = (
+    Group(tag, "/sessions/{sessionId}") for tag in ("Session", "Dispatch", "Knowledge")
+)
 _DISPATCH = (
     "budget_exhausted",
     "rate_limited",
@@ -64,19 +67,6 @@ class SidecarRelay(Protocol):
     async def import_state(self, data: bytes, passphrase: str, *, binding_secret: str | None) -> Session: ...
 
 
-def _variant(name: str, path: str, body: Any = b.DispatchRequest) -> Callable[[F], F]:
-    return operation(
-        "POST",
-        f"{_S}/dispatch/{path}",
-        name,
-        b.DispatchResponse,
-        "Dispatch",
-        body=body,
-        problems=_DISPATCH,
-        rpc=name,
-    )
-
-
 class Service:
     """The sidecar over one relay."""
 
@@ -96,7 +86,7 @@ class Service:
 
     # The sidecar itself
 
-    @operation("GET", "/health", "getHealth", b.Health, "Admin", open=True)
+    @admin.get("/health", "getHealth", b.Health, open=True)
     async def health(self) -> dict[str, Any]:
         """Health check."""
         return {
@@ -108,7 +98,7 @@ class Service:
             "version": PROTOCOL_VERSION,
         }
 
-    @operation("GET", "/ready", "getReady", {200: b.Ready, 503: b.Ready}, "Admin", open=True, whole=True)
+    @admin.get("/ready", "getReady", {200: b.Ready, 503: b.Ready}, open=True)
     async def ready(self, call: Call) -> Response:
         """Whether new sessions can be opened."""
         active = await self._active()
@@ -116,7 +106,7 @@ class Service:
         body = {"ready": ready, "active_sessions": active, "max_sessions": self.max_sessions}
         return call.answer(body, 200 if ready else 503)
 
-    @operation("GET", "/metrics", "getMetrics", str, "Admin", media=METRICS)
+    @admin.get("/metrics", "getMetrics", str, media=METRICS)
     async def metrics(self) -> Response:
         """Metrics for Prometheus."""
         from prometheus_client import CollectorRegistry, generate_latest
@@ -132,22 +122,15 @@ class Service:
 
     # Sessions
 
-    @operation("GET", "/sessions", "listSessions", b.SessionList, "Session")
+    @sessions.get("/sessions", "listSessions", b.SessionList)
     async def list_sessions(self) -> dict[str, Any]:
         """The open sessions."""
         model = self.relay.model.name if self.relay.model is not None else ""
         rows = [views.listed(row, model) for row in await self.relay.sessions()]
         return {"sessions": rows, "count": len(rows)}
 
-    @operation(
-        "POST",
-        "/sessions",
-        "createSession",
-        {201: b.Handle},
-        "Session",
-        body=b.CreateSession,
-        problems=("session_limit", "security_invariant"),
-        rpc="init",
+    @sessions.post(
+        "/sessions", "createSession", {201: b.Handle}, problems=("session_limit", "security_invariant"), rpc="init"
     )
     async def create(self, body: b.CreateSession) -> dict[str, Any]:
         """Open a session."""
@@ -159,18 +142,18 @@ class Service:
         )
         return views.handle(session.handle)
 
-    @operation("GET", f"{_S}/status", "getSessionStatus", b.Status, "Session", rpc="sessionStatus")
+    @of_session.get("/status", "getSessionStatus", b.Status, rpc="sessionStatus")
     async def status(self, session: Session) -> dict[str, Any]:
         """Status and remaining budget."""
         return views.status(await session.session_status())
 
-    @operation("POST", f"{_S}/close", "closeSession", b.Closed, "Session", rpc="close")
+    @of_session.post("/close", "closeSession", b.Closed, rpc="close")
     async def close(self, session: Session) -> dict[str, Any]:
         """Close the session."""
         await session.close()
         return {"session_id": session.id, "closed": True}
 
-    @operation("POST", f"{_S}/resume", "resumeSession", b.Handle, "Session", body=b.ResumeSession, body_optional=True)
+    @of_session.post("/resume", "resumeSession", b.Handle, rpc="")
     async def resume(self, session: Session, body: b.ResumeSession | None) -> dict[str, Any]:
         """Take a bound session up again after a restart."""
         secret = body.binding_secret if body is not None else None
@@ -180,80 +163,43 @@ class Service:
             raise Problem("signature_invalid", "The session was opened with a binding secret.", at="$.binding_secret")
         return views.handle(found.handle)
 
-    @operation(
-        "POST",
-        f"{_S}/configure",
-        "configureSession",
-        SessionConfig,
-        "Session",
-        body=SessionConfig,
-        problems=("security_invariant",),
-        whole=True,
-        rpc="configure",
-    )
+    @of_session.post("/configure", "configureSession", SessionConfig, problems=("security_invariant",), rpc="configure")
     async def configure(self, session: Session, body: SessionConfig, call: Call) -> SessionConfig:
-        """Change settings (ADMIN)."""
-        # Change the fields that the body names, and no others.
+        """Change the settings that the body names (ADMIN)."""
         return await session.configure(**msgspec.json.decode(call.data))
 
-    @operation("POST", f"{_S}/reset", "resetSession", b.Handle, "Session", rpc="resetSession")
+    @of_session.post("/reset", "resetSession", b.Handle)
     async def reset(self, session: Session) -> dict[str, Any]:
         """Begin anew under the same id (ADMIN)."""
         return views.handle(await session.reset_session())
 
-    @operation(
-        "POST",
-        f"{_S}/estimate",
-        "estimateSession",
-        CostEstimate,
-        "Session",
-        body=b.EstimateRequest,
-        problems=("provider_error",),
-        rpc="estimateSession",
-    )
+    @of_session.post("/estimate", "estimateSession", CostEstimate, problems=("provider_error",))
     async def estimate(self, session: Session, body: b.EstimateRequest) -> CostEstimate:
         """What a dispatch would cost."""
         return await session.estimate_task(body.system_prompt, body.task_input)
 
-    @operation(
-        "POST",
-        f"{_S}/providers",
+    @of_session.post(
+        "/providers",
         "registerProvider",
         b.Registered,
-        "Session",
-        body=b.ProviderRequest,
         problems=("model_unknown", "package_missing", "provider_unauthenticated"),
-        rpc="registerProvider",
     )
     async def register_provider(self, session: Session, body: b.ProviderRequest) -> dict[str, Any]:
         """A provider of the session's own."""
         if not self.providers:
             raise Problem("permission_denied", "Only the host's operator may name a provider.")
         return await session.register_provider(
-            body.provider_type,
-            body.model,
-            api_key=body.api_key,
-            base_url=body.base_url,
-            priority=body.priority,
+            body.provider_type, body.model, api_key=body.api_key, base_url=body.base_url, priority=body.priority
         )
 
-    @operation("POST", f"{_S}/export", "exportState", b.Exported, "Session", body=b.ExportRequest, rpc="exportState")
+    @of_session.post("/export", "exportState", b.Exported)
     async def export(self, session: Session, body: b.ExportRequest) -> dict[str, Any]:
         """The session, encrypted (ADMIN)."""
         data = await session.export_state(body.export_key)
         header, _ = read_header(data)
         return {"state": base64.b64encode(data).decode(), "checksum": header.checksum, "records": header.records}
 
-    @operation(
-        "POST",
-        f"{_S}/import",
-        "importState",
-        {201: b.Handle},
-        "Session",
-        body=b.ImportRequest,
-        problems=("state_corrupted", "ledger_conflict"),
-        rpc="importState",
-    )
+    @of_session.post("/import", "importState", {201: b.Handle}, problems=("state_corrupted", "ledger_conflict"))
     async def import_state(self, session: Session, body: b.ImportRequest) -> dict[str, Any]:
         """Take in an export (ADMIN)."""
         await session.enter("import_state")
@@ -266,16 +212,7 @@ class Service:
 
     # Dispatching
 
-    @operation(
-        "POST",
-        f"{_S}/dispatch",
-        "dispatch",
-        b.DispatchResponse,
-        "Dispatch",
-        body=b.DispatchRequest,
-        problems=_DISPATCH,
-        rpc="dispatch",
-    )
+    @dispatching.post("/dispatch", "dispatch", b.DispatchResponse, problems=_DISPATCH)
     async def dispatch(self, session: Session, body: b.DispatchRequest) -> dict[str, Any]:
         """Ask the model."""
         if body.resume:
@@ -284,17 +221,7 @@ class Service:
             reply = await session.dispatch(body.system_prompt, body.task_input, **_options(body))
         return views.dispatched(session, reply.output, reply.report)
 
-    @operation(
-        "POST",
-        f"{_S}/dispatch/stream",
-        "dispatchStream",
-        StreamEvent,
-        "Dispatch",
-        body=b.DispatchRequest,
-        problems=_DISPATCH,
-        streams=True,
-        whole=True,
-    )
+    @dispatching.post("/dispatch/stream", "dispatchStream", StreamEvent, problems=_DISPATCH, streams=True, rpc="")
     async def dispatch_stream(self, session: Session, body: b.DispatchRequest, call: Call) -> Response:
         """Ask the model, as server-sent events."""
         return call.stream(await begun(self.events(session, body), _frame))
@@ -304,7 +231,7 @@ class Service:
             return session.resumed_events()
         return session.events(body.system_prompt, body.task_input, operation="dispatch_stream", **_options(body))
 
-    @_variant("dispatchTools", "tools", b.ToolsRequest)
+    @dispatching.post("/dispatch/tools", "dispatchTools", b.DispatchResponse, problems=_DISPATCH)
     async def dispatch_tools(self, session: Session, body: b.ToolsRequest) -> dict[str, Any]:
         """Let the model pull context with tools."""
         return self._outcome(
@@ -314,7 +241,7 @@ class Service:
             ),
         )
 
-    @_variant("dispatchAgentic", "agentic", b.AgenticRequest)
+    @dispatching.post("/dispatch/agentic", "dispatchAgentic", b.DispatchResponse, problems=_DISPATCH)
     async def dispatch_agentic(self, session: Session, body: b.AgenticRequest) -> dict[str, Any]:
         """The tool loop with a limit of steps."""
         outcome = await variants.agentic(
@@ -327,21 +254,21 @@ class Service:
         )
         return self._outcome(session, outcome)
 
-    @_variant("dispatchReflexive", "reflexive")
+    @dispatching.post("/dispatch/reflexive", "dispatchReflexive", b.DispatchResponse, problems=_DISPATCH)
     async def dispatch_reflexive(self, session: Session, body: b.DispatchRequest) -> dict[str, Any]:
         """Draft, check, refine."""
         return self._outcome(
             session, await variants.reflexive(session, body.system_prompt, body.task_input, **_options(body))
         )
 
-    @_variant("dispatchProgressive", "progressive")
+    @dispatching.post("/dispatch/progressive", "dispatchProgressive", b.DispatchResponse, problems=_DISPATCH)
     async def dispatch_progressive(self, session: Session, body: b.DispatchRequest) -> dict[str, Any]:
         """Outline first, then detail."""
         return self._outcome(
             session, await variants.progressive(session, body.system_prompt, body.task_input, **_options(body))
         )
 
-    @_variant("dispatchStreamAugmented", "stream-augmented")
+    @dispatching.post("/dispatch/stream-augmented", "dispatchStreamAugmented", b.DispatchResponse, problems=_DISPATCH)
     async def dispatch_stream_augmented(self, session: Session, body: b.DispatchRequest) -> dict[str, Any]:
         """New facts for what was just written."""
         return self._outcome(
@@ -353,91 +280,50 @@ class Service:
 
     # Facts
 
-    @operation(
-        "POST",
-        f"{_S}/ingest",
-        "ingest",
-        b.Ingested,
-        "Knowledge",
-        body=b.IngestRequest,
-        problems=("rate_limited",),
-        rpc="ingest",
-    )
+    @knowledge.post("/ingest", "ingest", b.Ingested, problems=("rate_limited",))
     async def ingest(self, session: Session, body: b.IngestRequest) -> dict[str, Any]:
         """Keep what a text says."""
         return views.ingested(await session.ingest(body.text, body.source_label, supersedes=body.supersedes))
 
-    @operation(
-        "POST",
-        f"{_S}/facts/restore",
-        "restoreFacts",
-        Restored,
-        "Knowledge",
-        body=b.RestoreRequest,
-        problems=("chain_verification_failed",),
-        rpc="restoreFacts",
-    )
+    @knowledge.post("/facts/restore", "restoreFacts", Restored, problems=("chain_verification_failed",))
     async def restore(self, session: Session, body: b.RestoreRequest) -> Restored:
         """Undo quarantine, a rejection or a correction."""
         return await session.restore_facts(body.fact_ids, source_label=body.source_label)
 
-    @operation("GET", f"{_S}/facts", "getFacts", b.FactList, "Knowledge", query=b.FactsQuery, rpc="facts")
+    @knowledge.get("/facts", "getFacts", b.FactList, rpc="facts")
     async def facts(self, session: Session, query: b.FactsQuery) -> dict[str, Any]:
         """Facts, the best for a query first."""
         found = await session.facts(
-            query.query,
-            top_k=query.top_k,
-            include_superseded=query.include_superseded,
-            quarantined=query.quarantined,
+            query.query, top_k=query.top_k, include_superseded=query.include_superseded, quarantined=query.quarantined
         )
         shown = [{**view(fact), "score": round(score, 6)} for fact, score in found]
         return {"facts": shown, "count": len(shown), "total": len(session.warm.facts)}
 
-    @operation("POST", f"{_S}/facts/share", "shareFacts", b.Shared, "Knowledge", body=b.ShareRequest, rpc="shareFacts")
+    @knowledge.post("/facts/share", "shareFacts", b.Shared)
     async def share(self, session: Session, body: b.ShareRequest) -> dict[str, Any]:
         """Copy facts to another session of the app."""
         target = await self.relay.session(body.target_session_id)
         shared = await session.share_facts(target, body.fact_ids)
         return {"facts_shared": shared, "target_session_id": target.id}
 
-    @operation(
-        "POST",
-        f"{_S}/facts/feedback",
-        "factFeedback",
-        b.FactView,
-        "Knowledge",
-        body=b.FeedbackRequest,
-        rpc="factFeedback",
-    )
+    @knowledge.post("/facts/feedback", "factFeedback", b.FactView)
     async def feedback(self, session: Session, body: b.FeedbackRequest) -> dict[str, Any]:
         """Boost, penalize or reject a fact."""
         return view(await session.fact_feedback(body.fact_id, body.action, body.delta))
 
-    @operation(
-        "GET",
-        f"{_S}/envelope",
-        "previewEnvelope",
-        EnvelopePreview,
-        "Knowledge",
-        query=b.EnvelopeQuery,
-        problems=("provider_error",),
-        rpc="previewEnvelope",
-    )
+    @knowledge.get("/envelope", "previewEnvelope", EnvelopePreview, problems=("provider_error",))
     async def preview(self, session: Session, query: b.EnvelopeQuery) -> EnvelopePreview:
         """What a dispatch would send."""
         return await session.preview_envelope(query.system_prompt, query.task_input)
 
     # The same operations in another form
 
-    @operation(
-        "POST",
+    @admin.post(
         "/rpc",
         "rpc",
         {200: b.RpcAnswer | list[b.RpcAnswer], 204: None, 400: b.RpcAnswer},
-        "Admin",
         body=b.RpcRequest | b.RpcBatch,
         reads_body=False,
-        whole=True,
     )
     async def rpc(self, call: Call) -> Response:
         """The same operations as JSON-RPC 2.0."""

@@ -56,7 +56,7 @@ async def list_agents(host: Host, call: Call) -> AgentList:
     return AgentList(agents=[convert(agent, AgentLine, from_attributes=True) for agent in host.agents])
 
 
-@api.get("/host/v1/agents/{agentId}", "agents.show", AgentView, operator=True, problems=("not_found",))
+@api.get("/host/v1/agents/{agentId}", "agents.show", AgentView, operator=True)
 async def show(host: Host, call: Call) -> AgentView:
     """An agent's manifest."""
     agent = host.agents.get(call.path["agentId"])

@@ -13,7 +13,7 @@ from forestay.host import Host
 from forestay.surface.exchange import request_id
 from forestay.surface.operations import Body, Call, Operations, View
 
-_HELD = ("schema_mismatch", "context_not_found", "context_unauthorized", "context_expired", "out_of_range")
+_HELD = ("context_not_found", "context_unauthorized", "context_expired", "out_of_range")
 Operated = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
@@ -50,10 +50,9 @@ class Contexts:
 api = Operations[Contexts](scopes=("runs:create",), contract="lafs", tag="contexts")
 
 
-@api.post("/host/v1/contexts", "contexts.open", {201: ContextView}, body=NewContext, problems=("schema_mismatch",))
-async def open_context(contexts: Contexts, call: Call) -> ContextView:
+@api.post("/host/v1/contexts", "contexts.open", {201: ContextView})
+async def open_context(contexts: Contexts, call: Call, body: NewContext) -> ContextView:
     """Begin a context ledger: an objective and what must hold throughout."""
-    body: NewContext = call.body
     lifetime = None if body.lifetime_seconds is None else body.lifetime_seconds * 1000
     held = await contexts.store.open(
         body.objective, owner=call.tenant, constraints=list(body.constraints), lifetime_ms=lifetime
@@ -65,12 +64,10 @@ async def open_context(contexts: Contexts, call: Call) -> ContextView:
     "/host/v1/contexts/{ledgerId}",
     "contexts.step",
     ContextView,
-    body=Step,
     problems=(*_HELD, "context_stale", "context_version_invalid", "context_version_conflict"),
 )
-async def step(contexts: Contexts, call: Call) -> ContextView:
+async def step(contexts: Contexts, call: Call, body: Step) -> ContextView:
     """Add a step that was made for the current version."""
-    body: Step = call.body
     held = await contexts.store.mutate(
         call.path["ledgerId"],
         body.operation,

@@ -134,7 +134,7 @@ async def list_extensions(host: Host, call: Call) -> ExtensionList:
     )
 
 
-@api.get("/host/v1/extensions/{name}", "extensions.show", ExtensionView, problems=("not_found",))
+@api.get("/host/v1/extensions/{name}", "extensions.show", ExtensionView)
 async def show(host: Host, call: Call) -> ExtensionView:
     """What an extension registered, declares, was found to need, was granted and used."""
     found = await extension_view.portrait(host, call.path["name"])
@@ -153,13 +153,12 @@ async def show(host: Host, call: Call) -> ExtensionView:
     "extensions.evidence",
     EvidenceView,
     scopes=("audit:read",),
-    query=EvidenceQuery,
-    problems=("not_found", "out_of_range"),
+    problems=("out_of_range",),
 )
-async def evidence(host: Host, call: Call) -> EvidenceView:
+async def evidence(host: Host, call: Call, query: EvidenceQuery) -> EvidenceView:
     """The host calls of an extension, latest first, and what went wrong in it."""
     seen = (await extension_view.portrait(host, call.path["name"])).seen
-    limit = call.query.limit
+    limit = query.limit
     calls = [_call(item) for item in seen.calls[:limit]]
     troubles = [{"at": iso(item.at), "kind": item.kind, "message": item.message} for item in seen.troubles]
     return EvidenceView(calls=calls, troubles=troubles[:limit])

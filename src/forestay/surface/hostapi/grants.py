@@ -57,29 +57,22 @@ async def _standing(host: Host, extension: str | None) -> GrantList:
     return GrantList(grants=[GrantView(**item.shown(now)) for item in found])
 
 
-@api.get("/host/v1/grants", "grants.list", GrantList, query=GrantsQuery, problems=("schema_mismatch",))
-async def list_grants(host: Host, call: Call) -> GrantList:
+@api.get("/host/v1/grants", "grants.list", GrantList)
+async def list_grants(host: Host, call: Call, query: GrantsQuery) -> GrantList:
     """What was granted and denied, with scope and expiry."""
-    return await _standing(host, call.query.extension)
+    return await _standing(host, query.extension)
 
 
-@api.post(
-    "/host/v1/grants",
-    "grants.decide",
-    {201: GrantList},
-    body=NewGrant,
-    problems=("schema_mismatch", "invalid_usage", "invalid_request"),
-)
-async def decide(host: Host, call: Call) -> GrantList:
+@api.post("/host/v1/grants", "grants.decide", {201: GrantList}, problems=("invalid_usage", "invalid_request"))
+async def decide(host: Host, call: Call, body: NewGrant) -> GrantList:
     """Allow or deny a capability to an extension, from now on."""
-    body: NewGrant = call.body
     expires_ms = None if body.expires_at is None else moment_of(body.expires_at, "$.expiresAt")
     grant = granting.grant_of(body.capability, body.scope, expires_ms)
     await granting.decide(host, body.extension, body.effect, grant, by=call.caller.name)
     return await _standing(host, body.extension)
 
 
-@api.delete("/host/v1/grants/{name}/{capability}", "grants.revoke", Revoked, problems=("not_found",))
+@api.delete("/host/v1/grants/{name}/{capability}", "grants.revoke", Revoked)
 async def revoke(host: Host, call: Call) -> Revoked:
     """Take back what was decided about a capability of an extension."""
     path = call.path

@@ -74,17 +74,9 @@ def _reach(caller: Caller) -> str | None:
     return None if caller.tenant == OPERATOR else caller.tenant
 
 
-@api.post(
-    "/host/v1/keys",
-    "keys.create",
-    {201: KeyMade},
-    body=NewKey,
-    problems=("schema_mismatch", "already_exists"),
-    sensitive=True,
-)
-async def create(services: Services, call: Call) -> KeyMade:
+@api.post("/host/v1/keys", "keys.create", {201: KeyMade}, problems=("already_exists",), sensitive=True)
+async def create(services: Services, call: Call, body: NewKey) -> KeyMade:
     """A new key of the caller's tenant, or of one that the operator names; its text is shown once."""
-    body: NewKey = call.body
     caller = call.caller
     scopes = sorted(caller.scopes - {"approvals:delegate"}) if body.scopes is None else body.scopes
     caller.require(*scopes)  # a caller hands out no more than it has
@@ -108,7 +100,7 @@ async def list_keys(services: Services, call: Call) -> KeyList:
     return KeyList(keys=[view(key) for key in services.keys.list(_reach(call.caller))])
 
 
-@api.delete("/host/v1/keys/{keyId}", "keys.revoke", KeyView, problems=("not_found",))
+@api.delete("/host/v1/keys/{keyId}", "keys.revoke", KeyView)
 async def revoke(services: Services, call: Call) -> KeyView:
     """Refuse a key from now on."""
     return view(await services.keys.revoke(call.path["keyId"], _reach(call.caller), "asked over HTTP"))

@@ -70,47 +70,26 @@ class Verified(View, frozen=True):
     faults: list[dict[str, Any]]
 
 
-@api.get(
-    "/host/v1/ledger/streams",
-    "ledger.streams",
-    StreamList,
-    query=StreamsQuery,
-    problems=("schema_mismatch", "out_of_range"),
-)
-async def streams(host: Host, call: Call) -> StreamList:
+@api.get("/host/v1/ledger/streams", "ledger.streams", StreamList, problems=("out_of_range",))
+async def streams(host: Host, call: Call, query: StreamsQuery) -> StreamList:
     """The streams of the ledger, by name, with their heads."""
-    query: StreamsQuery = call.query
     found = await host.ledger.streams(query.prefix, query.after, query.limit)
     shown = [StreamView(stream=name, head=head.seq, hash=head.hash) for name, head in found.items()]
     more = shown[-1].stream if len(shown) == query.limit else None
     return StreamList(streams=shown, records=await host.ledger.position(), more_after=more)
 
 
-@api.get(
-    "/host/v1/ledger/records",
-    "ledger.records",
-    RecordList,
-    query=RecordsQuery,
-    problems=("schema_mismatch", "out_of_range", "not_found"),
-)
-async def records(host: Host, call: Call) -> RecordList:
+@api.get("/host/v1/ledger/records", "ledger.records", RecordList, problems=("out_of_range", "not_found"))
+async def records(host: Host, call: Call, query: RecordsQuery) -> RecordList:
     """Records of one stream, oldest first; without `runs:read`, what a run hides is masked."""
-    query: RecordsQuery = call.query
     head, found = await read_stream(host, call.caller, query.stream, query.start, query.limit)
     return RecordList(stream=query.stream, head=head.seq, records=[_record(item) for item in found])
 
 
-@api.post(
-    "/host/v1/ledger/verify",
-    "ledger.verify",
-    Verified,
-    body=Verify,
-    body_optional=True,
-    problems=("schema_mismatch",),
-)
-async def verify(host: Host, call: Call) -> Verified:
+@api.post("/host/v1/ledger/verify", "ledger.verify", Verified)
+async def verify(host: Host, call: Call, body: Verify | None) -> Verified:
     """Check every chain, or those whose names begin with `prefix`."""
-    found = await host.ledger.verify(call.body.prefix if call.body else "")
+    found = await host.ledger.verify(body.prefix if body else "")
     faults = [msgspec.to_builtins(item) for item in found.faults]
     return Verified(ok=found.ok, streams=found.streams, records=found.records, faults=faults)
 

@@ -37,14 +37,13 @@ class PollQuery(Query, frozen=True):
     "/v1/runs/{runId}/events",
     "events.stream",
     EventPage,
-    query=StreamQuery,
     headers=("Last-Event-ID",),
-    problems=("unsupported_stream_mode", "schema_mismatch", "not_found"),
+    problems=("unsupported_stream_mode",),
 )
-async def stream(services: Services, call: Call) -> Response | EventPage:
+async def stream(services: Services, call: Call, query: StreamQuery) -> Response | EventPage:
     """The events of a run as server-sent events; ends with the run."""
     runs, run_id, tenant = services.host.runs, call.path["runId"], call.tenant
-    modes = parse_modes(call.query.stream_mode)
+    modes = parse_modes(query.stream_mode)
     start = _resume_at(call.request.headers.get("last-event-id"))
     if _wants_json(call.request.headers.get("accept", "")):
         events = await runs.events(run_id, tenant, start, _PAGE)
@@ -55,23 +54,17 @@ async def stream(services: Services, call: Call) -> Response | EventPage:
         frames(
             runs.follow(run_id, tenant, start),
             modes,
-            buffer_ms=call.query.buffer_ms,
+            buffer_ms=query.buffer_ms,
             snapshot=(lambda: runs.get_run(run_id, tenant)) if modes == ("values",) else None,
         )
     )
 
 
-@api.get(
-    "/v1/runs/{runId}/events/poll",
-    "events.poll",
-    EventPage,
-    query=PollQuery,
-    problems=("out_of_range", "schema_mismatch", "not_found"),
-)
-async def poll(services: Services, call: Call) -> EventPage:
+@api.get("/v1/runs/{runId}/events/poll", "events.poll", EventPage, problems=("out_of_range",))
+async def poll(services: Services, call: Call, query: PollQuery) -> EventPage:
     """Events after `lastSequence`, waiting up to `timeout` seconds for the first."""
     waiting = asyncio.ensure_future(
-        services.host.runs.poll(call.path["runId"], call.tenant, call.query.last_sequence, float(call.query.timeout))
+        services.host.runs.poll(call.path["runId"], call.tenant, query.last_sequence, float(query.timeout))
     )
     closing = asyncio.ensure_future(call.closing.wait())
     try:

@@ -28,12 +28,12 @@ from forestay.surface.openwop.bodies import NewFork, NewRun
 from forestay.surface.operations import Body, Call, Operations, Query, Result, View
 
 _RUN = "/v1/runs/{runId}"
-_CHANGE = ("schema_mismatch", "not_found", "state_conflict")
+_CHANGE = ("state_conflict",)
 Text = Annotated[str, Meta(max_length=4096)]
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]
 Moment = Annotated[str, Meta(max_length=64, extra_json_schema={"format": "date-time"})]
 
-api = Operations[Host](scopes=("runs:read",), problems=("not_found",))
+api = Operations[Host](scopes=("runs:read",))
 
 
 class ListQuery(Query, frozen=True):
@@ -91,10 +91,8 @@ class Artifacts(View, frozen=True):
     "runs.create",
     {201: RunCreated},
     scopes=("runs:create",),
-    body=NewRun,
     headers=("X-Dedup", "X-Force-Engine-Version", "traceparent"),
     problems=(
-        "schema_mismatch",
         "not_found",
         "run_already_active",
         "capability_not_provided",
@@ -104,9 +102,9 @@ class Artifacts(View, frozen=True):
         "webhook_url_rejected",
     ),
 )
-async def create(host: Host, call: Call) -> Response:
+async def create(host: Host, call: Call, body: NewRun) -> Response:
     """Start a run; it is on disk when the answer is sent."""
-    caller, body, headers = call.caller, call.body, call.request.headers
+    caller, headers = call.caller, call.request.headers
     if body.mode not in (None, "eval"):
         raise Problem("schema_mismatch", f"There is no mode {body.mode[:40]!r}.", at="$.mode", known=["eval"])
     if body.callback_url is not None:
@@ -140,10 +138,9 @@ async def create(host: Host, call: Call) -> Response:
     return call.answer(made, 201, {"Location": f"/v1/runs/{made.run_id}"})
 
 
-@api.get("/v1/runs", "runs.list", RunPage, query=ListQuery, problems=("schema_mismatch",))
-async def list_runs(host: Host, call: Call) -> RunPage:
+@api.get("/v1/runs", "runs.list", RunPage)
+async def list_runs(host: Host, call: Call, query: ListQuery) -> RunPage:
     """Runs of the caller's tenant, newest first."""
-    query: ListQuery = call.query
     filters = convert(query, RunFilter, from_attributes=True)
     return await host.runs.list_runs(filters, call.tenant, query.cursor, query.limit)
 
@@ -154,32 +151,17 @@ async def get(host: Host, call: Call) -> RunSnapshot:
     return await host.runs.get_run(call.path["runId"], call.tenant)
 
 
-@api.post(
-    f"{_RUN}/cancel",
-    "runs.cancel",
-    RunStanding,
-    scopes=("runs:cancel",),
-    body=Reason,
-    body_optional=True,
-    problems=_CHANGE,
-)
-async def cancel(host: Host, call: Call) -> RunStanding:
+@api.post(f"{_RUN}/cancel", "runs.cancel", RunStanding, scopes=("runs:cancel",), problems=_CHANGE)
+async def cancel(host: Host, call: Call, body: Reason | None) -> RunStanding:
     """Cancel a run and its children."""
-    reason = call.body.reason if call.body else None
+    reason = body.reason if body else None
     return await host.runs.cancel(call.path["runId"], call.tenant, call.caller.principal, reason)
 
 
-@api.post(
-    "/v1/runs:bulk-cancel",
-    "runs.bulk-cancel",
-    BulkCancelled,
-    scopes=("runs:cancel",),
-    body=BulkCancel,
-    problems=("schema_mismatch",),
-)
-async def bulk_cancel(host: Host, call: Call) -> BulkCancelled:
+@api.post("/v1/runs:bulk-cancel", "runs.bulk-cancel", BulkCancelled, scopes=("runs:cancel",))
+async def bulk_cancel(host: Host, call: Call, body: BulkCancel) -> BulkCancelled:
     """Cancel up to 100 runs; one result per id, in the order asked."""
-    body, caller = call.body, call.caller
+    caller = call.caller
     return BulkCancelled(
         results=await host.runs.bulk_cancel(body.run_ids, caller.tenant, caller.principal, body.reason)
     )
@@ -190,50 +172,35 @@ async def bulk_cancel(host: Host, call: Call) -> BulkCancelled:
     "runs.fork",
     {201: RunForked},
     scopes=("runs:create", "runs:read"),
-    body=NewFork,
     problems=(*_CHANGE, "mock_provider_forbidden", "replay_out_of_range"),
 )
-async def fork(host: Host, call: Call) -> Response:
+async def fork(host: Host, call: Call, body: NewFork) -> Response:
     """Replay a run, or branch off it, from any sequence."""
     made = await host.runs.fork(
-        call.path["runId"], call.tenant, call.body, trusted=call.caller.test, fork_id=call.id_for("run")
+        call.path["runId"], call.tenant, body, trusted=call.caller.test, fork_id=call.id_for("run")
     )
     return call.answer(made, 201, {"Location": f"/v1/runs/{made.run_id}"})
 
 
-@api.post(
-    f"{_RUN}:pause",
-    "runs.pause",
-    {202: RunStanding},
-    scopes=("runs:cancel",),
-    body=Pause,
-    body_optional=True,
-    problems=_CHANGE,
-)
-async def pause(host: Host, call: Call) -> RunStanding:
+@api.post(f"{_RUN}:pause", "runs.pause", {202: RunStanding}, scopes=("runs:cancel",), problems=_CHANGE)
+async def pause(host: Host, call: Call, body: Pause | None) -> RunStanding:
     """Start no further node until the run is resumed; `immediate` gives up the attempts under way."""
-    body: Pause = call.body or Pause()
-    return await host.runs.pause(call.path["runId"], call.tenant, call.caller.principal, body.reason, body.drain_policy)
+    wanted = body or Pause()
+    return await host.runs.pause(
+        call.path["runId"], call.tenant, call.caller.principal, wanted.reason, wanted.drain_policy
+    )
 
 
-@api.post(
-    f"{_RUN}:resume",
-    "runs.resume",
-    {202: RunStanding},
-    scopes=("runs:cancel",),
-    body=Reason,
-    body_optional=True,
-    problems=_CHANGE,
-)
-async def resume(host: Host, call: Call) -> RunStanding:
+@api.post(f"{_RUN}:resume", "runs.resume", {202: RunStanding}, scopes=("runs:cancel",), problems=_CHANGE)
+async def resume(host: Host, call: Call, body: Reason | None) -> RunStanding:
     """Go on with a paused run."""
     return await host.runs.resume(call.path["runId"], call.tenant, call.caller.principal)
 
 
-@api.get(f"{_RUN}:diff", "runs.diff", RunDiff, query=DiffQuery, problems=("schema_mismatch", "not_found"))
-async def diff(host: Host, call: Call) -> RunDiff:
+@api.get(f"{_RUN}:diff", "runs.diff", RunDiff)
+async def diff(host: Host, call: Call, query: DiffQuery) -> RunDiff:
     """Where two runs went apart."""
-    return await host.runs.diff(call.path["runId"], call.query.against, call.tenant)
+    return await host.runs.diff(call.path["runId"], query.against, call.tenant)
 
 
 @api.get(f"{_RUN}/ancestry", "runs.ancestry", Ancestry)
@@ -248,31 +215,17 @@ async def debug_bundle(host: Host, call: Call) -> dict[str, Any]:
     return await host.runs.debug_bundle(call.path["runId"], call.tenant)
 
 
-@api.post(
-    f"{_RUN}/signals/{{name}}",
-    "runs.signal",
-    {202: RunStanding},
-    scopes=("runs:signal",),
-    body=Signal,
-    body_optional=True,
-    problems=_CHANGE,
-)
-async def signal(host: Host, call: Call) -> RunStanding:
+@api.post(f"{_RUN}/signals/{{name}}", "runs.signal", {202: RunStanding}, scopes=("runs:signal",), problems=_CHANGE)
+async def signal(host: Host, call: Call, body: Signal | None) -> RunStanding:
     """Hand a named event to a run; it is kept until a node waits for it."""
-    payload = call.body.payload if call.body else None
+    payload = body.payload if body else None
     return await host.runs.signal(call.path["runId"], call.tenant, call.path["name"], payload, call.caller.principal)
 
 
-@api.get(
-    f"{_RUN}/query",
-    "runs.query",
-    Value,
-    query=ExpressionQuery,
-    problems=("schema_mismatch", "expression_invalid", "not_found"),
-)
-async def query(host: Host, call: Call) -> Value:
+@api.get(f"{_RUN}/query", "runs.query", Value, problems=("expression_invalid",))
+async def query(host: Host, call: Call, query: ExpressionQuery) -> Value:
     """The value of an expression over a run's state."""
-    return Value(value=await host.runs.query(call.path["runId"], call.tenant, call.query.expression))
+    return Value(value=await host.runs.query(call.path["runId"], call.tenant, query.expression))
 
 
 @api.get(f"{_RUN}/artifacts", "artifacts.list", Artifacts, scopes=("artifacts:read",))

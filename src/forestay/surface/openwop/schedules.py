@@ -13,9 +13,9 @@ from forestay.surface.openwop.bodies import NewSchedule
 from forestay.surface.operations import Body, Call, Operations, View
 
 _PATH = "/v1/schedules/{scheduleId}"
-_BAD = ("schema_mismatch", "out_of_range", "payload_too_large", "not_found", "state_conflict")
+_BAD = ("out_of_range", "state_conflict")
 Moment = Annotated[str, Meta(max_length=64, extra_json_schema={"format": "date-time"})]
-api = Operations[Host](scopes=("schedules:manage",), problems=("not_found",), tag="schedules")
+api = Operations[Host](scopes=("schedules:manage",), tag="schedules")
 
 
 class Range(Body, frozen=True):
@@ -35,16 +35,16 @@ class Firings(View, frozen=True):
     runs: list[Firing]
 
 
-@api.post("/v1/schedules", "schedules.create", {201: Schedule}, body=NewSchedule, problems=_BAD)
-async def create(host: Host, call: Call) -> Schedule:
+@api.post("/v1/schedules", "schedules.create", {201: Schedule}, problems=_BAD)
+async def create(host: Host, call: Call, body: NewSchedule) -> Schedule:
     """Start runs by the clock."""
     caller = call.caller
     return await host.schedules.create(
-        call.body, caller.tenant, caller.principal, caller.workspace, schedule_id=call.id_for("sch")
+        body, caller.tenant, caller.principal, caller.workspace, schedule_id=call.id_for("sch")
     )
 
 
-@api.get("/v1/schedules", "schedules.list", Schedules, problems=())
+@api.get("/v1/schedules", "schedules.list", Schedules)
 async def list_schedules(host: Host, call: Call) -> Schedules:
     """The tenant's schedules."""
     return Schedules(schedules=await host.schedules.schedules(call.tenant))
@@ -56,10 +56,10 @@ async def get(host: Host, call: Call) -> Schedule:
     return await host.schedules.get(call.path["scheduleId"], call.tenant)
 
 
-@api.put(_PATH, "schedules.update", Schedule, body=NewSchedule, problems=_BAD)
-async def update(host: Host, call: Call) -> Schedule:
+@api.put(_PATH, "schedules.update", Schedule, problems=_BAD)
+async def update(host: Host, call: Call, body: NewSchedule) -> Schedule:
     """Change a schedule."""
-    return await host.schedules.update(call.path["scheduleId"], call.tenant, call.body)
+    return await host.schedules.update(call.path["scheduleId"], call.tenant, body)
 
 
 @api.delete(_PATH, "schedules.delete", {204: None})
@@ -80,14 +80,8 @@ async def resume(host: Host, call: Call) -> Schedule:
     return await host.schedules.resume(call.path["scheduleId"], call.tenant)
 
 
-@api.post(
-    f"{_PATH}:backfill",
-    "schedules.backfill",
-    Firings,
-    body=Backfill,
-    problems=("schema_mismatch", "out_of_range", "not_found", "run_already_active"),
-)
-async def backfill(host: Host, call: Call) -> Firings:
+@api.post(f"{_PATH}:backfill", "schedules.backfill", Firings, problems=("out_of_range", "run_already_active"))
+async def backfill(host: Host, call: Call, body: Backfill) -> Firings:
     """Start the runs of past moments, each at most once."""
-    start, end = moment_of(call.body.from_, "$.from"), moment_of(call.body.to, "$.to")
+    start, end = moment_of(body.from_, "$.from"), moment_of(body.to, "$.to")
     return Firings(runs=await host.schedules.backfill(call.path["scheduleId"], call.tenant, start, end))

@@ -12,7 +12,7 @@ from forestay.surface.operations import Body, Call, Operations, Query, View
 
 _ACTIVE = ["pending", "running", "paused", "waiting-approval", "waiting-input", "waiting-external", "cancelling"]
 _PATH = "/v1/host/sample/test"
-api = Operations[Host](problems=("schema_mismatch",), tag="seams")
+api = Operations[Host](tag="seams")
 
 
 class SeamQuery(Query, frozen=True):
@@ -35,28 +35,21 @@ class BudgetQuery(Query, frozen=True):
     node_id: str
 
 
-@api.post(f"{_PATH}/mock-ai/program", "seams.mock-program", dict[str, Any], scopes=("runs:create",), body=MockProgram)
-async def mock_program(host: Host, call: Call) -> dict[str, Any]:
+@api.post(f"{_PATH}/mock-ai/program", "seams.mock-program", dict[str, Any], scopes=("runs:create",))
+async def mock_program(host: Host, call: Call, body: MockProgram) -> dict[str, Any]:
     """Write down what the provider `mock` answers to a node, one entry a call."""
-    body: MockProgram = call.body
     host.runs.mocks.stage(call.tenant, body.node_id, body.program)
     return {"nodeId": body.node_id, "entries": len(body.program)}
 
 
-@api.get(
-    f"{_PATH}/mock-ai/last-dispatch-budget",
-    "seams.mock-budget",
-    dict[str, Any],
-    scopes=("runs:read",),
-    query=BudgetQuery,
-)
-async def mock_budget(host: Host, call: Call) -> dict[str, Any]:
+@api.get(f"{_PATH}/mock-ai/last-dispatch-budget", "seams.mock-budget", dict[str, Any], scopes=("runs:read",))
+async def mock_budget(host: Host, call: Call, query: BudgetQuery) -> dict[str, Any]:
     """The `maxTokens` of the last call that the provider `mock` answered for a node."""
-    return {"maxTokens": host.runs.mocks.last_budget(call.tenant, call.query.node_id)}
+    return {"maxTokens": host.runs.mocks.last_budget(call.tenant, query.node_id)}
 
 
-@api.get(f"{_PATH}/runs/{{runId}}/events", "seams.events", SeamEvents, scopes=("runs:read",), query=SeamQuery)
-async def events(host: Host, call: Call) -> SeamEvents:
+@api.get(f"{_PATH}/runs/{{runId}}/events", "seams.events", SeamEvents, scopes=("runs:read",))
+async def events(host: Host, call: Call, query: SeamQuery) -> SeamEvents:
     """Events of a run by type, cause or node; empty for a run that is not there."""
     try:
         found = await host.runs.events(call.path["runId"], call.tenant)
@@ -64,10 +57,10 @@ async def events(host: Host, call: Call) -> SeamEvents:
         if problem.key != "not_found":
             raise
         found = []  # a probe asks for a run that is not there, to see whether the seam is
-    return SeamEvents(events=[event for event in found if _wanted(event, call.query)])
+    return SeamEvents(events=[event for event in found if _wanted(event, query)])
 
 
-@api.post(f"{_PATH}/reset", "seams.reset", dict[str, Any], scopes=("runs:cancel",), problems=())
+@api.post(f"{_PATH}/reset", "seams.reset", dict[str, Any], scopes=("runs:cancel",))
 async def reset(host: Host, call: Call) -> dict[str, Any]:
     """Cancel every active run of the tenant."""
     runs, caller = host.runs, call.caller

@@ -40,13 +40,11 @@ class Deliveries(View, frozen=True):
     "/v1/webhooks",
     "webhooks.register",
     {201: Registered},
-    body=Register,
-    problems=("schema_mismatch", "webhook_url_rejected", "state_conflict"),
+    problems=("webhook_url_rejected", "state_conflict"),
     sensitive=True,
 )
-async def register(host: Host, call: Call) -> Registered:
+async def register(host: Host, call: Call, body: Register) -> Registered:
     """Subscribe an address to events; the secret is shown once."""
-    body: Register = call.body
     call.caller.require_tenant(body.tenant_id)
     return await host.webhooks.register(
         call.tenant, body.url, list(body.events), list(body.tags), webhook_id=call.id_for("wh")
@@ -65,10 +63,10 @@ async def get(host: Host, call: Call) -> Webhook:
     return await host.webhooks.get(call.path["webhookId"], call.tenant)
 
 
-@api.delete(_PATH, "webhooks.remove", {204: None}, query=TenantQuery, problems=(*_UNKNOWN, "schema_mismatch"))
-async def remove(host: Host, call: Call) -> None:
+@api.delete(_PATH, "webhooks.remove", {204: None}, problems=(*_UNKNOWN,))
+async def remove(host: Host, call: Call, query: TenantQuery) -> None:
     """End a subscription."""
-    call.caller.require_tenant(call.query.tenant_id)
+    call.caller.require_tenant(query.tenant_id)
     await host.webhooks.remove(call.path["webhookId"], call.tenant)
 
 
@@ -84,7 +82,7 @@ async def deliveries(host: Host, call: Call) -> Deliveries:
     return Deliveries(deliveries=await host.webhooks.deliveries(call.path["webhookId"], call.tenant))
 
 
-@api.post(f"{_PATH}/deliveries/{{deliveryId}}:retry", "webhooks.retry", {204: None}, problems=(*_UNKNOWN, "not_found"))
+@api.post(f"{_PATH}/deliveries/{{deliveryId}}:retry", "webhooks.retry", {204: None}, problems=(*_UNKNOWN,))
 async def retry(host: Host, call: Call) -> None:
     """Take a dead letter up again."""
     await host.webhooks.retry(call.path["webhookId"], call.path["deliveryId"], call.tenant)

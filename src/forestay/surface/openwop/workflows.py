@@ -48,16 +48,10 @@ async def list_workflows(host: Host, call: Call) -> Workflows:
     return Workflows(workflows=await host.runs.list_workflows(call.tenant))
 
 
-@api.get(
-    "/v1/workflows/{workflowId}",
-    "workflows.get",
-    {200: dict[str, Any], 304: None},
-    query=RevisionQuery,
-    problems=("schema_mismatch", "not_found"),
-)
-async def get(host: Host, call: Call) -> Response:
+@api.get("/v1/workflows/{workflowId}", "workflows.get", {200: dict[str, Any], 304: None})
+async def get(host: Host, call: Call, query: RevisionQuery) -> Response:
     """A definition, the latest unless a revision is asked for."""
-    found = await host.runs.stored_workflow(call.path["workflowId"], call.tenant, call.query.revision)
+    found = await host.runs.stored_workflow(call.path["workflowId"], call.tenant, query.revision)
     tag = f'"{found.digest}"'
     status = 304 if tag in call.request.headers.get("if-none-match", "") else 200
     return call.answer(found.document, status, {"ETag": tag})
@@ -68,16 +62,15 @@ async def get(host: Host, call: Call) -> Response:
     "workflows.put",
     {200: WorkflowVersion, 201: WorkflowVersion},
     scopes=("manifest:write",),
-    body=dict[str, Any],
     body_limit=_DOCUMENT_LIMIT,
     headers=("If-Match", "If-None-Match"),
-    problems=("workflow_invalid", "schema_mismatch", "channel_schema_breaking_change", "precondition_failed"),
+    problems=("workflow_invalid", "channel_schema_breaking_change", "precondition_failed"),
 )
-async def put(host: Host, call: Call) -> Response:
+async def put(host: Host, call: Call, body: dict[str, Any]) -> Response:
     """Store a definition; what is wrong with it is said with its place."""
     caller = call.caller
     made = await host.runs.put_workflow(
-        call.body,
+        body,
         tenant=caller.tenant,
         principal=caller.principal,
         workflow_id=call.path["workflowId"],
@@ -86,14 +79,7 @@ async def put(host: Host, call: Call) -> Response:
     return call.answer(made, 201 if made.created else 200, {"ETag": f'"{made.digest}"'})
 
 
-@api.post(
-    "/v1/workflows:check",
-    "workflows.check",
-    WorkflowCheck,
-    body=dict[str, Any],
-    body_limit=_DOCUMENT_LIMIT,
-    problems=("schema_mismatch",),
-)
-async def check(host: Host, call: Call) -> WorkflowCheck:
+@api.post("/v1/workflows:check", "workflows.check", WorkflowCheck, body_limit=_DOCUMENT_LIMIT)
+async def check(host: Host, call: Call, body: dict[str, Any]) -> WorkflowCheck:
     """What is wrong with a definition; nothing is stored."""
-    return host.runs.check_workflow(call.body)
+    return host.runs.check_workflow(body)
