@@ -88,9 +88,9 @@ class Dispatch:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         exchange = open_exchange(request, self._clock, self._ids)
-        contract = self._contract_at(request)
+        contract: Contract | None = None
         try:
-            operation, path = self._match(request, exchange, contract)
+            operation, path = self._match(request, exchange)
             exchange.route = exchange.operation = operation.name
             contract = operation.contract
             caller = self._admit(operation, request, exchange)
@@ -113,7 +113,9 @@ class Dispatch:
         except Exception as error:  # D4, the boundary: whatever it is becomes an answer
             if exchange.status:  # which is on its way already: all that is left is to end it
                 raise
-            response = self._refusal(request, as_problem(error, exchange.request_id), contract)
+            response = self._refusal(
+                request, as_problem(error, exchange.request_id), contract or self._contract_at(request)
+            )
         await response(scope, receive, send)
 
     def _contract_at(self, request: Request) -> Contract:
@@ -134,7 +136,7 @@ class Dispatch:
             return page
         return problem_answer(request, problem, contract)
 
-    def _match(self, request: Request, exchange: Exchange, contract: Contract) -> tuple[Operation, Mapping[str, str]]:
+    def _match(self, request: Request, exchange: Exchange) -> tuple[Operation, Mapping[str, str]]:
         scope = request.scope
         try:
             found = self._routes.match(request.method, scope["path"], slashes=scope.get("forestay.slashes", False))
@@ -143,7 +145,7 @@ class Dispatch:
             problem = self._unmatched(request)
         except Problem as refused:
             problem = refused
-        if contract != "console":
+        if self._contract_at(request) != "console":
             self._identify(request, exchange, "unmatched", self._authenticate)
         raise problem
 
