@@ -41,33 +41,16 @@ from forestay.kernel import (
     canonical,
 )
 
-CONTRACT_SCOPES = (
-    "manifest:read",
-    "runs:create",
-    "runs:read",
-    "runs:cancel",
-    "artifacts:read",
-    "webhooks:manage",
-    "approvals:respond",
-    "packs:publish",
-    "packs:yank",
-    "packs:yank-revert",
-    "audit:read",
-    "workspace:read",
-    "workspace:write",
-    "deploy:promote",
-    "deploy:rollback",
-    "deploy:pause",
+CONTRACT_SCOPES = tuple(
+    (
+        "manifest:read runs:create runs:read runs:cancel artifacts:read webhooks:manage approvals:respond "
+        "packs:publish packs:yank packs:yank-revert audit:read workspace:read workspace:write deploy:promote "
+        "deploy:rollback deploy:pause"
+    ).split()
 )
 # What the contract has no scope for, because it has no endpoint for it (W4).
-OWN_SCOPES = (
-    "manifest:write",
-    "runs:signal",
-    "schedules:manage",
-    "keys:manage",
-    "grants:manage",
-    "metrics:read",
-    "approvals:delegate",
+OWN_SCOPES = tuple(
+    "manifest:write runs:signal schedules:manage keys:manage grants:manage metrics:read approvals:delegate".split()
 )
 SCOPES = CONTRACT_SCOPES + OWN_SCOPES
 HOST_SCOPE = "host:operate"  # every key of the operator's tenant has it, and no other
