@@ -21,9 +21,9 @@ _CALLS = 50
 @page("/extensions", "extensions", operator=True)
 async def listing(visit: Visit) -> Response:
     """The project's extensions."""
-    from forestay.host import extension_view
+    from forestay.extensions import overview
 
-    return visit.page("extensions.html", view=await extension_view.overview(visit.host), done=visit.asked("done"))
+    return visit.page("extensions.html", view=await overview(visit.host.extensions), done=visit.asked("done"))
 
 
 @form("/extensions", "extensions.load", "runs:create", operator=True)
@@ -36,11 +36,10 @@ async def load(visit: Visit) -> Response:
 @page("/extensions/{name}", "extensions.show", operator=True)
 async def show(visit: Visit) -> Response:
     """One extension: what it registered, may do and did."""
-    from forestay.extensions import CAPABILITIES
-    from forestay.host import extension_view
+    from forestay.extensions import CAPABILITIES, portrait
 
     start, only = visit.number("start"), visit.asked("only")
-    view = await extension_view.portrait(visit.host, visit.path["name"])
+    view = await portrait(visit.host.extensions, visit.path["name"])
     calls = [call for call in view.seen.calls if _wanted(call.allowed, only)]
     return visit.page(
         "extension.html",
@@ -62,26 +61,24 @@ def _wanted(allowed: bool, only: str) -> bool:
 @form("/extensions/{name}/decide", "extensions.decide", "grants:manage", operator=True)
 async def decide(visit: Visit) -> Response:
     """Grant or deny a capability, in force for the next call."""
-    from forestay.host import granting
+    from forestay.host import grant_of
 
     fields, name = visit.form, visit.path["name"]
     expiry = fields.get("expiry", "")
     if expiry and expiry not in EXPIRIES:
         raise Problem("schema_mismatch", "The decision holds for an hour, a day, a week or until it is taken back.")
     until = visit.host.clock.now_ms() + EXPIRIES[expiry] * 1000 if expiry else None
-    grant = granting.grant_of(fields.get("capability", ""), fields.get("scope", ""), until)
+    grant = grant_of(fields.get("capability", ""), fields.get("scope", ""), until)
     effect: Literal["allow", "deny"] = "deny" if fields.get("effect") == "deny" else "allow"
-    await granting.decide(visit.host, name, effect, grant, by=visit.caller.name)
+    await visit.host.extensions.decide(name, effect, grant, by=visit.caller.name)
     return _back(name, "granted" if effect == "allow" else "denied")
 
 
 @form("/extensions/{name}/revoke", "extensions.revoke", "grants:manage", operator=True)
 async def revoke(visit: Visit) -> Response:
     """Take back what was decided about a capability."""
-    from forestay.host import granting
-
     name = visit.path["name"]
-    await granting.take_back(visit.host, name, visit.form.get("capability", ""), by=visit.caller.name)
+    await visit.host.extensions.take_back(name, visit.form.get("capability", ""), by=visit.caller.name)
     return _back(name, "revoked")
 
 
@@ -92,9 +89,9 @@ def _back(name: str, done: str) -> Response:
 @page("/trust", "trust", operator=True)
 async def trust(visit: Visit) -> Response:
     """What the project folder brings, and its content hash."""
-    from forestay.host import trust_view
+    from forestay.extensions import brought
 
-    return visit.page("trust.html", view=await trust_view.brings(visit.host))
+    return visit.page("trust.html", view=await brought(visit.host.extensions))
 
 
 @form("/trust", "trust.give", "grants:manage", operator=True)

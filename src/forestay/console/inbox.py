@@ -7,7 +7,8 @@ from starlette.responses import Response
 from forestay.console.questions import Question, answer_of
 from forestay.console.render import go
 from forestay.console.visit import Visit, form, page
-from forestay.host import Host, pending
+from forestay.host import Host
+from forestay.runs import pending_prompts
 from forestay.surface import Caller
 
 
@@ -16,7 +17,7 @@ async def open_questions(visit: Visit) -> tuple[list[Question], int]:
     not answer."""
     if "approvals:respond" not in visit.caller.scopes:
         return [], 0
-    found = await pending(visit.host, visit.tenant)
+    found = await pending_prompts(visit.host.runs, visit.tenant)
     return [Question(item.run_id, item.workflow_id, item.interrupt) for item in found.prompts], found.more
 
 

@@ -16,8 +16,8 @@ from forestay.console import extensions, inbox, ledger, overview, relay, runs
 from forestay.console.render import SECURITY_HEADERS, VISITOR, WAITING, Templates, go
 from forestay.console.sign_in import COOKIE, LIFETIME_MS, Door, Visitor
 from forestay.console.visit import HTML, api
-from forestay.host import Looks
 from forestay.kernel import Problem
+from forestay.relay import SessionHistories
 from forestay.surface import Call, Caller, Form, Operation, Services
 
 __all__ = ["PAGES", "Console", "extensions", "inbox", "ledger", "overview", "relay", "runs"]
@@ -38,7 +38,7 @@ class Console:
         self.services = services
         self.host = services.host
         self.templates = Templates()
-        self.looks = Looks(self.host.relay)  # relay sessions as they were last looked at
+        self.looks = SessionHistories(self.host.relay)  # relay sessions as they were last looked at
         self.facts = {"version": f"forestay {__version__}", "model": self.host.models.default.name}
         self._door = Door(services.keys, self.host.key_for("console"), self.host.clock)
         self._secure = self.host.config.http.public_url.lower().startswith("https://")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from forestay.console.visit import Visit, page, whole
-from forestay.host import relay_view, run_of
 from forestay.kernel import OPERATOR, Problem
+from forestay.relay import SessionHistory, sessions
+from forestay.runs import run_of
 
 _PAGE = 50
 _DISPATCHES = 20
@@ -17,7 +18,7 @@ _MOST_TASK = 4_000
 async def listing(visit: Visit) -> Response:
     """The relay's sessions."""
     start = visit.number("start")
-    found = await relay_view.sessions(visit.host.relay, after=start, limit=_PAGE + 1)
+    found = await sessions(visit.host.relay, after=start, limit=_PAGE + 1)
     return visit.page("relay.html", sessions=found[:_PAGE], start=start, more=len(found) > _PAGE, page_size=_PAGE)
 
 
@@ -71,7 +72,7 @@ async def window(visit: Visit) -> Response:
     return visit.page("window.html", view=view, shown=shown, window=visit.path["windowId"])
 
 
-async def _view(visit: Visit) -> relay_view.SessionView:
+async def _view(visit: Visit) -> SessionHistory:
     """The session; that of a run which hides something is for callers who may read the run (W24)."""
     view = await visit.console.looks.session(visit.path["sessionId"])
     run = await visit.host.runs.find_state(run_of(view.warm.app_id) or "")

@@ -9,12 +9,13 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
+from forestay.agents import AgentWork, read_work
 from forestay.console.inbox import questions_of
 from forestay.console.render import SECURITY_HEADERS, go
 from forestay.console.visit import Visit, form, page, whole
-from forestay.host import AgentWork, agent_work, relay_view
 from forestay.kernel import Problem, canonical, parse_iso
-from forestay.runs import TERMINAL, CreateRun, ForkRequest, RunFilter, RunSnapshot, stream_of, svg
+from forestay.relay import Shown
+from forestay.runs import TERMINAL, CreateRun, ForkRequest, RunFilter, RunSnapshot, stream_of, svg, to_event
 from forestay.surface import KEEPALIVE, KEEPALIVE_SECONDS, Awaited, Form, frame
 
 _EVENTS_SHOWN = 500
@@ -101,7 +102,7 @@ async def turn(visit: Visit) -> Response:
     )
 
 
-async def _shown(visit: Visit, session_id: str, window_id: str) -> relay_view.Shown | None:
+async def _shown(visit: Visit, session_id: str, window_id: str) -> Shown | None:
     """What the relay added; None when the log does not name the window, or the relay's stream is elsewhere."""
     if not session_id or not window_id:
         return None
@@ -115,7 +116,8 @@ async def _shown(visit: Visit, session_id: str, window_id: str) -> relay_view.Sh
 
 async def _works(visit: Visit, run_id: str) -> list[AgentWork]:
     """The agents' steps of a run that the caller was found to own."""
-    return agent_work(await visit.host.ledger.read(stream_of(run_id), 0, _RECORDS_READ))
+    records = await visit.host.ledger.read(stream_of(run_id), 0, _RECORDS_READ)
+    return await read_work([to_event(record) for record in records], visit.host.relay)
 
 
 def _took(snapshot: RunSnapshot) -> int | None:

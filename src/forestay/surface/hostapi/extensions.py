@@ -7,8 +7,10 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, convert, to_builtins
 from msgspec.structs import asdict
 
-from forestay.host import Host, extension_view, questions
+from forestay.extensions import Line, overview, portrait
+from forestay.host import Host
 from forestay.kernel import iso
+from forestay.runs import Prompt, pending_prompts
 from forestay.surface.operations import Call, Operations, Query, View
 
 api = Operations[Host](scopes=("manifest:read",), operator=True, contract="lafs", tag="extensions")
@@ -108,7 +110,7 @@ class PromptList(View, frozen=True):
     more: int = 0
 
 
-def _capability(line: extension_view.Line) -> CapabilityView:
+def _capability(line: Line) -> CapabilityView:
     return CapabilityView(
         capability=line.capability,
         meaning=line.meaning,
@@ -124,7 +126,7 @@ def _capability(line: extension_view.Line) -> CapabilityView:
 @api.get("/host/v1/extensions", "extensions.list", ExtensionList)
 async def list_extensions(host: Host, call: Call) -> ExtensionList:
     """The project's extensions, and those that left evidence."""
-    found = await extension_view.overview(host)
+    found = await overview(host.extensions)
     return ExtensionList(
         loaded=found.loaded,
         trust=found.trust,
@@ -137,7 +139,7 @@ async def list_extensions(host: Host, call: Call) -> ExtensionList:
 @api.get("/host/v1/extensions/{name}", "extensions.show", ExtensionView)
 async def show(host: Host, call: Call) -> ExtensionView:
     """What an extension registered, declares, was found to need, was granted and used."""
-    found = await extension_view.portrait(host, call.path["name"])
+    found = await portrait(host.extensions, call.path["name"])
     return ExtensionView(
         card=convert(found.card, CardView, from_attributes=True),
         mode=found.mode,
@@ -157,7 +159,7 @@ async def show(host: Host, call: Call) -> ExtensionView:
 )
 async def evidence(host: Host, call: Call, query: EvidenceQuery) -> EvidenceView:
     """The host calls of an extension, latest first, and what went wrong in it."""
-    seen = (await extension_view.portrait(host, call.path["name"])).seen
+    seen = (await portrait(host.extensions, call.path["name"])).seen
     limit = query.limit
     calls = [_call(item) for item in seen.calls[:limit]]
     troubles = [{"at": iso(item.at), "kind": item.kind, "message": item.message} for item in seen.troubles]
@@ -167,7 +169,7 @@ async def evidence(host: Host, call: Call, query: EvidenceQuery) -> EvidenceView
 @api.get("/host/v1/prompts", "prompts.list", PromptList, scopes=("approvals:respond",), operator=False)
 async def prompts(host: Host, call: Call) -> PromptList:
     """What waits for a person: the open questions of the tenant's runs."""
-    found = await questions.pending(host, call.tenant)
+    found = await pending_prompts(host.runs, call.tenant)
     return PromptList(prompts=[_prompt(item) for item in found.prompts], more=found.more)
 
 
@@ -176,7 +178,7 @@ def _call(seen: Struct) -> CallView:
     return CallView(**{**fields, "at": iso(fields["at"])})
 
 
-def _prompt(found: questions.Prompt) -> PromptView:
+def _prompt(found: Prompt) -> PromptView:
     asked = found.interrupt
     return PromptView(
         run_id=found.run_id,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from forestay.extensions import CAPABILITIES, Grants
-from forestay.host import Host, granting
+from forestay.host import Host, grant_of
 from forestay.kernel import moment_of
 from forestay.surface.operations import Body, Call, Operations, Query, View
 
@@ -67,8 +67,8 @@ async def list_grants(host: Host, call: Call, query: GrantsQuery) -> GrantList:
 async def decide(host: Host, call: Call, body: NewGrant) -> GrantList:
     """Allow or deny a capability to an extension, from now on."""
     expires_ms = None if body.expires_at is None else moment_of(body.expires_at, "$.expiresAt")
-    grant = granting.grant_of(body.capability, body.scope, expires_ms)
-    await granting.decide(host, body.extension, body.effect, grant, by=call.caller.name)
+    grant = grant_of(body.capability, body.scope, expires_ms)
+    await host.extensions.decide(body.extension, body.effect, grant, by=call.caller.name)
     return await _standing(host, body.extension)
 
 
@@ -76,4 +76,4 @@ async def decide(host: Host, call: Call, body: NewGrant) -> GrantList:
 async def revoke(host: Host, call: Call) -> Revoked:
     """Take back what was decided about a capability of an extension."""
     path = call.path
-    return Revoked(revoked=await granting.take_back(host, path["name"], path["capability"], by=call.caller.name))
+    return Revoked(revoked=await host.extensions.take_back(path["name"], path["capability"], by=call.caller.name))

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from forestay.host import Host, LedgerView, RecordShown
+from forestay.host import Host
 from forestay.kernel import Head, Problem, iso
+from forestay.runs import LedgerView, RecordShown
 from forestay.surface.auth import Caller
 from forestay.surface.operations import Body, Call, Operations, Query, View
 
