@@ -9,7 +9,7 @@ from urllib.parse import urljoin, urlsplit
 
 import pytest
 
-from forestay.console.app import PAGES
+from forestay.console import PAGES
 from tests.console.conftest import Console
 from tests.console.page import Node
 from tests.console.served import harbour, served, workflow
@@ -95,7 +95,7 @@ def _everything_was_seen(paths: list[str]) -> None:
     """Each page of the console was among what links led to."""
     for method, route, page in PAGES:
         if method == "GET" and not route.endswith(("/live", "/preview")):
-            pattern = re.sub(r"\{\w+:path\}", ".+", re.sub(r"\{\w+\}", "[^/]+", route))
+            pattern = re.sub(r"\{\w+\}", "[^/]+", route.replace("{stream}", ".+"))
             assert any(re.fullmatch(pattern, path.partition("?")[0]) for path in paths), (route, page)
 
 

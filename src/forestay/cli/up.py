@@ -16,13 +16,10 @@ from forestay.cli.output import Answer, answers, say
 from forestay.kernel import Problem, config, kept_in
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from rich.console import Console
-    from starlette.types import ASGIApp
 
     from forestay.host import Host, Options
-    from forestay.surface import Keys, Services, Serving
+    from forestay.surface import Keys, Serving
 
 FIRST_KEY = "first-key"  # in the data folder: the key that a new host made while no terminal was there
 
@@ -73,6 +70,7 @@ def up(
 
 
 async def _serve(options: Options, address: str, port: int, trust: bool, show_key: bool) -> None:
+    from forestay.console import Console as Pages
     from forestay.surface import log_requests, serve, until_signalled
 
     if options.config.http.access_log:
@@ -95,7 +93,7 @@ async def _serve(options: Options, address: str, port: int, trust: bool, show_ke
             untrustedOfUser=await serving.host.extensions.untrusted_of_user(),
         )
 
-    async with serve(options, address=address, port=port, mounts=mounts, prepare=prepare) as serving:
+    async with serve(options, address=address, port=port, console=Pages, prepare=prepare) as serving:
         note = announce(options.folder, serving.url)
 
         async def ready() -> None:
@@ -113,13 +111,6 @@ async def _unloadable(host: Host) -> dict[str, Any] | None:
         return None
     paths, problem = found
     return {"paths": paths, "reason": problem.message, "fix": problem.details["fix"]}
-
-
-def mounts(host: Host, services: Services) -> Mapping[str, ASGIApp]:
-    """What is served beside the operations: the console at /."""
-    from forestay.console import mounts as console
-
-    return console(host, services)
 
 
 async def _first_key(keys: Keys, folder: Path, *, shown: bool) -> dict[str, Any]:

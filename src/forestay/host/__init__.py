@@ -17,6 +17,5 @@ if TYPE_CHECKING:
     from forestay.host.prompt_form import everything
     from forestay.host.skill_texts import skills
     from forestay.host.tracing import Tracing
-    from forestay.host.workflow_files import LeftOut
 
 __getattr__, __dir__ = face(__name__, __file__)

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
         ExtensionConfig,
         ExtensionQuotas,
         HttpLimits,
+        HttpRates,
         ModelEntry,
         Models,
+        Rate,
         Telemetry,
     )
     from forestay.kernel.folders import kept_in, make_folder, write_file
