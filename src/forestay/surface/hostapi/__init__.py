@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forestay.surface.hostapi import agents, contexts, extensions, grants, keys, ledger
+from forestay.surface.hostapi import agents, contexts, extensions, grants, keys, ledger, policy
 from forestay.surface.openapi import About, openapi
 from forestay.surface.operations import Operation
 from forestay.surface.services import Services
@@ -18,6 +18,7 @@ def operations(services: Services) -> list[Operation]:
         *agents.api.of(host),
         *contexts.api.of(contexts.Contexts(host)),
         *keys.api.of(services),
+        *policy.api.of(services),
     ]
     about = About("The host's own API, in LAFS envelopes.")
     made.append(openapi("host.openapi", "/host/v1/openapi.json", lambda: made, lambda: about))
