@@ -155,7 +155,8 @@ def test_a_scope_is_a_question_to_the_policy() -> None:
     allowed, refused = caller.decide("runs:read"), caller.decide("runs:create")
     assert (allowed.effect, allowed.rule, allowed.evidence["source"]) == ("allow", "subject-allow", "key")
     assert (refused.effect, refused.rule) == ("deny", "mode-strict")
-    assert refused.evidence == {"subject": "key_1", "capability": "runs:create"}
+    assert refused.evidence == {"subject": "key_1", "capability": "runs:create", "method": "api", "resource": "acme"}
+    assert not caller.decide("runs:read", "other").allowed and not caller.reads_runs_of("other")
     with pytest.raises(Problem) as caught:
         caller.require("runs:read", "runs:create")
     assert caught.value.key == "permission_denied"

@@ -29,16 +29,14 @@ from forestay.kernel import (
     Clock,
     Decision,
     Draft,
-    Grant,
     Ids,
     Ledger,
-    Policy,
     Problem,
     Record,
-    Request,
-    SubjectRules,
     Transaction,
     canonical,
+    scope_policy,
+    scope_request,
 )
 
 CONTRACT_SCOPES = tuple(
@@ -82,9 +80,9 @@ class Caller(msgspec.Struct, frozen=True):
         """Whether this caller may answer for others (W18)."""
         return "approvals:delegate" in self.scopes
 
-    def decide(self, scope: str) -> Decision:
-        """What policy says to this caller's use of `scope`."""
-        return _decided(self.key_id, self.tenant, self.scopes, scope)
+    def decide(self, scope: str, tenant: str | None = None) -> Decision:
+        """What policy says to this caller's use of `scope`, in its own tenant or in another."""
+        return _decided(self.key_id, self.tenant, self.scopes, scope, self.tenant if tenant is None else tenant)
 
     def require(self, *scopes: str) -> None:
         refused = [decision for scope in scopes if not (decision := self.decide(scope)).allowed]
@@ -101,7 +99,7 @@ class Caller(msgspec.Struct, frozen=True):
 
     def reads_runs_of(self, tenant: str) -> bool:
         """Whether the caller may read the runs of `tenant`."""
-        return tenant == self.tenant and self.decide("runs:read").allowed
+        return self.decide("runs:read", tenant).allowed
 
     def require_operator(self) -> None:
         """Only the host's operator may see or change the whole host."""
@@ -117,13 +115,10 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=4096)
-def _decided(key_id: str, tenant: str, scopes: frozenset[str], scope: str) -> Decision:
-    """The policy of one key: strict, with its scopes granted; the operator's keys may also see the whole host."""
-    granted = [Grant(item, source="key") for item in sorted(scopes)]
-    if tenant == OPERATOR:
-        granted.append(Grant(HOST_SCOPE, source="tenant"))
-    policy = Policy("strict", subjects={key_id: SubjectRules(allow=tuple(granted))})
-    return policy.decide(Request(key_id, scope))
+def _decided(key_id: str, tenant: str, scopes: frozenset[str], scope: str, on: str) -> Decision:
+    """The policy of one key decides; the keys of the operator's tenant may also operate the host."""
+    granted = [*sorted(scopes), HOST_SCOPE] if tenant == OPERATOR else sorted(scopes)
+    return scope_policy(key_id, granted, tenant).decide(scope_request(key_id, scope, on))
 
 
 class ApiKey(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from forestay.host import Explained, explain
-from forestay.kernel import Decision, Request, scope_policy, scope_request
+from forestay.kernel import Request
 from forestay.surface.auth import HOST_SCOPE, SCOPES
 from forestay.surface.operations import Call, Operations, Query, View
 from forestay.surface.services import Services
@@ -44,17 +44,8 @@ class DecisionView(View, frozen=True):
 async def decision(services: Services, call: Call, query: DecisionQuery) -> DecisionView:
     """What the host would decide about a subject, a capability and a resource; nothing is done or recorded."""
     if query.capability in (*SCOPES, HOST_SCOPE):
-        found = Explained("api", _scope(services, query))
+        found = Explained("api", services.keys.caller(query.subject).decide(query.capability, query.on))
     else:
         found = await explain(services.host, Request(query.subject, query.capability, query.method, query.on))
     said = found.decision
     return DecisionView(kind=found.kind, effect=said.effect, rule=said.rule, reason=said.reason, evidence=said.evidence)
-
-
-def _scope(services: Services, query: DecisionQuery) -> Decision:
-    """The decision about a key that is valid; one that ended is refused before its scopes are asked about."""
-    caller = services.keys.caller(query.subject)
-    if query.on in (None, caller.tenant):
-        return caller.decide(query.capability)
-    policy = scope_policy(caller.key_id, caller.scopes, caller.tenant)
-    return policy.decide(scope_request(caller.key_id, query.capability, str(query.on)))
