@@ -15,8 +15,9 @@ from forestay.cli.main import build
 from forestay.extensions import CAPABILITIES
 from forestay.extensions.api_table import GRANT_SCOPES, METHODS, NODE_MODULES
 from forestay.kernel import LAFS_CODES, TABLE
-from forestay.surface.app import build_app
-from forestay.surface.crp.service import DECLARED as CRP
+from forestay.surface.crp.app import api as crp
+from forestay.surface.hostapi import operations as host_operations
+from forestay.surface.openwop import operations as openwop_operations
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 
@@ -129,7 +130,7 @@ def operations_page() -> str:
         "",
     ]
     by_tag: dict[str, list[str]] = {}
-    for item in build_app(services).operations:
+    for item in [*openwop_operations(services, []), *host_operations(services)]:
         need = " ".join(f"`{scope}`" for scope in item.scopes) or {"none": "nothing", "token": "a token"}.get(
             item.auth, "a key"
         )
@@ -137,8 +138,8 @@ def operations_page() -> str:
     for tag, rows in by_tag.items():
         lines += [f"## {tag}", "", "| operation | what it does | needs |", "|---|---|---|", *rows, ""]
     lines += ["## relay, under `/crp`", "", "| operation | what it does | needs |", "|---|---|---|"]
-    for row in CRP:
-        need = "nothing" if row.open else "`runs:read`" if row.method == "GET" else "`runs:create`"
+    for row in crp.declared:
+        need = "nothing" if row.auth == "none" else "`runs:read`" if row.method == "GET" else "`runs:create`"
         lines.append(_cells(f"`{row.method} /crp{row.path}`", _sentence(row.summary), need))
     return "\n".join(lines) + "\n"
 

@@ -95,7 +95,7 @@ def _everything_was_seen(paths: list[str]) -> None:
     """Each page of the console was among what links led to."""
     for method, route, page in PAGES:
         if method == "GET" and not route.endswith(("/live", "/preview")):
-            pattern = re.sub(r"\{\w+:path\}", ".+", re.sub(r"\{\w+\}", "[^/]+", route))
+            pattern = re.sub(r"\{\w+\}", "[^/]+", route.replace("{stream}", ".+"))
             assert any(re.fullmatch(pattern, path.partition("?")[0]) for path in paths), (route, page)
 
 

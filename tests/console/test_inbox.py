@@ -131,8 +131,8 @@ def test_a_question_that_an_author_wrote_badly_is_still_shown(kind: str, data: A
     from forestay.console.render import Templates
 
     item = asked(kind, data)
-    session = type("Session", (), {"csrf": "token", "is_operator": True})()
-    text = Templates().text("inbox.html", questions=[item], more=0, session=session, path="/inbox", waiting_runs=0)
+    visitor = type("Visitor", (), {"csrf": "token", "is_operator": True})()
+    text = Templates().text("inbox.html", questions=[item], more=0, visitor=visitor, path="/inbox", waiting_runs=0)
     assert "<b>" not in text
     assert item.text in text
 

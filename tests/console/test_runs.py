@@ -67,7 +67,7 @@ def test_a_turn_shows_what_the_model_saw_and_proves_it(console: Console, finishe
 def test_turns_that_are_not_there_are_not_found(console: Console, finished: str) -> None:
     for place in ("1/0", "0/99", "0/99999999999999"):
         assert "There is no such turn" in console.page(f"/runs/{finished}/turns/{place}", 404).text
-    for place in ("0/x", "x/0", "0/-1", "0/²", "0/9999999999999999"):
+    for place in ("0/x", "x/0", "0/-1", "0/9999999999999999"):
         console.page(f"/runs/{finished}/turns/{place}", 400)
 
 

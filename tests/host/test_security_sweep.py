@@ -12,11 +12,10 @@ from typing import Any
 import httpx
 import pytest
 
-from forestay.console import PAGES, mounts
+from forestay.console import PAGES, Console
 from forestay.host import Options
 from forestay.surface import Serving, serve
-from forestay.surface.a2a import CARD_PATH, RPC_PATH
-from forestay.surface.crp.service import DECLARED as CRP
+from forestay.surface.a2a import RPC_PATH
 
 # What anybody may read: what the host is and whether it lives. Everything else needs a key.
 PUBLIC = {
@@ -63,7 +62,7 @@ BODIES: dict[str, Any] = {
 
 def run(story: Callable[[Serving], Coroutine[Any, Any, None]], folder: Path) -> None:
     async def whole() -> None:
-        async with serve(Options(data=folder), mounts=mounts) as serving:
+        async with serve(Options(data=folder), console=Console) as serving:
             await story(serving)
 
     asyncio.run(whole())
@@ -80,10 +79,8 @@ async def client(serving: Serving, tenant: str | None = None) -> AsyncIterator[h
 
 def routes(serving: Serving) -> list[tuple[str, str, str]]:
     """(auth, method, path) of everything that is served."""
-    own = [(item.auth, item.method, item.path) for item in serving.app.operations]
-    crp = [("none" if item.open else "key", item.method, "/crp" + item.path) for item in CRP]
-    agent = [("none", "GET", CARD_PATH), ("key", "POST", RPC_PATH), ("key", "GET", RPC_PATH)]
-    return own + crp + agent
+    own = [(item.auth, item.method, item.path) for item in serving.app.operations if item.contract != "console"]
+    return [*own, ("key", "GET", RPC_PATH)]
 
 
 def filled(path: str, ids: dict[str, str]) -> str:

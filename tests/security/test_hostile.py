@@ -12,7 +12,6 @@ from urllib.parse import quote, urlencode
 import httpx
 import pytest
 
-from forestay.console import PAGES
 from forestay.envelope import decode as valid_envelope
 from forestay.surface import Serving
 from tests.contracts.openwop.test_hostile import BITS, FIELDS, METHODS, PARAMETERS, VALUES
@@ -57,14 +56,10 @@ def surface_of(path: str) -> str:
 
 async def addresses(serving: Serving, http: httpx.AsyncClient) -> list[str]:
     """Everything that is served, and a few things that are not."""
-    crp = (await http.get("/crp/openapi.json")).json()["paths"]
     own = [item.path for item in serving.app.operations]
-    pages = [re.sub(r":path\}", "}", path) for _, path, _ in PAGES]
-    beside = ["/a2a", "/.well-known/agent-card.json", "/login", "/logout", "/static/{x}", "/{x}", "/{x}/{x}", "/v1/{x}"]
+    beside = ["/{x}", "/{x}/{x}", "/v1/{x}"]
     return [
         *own,
-        *("/crp" + path for path in crp),
-        *pages,
         *beside,
         "/host/v1/{x}",
         "/_lafs/{x}",

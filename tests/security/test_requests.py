@@ -14,7 +14,6 @@ import pytest
 
 from forestay.console import PAGES
 from forestay.surface import Serving
-from forestay.surface.crp.service import DECLARED as CRP
 from tests.security.world import run
 
 PLACES = (
@@ -175,8 +174,7 @@ def test_an_oversized_body_is_refused_by_every_operation_that_reads_one(tmp_path
     async def story(serving: Serving, http: httpx.AsyncClient) -> None:
         session = (await http.post("/crp/sessions", json={"app_id": "x"})).json()["session_id"]
         places = [(item.method, item.path, item.auth) for item in serving.app.operations if item.body is not None]
-        places += [(item.method, "/crp" + item.path, "key") for item in CRP if item.body is not None]
-        for method, path, _ in [*places, ("POST", "/a2a", "key")]:
+        for method, path, _ in places:
             address = re.sub(r"\{(\w+)\}", lambda found: session if found[1] == "sessionId" else "x", path)
             content = OVERSIZED[name]
             answer = await http.request(method, address, content=content, headers={"Content-Type": "application/json"})

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from forestay.console import mounts
+from forestay.console import Console
 from forestay.host import Options
 from forestay.kernel import Agents, Config, ExtensionConfig, Http, HttpLimits, Models
 from forestay.models import Script, Scripted, ScriptedCall, Turn
@@ -180,7 +180,7 @@ def run(folder: Path, story: Story, *, filled: bool = True, **limits: Any) -> No
         )
         models = {"script": Scripted(Script(TURNS, position="conversation"))}
         options = Options(config=config, root=folder, data=folder / ".forestay", models=models)
-        async with asyncio.timeout(240), serve(options, mounts=mounts) as serving:
+        async with asyncio.timeout(240), serve(options, console=Console) as serving:
             await serving.host.extensions.trust.give(serving.host.root)
             _, key = await serving.services.keys.create("operator")
             headers = {"Authorization": f"Bearer {key}"}

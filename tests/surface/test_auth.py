@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from forestay.kernel import Ids, Ledger, ManualClock, Problem
-from forestay.surface.auth import CONTRACT_SCOPES, SCOPES, Keys, KeyTable
+from forestay.kernel import OPERATOR, Ids, Ledger, ManualClock, Problem
+from forestay.surface.auth import CONTRACT_SCOPES, SCOPES, Caller, Keys, KeyTable
 
 
 @asynccontextmanager
@@ -148,3 +148,24 @@ async def test_a_lent_key_is_never_written_down(tmp_path: Path, clock: ManualClo
         assert (len(keys), keys.list()) == (0, [])
     async with opened(tmp_path, clock, ids) as keys:
         assert refused(keys, f"Bearer {text}") == "unauthenticated"
+
+
+def test_a_scope_is_a_question_to_the_policy() -> None:
+    caller = Caller("key_1", "acme", frozenset({"runs:read"}))
+    allowed, refused = caller.decide("runs:read"), caller.decide("runs:create")
+    assert (allowed.effect, allowed.rule, allowed.evidence["source"]) == ("allow", "subject-allow", "key")
+    assert (refused.effect, refused.rule) == ("deny", "mode-strict")
+    assert refused.evidence == {"subject": "key_1", "capability": "runs:create", "method": "api", "resource": "acme"}
+    assert not caller.decide("runs:read", "other").allowed and not caller.reads_runs_of("other")
+    with pytest.raises(Problem) as caught:
+        caller.require("runs:read", "runs:create")
+    assert caught.value.key == "permission_denied"
+    assert caught.value.details["missingScopes"] == ["runs:create"] and caught.value.details["rule"] == "mode-strict"
+
+
+def test_only_keys_of_the_operators_tenant_may_operate_the_host() -> None:
+    everything = frozenset(SCOPES)
+    Caller("key_1", OPERATOR, frozenset()).require_operator()
+    with pytest.raises(Problem) as caught:
+        Caller("key_1", "acme", everything).require_operator()
+    assert caught.value.key == "permission_denied"

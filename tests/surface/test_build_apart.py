@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from forestay.console import mounts
+from forestay.console import Console
 from forestay.extensions.compiler.build_process import workshop
 from forestay.host import Options
 from forestay.kernel import Config, ExtensionConfig
@@ -24,7 +24,7 @@ def test_requests_are_answered_while_a_build_is_under_way(tmp_path: Path) -> Non
     options = Options(config=config, root=tmp_path, data=tmp_path / ".forestay")
 
     async def story() -> None:
-        async with asyncio.timeout(60), serve(options, mounts=mounts) as serving:
+        async with asyncio.timeout(60), serve(options, console=Console) as serving:
             await serving.host.extensions.trust.give(serving.host.root)
             await workshop().build(tmp_path / "warm.ts", None)
             (compiler,) = workshop().idle()
@@ -51,7 +51,7 @@ def test_a_build_beyond_its_deadline_is_a_problem_of_that_extension_alone(tmp_pa
     options = Options(config=config, root=tmp_path, data=tmp_path / ".forestay")
 
     async def story() -> None:
-        async with asyncio.timeout(60), serve(options, mounts=mounts) as serving:
+        async with asyncio.timeout(60), serve(options, console=Console) as serving:
             await serving.host.extensions.trust.give(serving.host.root)
             await workshop().build(tmp_path / "warm.ts", None)
             (compiler,) = workshop().idle()

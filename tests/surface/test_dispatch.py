@@ -13,14 +13,14 @@ import pytest
 from msgspec import Meta
 from starlette.responses import Response
 
-from forestay.kernel import Ids, Ledger, ManualClock, Problem
+from forestay.kernel import HttpRates as Rates
+from forestay.kernel import Ids, Ledger, ManualClock, Problem, Rate
 from forestay.runs import Idempotency
 from forestay.surface.auth import Keys, KeyTable
 from forestay.surface.dispatch import Dispatch
-from forestay.surface.limits import Load, Rate, RateLimits, Rates
+from forestay.surface.limits import Load, RateLimits
 from forestay.surface.openwop.off import unmatched
 from forestay.surface.operations import Body, Call, Operation, Query
-from forestay.surface.routing import Routes
 
 
 class Numbers(Query, frozen=True):
@@ -97,14 +97,14 @@ async def opened(
         keys = Keys(ledger, clock, ids)
         load = Load()
         app = Dispatch(
-            Routes(surface.operations()),
+            surface.operations(),
             lambda request: keys.authenticate(request.headers.get("authorization")),
             RateLimits(rates or Rates(), clock),
             load,
             Idempotency(ledger, clock, ids, owner="boot", key=b"k" * 32),
             clock=clock,
             ids=ids,
-            fallback=unmatched,
+            unmatched=unmatched,
         )
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://host") as http:
             yield Client(http, keys, load)

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from forestay.console import mounts
+from forestay.console import Console
 from forestay.host import Options, Tracing
 from forestay.host.tracing import OtelTracing, open_tracing
 from forestay.kernel import Config, Http, HttpLimits, Telemetry, read_traceparent
@@ -31,7 +31,7 @@ def run(folder: Path, story: Story, *, tracing: Tracing | None = None, **limits:
     async def whole() -> None:
         config = Config(http=Http(limits=HttpLimits(**limits)))
         options = Options(data=folder, config=config, tracing=tracing)
-        async with asyncio.timeout(60), serve(options, mounts=mounts) as serving:
+        async with asyncio.timeout(60), serve(options, console=Console) as serving:
             headers = {"Authorization": f"Bearer {serving.services.keys.lend()}"}
             async with httpx.AsyncClient(base_url=serving.url, headers=headers, trust_env=False, timeout=30) as http:
                 await story(serving, http)
@@ -107,7 +107,7 @@ def test_f2_each_request_is_one_line_that_holds_no_secret(tmp_path: Path) -> Non
     assert [line["route"] for line in said[1:]] == [
         "interrupts.inspect",
         "unmatched",
-        "/login",
+        "console.login",
         "crp.getHealth",
         "unmatched",
     ]
@@ -266,7 +266,10 @@ def test_f3_streams_have_a_limit_for_each_key_and_one_for_all(tmp_path: Path) ->
                 assert [status for status, _ in held] == [200, 200]
                 refused = await who.get(path)
                 assert refused.status_code == 429 and refused.headers["retry-after"], path
-                assert refused.json()["error"] == "rate_limited" and refused.json()["details"]["limit"] == 2
+                if who is http:
+                    assert refused.json()["error"] == "rate_limited" and refused.json()["details"]["limit"] == 2
+                else:
+                    assert "This key has too many streams open." in refused.text
                 for _, answer in held[:1]:
                     await answer.aclose()
                 async with asyncio.timeout(20):
@@ -286,13 +289,15 @@ def test_f3_streams_have_a_limit_for_each_key_and_one_for_all(tmp_path: Path) ->
     run(tmp_path, story, streams_per_key=2, streams=5)
 
 
-def test_f4_mounts_take_no_work_while_the_host_drains_or_is_full(tmp_path: Path) -> None:
+def test_f4_no_surface_takes_work_while_the_host_drains_or_is_full(tmp_path: Path) -> None:
     async def story(serving: Serving, http: httpx.AsyncClient) -> None:
-        for path, field in (("/crp/sessions", "code"), ("/", "error"), ("/v1/runs", "error")):
+        _, text = await serving.services.keys.create("person")
+        assert (await http.post("/login", data={"key": text})).status_code == 303
+        for path, told in (("/crp/sessions", '"code"'), ("/", "<h1>"), ("/v1/runs", '"error"')):
             serving.services.load.draining = True
             answer = await http.get(path)
             serving.services.load.draining = False
-            assert answer.status_code == 503 and answer.headers["retry-after"] == "5" and answer.json()[field], path
+            assert answer.status_code == 503 and answer.headers["retry-after"] == "5" and told in answer.text, path
         serving.services.load._most["requests"] = 0
         assert (await http.get("/crp/sessions")).status_code == 503
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
+import httpx
 import pytest
 
-from forestay.kernel import ManualClock, Problem
-from forestay.surface.limits import Load, Rate, RateLimits, Rates
+from forestay.console import Console
+from forestay.host import Options
+from forestay.kernel import Config, ManualClock, Problem, Rate, config
+from forestay.kernel import HttpRates as Rates
+from forestay.kernel.config import Http
+from forestay.surface.auth import Keys
+from forestay.surface.hosting import serve
+from forestay.surface.limits import Load, RateLimits
 
 
 def refusal(limits: RateLimits, key: str = "k", tenant: str = "t", route: str = "r") -> Problem | None:
@@ -97,3 +107,68 @@ def test_a_key_has_a_share_of_what_may_be_open_and_all_have_the_whole() -> None:
     with load.enter("requests", "a"), load.enter("streams", "a"):
         assert (load.active, load.streams) == (1, 1), "what ended is given back"
     assert not load._of_one, "and forgotten"
+
+
+SETTINGS = """
+[http.rates.keys.{key}]
+per_second = 0.001
+burst = 2
+
+[http.rates.tenants.small]
+per_second = 0.001
+burst = 3
+
+[http.rates.routes."runs.list"]
+per_second = 0.001
+burst = 4
+"""
+
+
+def test_rates_are_settings_for_one_key_one_tenant_and_one_route(tmp_path: Path) -> None:
+    """Over real HTTP: an entry in forestay.toml limits its key, tenant or route, and nothing else."""
+
+    async def key_of(keys: Keys, name: str, tenant: str = "default") -> tuple[str, dict[str, str]]:
+        key, text = await keys.create(name, tenant=tenant)
+        return key.key_id, {"Authorization": f"Bearer {text}"}
+
+    async def main() -> None:
+        async with serve(Options(data=tmp_path / "data")) as serving:
+            slow_id, slow = await key_of(serving.services.keys, "slow")
+            _, free = await key_of(serving.services.keys, "free")
+            _, small = await key_of(serving.services.keys, "small", "small")
+        (tmp_path / "forestay.toml").write_text(SETTINGS.format(key=slow_id))
+        settings = config.load(tmp_path, environ={}).config
+        async with (
+            serve(Options(data=tmp_path / "data", config=settings), console=Console) as serving,
+            httpx.AsyncClient(base_url=serving.url, trust_env=False) as http,
+        ):
+
+            async def asked(path: str, headers: dict[str, str], count: int) -> list[int]:
+                return [(await http.get(path, headers=headers)).status_code for _ in range(count)]
+
+            assert await asked("/v1/workflows", slow, 3) == [200, 200, 429]
+            assert await asked("/v1/workflows", small, 4) == [200, 200, 200, 429]
+            assert await asked("/v1/runs", free, 5) == [200, 200, 200, 200, 429]
+            assert await asked("/v1/workflows", free, 20) == [200] * 20
+            refused = await http.get("/v1/workflows", headers=slow)
+            assert refused.json()["error"] == "rate_limited" and refused.json()["details"]["scope"] == "key"
+            assert refused.headers["ratelimit-policy"] == '"key";q=2;w=2000'
+            assert refused.headers["ratelimit"] == f'"key";r=0;t={refused.headers["retry-after"]}'
+            # A person who is signed in with the slow key spends the same rate.
+            door = await http.post("/login", data={"key": slow["Authorization"].removeprefix("Bearer ")})
+            assert door.status_code == 303
+            page = await http.get("/runs")
+            assert page.status_code == 429 and "<h1>" in page.text and page.headers["retry-after"]
+
+    asyncio.run(main())
+
+
+def test_a_rate_for_an_unknown_operation_is_refused_at_the_start(tmp_path: Path) -> None:
+    async def main() -> None:
+        settings = Config(http=Http(rates=Rates(routes={"runs.creat": Rate(1, 1)})))
+        with pytest.raises(Problem) as caught:
+            async with serve(Options(data=tmp_path, config=settings)):
+                pass
+        assert caught.value.key == "config_invalid" and "runs.create" in caught.value.details["fix"]
+
+    asyncio.run(main())

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from forestay.console import mounts
+from forestay.console import Console
 from forestay.host import Options
 from forestay.kernel import Config, ExtensionConfig, ExtensionPolicy, ExtensionQuotas, Problem
 from forestay.surface.hosting import serve
@@ -41,7 +41,7 @@ def test_an_extension_beyond_its_quota_is_shown_as_stopped_and_stays_off(tmp_pat
     options = Options(config=Config(extensions=extensions), root=tmp_path, data=tmp_path / ".forestay")
 
     async def story() -> None:
-        async with asyncio.timeout(120), serve(options, mounts=mounts) as serving:
+        async with asyncio.timeout(120), serve(options, console=Console) as serving:
             await serving.host.extensions.trust.give(serving.host.root)
             suite = await serving.host.extensions.suite()
             headers = {"Authorization": f"Bearer {serving.services.keys.lend(principal='ann')}"}

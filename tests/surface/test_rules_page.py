@@ -10,9 +10,10 @@ from unittest.mock import MagicMock
 import pytest
 
 from forestay.kernel import TABLE
-from forestay.surface.app import build_app
 from forestay.surface.auth import CONTRACT_SCOPES, OWN_SCOPES
+from forestay.surface.hostapi import keys
 from forestay.surface.openapi import problem_keys
+from forestay.surface.openwop import operations as openwop_operations
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "openwop-rules.md").read_text("utf-8")
@@ -41,7 +42,7 @@ CODES = (
 def operations() -> list[Any]:
     services = MagicMock()
     services.sample_seams = True
-    return list(build_app(services).operations)
+    return [*openwop_operations(services, []), *keys.api.of(services)]
 
 
 @pytest.mark.parametrize("cited", CITED)

@@ -11,7 +11,8 @@ import pytest
 
 from forestay.kernel import Problem
 from forestay.runs import RunEvent, RunSnapshot
-from forestay.surface.openwop.sse import MODES, EventStream, admitting, frames, parse_modes
+from forestay.surface.openwop.run_stream import MODES, admitting, frames, parse_modes
+from forestay.surface.sse import EventStream
 
 
 def event(sequence: int, type: str, payload: Any = None) -> RunEvent:
@@ -175,7 +176,7 @@ async def test_s5_a_reader_that_stops_reading_ends_its_stream_only() -> None:
     async def receive() -> Any:
         await asyncio.Event().wait()
 
-    stream = EventStream(frames(endless(), ("updates",)), {}, asyncio.Event())
+    stream = EventStream(frames(endless(), ("updates",)), asyncio.Event())
     await stream({"type": "http"}, receive, send)
     assert len(taken) <= 2
     assert asyncio.get_running_loop().time() == 120.0
@@ -200,7 +201,7 @@ async def test_a_reader_that_goes_ends_the_source() -> None:
         await asyncio.sleep(5)
         return {"type": "http.disconnect"}
 
-    await EventStream(frames(waiting(), ("updates",)), {}, asyncio.Event())({"type": "http"}, receive, send)
+    await EventStream(frames(waiting(), ("updates",)), asyncio.Event())({"type": "http"}, receive, send)
     assert closed.is_set()
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
 
@@ -221,5 +222,5 @@ async def test_a_closing_host_ends_its_streams_properly() -> None:
     async def receive() -> Any:
         await asyncio.Event().wait()
 
-    await EventStream(frames(waiting(), ("updates",)), {}, closing)({"type": "http"}, receive, send)
+    await EventStream(frames(waiting(), ("updates",)), closing)({"type": "http"}, receive, send)
     assert sent[-1] == {"type": "http.response.body", "body": b"", "more_body": False}

@@ -39,6 +39,19 @@ TEMPLATE = """\
 # streams = 10000                        # event streams and long polls that are open at once
 # streams_per_key = 2000
 
+[http.rates]                             # how often callers may ask: requests a second over time, and how many at once
+# overall = { per_second = 50000, burst = 100000 }   # all callers together; without it there is no such limit
+# tenant = { per_second = 10000, burst = 20000 }
+# key = { per_second = 5000, burst = 10000 }
+
+# [http.rates.keys.key_01example]        # one key's own rate, by its id; the same under http.rates.tenants
+# per_second = 10
+# burst = 20
+
+# [http.rates.routes."runs.create"]      # one operation's rate for each key, by its name
+# per_second = 100
+# burst = 200
+
 [telemetry]
 # traces = "off"                         # "otlp" sends spans to OTEL_EXPORTER_OTLP_ENDPOINT (needs opentelemetry-sdk)
 # service_name = "forestay"

@@ -71,7 +71,7 @@ def up(
 
 
 async def _serve(options: Options, address: str, port: int, trust: bool, show_key: bool) -> None:
-    from forestay.console import mounts
+    from forestay.console import Console
     from forestay.surface import log_requests, serve, until_signalled
 
     if options.config.http.access_log:
@@ -94,7 +94,7 @@ async def _serve(options: Options, address: str, port: int, trust: bool, show_ke
             untrustedOfUser=await serving.host.extensions.untrusted_of_user(),
         )
 
-    async with serve(options, address=address, port=port, mounts=mounts, prepare=prepare) as serving:
+    async with serve(options, address=address, port=port, console=Console, prepare=prepare) as serving:
         note = announce(options.folder, serving.url)
 
         async def ready() -> None:

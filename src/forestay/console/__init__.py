@@ -1,5 +1,5 @@
-"""The web console: server-rendered pages to watch and steer a host. `console(...)` is an ASGI application."""
+"""The web console: server-rendered pages to watch and steer a host; `serve(console=Console)` serves them."""
 
-from forestay.console.app import PAGES, console, mounts
+from forestay.console.pages import PAGES, Console
 
-__all__ = ["PAGES", "console", "mounts"]
+__all__ = ["PAGES", "Console"]

@@ -1,59 +1,56 @@
-"""Extensions: what each registered, what it may do, what it did, and a person's decisions about it."""
+"""Extensions: what each registered, what it may do, what it did, and a person's decisions about it.
+
+The folder's extensions run when a person trusts exactly what the folder brings.
+"""
 
 from __future__ import annotations
 
 from typing import Literal
-from urllib.parse import quote
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from forestay.console.parts import Parts, form_of, number_of, operator_of
-from forestay.console.render import go
+from forestay.console.render import go, segment
+from forestay.console.visit import Visit, form, page
 from forestay.extensions import EXPIRIES
 from forestay.kernel import Problem
 
 _CALLS = 50
-# The engine and the compiler come with the views: they are imported when somebody looks.
+# The engine and the compiler come with the views: they are imported when a page is asked for.
 
 
-async def listing(request: Request, parts: Parts) -> Response:
+@page("/extensions", "extensions", operator=True)
+async def listing(visit: Visit) -> Response:
+    """The project's extensions."""
     from forestay.extensions import overview
 
-    operator_of(request)
-    return parts.templates.page(
-        request,
-        "extensions.html",
-        view=await overview(parts.host.extensions),
-        done=request.query_params.get("done", ""),
-    )
+    return visit.page("extensions.html", view=await overview(visit.host.extensions), done=visit.asked("done"))
 
 
-async def load(request: Request, parts: Parts) -> Response:
+@form("/extensions", "extensions.load", "runs:create", operator=True)
+async def load(visit: Visit) -> Response:
     """Load what the folder brings and a person trusts, as the first agent run would."""
-    operator_of(request, "runs:create")
-    await parts.host.extensions.suite()
+    await visit.host.extensions.suite()
     return go("/extensions")
 
 
-async def show(request: Request, parts: Parts) -> Response:
+@page("/extensions/{name}", "extensions.show", operator=True)
+async def show(visit: Visit) -> Response:
+    """One extension: what it registered, may do and did."""
     from forestay.extensions import CAPABILITIES, portrait
 
-    operator_of(request)
-    start = number_of(request, "start")
-    view = await portrait(parts.host.extensions, request.path_params["name"])
-    calls = [call for call in view.seen.calls if _wanted(call.allowed, request.query_params.get("only", ""))]
-    return parts.templates.page(
-        request,
+    start, only = visit.number("start"), visit.asked("only")
+    view = await portrait(visit.host.extensions, visit.path["name"])
+    calls = [call for call in view.seen.calls if _wanted(call.allowed, only)]
+    return visit.page(
         "extension.html",
         view=view,
         calls=calls[start : start + _CALLS],
         start=start,
         total=len(calls),
         page_size=_CALLS,
-        only=request.query_params.get("only", ""),
+        only=only,
         capabilities=CAPABILITIES,
-        done=request.query_params.get("done", ""),
+        done=visit.asked("done"),
     )
 
 
@@ -61,29 +58,47 @@ def _wanted(allowed: bool, only: str) -> bool:
     return only not in ("allowed", "refused") or allowed == (only == "allowed")
 
 
-async def decide(request: Request, parts: Parts) -> Response:
+@form("/extensions/{name}/decide", "extensions.decide", "grants:manage", operator=True)
+async def decide(visit: Visit) -> Response:
     """Grant or deny a capability, in force for the next call."""
     from forestay.host import grant_of
 
-    caller = operator_of(request, "grants:manage")
-    form, name = form_of(request), request.path_params["name"]
-    expiry = form.get("expiry", "")
+    fields, name = visit.form, visit.path["name"]
+    expiry = fields.get("expiry", "")
     if expiry and expiry not in EXPIRIES:
         raise Problem("schema_mismatch", "The decision holds for an hour, a day, a week or until it is taken back.")
-    until = parts.clock.now_ms() + EXPIRIES[expiry] * 1000 if expiry else None
-    grant = grant_of(form.get("capability", ""), form.get("scope", ""), until)
-    effect: Literal["allow", "deny"] = "deny" if form.get("effect") == "deny" else "allow"
-    await parts.host.extensions.decide(name, effect, grant, by=caller.principal or caller.key_id)
+    until = visit.host.clock.now_ms() + EXPIRIES[expiry] * 1000 if expiry else None
+    grant = grant_of(fields.get("capability", ""), fields.get("scope", ""), until)
+    effect: Literal["allow", "deny"] = "deny" if fields.get("effect") == "deny" else "allow"
+    await visit.host.extensions.decide(name, effect, grant, by=visit.caller.name)
     return _back(name, "granted" if effect == "allow" else "denied")
 
 
-async def revoke(request: Request, parts: Parts) -> Response:
-    caller = operator_of(request, "grants:manage")
-    name = request.path_params["name"]
-    capability = form_of(request).get("capability", "")
-    await parts.host.extensions.take_back(name, capability, by=caller.principal or caller.key_id)
+@form("/extensions/{name}/revoke", "extensions.revoke", "grants:manage", operator=True)
+async def revoke(visit: Visit) -> Response:
+    """Take back what was decided about a capability."""
+    name = visit.path["name"]
+    await visit.host.extensions.take_back(name, visit.form.get("capability", ""), by=visit.caller.name)
     return _back(name, "revoked")
 
 
 def _back(name: str, done: str) -> Response:
-    return go(f"/extensions/{quote(name, safe='')}?done={done}#decisions")
+    return go(f"/extensions/{segment(name)}?done={done}#decisions")
+
+
+@page("/trust", "trust", operator=True)
+async def trust(visit: Visit) -> Response:
+    """What the project folder brings, and its content hash."""
+    from forestay.extensions import brought
+
+    return visit.page("trust.html", view=await brought(visit.host.extensions))
+
+
+@form("/trust", "trust.give", "grants:manage", operator=True)
+async def give_trust(visit: Visit) -> Response:
+    """Trust the content with this hash; when the folder has changed since, nothing is trusted."""
+    digest = visit.form.get("digest", "")
+    if not digest:
+        raise Problem("schema_mismatch", "The hash of what is trusted is missing.", at="digest")
+    await visit.host.extensions.give_trust(digest, by=visit.caller.name)
+    return go("/extensions?done=trusted")

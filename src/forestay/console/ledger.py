@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from forestay.console.parts import Parts, number_of, operator_of
-from forestay.kernel import Problem
-from forestay.runs import LedgerView
+from forestay.console.visit import Visit, form, page
+from forestay.surface import read_stream
 
 _PAGE = 100
 
 
-async def show(request: Request, parts: Parts) -> Response:
-    operator_of(request)
-    return await _listing(request, parts)
+@page("/ledger", "ledger", operator=True)
+async def show(visit: Visit) -> Response:
+    """The streams of the ledger."""
+    return await _listing(visit)
 
 
-async def verify(request: Request, parts: Parts) -> Response:
+@form("/ledger/verify", "ledger.verify", operator=True)
+async def verify(visit: Visit) -> Response:
     """Check every chain now, and show what was found."""
-    operator_of(request)
-    return await _listing(request, parts, verification=await parts.ledger.verify())
+    return await _listing(visit, verification=await visit.host.ledger.verify())
 
 
-async def stream(request: Request, parts: Parts) -> Response:
-    caller = operator_of(request)
-    name = request.path_params["stream"]
-    start = number_of(request, "start")
-    view = LedgerView(parts.ledger, parts.runs, caller.reads_runs_of)
-    records = [shown.record for shown in await view.read(name, start, _PAGE)]
-    head = await parts.ledger.head(name)
-    if head.seq < 0:
-        raise Problem("not_found", "There is no such stream.")
-    return parts.templates.page(
-        request,
+@page("/ledger/{stream}", "ledger.stream", operator=True)
+async def stream(visit: Visit) -> Response:
+    """The records of one stream."""
+    name, start = visit.path["stream"], visit.number("start")
+    head, found = await read_stream(visit.host, visit.caller, name, start, _PAGE)
+    return visit.page(
         "stream.html",
         name=name,
-        records=records,
+        records=[shown.record for shown in found],
         head=head,
         start=start,
         page_size=_PAGE,
@@ -51,15 +45,14 @@ def _page_of(stream: str) -> tuple[str, str] | None:
     return (found, {"run": "the run", "relay": "the session", "trust": "what is trusted"}[kind]) if found else None
 
 
-async def _listing(request: Request, parts: Parts, verification: object = None) -> Response:
-    prefix = request.query_params.get("prefix", "")
-    streams = await parts.ledger.streams(prefix, request.query_params.get("after", ""), _PAGE)
-    return parts.templates.page(
-        request,
+async def _listing(visit: Visit, verification: object = None) -> Response:
+    prefix = visit.asked("prefix")
+    streams = await visit.host.ledger.streams(prefix, visit.asked("after"), _PAGE)
+    return visit.page(
         "ledger.html",
         streams=streams,
         prefix=prefix,
         more=list(streams)[-1] if len(streams) == _PAGE else None,
-        records=await parts.ledger.position(),
+        records=await visit.host.ledger.position(),
         verification=verification,
     )

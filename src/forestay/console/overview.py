@@ -1,16 +1,16 @@
-"""The first page: what runs, what waits for a person, whether the ledger is well."""
+"""The first page: what runs, what waits for a person, whether the ledger is well; and the page of the host's API."""
 
 from __future__ import annotations
 
-from starlette.requests import Request
 from starlette.responses import Response
 
 from forestay.console.inbox import open_questions
-from forestay.console.parts import Parts, caller_of
+from forestay.console.render import VISITOR
+from forestay.console.visit import Visit, page
 from forestay.host import ASK
 from forestay.kernel import canonical
 from forestay.runs import RunFilter
-from forestay.surface import Caller
+from forestay.surface import host_operations
 
 _WORKFLOWS = 100
 
@@ -23,34 +23,42 @@ _GROUPS = {
 }
 
 
-async def show(request: Request, parts: Parts) -> Response:
-    caller = caller_of(request, "runs:read")
-    recent = await parts.runs.list_runs(RunFilter(), caller.tenant, limit=8)
-    by_status = await parts.runs.count_runs(caller.tenant)
+@page("/", "overview", "runs:read")
+async def show(visit: Visit) -> Response:
+    """What runs, what waits, and what can be started."""
+    host = visit.host
+    recent = await host.runs.list_runs(RunFilter(), visit.tenant, limit=8)
+    by_status = await host.runs.count_runs(visit.tenant)
     counts = {name: sum(by_status.get(state, 0) for state in states) for name, states in _GROUPS.items()}
-    questions, unseen = await open_questions(parts, caller)
-    return parts.templates.page(
-        request,
+    questions, unseen = await open_questions(visit)
+    return visit.page(
         "overview.html",
         counts=counts,
         runs=recent.runs,
         questions=questions[:5],
         waiting=len(questions) + unseen,
-        workflows=await _startable(parts, caller),
-        agents=list(parts.host.agents) if "runs:create" in caller.scopes else [],
+        workflows=await _startable(visit),
+        agents=list(host.agents) if "runs:create" in visit.caller.scopes else [],
         ask=ASK["id"],
-        records=await parts.ledger.position() if request.scope["forestay.session"].is_operator else None,
-        facts=parts.facts,
+        records=await host.ledger.position() if visit.call.request.scope[VISITOR].is_operator else None,
+        facts=visit.console.facts,
     )
 
 
-async def _startable(parts: Parts, caller: Caller) -> list[tuple[str, list[str], str]]:
+@page("/api", "api")
+async def api_page(visit: Visit) -> Response:
+    """The operations of the host's own API, as its OpenAPI document lists them."""
+    return visit.page("api.html", operations=host_operations(visit.console.services))
+
+
+async def _startable(visit: Visit) -> list[tuple[str, list[str], str]]:
     """The workflows that the caller can start: id, the names of their inputs, and an object to fill in."""
-    if "runs:create" not in caller.scopes:
+    if "runs:create" not in visit.caller.scopes:
         return []
+    runs = visit.host.runs
     found = []
-    for item in (await parts.runs.list_workflows(caller.tenant))[:_WORKFLOWS]:
-        document = await parts.runs.get_workflow(item.workflow_id, caller.tenant)
+    for item in (await runs.list_workflows(visit.tenant))[:_WORKFLOWS]:
+        document = await runs.get_workflow(item.workflow_id, visit.tenant)
         variables = document.get("variables") or []
         names = [str(one["name"]) for one in variables]
         blank = {str(one["name"]): "" for one in variables if one.get("required")}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from forestay.console.parts import Parts, number_of, operator_of, whole
+from forestay.console.visit import Visit, page, whole
 from forestay.kernel import OPERATOR, Problem
 from forestay.relay import SessionHistory, sessions
 from forestay.runs import run_of
@@ -15,28 +14,23 @@ _DISPATCHES = 20
 _MOST_TASK = 4_000
 
 
-async def listing(request: Request, parts: Parts) -> Response:
-    operator_of(request)
-    start = number_of(request, "start")
-    found = await sessions(parts.host.relay, after=start, limit=_PAGE + 1)
-    return parts.templates.page(
-        request,
-        "relay.html",
-        sessions=found[:_PAGE],
-        start=start,
-        more=len(found) > _PAGE,
-        page_size=_PAGE,
-    )
+@page("/relay", "relay", operator=True)
+async def listing(visit: Visit) -> Response:
+    """The relay's sessions."""
+    start = visit.number("start")
+    found = await sessions(visit.host.relay, after=start, limit=_PAGE + 1)
+    return visit.page("relay.html", sessions=found[:_PAGE], start=start, more=len(found) > _PAGE, page_size=_PAGE)
 
 
-async def show(request: Request, parts: Parts) -> Response:
-    view = await _view(request, parts)
-    query = request.query_params.get("q", "")[:_MOST_TASK]
-    start, back = number_of(request, "start"), number_of(request, "back")
+@page("/relay/{sessionId}", "relay.session", operator=True)
+async def show(visit: Visit) -> Response:
+    """One session: its facts and its dispatches."""
+    view = await _view(visit)
+    query = visit.asked("q")[:_MOST_TASK]
+    start, back = visit.number("start"), visit.number("back")
     found = view.found(query)
     dispatches = view.dispatches[::-1]
-    return parts.templates.page(
-        request,
+    return visit.page(
         "session.html",
         view=view,
         query=query,
@@ -52,35 +46,37 @@ async def show(request: Request, parts: Parts) -> Response:
     )
 
 
-async def fact(request: Request, parts: Parts) -> Response:
+@page("/relay/{sessionId}/facts/{number}", "relay.fact", operator=True)
+async def fact(visit: Visit) -> Response:
     """One fact in the text that it was cut out of."""
-    view = await _view(request, parts)
-    found = view.fact(whole(request.path_params["number"], "number"))
-    return parts.templates.page(request, "fact.html", view=view, fact=found, passage=await view.passage(found))
+    view = await _view(visit)
+    found = view.fact(whole(visit.path["number"], "number"))
+    return visit.page("fact.html", view=view, fact=found, passage=await view.passage(found))
 
 
-async def preview(request: Request, parts: Parts) -> Response:
+@page("/relay/{sessionId}/preview", "relay.preview", operator=True)
+async def preview(visit: Visit) -> Response:
     """What the model would be shown for a task, and why each fact is there; nothing is sent and nothing is written."""
-    view = await _view(request, parts)
-    task = request.query_params.get("task", "")[:_MOST_TASK]
-    system = request.query_params.get("system", "")[:_MOST_TASK]
+    view = await _view(visit)
+    task = visit.asked("task")[:_MOST_TASK]
+    system = visit.asked("system")[:_MOST_TASK]
     found = await view.preview(system, task) if task.strip() else None
-    return parts.templates.page(request, "preview.html", view=view, task=task, system=system, preview=found)
+    return visit.page("preview.html", view=view, task=task, system=system, preview=found)
 
 
-async def window(request: Request, parts: Parts) -> Response:
+@page("/relay/{sessionId}/windows/{windowId}", "relay.window", operator=True)
+async def window(visit: Visit) -> Response:
     """What the model was shown in one window."""
-    view = await _view(request, parts)
-    shown = await view.shown(request.path_params["window"])
-    return parts.templates.page(request, "window.html", view=view, shown=shown, window=request.path_params["window"])
+    view = await _view(visit)
+    shown = await view.shown(visit.path["windowId"])
+    return visit.page("window.html", view=view, shown=shown, window=visit.path["windowId"])
 
 
-async def _view(request: Request, parts: Parts) -> SessionHistory:
-    """The session; that of a run which hides something is for those who may read the run (W24)."""
-    caller = operator_of(request)
-    view = await parts.looks.session(request.path_params["session"])
-    run = await parts.runs.find_state(run_of(view.warm.app_id) or "")
-    if run is not None and run.secrets and not caller.reads_runs_of(run.owner.tenant if run.owner else ""):
+async def _view(visit: Visit) -> SessionHistory:
+    """The session; that of a run which hides something is for callers who may read the run (W24)."""
+    view = await visit.console.looks.session(visit.path["sessionId"])
+    run = await visit.host.runs.find_state(run_of(view.warm.app_id) or "")
+    if run is not None and run.secrets and not visit.caller.reads_runs_of(run.owner.tenant if run.owner else ""):
         raise Problem(
             "permission_denied", "The run of this session hides something.", fix="Use a key that may read the run."
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import resources
 from typing import Any
+from urllib.parse import quote
 
 import jinja2
 import msgspec
@@ -24,50 +25,15 @@ SECURITY_HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 
-_STATES = {
-    "completed": "good",
-    "failed": "bad",
-    "cancelled": "off",
-    "cancelling": "off",
-    "running": "busy",
-    "pending": "busy",
-    "paused": "wait",
-    "open": "good",
-    "closed": "off",
-    "expired": "off",
-    "loaded": "good",
-    "stopped": "bad",
-    "not loaded": "off",
-    "gone": "off",
-    "trusted": "good",
-    "nothing": "off",
-    "untrusted": "wait",
-    "changed": "bad",
-    "compatible": "good",
-    "warning": "wait",
-    "blocked": "bad",
-    "accepted": "good",
-    "needs_decision": "wait",
-    "refused": "bad",
-    "allow": "good",
-    "run": "good",
-    "deny": "bad",
-    "refuse": "bad",
-    "prompt": "wait",
-    "downgrade": "wait",
-    "ok": "good",
-    "accept": "good",
-    "edit-accept": "good",
-    "reject": "bad",
-    "error": "bad",
-    "forbidden": "bad",
-    "denied": "bad",
-    "timeout": "bad",
-    "io": "bad",
-    "invalid_request": "bad",
-    "internal": "bad",
-    "under way": "busy",
+VISITOR, WAITING = "forestay.visitor", "forestay.waiting"  # what a request is known to have, for every page
+_LOOKS = {
+    "good": "completed, open, loaded, trusted, compatible, accepted, allow, run, ok, accept, edit-accept",
+    "bad": "failed, stopped, changed, blocked, refused, deny, refuse, reject, error, forbidden, denied, timeout, io, "
+    "invalid_request, internal",
+    "off": "cancelled, cancelling, closed, expired, not loaded, gone, nothing",
+    "busy": "running, pending, under way",
 }
+_STATES = {status: look for look, statuses in _LOOKS.items() for status in statuses.split(", ")}
 
 
 class Templates:
@@ -90,21 +56,27 @@ class Templates:
             count=count,
             lasted=lasted,
             about=about,
+            urlencode=segment,
         )
 
     def text(self, template: str, /, **values: Any) -> str:
         return self._environment.get_template(template).render(**values)
 
     def page(self, request: Request, template: str, /, http: int = 200, **values: Any) -> Response:
-        session = request.scope.get("forestay.session")
-        waiting = request.scope.get("forestay.waiting", 0)
-        body = self.text(template, session=session, path=request.url.path, waiting_runs=waiting, **values)
+        visitor = request.scope.get(VISITOR)
+        waiting = request.scope.get(WAITING, 0)
+        body = self.text(template, visitor=visitor, path=request.url.path, waiting_runs=waiting, **values)
         return HTMLResponse(body, http, headers=SECURITY_HEADERS)
 
 
 def go(path: str) -> Response:
     """Where the browser goes after a form: a path of ours, so never another site."""
     return RedirectResponse(path, 303, headers=SECURITY_HEADERS)
+
+
+def segment(text: str) -> str:
+    """`text` as one part of an address, slashes and all."""
+    return quote(text, safe="")
 
 
 def pretty(value: Any) -> str:
@@ -114,7 +86,7 @@ def pretty(value: Any) -> str:
 
 
 def state(status: str) -> str:
-    """The look of a status: good, bad, off, busy or wait."""
+    """The look of a status: good, bad, off, busy, or else wait."""
     return _STATES.get(status, "wait")
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from forestay.extensions.packs import Resource, skills_prompt
     from forestay.extensions.packs import discover as discover_resources
     from forestay.extensions.pending_call import Subject
-    from forestay.extensions.profiles import Card, Line, overview, portrait
+    from forestay.extensions.profiles import Line, overview, portrait
     from forestay.extensions.protection import LASTING, Protected, of_git, protected
     from forestay.extensions.protocol import HostCall, HostResult
     from forestay.extensions.sandbox import Sandbox

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
         ExtensionQuotas,
         Http,
         HttpLimits,
+        HttpRates,
         ModelEntry,
         Models,
+        Rate,
         Telemetry,
         Workflows,
     )

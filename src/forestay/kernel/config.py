@@ -56,12 +56,32 @@ class HttpLimits(_Section, frozen=True):
     streams_per_key: int = 2_000
 
 
+class Rate(_Section, frozen=True):
+    """`per_second` requests over time, `burst` at once."""
+
+    per_second: Annotated[float, msgspec.Meta(gt=0)]
+    burst: Annotated[int, msgspec.Meta(ge=1)]
+
+
+class HttpRates(_Section, frozen=True):
+    """How often callers may ask: all of them together, each tenant, each key. `tenants` and `keys` give one of them a
+    rate of its own; `routes` are by operation name and count for each key apart."""
+
+    overall: Rate | None = None
+    tenant: Rate | None = Rate(10_000, 20_000)
+    key: Rate | None = Rate(5_000, 10_000)
+    tenants: dict[str, Rate] = {}
+    keys: dict[str, Rate] = {}
+    routes: dict[str, Rate] = {}
+
+
 class Http(_Section, frozen=True):
     host: str = "127.0.0.1"
     port: int = 8787
     public_url: str = ""
     access_log: bool = False
     limits: HttpLimits = HttpLimits()
+    rates: HttpRates = HttpRates()
 
 
 class Telemetry(_Section, frozen=True):

@@ -6,7 +6,7 @@ from forestay.face import face
 
 if TYPE_CHECKING:
     from forestay.relay.facts import Batch, Fact, view
-    from forestay.relay.guard import OPERATIONS, ROLES, role_decision
+    from forestay.relay.guard import OPERATIONS, ROLES, Role, role_decision
     from forestay.relay.history import SessionHistories, SessionHistory, Shown, sessions
     from forestay.relay.meters import Meters
     from forestay.relay.packing import pack

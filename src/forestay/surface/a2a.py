@@ -1,6 +1,6 @@
-"""The host as an A2A agent: its card at the well-known path, for anybody; its skills at `/a2a`, for who has a key.
+"""The host as an A2A agent: its card at the well-known path, open to everybody; its skills at `/a2a`, with a key.
 
-B1  Each tenant has an agent of its own: tasks, runs and answers of one are nothing to another.
+B1  Each tenant has an agent of its own: tasks, runs and answers of one tenant do not exist for another.
 B2  The card names what is wired: the skills that `/a2a` performs, and the address that was configured or bound.
 """
 
@@ -8,54 +8,46 @@ from __future__ import annotations
 
 from typing import Any
 
-from starlette.requests import Request
-from starlette.routing import Router
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import forestay
 from forestay.envelope import CARD_PATH
 from forestay.host import Host, skills
-from forestay.surface.answers import Boundary, as_problem, problem_answer, request_id
-from forestay.surface.exchange import note_caller, note_route
-from forestay.surface.services import Services
+from forestay.surface.operations import Call, Operations
 
 RPC_PATH = "/a2a"
-_SCOPES = ("runs:create", "runs:read")
+api = Operations["A2A"](contract="a2a", tag="a2a")
 
 
 class A2A:
-    """The agents of a host, one for each tenant, made when somebody first asks (the library is large)."""
+    """The agents of a host, one for each tenant, made when they are first asked (the library is large)."""
 
-    def __init__(self, host: Host, services: Services, url: str) -> None:
+    def __init__(self, host: Host, url: str) -> None:
         self._host = host
-        self._services = services
         self._url = url.rstrip("/")
-        self._agents: dict[str, ASGIApp] = {}
+        self._agents: dict[str, tuple[ASGIApp, ASGIApp]] = {}
 
-    def mounts(self) -> dict[str, ASGIApp]:
-        return {CARD_PATH: self, RPC_PATH: self}
+    @api.get(CARD_PATH, "a2a.card", dict[str, Any], auth="none")
+    async def card(self, call: Call) -> Response:
+        """The agent's card: its name, its skills and its address."""
+        return _Relayed(self._agent("")[0])
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope = {**scope, "root_path": ""}
-        request = Request(scope, receive)
-        try:
-            tenant = "" if scope["path"] == CARD_PATH else self._admitted(request)
-        except Exception as error:  # noqa: BLE001 - the boundary: whatever it is becomes an answer
-            response = problem_answer(request, as_problem(error, request_id(request)), "lafs")
-            await response(scope, receive, send)
-            return
-        note_route(scope, "a2a.rpc" if tenant else "a2a.card")
-        await self._agent(tenant)(scope, receive, send)
+    @api.post(
+        RPC_PATH,
+        "a2a.rpc",
+        dict[str, Any],
+        scopes=("runs:create", "runs:read"),
+        body=dict[str, Any],
+        reads_body=False,
+        streams=True,  # a message waits for its run's end, with or without a stream
+    )
+    async def rpc(self, call: Call) -> Response:
+        """Messages and tasks as JSON-RPC 2.0."""
+        return _Relayed(self._agent(call.tenant)[1], call.data)
 
-    def _admitted(self, request: Request) -> str:
-        caller = self._services.keys.authenticate(request.headers.get("authorization"))
-        note_caller(request.scope, caller)
-        self._services.limits.admit(key=caller.key_id, tenant=caller.tenant, route="a2a")
-        caller.require(*_SCOPES)
-        return caller.tenant
-
-    def _agent(self, tenant: str) -> ASGIApp:
-        """B1; the tenant "" is nobody's: it only shows the card."""
+    def _agent(self, tenant: str) -> tuple[ASGIApp, ASGIApp]:
+        """The card and the endpoint of a tenant's agent (B1); the tenant "" only shows the card."""
         if tenant not in self._agents:
             from forestay.envelope import agent_card, agent_routes
 
@@ -68,9 +60,22 @@ class A2A:
                 url=self._url + RPC_PATH,
                 context_ledger=True,
             )
-            routes: list[Any] = agent_routes(operations, card, rpc_url=RPC_PATH)
-            mine = routes[1:] if tenant else routes[:1]
-            self._agents[tenant] = Boundary(
-                Router(mine, redirect_slashes=False), "lafs", clock=self._host.clock, ids=self._host.ids
-            )
+            shown, called = agent_routes(operations, card, rpc_url=RPC_PATH)
+            self._agents[tenant] = shown.app, called.app
         return self._agents[tenant]
+
+
+class _Relayed(Response):
+    """The answer of another application, which is given the body that was read already."""
+
+    def __init__(self, app: ASGIApp, data: bytes = b"") -> None:
+        super().__init__()
+        self._app = app
+        self._data: bytes | None = data
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def replayed() -> Message:
+            data, self._data = self._data, None
+            return await receive() if data is None else {"type": "http.request", "body": data, "more_body": False}
+
+        await self._app(scope, replayed, send)

@@ -1,12 +1,15 @@
 """Who is calling: API keys on the ledger, hashed, with tenant, scopes, expiry and revocation (OpenWOP §1.4).
 
+A scope is a capability that the key was granted: whether a caller may do something is a question to the kernel's
+policy, and the answer is a decision with its rule and reason.
+
 Invariants:
 
 - A1  A key's text is known to its holder alone: the ledger has its SHA-256. (Keys are random, so a slow hash adds
       nothing; a key chosen by a person must be at least 16 characters.)
 - A2  A key is compared in constant time.
 - A3  Missing, malformed, unknown, expired and revoked keys are 401; a missing scope is 403.
-- A4  A revoked key is refused from the moment its revocation is on disk, and who watches it is told then.
+- A4  A revoked key is refused from the moment its revocation is on disk, and its watchers are told then.
 """
 
 from __future__ import annotations
@@ -17,40 +20,38 @@ import hmac
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 
 import msgspec
 
-from forestay.kernel import OPERATOR, Clock, Draft, Ids, Ledger, Problem, Record, Transaction, canonical
+from forestay.kernel import (
+    OPERATOR,
+    Clock,
+    Decision,
+    Draft,
+    Ids,
+    Ledger,
+    Problem,
+    Record,
+    Transaction,
+    canonical,
+    scope_policy,
+    scope_request,
+)
 
-CONTRACT_SCOPES = (
-    "manifest:read",
-    "runs:create",
-    "runs:read",
-    "runs:cancel",
-    "artifacts:read",
-    "webhooks:manage",
-    "approvals:respond",
-    "packs:publish",
-    "packs:yank",
-    "packs:yank-revert",
-    "audit:read",
-    "workspace:read",
-    "workspace:write",
-    "deploy:promote",
-    "deploy:rollback",
-    "deploy:pause",
+CONTRACT_SCOPES = tuple(
+    (
+        "manifest:read runs:create runs:read runs:cancel artifacts:read webhooks:manage approvals:respond "
+        "packs:publish packs:yank packs:yank-revert audit:read workspace:read workspace:write deploy:promote "
+        "deploy:rollback deploy:pause"
+    ).split()
 )
 # What the contract has no scope for, because it has no endpoint for it (W4).
-OWN_SCOPES = (
-    "manifest:write",
-    "runs:signal",
-    "schedules:manage",
-    "keys:manage",
-    "grants:manage",
-    "metrics:read",
-    "approvals:delegate",
+OWN_SCOPES = tuple(
+    "manifest:write runs:signal schedules:manage keys:manage grants:manage metrics:read approvals:delegate".split()
 )
 SCOPES = CONTRACT_SCOPES + OWN_SCOPES
+HOST_SCOPE = "host:operate"  # every key of the operator's tenant has it, and no other
 
 _BEARER = re.compile(r"bearer +([!-~]{1,512}) *", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}")
@@ -60,7 +61,7 @@ _CHOSEN_KEY = re.compile(r"[!-~]{16,256}")
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Whoever holds the key of a request."""
+    """The holder of the key of a request."""
 
     key_id: str
     tenant: str
@@ -71,7 +72,7 @@ class Caller(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Who this is in what a run records: the principal, or the key where it has none."""
+        """What a run records of the caller: the principal, or the key where it has none."""
         return self.principal or self.key_id
 
     @property
@@ -79,24 +80,30 @@ class Caller(msgspec.Struct, frozen=True):
         """Whether this caller may answer for others (W18)."""
         return "approvals:delegate" in self.scopes
 
+    def decide(self, scope: str, tenant: str | None = None) -> Decision:
+        """What policy says to this caller's use of `scope`, in its own tenant or in another."""
+        return _decided(self.key_id, self.tenant, self.scopes, scope, self.tenant if tenant is None else tenant)
+
     def require(self, *scopes: str) -> None:
-        missing = [scope for scope in scopes if scope not in self.scopes]
-        if missing:
+        refused = [decision for scope in scopes if not (decision := self.decide(scope)).allowed]
+        if refused:
+            missing = [str(decision.evidence["capability"]) for decision in refused]
             raise Problem(
                 "permission_denied",
                 f"This key lacks the scope {missing[0]}.",
                 requiredScopes=list(scopes),
                 missingScopes=missing,
+                rule=refused[0].rule,
                 fix="Use a key that has the scope.",
             )
 
     def reads_runs_of(self, tenant: str) -> bool:
         """Whether the caller may read the runs of `tenant`."""
-        return tenant == self.tenant and "runs:read" in self.scopes
+        return self.decide("runs:read", tenant).allowed
 
     def require_operator(self) -> None:
-        """What shows or changes the whole host is its operator's alone."""
-        if self.tenant != OPERATOR:
+        """Only the host's operator may see or change the whole host."""
+        if not self.decide(HOST_SCOPE).allowed:
             raise Problem(
                 "permission_denied", "Only the host's operator may do this.", fix="Use a key of the host's own tenant."
             )
@@ -105,6 +112,13 @@ class Caller(msgspec.Struct, frozen=True):
         """A tenant that a request names must be the key's own."""
         if tenant is not None and tenant != self.tenant:
             raise Problem("permission_denied", "This key does not belong to the tenant that the request names.")
+
+
+@lru_cache(maxsize=4096)
+def _decided(key_id: str, tenant: str, scopes: frozenset[str], scope: str, on: str) -> Decision:
+    """The policy of one key decides; the keys of the operator's tenant may also operate the host."""
+    granted = [*sorted(scopes), HOST_SCOPE] if tenant == OPERATOR else sorted(scopes)
+    return scope_policy(key_id, granted, tenant).decide(scope_request(key_id, scope, on))
 
 
 class ApiKey(msgspec.Struct, frozen=True):
@@ -149,7 +163,7 @@ class KeyTable:
 
 
 class KeyWatch:
-    """Somebody who wants to know when a key ends; told once."""
+    """Tells once, when a key ends."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
         self._tell: Callable[[], None] | None = tell
@@ -175,7 +189,7 @@ class KeyWatch:
 
 
 class Keys:
-    """The keys of one host. They are few and asked for on every request, so they are held in memory."""
+    """The keys of one host. They are few and every request needs one, so they are held in memory."""
 
     def __init__(self, ledger: Ledger, clock: Clock, ids: Ids) -> None:
         self._ledger = ledger

@@ -1,60 +1,62 @@
-"""A request passes authentication, rate limit, scope, query, body and idempotency, in this order; then its operation.
+"""A request passes authentication, rate limit, scope, load, query, body and idempotency, in this order; then its
+operation performs it.
 
 Invariants:
 
 - D1  401 comes before everything that a caller could learn something from: before 404, 405 and 501.
 - D2  Rate limits come before scopes (OpenWOP §1.4).
-- D3  A mutating operation with an `Idempotency-Key` is executed once (OpenWOP §1.5). The same key from somebody else is
-      another request; an answer that shows a secret is given again to the API key that asked for it alone.
+- D3  A mutating operation with an `Idempotency-Key` is executed once (OpenWOP §1.5). The same key from another caller
+      is another request; an answer that shows a secret is repeated only to the API key that asked for it.
 - D4  Whatever happens, there is an answer in the operation's contract.
+- D5  A stream holds a stream's place in the load until its last byte; everything else holds a request's.
 """
 
 from __future__ import annotations
 
-import operator
+import asyncio
 import re
-from collections.abc import Callable, Mapping
-from functools import lru_cache, reduce
-from types import NoneType, UnionType
-from typing import Any, NamedTuple, Union, get_args, get_origin
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
-import msgspec
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from forestay.kernel import Clock, Ids, Problem, canonical
 from forestay.runs import Claim, Idempotency, Reply
-from forestay.surface.answers import (
-    Contract,
-    as_problem,
-    contract_of,
-    parse_json,
-    problem_answer,
-    read_body,
-    request_id,
-    respond,
-)
+from forestay.surface.answers import Contract, as_problem, contract_of, problem_answer, respond, with_headers
 from forestay.surface.auth import Caller
-from forestay.surface.exchange import note_caller, note_route, note_waiting
+from forestay.surface.exchange import Exchange, Refused, open_exchange, request_id
 from forestay.surface.limits import Load, RateLimits
+from forestay.surface.negotiation import EVENTS
 from forestay.surface.operations import Call, Operation
+from forestay.surface.reading import Form, parse_form, parse_json, read_body, read_query
 from forestay.surface.routing import Routes
 
 _KEY = re.compile(r"[!-~]{1,255}")
-_SEE = "See the parameter in the openapi.json of this surface."
 _REPLAYED = "openwop-Idempotent-Replay"
 # What a kept answer keeps of its headers: not the request's id, which belongs to one request.
 _KEPT_HEADERS = frozenset({"content-type", "location", "etag"})
 
 
+class Pages(Protocol):
+    """The console as the surface needs it: its operations, who is signed in, and how a problem looks as a page."""
+
+    @property
+    def operations(self) -> Sequence[Operation]: ...
+
+    def caller(self, request: Request) -> Caller: ...
+
+    def problem_page(self, request: Request, problem: Problem) -> Response: ...
+
+
 class Dispatch:
-    """An ASGI application over operations. `fallback` answers an authenticated caller on an unknown path, in the words
-    of `contract`, or of the contract that has the path."""
+    """An ASGI application over operations. `unmatched` says what an unknown path means to an authenticated caller;
+    `contract` is the contract of paths that no operation has, where the path itself does not tell."""
 
     def __init__(
         self,
-        routes: Routes,
+        operations: Sequence[Operation],
         authenticate: Callable[[Request], Caller],
         limits: RateLimits,
         load: Load,
@@ -62,87 +64,124 @@ class Dispatch:
         *,
         clock: Clock,
         ids: Ids,
-        fallback: Callable[[Request], Problem],
+        unmatched: Callable[[Request], Problem],
+        closing: asyncio.Event | None = None,
         contract: Contract | None = None,
+        pages: Pages | None = None,
     ) -> None:
-        self._routes = routes
-        self._caller_of = authenticate
+        shown = pages.operations if pages is not None else ()
+        self.operations = (*operations, *shown)
+        self._routes = Routes(self.operations)
+        self._roots = {_root(operation.path) for operation in operations}
+        self._page_roots = {_root(operation.path) for operation in shown}
+        self._authenticate = authenticate
         self._limits = limits
         self._load = load
         self._idempotency = idempotency
         self._clock = clock
         self._ids = ids
-        self._fallback = fallback
+        self._unmatched = unmatched
+        self._closing = closing or asyncio.Event()
         self._contract = contract
+        self._pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["forestay.clock"] = self._clock
-        scope["forestay.ids"] = self._ids
         request = Request(scope, receive)
-        contract = self._contract or contract_of(scope["path"])
+        exchange = open_exchange(request, self._clock, self._ids)
+        contract: Contract | None = None
         try:
-            operation, path = self._match(request)
-            scope["forestay.operation"] = operation.name
-            note_route(scope, operation.name)
+            operation, path = self._match(request, exchange)
+            exchange.route = exchange.operation = operation.name
             contract = operation.contract
-            caller = self._admit(operation, request)
+            caller = self._admit(operation, request, exchange)
             key = caller.key_id if caller is not None else ""
-            if operation.streams:
-                note_waiting(scope)
+            if operation.streams and exchange.waits is not None:
+                exchange.waits()
             with self._load.enter("streams" if operation.streams else "requests", key):
-                response = await self._run(operation, request, path, caller)
-                if operation.streams:  # a stream is open until its last byte
+                response = await self._run(Call(operation, request, path, caller, self._closing))
+                if operation.streams:
                     await response(scope, receive, send)
                     return
-            if isinstance(response, StreamingResponse):
+            if response.headers.get("content-type", "").startswith(EVENTS):  # D5
                 with self._load.enter("streams", key):
                     await response(scope, receive, send)
                 return
         except ClientDisconnect:
             return
-        except Exception as error:  # noqa: BLE001 - D4, the boundary: whatever it is becomes an answer
-            response = problem_answer(request, as_problem(error, request_id(request)), contract)
+        except Refused:  # it has its answer already
+            raise
+        except Exception as error:  # D4, the boundary: whatever it is becomes an answer
+            if exchange.status:  # which is on its way already: all that is left is to end it
+                raise
+            response = self._refusal(
+                request, as_problem(error, exchange.request_id), contract or self._contract_at(request)
+            )
         await response(scope, receive, send)
 
-    def _match(self, request: Request) -> tuple[Operation, Mapping[str, str]]:
-        try:
-            scope = request.scope
-            found = self._routes.match(request.method, scope["path"], slashes=scope.get("forestay.slashes", False))
-        except Problem:
-            self._authenticate(request, "unmatched")
-            raise
-        if found is None:
-            self._authenticate(request, "unmatched")
-            raise self._fallback(request)
-        return found
+    def _contract_at(self, request: Request) -> Contract:
+        """The contract in which a refusal at this address is said: a page where pages are, and for a browser that is
+        lost where no contract begins."""
+        root = _root(request.scope["path"])
+        if self._pages is not None and root not in self._roots:
+            lost = request.method in ("GET", "HEAD") and "text/html" in request.headers.get("accept", "")
+            if lost or root in self._page_roots:
+                return "console"
+        return self._contract or contract_of(request.scope["path"])
 
-    def _authenticate(self, request: Request, route: str) -> Caller:
-        caller = self._caller_of(request)
-        note_caller(request.scope, caller)
+    def _refusal(self, request: Request, problem: Problem, contract: Contract) -> Response:
+        if contract == "console" and self._pages is not None:
+            problem, headers = with_headers(problem)
+            page = self._pages.problem_page(request, problem)
+            page.headers.update(headers)
+            return page
+        return problem_answer(request, problem, contract)
+
+    def _match(self, request: Request, exchange: Exchange) -> tuple[Operation, Mapping[str, str]]:
+        scope = request.scope
+        try:
+            found = self._routes.match(request.method, scope["path"], slashes=scope.get("forestay.slashes", False))
+            if found is not None:
+                return found
+            problem = self._unmatched(request)
+        except Problem as refused:
+            problem = refused
+        if self._contract_at(request) != "console":
+            self._identify(request, exchange, "unmatched", self._authenticate)
+        raise problem
+
+    def _identify(
+        self, request: Request, exchange: Exchange, route: str, authenticate: Callable[[Request], Caller]
+    ) -> Caller:
+        """The caller, within its rates."""
+        caller = exchange.caller = authenticate(request)
         self._limits.admit(key=caller.key_id, tenant=caller.tenant, route=route)
         return caller
 
-    def _admit(self, operation: Operation, request: Request) -> Caller | None:
-        """Who calls, and that he may (D1, D2); None where anybody may."""
-        if operation.auth != "key":
+    def _admit(self, operation: Operation, request: Request, exchange: Exchange) -> Caller | None:
+        """The caller, who may perform the operation (D1, D2); None where no caller need be known."""
+        if operation.auth == "session" and self._pages is not None:
+            caller = self._identify(request, exchange, operation.name, self._pages.caller)
+        elif operation.auth == "key":
+            caller = self._identify(request, exchange, operation.name, self._authenticate)
+        else:
             self._limits.admit(key="", tenant="", route=operation.name)
             return None
-        caller = self._authenticate(request, operation.name)
         caller.require(*operation.scopes)
+        if operation.operator:
+            caller.require_operator()
         return caller
 
-    async def _run(
-        self, operation: Operation, request: Request, path: Mapping[str, str], caller: Caller | None
-    ) -> Response:
-        call = Call(operation, request, path, caller)
+    async def _run(self, call: Call) -> Response:
+        operation, request = call.operation, call.request
         if operation.query is not None:
             call.query = read_query(request, operation.query)
         if operation.body is not None:
             call.data = await read_body(request, operation.body_limit)
-            call.body = _typed(call) if operation.reads_body else None
+            if operation.reads_body:
+                call.body = _body(call)
         key = request.headers.get("idempotency-key")
         if key is None or not operation.mutates or operation.streams or self._idempotency is None:
-            return await operation.perform(call)
+            return await _performed(call)
         return await self._once(call, key, self._idempotency)
 
     async def _once(self, call: Call, key: str, idempotency: Idempotency) -> Response:
@@ -157,10 +196,10 @@ class Dispatch:
                 "by": _who(call),
                 "path": dict(call.path),
                 "query": sorted(call.request.query_params.multi_items()),
-                "body": canonical.decode(call.data, limit=operation.body_limit) if call.data else None,
+                "body": _content(call),
             }
         )
-        tenant = call.caller.tenant if operation.auth == "key" else f"token:{call.request.scope['path']}"
+        tenant = call.tenant if operation.auth in ("key", "session") else f"token:{call.request.scope['path']}"
         found = await idempotency.begin(tenant, f"{operation.method} {operation.path}", key, digest)
         if isinstance(found, Reply):
             return respond(call.request, found.body, found.status, None, {**found.headers, _REPLAYED: "true"})
@@ -171,11 +210,11 @@ class Dispatch:
         reply: Reply | None = None
         try:
             try:
-                response = await call.operation.perform(call)
+                response = await _performed(call)
             except Exception as error:  # noqa: BLE001 - a failure is an answer too, and some are final
                 problem = as_problem(error, request_id(call.request))
                 response = problem_answer(call.request, problem, call.operation.contract)
-            if isinstance(response, StreamingResponse):
+            if response.headers.get("content-type", "").startswith(EVENTS):
                 return response
             kept = {name: value for name, value in response.headers.items() if name in _KEPT_HEADERS}
             reply = Reply(response.status_code, bytes(response.body), kept, call.operation.sensitive)
@@ -186,77 +225,32 @@ class Dispatch:
 
 def _who(call: Call) -> str | None:
     """Whose request it is, as far as that makes it another one (D3)."""
-    if call.operation.auth != "key":
+    if call.operation.auth not in ("key", "session"):
         return None
     return call.caller.key_id if call.operation.sensitive else call.caller.principal
 
 
-def _typed(call: Call) -> Any:
+def _root(path: str) -> str:
+    """The first part of a path."""
+    return path.split("/", 2)[1]
+
+
+async def _performed(call: Call) -> Response:
+    result = await call.operation.perform(call)
+    return result if isinstance(result, Response) else call.answer(result)
+
+
+def _body(call: Call) -> Any:
     operation = call.operation
-    if not call.data:
-        if operation.body_optional:
-            return None
-        raise Problem("invalid_json", "The request has no body.", at="$", fix="Send one JSON document.")
+    if operation.body is Form:
+        return parse_form(call.request, call.data)
+    if not call.data and operation.body_optional:
+        return None
     return parse_json(call.request, call.data, operation.body, operation.body_limit)
 
 
-def read_query(request: Request, kind: type[msgspec.Struct]) -> Any:
-    """The query as `kind`: a value out of range, of another type or given twice is refused (W8). Unknown parameters are
-    ignored, unless `kind` forbids them."""
-    fields = _fields(kind)
-    values: dict[str, Any] = {}
-    for name, value in request.query_params.multi_items():
-        field = fields.get(name)
-        if field is None:
-            if kind.__struct_config__.forbid_unknown_fields:
-                raise Problem("schema_mismatch", f"There is no parameter {name[:40]}.", at=f"$.{name[:40]}", fix=_SEE)
-            continue
-        if _is_list(field.type):
-            values.setdefault(name, []).extend(item for item in value.split(",") if item)
-        elif name in values:
-            raise Problem("schema_mismatch", f"The parameter {name} is given twice.", at=name)
-        else:
-            values[name] = value
-    for name, field in fields.items():
-        if field.required and name not in values:
-            raise Problem("schema_mismatch", f"The parameter {name} is missing.", at=name, fix=_SEE)
-    return kind(**{fields[name].name: _parameter(name, value, fields[name].type) for name, value in values.items()})
-
-
-class _Field(NamedTuple):
-    name: str
-    type: Any
-    required: bool
-
-
-@lru_cache(maxsize=256)
-def _fields(kind: type[msgspec.Struct]) -> dict[str, _Field]:
-    """The parameters of a query by their names outside. One that is there has a value: the word `null` is a text."""
-    return {
-        field.encode_name: _Field(field.name, _present(field.type), field.required)
-        for field in msgspec.structs.fields(kind)
-    }
-
-
-def _present(kind: Any) -> Any:
-    """A type without None."""
-    if get_origin(kind) not in (Union, UnionType):
-        return kind
-    return reduce(operator.or_, (part for part in get_args(kind) if part is not NoneType))
-
-
-def _parameter(name: str, value: Any, kind: Any) -> Any:
-    try:
-        return msgspec.convert(value, kind, strict=False)
-    except msgspec.ValidationError as error:
-        message, where = canonical.located(error, "")
-        raise Problem(
-            "out_of_range" if "Expected `int` >" in message or "Expected `int` <" in message else "schema_mismatch",
-            message,
-            at=name + where,
-            fix=_SEE,
-        ) from error
-
-
-def _is_list(kind: Any) -> bool:
-    return getattr(kind, "__origin__", None) is list
+def _content(call: Call) -> Any:
+    """The body as the idempotency key covers it: the same JSON in another spelling is the same request."""
+    if call.operation.body is Form:
+        return call.body
+    return canonical.decode(call.data, limit=call.operation.body_limit) if call.data else None

@@ -1,60 +1,56 @@
-"""What is known of one request and its answer, shared by every layer and mount that the request passes."""
+"""What is known of one request and its answer, shared by every layer that the request passes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
-from typing import Any
+import re
+from collections.abc import Callable
 
+from starlette.requests import HTTPConnection
+
+from forestay.kernel import Clock, Ids, SystemClock
 from forestay.surface.auth import Caller
 
 _NAME = "forestay.exchange"
+_REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{2,127}")
+_system_clock = SystemClock()
+_system_ids = Ids(_system_clock)
 
 
 class Refused(Exception):
-    """The request has its answer from elsewhere: what would have answered it ends here."""
+    """The request already has its answer: the code that would have answered it stops here."""
 
 
 class Exchange:
-    """One request on its way: filled by whoever learns something, read by logs, metrics and limits."""
+    """One request on its way: layers fill in what they learn; logs, metrics, limits and answers read it."""
 
-    __slots__ = ("caller", "request_id", "route", "status", "trace", "waits")
+    __slots__ = ("caller", "clock", "ids", "operation", "request_id", "route", "status", "trace", "waits")
 
-    def __init__(self, request_id: str, trace: str | None = None) -> None:
+    def __init__(self, request_id: str, clock: Clock, ids: Ids, trace: str | None = None) -> None:
         self.request_id = request_id
+        self.clock = clock
+        self.ids = ids
         self.trace = trace
-        self.route = "unmatched"
+        self.operation = ""  # the name that envelopes carry
+        self.route = "unmatched"  # a name from the code, never text of the caller
         self.caller: Caller | None = None
         self.status = 0
-        self.waits: Callable[[], None] | None = None  # to be told that the request may stay open for long
+        self.waits: Callable[[], None] | None = None  # says that the request may stay open for long
 
 
-def open_exchange(scope: MutableMapping[str, Any], request_id: str, trace: str | None) -> Exchange:
-    made = Exchange(request_id, trace)
-    scope[_NAME] = made
-    return made
-
-
-def exchange_of(scope: MutableMapping[str, Any]) -> Exchange | None:
-    found: Exchange | None = scope.get(_NAME)
+def open_exchange(request: HTTPConnection, clock: Clock, ids: Ids, trace: str | None = None) -> Exchange:
+    """The exchange of this request, made by the first layer that asks. It has the caller's `X-Request-Id` when that is
+    a plain one, else an id of ours."""
+    found: Exchange | None = request.scope.get(_NAME)
+    if found is None:
+        given = request.headers.get("x-request-id", "")
+        found = Exchange(given if _REQUEST_ID.fullmatch(given) else ids.new("req"), clock, ids, trace)
+        request.scope[_NAME] = found
     return found
 
 
-def note_caller(scope: MutableMapping[str, Any], caller: Caller) -> None:
-    """Say whose request this is, once it is known."""
-    exchange = exchange_of(scope)
-    if exchange is not None:
-        exchange.caller = caller
+def exchange_of(request: HTTPConnection) -> Exchange:
+    return open_exchange(request, _system_clock, _system_ids)
 
 
-def note_waiting(scope: MutableMapping[str, Any]) -> None:
-    """Say that the request may stay open for long, and so must end with its key."""
-    exchange = exchange_of(scope)
-    if exchange is not None and exchange.waits is not None:
-        exchange.waits()
-
-
-def note_route(scope: MutableMapping[str, Any], route: str) -> None:
-    """Say which operation or page answers: a name from the code, never text of the caller."""
-    exchange = exchange_of(scope)
-    if exchange is not None:
-        exchange.route = route
+def request_id(request: HTTPConnection) -> str:
+    return exchange_of(request).request_id

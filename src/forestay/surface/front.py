@@ -1,12 +1,9 @@
-"""The outermost layer: every request has an id, a trace, a line in the log, its metrics and its place in the limits.
+"""The outermost layer: every request has an id, a trace, a line in the log and its metrics, and ends with its key.
 
 Invariants:
 
 - F1  Every answer carries `X-Request-Id`: the caller's when it is a plain one, else one of ours.
 - F2  What is logged, counted or traced names routes, keys by id and statuses; never a query, a body, a header's value.
-- F3  A mount's stream counts as a stream of its key: beyond the limits it is refused before its first byte.
-- F4  A mount's request has its place in the load of the host, and none while the host drains.
-- F5  A mount that does not count its bodies itself is never given one beyond the limit.
 - F6  A stream ends with its key: once the key is revoked or expired it is closed at once, and nothing more is sent on
       it. A long poll is answered with 401.
 - F7  An encoded slash separates nothing: what a proxy takes for one segment is one here too. A name that may hold
@@ -16,7 +13,6 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import re
@@ -28,13 +24,11 @@ from urllib.parse import unquote
 from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
-from forestay.host import Tracing
 from forestay.kernel import Problem, iso, read_traceparent, redact_text, trace_id
-from forestay.surface.answers import BODY_LIMIT, contract_of, problem_answer, request_id
-from forestay.surface.app import App
+from forestay.surface.answers import contract_of, problem_answer
 from forestay.surface.auth import Keys
+from forestay.surface.dispatch import Dispatch
 from forestay.surface.exchange import Exchange, Refused, open_exchange
-from forestay.surface.limits import Kind, Load
 from forestay.surface.metrics import HttpMetrics
 from forestay.surface.services import Services
 
@@ -52,31 +46,19 @@ def log_requests(stream: TextIO) -> None:
 
 
 class Front:
-    """One application and its mounts behind one door."""
+    """The dispatch behind one door."""
 
-    def __init__(self, app: App, services: Services, metrics: HttpMetrics, tracing: Tracing) -> None:
-        self._app = app
+    def __init__(self, dispatch: Dispatch, services: Services, metrics: HttpMetrics) -> None:
+        self._dispatch = dispatch
         self._services = services
         self._metrics = metrics
-        self._tracing = tracing
-
-    @property
-    def keys(self) -> Keys:
-        return self._services.keys
-
-    @property
-    def load(self) -> Load:
-        return self._services.load
+        self._tracing = services.host.tracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        scope["forestay.clock"], scope["forestay.ids"] = self._services.clock, self._services.ids
         scope["path"], scope["forestay.slashes"] = _path(scope)
         request = Request(scope)
         trace = read_traceparent(request.headers.get("traceparent"))
-        exchange = open_exchange(scope, request_id(request), trace)
+        exchange = open_exchange(request, self._services.host.clock, self._services.host.ids, trace)
         started = time.perf_counter()
         try:
             if self._tracing.active:
@@ -94,16 +76,10 @@ class Front:
                 ACCESS_LOG.info("%s", self._line(request, exchange, seconds))
 
     async def _serve(self, request: Request, exchange: Exchange, receive: Receive, send: Send) -> None:
-        mount = self._app.mount_of(request.scope["path"])
         with ExitStack() as held:
-            passage = _Passage(self, request, exchange, send, held)
+            passage = _Passage(self._services.keys, request, exchange, send, held)
             try:
-                if mount is None:
-                    await self._app(request.scope, receive, passage.send)
-                else:
-                    await passage.enter("requests")
-                    bodies = passage.bounded(receive, BODY_LIMIT)
-                    await self._app(request.scope, bodies, passage.send_mounted)
+                await self._dispatch(request.scope, receive, passage.send)
             except asyncio.CancelledError:
                 if not await passage.close():
                     raise
@@ -112,10 +88,10 @@ class Front:
                     raise
 
     def _line(self, request: Request, exchange: Exchange, seconds: float) -> str:
-        """One JSON object: who asked for what and what came of it (F2)."""
+        """One JSON object: the caller, what it asked for and how that ended (F2)."""
         caller = exchange.caller
         line: dict[str, Any] = {
-            "time": iso(self._services.clock.now_ms()),
+            "time": iso(exchange.clock.now_ms()),
             "request": exchange.request_id,
             "method": _method(request),
             "route": exchange.route,
@@ -131,16 +107,14 @@ class Front:
 
 
 class _Passage:
-    """One request on its way through: what it may send and receive, and its place in the load (F1, F3 to F5)."""
+    """One request on its way through: what it may send, and for how long (F1, F6)."""
 
-    def __init__(self, front: Front, request: Request, exchange: Exchange, send: Send, held: ExitStack) -> None:
-        self._front = front
+    def __init__(self, keys: Keys, request: Request, exchange: Exchange, send: Send, held: ExitStack) -> None:
+        self._keys = keys
         self._request = request
         self._exchange = exchange
         self._held = held
-        self._places = held.enter_context(ExitStack())
         self._send = send
-        self._refused = False
         self._streams = False
         self._task = asyncio.current_task()
         self._watched = False
@@ -154,7 +128,7 @@ class _Passage:
             if self._streams:
                 self.watch()
             message = _with_id(message, self._exchange.request_id)
-        elif self._streams and not self._holds():
+        elif self._streams and self._ended() is not None:
             if not self._cut:
                 self._cut = True
                 await self._send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -167,7 +141,7 @@ class _Passage:
         if caller is None or self._watched:
             return
         self._watched = True
-        self._held.enter_context(self._front.keys.watched(caller.key_id, self._key_ended))
+        self._held.enter_context(self._keys.watched(caller.key_id, self._key_ended))
 
     def _key_ended(self) -> None:
         if self._task is not None and not self._cut:
@@ -175,67 +149,25 @@ class _Passage:
             self._task.cancel()
 
     async def close(self) -> bool:
-        """End what was cut because its key ended; False when it is somebody else who cancels."""
+        """End what was cut because its key ended; False when something else cancels the request."""
         if not self._cut or self._task is None or self._task.uncancel():
             return False
         if self._streams:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-        elif not self._exchange.status:
-            await self._tell_why()
+        elif not self._exchange.status and (problem := self._ended()) is not None:
+            scope = self._request.scope
+            await problem_answer(self._request, problem, contract_of(scope["path"]))(scope, _nothing, self.send)
         return True
 
-    async def _tell_why(self) -> None:
+    def _ended(self) -> Problem | None:
+        """Why the key of the request is none any more (F6)."""
         caller = self._exchange.caller
         try:
             if caller is not None:
-                self._front.keys.caller(caller.key_id)
+                self._keys.caller(caller.key_id)
         except Problem as problem:
-            with contextlib.suppress(Refused):
-                await self._refuse(problem)
-
-    def _holds(self) -> bool:
-        """Whether the key of the request is still one (F6)."""
-        caller = self._exchange.caller
-        try:
-            return caller is None or bool(self._front.keys.caller(caller.key_id))
-        except Problem:
-            return False
-
-    async def send_mounted(self, message: Message) -> None:
-        if self._refused:
-            raise Refused
-        if message["type"] == "http.response.start" and _is_stream(message):
-            self._places.close()  # a stream holds a stream's place, not a request's
-            await self.enter("streams")
-        await self.send(message)
-
-    async def enter(self, kind: Kind) -> None:
-        """Take a place until the request ends, or answer why there is none (F3, F4)."""
-        caller = self._exchange.caller
-        try:
-            self._places.enter_context(self._front.load.enter(kind, caller.key_id if caller is not None else ""))
-        except Problem as problem:
-            await self._refuse(problem)
-
-    def bounded(self, receive: Receive, limit: int) -> Receive:
-        """`receive`, refusing what is more than `limit` (F5)."""
-        size = 0
-
-        async def counted() -> Message:
-            nonlocal size
-            message = await receive()
-            size += len(message.get("body", b""))
-            if size > limit:
-                await self._refuse(Problem("payload_too_large", f"The body is larger than {limit} bytes.", limit=limit))
-            return message
-
-        return counted
-
-    async def _refuse(self, problem: Problem) -> None:
-        self._refused = True
-        scope = self._request.scope
-        await problem_answer(self._request, problem, contract_of(scope["path"]))(scope, _nothing, self.send)
-        raise Refused from problem
+            return problem
+        return None
 
 
 def _path(scope: Scope) -> tuple[str, bool]:

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import difflib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
-from starlette.types import ASGIApp
 
 from forestay.host import Host, Options, open_host
-from forestay.surface import crp, hostapi, metrics
-from forestay.surface.a2a import A2A
-from forestay.surface.app import App, build_app
+from forestay.kernel import HttpRates, Problem
+from forestay.surface import a2a, crp, hostapi, metrics, openwop
 from forestay.surface.auth import Keys, KeyTable
+from forestay.surface.dispatch import Dispatch, Pages
 from forestay.surface.front import Front
 from forestay.surface.guard import Guard, within_files
-from forestay.surface.limits import Load, RateLimits, Rates
+from forestay.surface.limits import Load, RateLimits
+from forestay.surface.openwop.off import unmatched
+from forestay.surface.operations import Operation
 from forestay.surface.server import bind, serving, url_of
 from forestay.surface.services import Services
 
 DRAIN_SECONDS = 10.0
-
-
-# Other applications that are served beside the operations, by path prefix.
-Mounts = Callable[[Host, Services], Mapping[str, ASGIApp]]
 
 
 class Serving(msgspec.Struct, frozen=True):
@@ -33,11 +31,8 @@ class Serving(msgspec.Struct, frozen=True):
     url: str
     host: Host
     services: Services
-    app: App
+    app: Dispatch
     guard: Guard
-
-
-Prepare = Callable[[Serving], Awaitable[None]]
 
 
 @asynccontextmanager
@@ -46,26 +41,24 @@ async def serve(
     *,
     address: str = "127.0.0.1",
     port: int = 0,
-    rates: Rates | None = None,
-    mounts: Mounts | None = None,
-    prepare: Prepare | None = None,
+    console: Callable[[Services], Pages] | None = None,
+    prepare: Callable[[Serving], Awaitable[None]] | None = None,
 ) -> AsyncIterator[Serving]:
     """Open the data folder and serve it; leaving the block drains: no new work, streams end, nodes reach a record.
 
-    `prepare` makes ready what callers will ask for, such as keys and workflows: nobody can connect before it is done.
+    `console` adds pages for people. `prepare` makes ready what callers will ask for, such as keys and workflows: the
+    server accepts connections when it is done.
     """
     bound = bind(address, port)
     try:
         opening = msgspec.structs.replace(options, projections=(*options.projections, KeyTable()))
         async with open_host(opening) as host:
-            services = await _services(host, options, rates)
-            own = [*metrics.operations(host), *hostapi.operations(host, services), *crp.operations(host.relay)]
-            beside = A2A(host, services, options.config.http.public_url or url_of(bound)).mounts()
-            app = build_app(services, more=own, mounts={**beside, **(mounts(host, services) if mounts else {})})
+            services = await _services(host, options)
+            url = options.config.http.public_url or url_of(bound)
+            dispatch = dispatch_over(services, url, console(services) if console is not None else None)
             guard = Guard(within_files(options.config.http.limits), host.ids)
-            measured = metrics.HttpMetrics(host.metrics.registry, services.load, guard)
-            front = Front(app, services, measured, host.tracing)
-            made = Serving(url_of(bound), host, services, app, guard)
+            front = Front(dispatch, services, metrics.HttpMetrics(host.metrics.registry, services.load, guard))
+            made = Serving(url_of(bound), host, services, dispatch, guard)
             if prepare is not None:
                 await prepare(made)
             async with serving(front, bound, guard):
@@ -79,28 +72,58 @@ async def serve(
         bound.close()
 
 
-async def _services(host: Host, options: Options, rates: Rates | None) -> Services:
-    limits = options.config.http.limits
+def dispatch_over(services: Services, url: str, pages: Pages | None = None) -> Dispatch:
+    """Every operation of a host behind one router and one admission."""
+    host = services.host
+    operations: list[Operation] = []
+    operations += openwop.operations(services, operations)
+    operations += hostapi.operations(services)
+    operations += metrics.api.of(host)
+    operations += crp.operations(host.relay)
+    operations += a2a.api.of(a2a.A2A(host, url))
+    _check_routes(host.config.http.rates, [*operations, *(pages.operations if pages is not None else ())])
+    return Dispatch(
+        operations,
+        lambda request: services.keys.authenticate(request.headers.get("authorization")),
+        services.limits,
+        services.load,
+        host.idempotency,
+        clock=host.clock,
+        ids=host.ids,
+        unmatched=unmatched,
+        closing=services.closing,
+        pages=pages,
+    )
+
+
+def _check_routes(rates: HttpRates, operations: Sequence[Operation]) -> None:
+    """A rate for an operation that does not exist would limit nothing."""
+    known = {item.name for item in operations}
+    for name in rates.routes:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            raise Problem(
+                "config_invalid",
+                f"http.rates.routes names no operation: {name[:80]}.",
+                at=f"http.rates.routes.{name[:80]}",
+                fix=f"Did you mean `{close[0]}`?" if close else "See the reference of the HTTP operations.",
+            )
+
+
+async def _services(host: Host, options: Options) -> Services:
+    http = options.config.http
     keys = Keys(host.ledger, host.clock, host.ids)
     await keys.load()
     return Services(
-        ledger=host.ledger,
-        runs=host.runs,
+        host=host,
         keys=keys,
-        idempotency=host.idempotency,
-        webhooks=host.webhooks,
-        schedules=host.schedules,
-        limits=RateLimits(rates or Rates(), host.clock),
+        limits=RateLimits(http.rates, host.clock),
         load=Load(
-            limits.requests,
-            limits.streams,
-            requests_per_key=limits.requests_per_key,
-            streams_per_key=limits.streams_per_key,
+            http.limits.requests,
+            http.limits.streams,
+            requests_per_key=http.limits.requests_per_key,
+            streams_per_key=http.limits.streams_per_key,
         ),
-        clock=host.clock,
-        ids=host.ids,
         closing=asyncio.Event(),
         sample_seams=options.sample_seams,
-        capabilities=host.capabilities,
-        left_out=host.left_out,
     )

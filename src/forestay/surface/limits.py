@@ -1,40 +1,22 @@
 """How much one caller may ask: token buckets per key, tenant, route and for all; and when the host is full.
 
-A refusal takes nothing from any bucket. Refusing comes before scope checks (OpenWOP §1.4) and says
-when to come back (§1.2: `Retry-After`, `details.retryAfterMs`, `details.scope`).
+The rates are settings (`[http.rates]`). A refusal takes nothing from any bucket, comes before scope checks (OpenWOP
+§1.4) and says when to come back (§1.2: `Retry-After`, `details.retryAfterMs`, `details.scope`).
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-import msgspec
-
-from forestay.kernel import Clock, Problem
+from forestay.kernel import Clock, HttpRates, Problem, Rate
 
 Scope = Literal["global", "tenant", "key", "route"]
 Kind = Literal["requests", "streams"]
 _MAX_BUCKETS = 16_384
-
-
-class Rate(msgspec.Struct, frozen=True):
-    """`per_second` requests over time, `burst` at once."""
-
-    per_second: float
-    burst: int
-
-
-class Rates(msgspec.Struct, frozen=True):
-    """The rates of a host; `routes` are by operation name and count for each key apart."""
-
-    overall: Rate | None = None
-    tenant: Rate | None = Rate(10_000, 20_000)
-    key: Rate | None = Rate(5_000, 10_000)
-    routes: Mapping[str, Rate] = {}
 
 
 class _Bucket:
@@ -52,7 +34,7 @@ class _Bucket:
 class RateLimits:
     """Token buckets in memory: they start full, and the ones longest unused are forgotten first."""
 
-    def __init__(self, rates: Rates, clock: Clock) -> None:
+    def __init__(self, rates: HttpRates, clock: Clock) -> None:
         self._rates = rates
         self._clock = clock
         self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
@@ -62,8 +44,8 @@ class RateLimits:
         rates = self._rates
         asked: list[tuple[Scope, str, Rate | None]] = [
             ("global", "", rates.overall),
-            ("tenant", tenant, rates.tenant),
-            ("key", key, rates.key),
+            ("tenant", tenant, rates.tenants.get(tenant, rates.tenant)),
+            ("key", key, rates.keys.get(key, rates.key)),
             ("route", f"{route} {key}", rates.routes.get(route)),
         ]
         now = self._clock.monotonic()
@@ -74,7 +56,14 @@ class RateLimits:
             bucket = self._bucket(scope, name, rate, now)
             if bucket.tokens < 1.0:
                 wait_ms = max(1, math.ceil((1.0 - bucket.tokens) / rate.per_second * 1000))
-                raise Problem("rate_limited", "Too many requests.", retry_after_ms=wait_ms, scope=scope)
+                raise Problem(
+                    "rate_limited",
+                    "Too many requests.",
+                    retry_after_ms=wait_ms,
+                    scope=scope,
+                    limit=rate.burst,
+                    windowSeconds=max(1, math.ceil(rate.burst / rate.per_second)),
+                )
             taken.append(bucket)
         for bucket in taken:
             bucket.tokens -= 1.0

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from forestay.host import CONTENT_TYPE, Host
 from forestay.surface.guard import Guard
 from forestay.surface.limits import Load
-from forestay.surface.operations import Call, Operation
+from forestay.surface.operations import Call, Operations
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 
@@ -66,21 +66,10 @@ class _Now(Collector):
         yield refused
 
 
-def operations(host: Host) -> list[Operation]:
-    async def metrics(call: Call) -> Response:
-        call.caller.require_operator()
-        return Response(host.metrics.text(), media_type=CONTENT_TYPE, headers={"Cache-Control": "no-store"})
+api = Operations[Host](scopes=("metrics:read",), operator=True, media=CONTENT_TYPE.partition(";")[0], tag="meta")
 
-    return [
-        Operation(
-            name="metrics",
-            method="GET",
-            path="/metrics",
-            perform=metrics,
-            summary="Numbers about the whole host, for Prometheus; the operator's alone.",
-            scopes=("metrics:read",),
-            answers={200: str},
-            media=CONTENT_TYPE.partition(";")[0],
-            tag="meta",
-        )
-    ]
+
+@api.get("/metrics", "metrics", str)
+async def metrics(host: Host, call: Call) -> Response:
+    """Numbers about the whole host, for Prometheus; the operator's alone."""
+    return Response(host.metrics.text(), media_type=CONTENT_TYPE, headers={"Cache-Control": "no-store"})

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from starlette.responses import Response
 
 import forestay
 from forestay.kernel import TABLE
-from forestay.surface.negotiation import EVENTS, JSON, LAFS
-from forestay.surface.operations import Operation
+from forestay.surface.answers import Contract
+from forestay.surface.negotiation import EVENTS, JSON, LAFS, PROBLEM_JSON
+from forestay.surface.operations import Call, Operation
 from forestay.surface.routing import PARAMETER, parameter_schema
 
 _REF = "#/components/schemas/{name}"
@@ -106,6 +109,42 @@ def document(operations: Sequence[Operation], about: About = About()) -> dict[st
     }
 
 
+def openapi(
+    name: str, path: str, described: Callable[[], Sequence[Operation]], about: Callable[[], About] = About
+) -> Operation:
+    """The operation that shows the document of `described`, which is made when it is first asked for."""
+    made: dict[str, Any] = {}
+    contract: Contract = "crp" if name.startswith("crp.") else "openwop"
+
+    async def perform(call: Call) -> Response:
+        if not made:
+            made.update(document(described(), about()))
+        return cacheable(call, made)
+
+    return Operation(
+        name=name,
+        method="GET",
+        path=path,
+        perform=perform,
+        summary="This document.",
+        auth="none",
+        answers={200: dict[str, Any], 304: None},
+        contract=contract,
+        tag="meta",
+    )
+
+
+def cacheable(call: Call, body: Any, headers: Mapping[str, str] | None = None) -> Response:
+    """A document that changes seldom; 304 to a caller that has it already."""
+    tag = etag(body)
+    status = 304 if tag in call.request.headers.get("if-none-match", "") else 200
+    return call.answer(body, status, {"Cache-Control": "public, max-age=300", "ETag": tag, **(headers or {})})
+
+
+def etag(value: Any) -> str:
+    return '"' + hashlib.sha256(msgspec.json.encode(value)).hexdigest()[:32] + '"'
+
+
 def _types(operations: Iterable[Operation]) -> list[Any]:
     found: dict[str, Any] = {}
     for operation in operations:
@@ -130,7 +169,7 @@ def _described(operation: Operation, known: Mapping[str, Any]) -> dict[str, Any]
     if operation.body is not None:
         described["requestBody"] = {
             "required": not operation.body_optional,
-            "content": {"application/json": {"schema": known[repr(operation.body)]}},
+            "content": {JSON: {"schema": known[repr(operation.body)]}},
         }
     return described
 
@@ -211,6 +250,8 @@ def problem_keys(operation: Operation) -> list[str]:
         keys += ["unauthenticated", "key_expired", "key_revoked", "permission_denied"]
     if operation.body is not None:
         keys += ["invalid_json", "payload_too_large", "unsupported_media_type"]
+    if operation.query is not None:
+        keys.append("schema_mismatch")
     if operation.mutates:
         keys += ["schema_mismatch", "idempotency_in_flight", "idempotency_key_mismatch"]
     return sorted(set(keys))
@@ -224,9 +265,9 @@ def _problems(operation: Operation) -> dict[str, Any]:
         by_status.setdefault(row.http, []).append(f"`{code}`: {row.title}.")
     own = {"schema": {"$ref": _REF.format(name="Envelope" if operation.contract == "lafs" else "Error")}}
     content = {
-        "application/json": own,
-        "application/problem+json": {"schema": {"type": "object"}},
-        "application/vnd.lafs.envelope+json": {"schema": {"$ref": _REF.format(name="Envelope")}},
+        JSON: own,
+        PROBLEM_JSON: {"schema": {"type": "object"}},
+        LAFS: {"schema": {"$ref": _REF.format(name="Envelope")}},
     }
     return {
         str(status): {"description": " ".join(dict.fromkeys(lines)), "content": content}

@@ -13,8 +13,9 @@ PARAMETER = re.compile(r"\{([A-Za-z]+)\}")
 # What an id may look like; anything else names nothing here.
 ID_PATTERN = r"[A-Za-z0-9._:@~-]{1,128}"
 _ID = re.compile(ID_PATTERN)
-_FREE = frozenset({"token", "nodeId", "artifactId", "name", "filePath", "capability"})
-_SLASHED = frozenset({"nodeId", "name"})  # names that their authors chose: an encoded slash is part of them
+_FREE = frozenset({"token", "nodeId", "artifactId", "name", "filePath", "capability", "stream"})
+_SLASHED = frozenset({"nodeId", "name", "stream"})  # names that their authors chose: an encoded slash is part of them
+_DEEP = "{stream}"  # at the end of a path: the rest of it, plain slashes too
 _MAX_FREE = 1024
 _PATTERNS = {"workflowId": "[a-z][a-z0-9_-]{0,127}"}  # what one may be called, by its definition
 
@@ -35,8 +36,10 @@ class Routes:
         # The longer the fixed text, the more exact the path: `/runs/{id}:fork` is tried before `/runs/{id}`.
         paths = sorted(patterns, key=lambda path: -len(PARAMETER.sub("", path)))
         self._patterns: dict[int, list[tuple[re.Pattern[str], dict[str, Operation]]]] = {}
+        self._deep: list[tuple[re.Pattern[str], dict[str, Operation]]] = []
         for path in paths:
-            self._patterns.setdefault(path.count("/"), []).append((_compile(path), patterns[path]))
+            same = self._deep if path.endswith(_DEEP) else self._patterns.setdefault(path.count("/"), [])
+            same.append((_compile(path), patterns[path]))
 
     def match(self, method: str, path: str, *, slashes: bool = False) -> tuple[Operation, Mapping[str, str]] | None:
         """The operation and its path parameters; None for an unknown path, a Problem for a method it lacks.
@@ -44,7 +47,7 @@ class Routes:
         methods = self._exact.get(path)
         found: re.Match[str] | None = None
         if methods is None:
-            for pattern, candidate in self._patterns.get(path.count("/"), ()):
+            for pattern, candidate in (*self._patterns.get(path.count("/"), ()), *self._deep):
                 found = pattern.fullmatch(path)
                 if found is not None:
                     methods = candidate
@@ -60,8 +63,12 @@ class Routes:
 def _compile(path: str) -> re.Pattern[str]:
     parts = PARAMETER.split(path)
     return re.compile(
-        "".join(f"(?P<{part}>[^/]+?)" if index % 2 else re.escape(part) for index, part in enumerate(parts)), re.DOTALL
+        "".join(_group(part) if index % 2 else re.escape(part) for index, part in enumerate(parts)), re.DOTALL
     )
+
+
+def _group(name: str) -> str:
+    return f"(?P<{name}>.+)" if f"{{{name}}}" == _DEEP else f"(?P<{name}>[^/]+?)"
 
 
 def parameter_schema(name: str) -> dict[str, Any]:

@@ -8,14 +8,15 @@ from pathlib import Path
 import httpx
 
 from forestay.host import Options
+from forestay.kernel import Config, HttpRates, Rate
+from forestay.kernel.config import Http
 from forestay.surface import serve
-from forestay.surface.limits import Rate, Rates
 
 
 def test_rate_limits_answer_429_with_when_to_come_back(tmp_path: Path) -> None:
     async def main() -> None:
-        rates = Rates(key=Rate(1, 3))
-        async with serve(Options(data=tmp_path), rates=rates) as serving:
+        config = Config(http=Http(rates=HttpRates(key=Rate(1, 3))))
+        async with serve(Options(data=tmp_path, config=config)) as serving:
             headers = {"Authorization": f"Bearer {serving.services.keys.lend()}"}
             async with httpx.AsyncClient(base_url=serving.url, headers=headers, trust_env=False) as http:
                 statuses = [(await http.get("/v1/runs")).status_code for _ in range(3)]

@@ -1,6 +1,6 @@
-"""The sidecar as a server of its own (CRP C9): `forestay relay serve`.
+"""The sidecar: `/crp` of a host, and a server of its own (CRP C9, `forestay relay serve`).
 
-Without a token only this machine is answered; `/health`, `/ready` and the description are open.
+As a server of its own without a token it answers this machine only; `/health`, `/ready` and the description are open.
 """
 
 from __future__ import annotations
@@ -8,35 +8,72 @@ from __future__ import annotations
 import hmac
 import ipaddress
 from collections.abc import Callable
+from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from forestay.kernel import OPERATOR, Ids, Problem
-from forestay.relay import Relay
+from forestay.kernel import OPERATOR, HttpRates, Ids, Problem
+from forestay.relay import PROTOCOL_VERSION, CrpError, Relay
+from forestay.relay import schemas as library
 from forestay.surface.auth import SCOPES, Caller
-from forestay.surface.crp.operations import operations
+from forestay.surface.crp.operations import ServiceOf, api
 from forestay.surface.crp.service import MAX_SESSIONS, Service
+from forestay.surface.crp.tenants import Sidecars
 from forestay.surface.dispatch import Dispatch
-from forestay.surface.limits import Load, RateLimits, Rates
-from forestay.surface.routing import Routes
+from forestay.surface.limits import Load, RateLimits
+from forestay.surface.openapi import About, document, openapi
+from forestay.surface.operations import Operation
 
 _CALLER = Caller("sidecar", OPERATOR, frozenset(SCOPES))
+
+
+def operations(relay: Relay) -> list[Operation]:
+    """The sidecar of a host, for every tenant."""
+    return _operations(Sidecars(relay).of, "/crp")
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """The schemas of the contract: the library's objects and the sidecar's OpenAPI description."""
+    return {**library.schemas(), "openapi": document(_below("/crp", api.declared), _about("/crp"))}
+
+
+def _operations(service_of: ServiceOf, prefix: str, *, key_required: bool = True) -> list[Operation]:
+    made = _below(prefix, api.of(service_of))
+    about = _about(prefix or "/", key_required=key_required)
+    made.append(openapi("crp.getOpenapi", f"{prefix}/openapi.json", lambda: made, lambda: about))
+    return made
+
+
+def _below(prefix: str, declared: list[Operation]) -> list[Operation]:
+    return [msgspec.structs.replace(item, path=prefix + item.path) for item in declared]
+
+
+def _about(server: str, *, key_required: bool = True) -> About:
+    return About(
+        summary="Sessions, dispatches and facts over HTTP (CRP 2.0).",
+        title="forestay relay",
+        version=PROTOCOL_VERSION,
+        server=server,
+        errors=CrpError,
+        key_required=key_required,
+    )
 
 
 def crp_app(relay: Relay, *, token: str | None = None, max_sessions: int = MAX_SESSIONS, prefix: str = "") -> ASGIApp:
     """The sidecar over `relay`, below `prefix`."""
     service = Service(relay, max_sessions=max_sessions, auth_required=token is not None)
     return Dispatch(
-        Routes(operations(lambda tenant: service, prefix)),
+        _operations(lambda tenant: service, prefix, key_required=service.auth_required),
         _by_token(token) if token is not None else _by_address,
-        RateLimits(Rates(tenant=None, key=None), relay.clock),
+        RateLimits(HttpRates(tenant=None, key=None), relay.clock),
         Load(),
         None,
         clock=relay.clock,
         ids=Ids(relay.clock),
         contract="crp",
-        fallback=lambda request: Problem(
+        unmatched=lambda request: Problem(
             "not_found", "There is nothing at this address.", fix="See openapi.json for what there is."
         ),
     )

@@ -12,6 +12,7 @@ from forestay.relay import (
     Fraction,
     Positive,
     QualityReport,
+    Role,
     SecurityFlags,
     SemVer,
     SessionConfig,
@@ -45,7 +46,7 @@ class ToolDefinition(msgspec.Struct, frozen=True):
 
 class CreateSession(Request, frozen=True):
     app_id: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-    role: Literal["OBSERVER", "OPERATOR", "ADMIN"] = "OPERATOR"
+    role: Role = "OPERATOR"
     binding_secret: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)] | None = None
     config: SessionConfig = SessionConfig()
 

@@ -1,4 +1,4 @@
-"""The sidecar's operations (CRP §1.14): declared at the methods of `Service`, served by the one router.
+"""How the sidecar declares its operations, over HTTP and as JSON-RPC.
 
 - M1  A key needs `runs:read` to look and `runs:create` to change anything; what the contract calls open needs none.
 - M2  A session that was opened with a binding secret is entered with a signature over the request (C11).
@@ -7,110 +7,111 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from forestay.kernel import OPERATOR, Problem
-from forestay.relay import PROTOCOL_VERSION, CrpError, Session
-from forestay.surface.crp.service import DECLARED, Declared, Service
+from forestay.relay import Session
 from forestay.surface.negotiation import EVENTS, JSON
-from forestay.surface.openapi import About, document
-from forestay.surface.operations import Call, Operation
+from forestay.surface.operations import Call, Details, Method, Operations, read_by
 
-BODY_LIMIT = 104_857_600
-METRICS = "text/plain; version=0.0.4"
+if TYPE_CHECKING:
+    from forestay.surface.crp.service import Service
+
 _SESSION = ("invalid_request", "not_found", "session_closed", "session_expired", "signature_invalid", "role_denied")
+F = TypeVar("F", bound=Callable[..., Awaitable[object]])
+ServiceOf = Callable[[str], "Service"]
+api = Operations[ServiceOf](contract="crp", body_limit=104_857_600)
 
 
-def operations(service_of: Callable[[str], Service], prefix: str = "/crp") -> list[Operation]:
-    """The sidecar below `prefix`; `service_of` gives a tenant's view of it."""
-    made: list[Operation] = []
-    described: dict[str, Any] = {}
+class RpcMethod(NamedTuple):
+    """A method of JSON-RPC: the function of the service and the type of its parameters."""
 
-    async def openapi(call: Call) -> Response:
-        if not described:
-            key_required = service_of(OPERATOR).auth_required
-            described.update(description(made, prefix or "/", key_required=key_required))
-        return call.answer(described)
-
-    for item in DECLARED:
-        perform = openapi if item.name == "getOpenapi" else _performed(item, service_of)
-        made.append(_operation(item, perform, prefix))
-    return made
+    perform: Callable[..., Awaitable[object]]
+    parameters: Any
+    session: bool
 
 
-def description(served: list[Operation], server: str, *, key_required: bool = True) -> dict[str, Any]:
-    about = About(
-        summary="Sessions, dispatches and facts over HTTP (CRP 2.0).",
-        title="forestay relay",
-        version=PROTOCOL_VERSION,
-        server=server,
-        errors=CrpError,
-        key_required=key_required,
-    )
-    return document(served, about)
+RPC: dict[str, RpcMethod] = {}
 
 
-def _operation(item: Declared, perform: Callable[[Call], Awaitable[Response]], prefix: str) -> Operation:
-    problems = (*(_SESSION if item.session else ()), *item.problems, "internal")
-    return Operation(
-        name=f"crp.{item.name}",
-        method=item.method,
-        path=prefix + item.path,
-        perform=perform,
-        summary=item.summary,
-        answers=item.answers,
-        problems=tuple(dict.fromkeys(problems)),
-        scopes=() if item.open else ("runs:read",) if item.method == "GET" else ("runs:create",),
-        auth="none" if item.open else "key",
-        query=item.query,
-        body=item.body,
-        body_optional=item.body_optional,
-        body_limit=BODY_LIMIT,
-        reads_body=item.reads_body,
-        headers=("X-CRP-Signature",) if item.session else (),
-        sensitive=item.name in ("exportState", "createSession", "resumeSession"),
-        streams=item.streams,
-        contract="crp",
-        media=EVENTS if item.streams else METRICS if item.text else JSON,
-        tag=item.tag,
-    )
+class Group:
+    """Operations below one path. Each is declared at the method of `Service` that performs it.
+
+    A method takes what its parameters are called: the `session` of the path, the `body`, the `query`, the whole `call`.
+    The operations of a session are methods of JSON-RPC too, under the same name unless `rpc` gives another or none.
+    """
+
+    def __init__(self, tag: str, path: str = "") -> None:
+        self._tag = tag
+        self._path = path
+
+    def get(
+        self, path: str, name: str, answers: Any, *, open: bool = False, rpc: str | None = None, **more: Unpack[Details]
+    ) -> Callable[[F], F]:
+        return self._declare("GET", path, name, answers, open, rpc, more)
+
+    def post(
+        self, path: str, name: str, answers: Any, *, open: bool = False, rpc: str | None = None, **more: Unpack[Details]
+    ) -> Callable[[F], F]:
+        return self._declare("POST", path, name, answers, open, rpc, more)
+
+    def _declare(
+        self, method: Method, path: str, name: str, answers: Any, open: bool, rpc: str | None, more: Details
+    ) -> Callable[[F], F]:
+        if rpc is None:
+            rpc = name if self._path else ""
+
+        def declare(function: F) -> F:
+            taken = tuple(inspect.signature(function).parameters)[1:]
+            of_session = "session" in taken
+            problems = (*(_SESSION if of_session else ()), *more.get("problems", ()), "internal")
+            read = read_by(function)
+            details: Details = {
+                "scopes": () if open else ("runs:read",) if method == "GET" else ("runs:create",),
+                "auth": "none" if open else "key",
+                "headers": ("X-CRP-Signature",) if of_session else (),
+                "media": EVENTS if more.get("streams") else JSON,
+                "tag": self._tag,
+                **read,
+                **more,
+                "problems": tuple(dict.fromkeys(problems)),
+            }
+            perform = _performing(function, name, taken, open)
+            api.add(method, self._path + path, f"crp.{name}", answers, **details)(perform)
+            if rpc:
+                RPC[f"crp.{rpc}"] = RpcMethod(function, read.get("body", read.get("query")), of_session)
+            return function
+
+        return declare
 
 
-def _performed(item: Declared, service_of: Callable[[str], Service]) -> Callable[[Call], Awaitable[Response]]:
-    async def perform(call: Call) -> Response:
-        service = service_of(OPERATOR if item.open else call.caller.tenant)
+def _performing(
+    function: Callable[..., Awaitable[object]], name: str, taken: tuple[str, ...], open: bool
+) -> Callable[[ServiceOf, Call], Awaitable[Response]]:
+    async def answered(service: Service, call: Call) -> Response:
+        values: dict[str, Any] = {"body": call.body, "query": call.query, "call": call}
+        if "session" in taken:
+            values["session"] = await _entered(service, call, signed=name != "resumeSession")
+        result = await function(service, *(values[key] for key in taken))
+        return result if isinstance(result, Response) else call.answer(result)
+
+    async def perform(service_of: ServiceOf, call: Call) -> Response:
+        service = service_of(OPERATOR if open else call.tenant)
         try:
-            response = await _answer(item, service, call)
+            response = await answered(service, call)
         except Problem as problem:
-            service.requests[item.name, problem.row.http] += 1
+            service.requests[name, problem.row.http] += 1
             raise
-        service.requests[item.name, response.status_code] += 1
+        service.requests[name, response.status_code] += 1
         return response
 
+    perform.__doc__ = function.__doc__
     return perform
-
-
-async def _answer(item: Declared, service: Service, call: Call) -> Response:
-    arguments: list[Any] = []
-    if item.session:
-        arguments.append(await _entered(service, call, signed=item.name != "resumeSession"))
-    if item.body is not None and item.reads_body:
-        arguments.append(call.body)
-    if item.query is not None:
-        arguments.append(call.query)
-    if item.whole:
-        arguments.append(call)
-    result = await getattr(service, item.function)(*arguments)
-    if isinstance(result, Response):
-        return result
-    if item.text:
-        return Response(result, 200, media_type=METRICS)
-    status, body = result if isinstance(result, tuple) else (200, result)
-    return call.answer(body, status)
 
 
 async def _entered(service: Service, call: Call, *, signed: bool) -> Session:

@@ -2,46 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from forestay.kernel import Problem, canonical
 from forestay.models import whole
-from forestay.relay import Session, SessionConfig, told
-from forestay.surface.answers import as_problem, parse_json, request_id
+from forestay.relay import Session, SessionConfig, StreamEvent
+from forestay.surface.answers import as_problem
 from forestay.surface.crp import bodies as b
 from forestay.surface.crp import views
-from forestay.surface.crp.service import Service
+from forestay.surface.crp.operations import RPC
+from forestay.surface.crp.service import Service, begun
+from forestay.surface.exchange import request_id
 from forestay.surface.operations import Call
+from forestay.surface.reading import parse_json
+from forestay.surface.sse import frame
 
-# Method: the service's method, the type of its parameters, whether they come as a query type.
-METHODS: dict[str, tuple[str, Any]] = {
-    "crp.init": ("create", b.CreateSession),
-    "crp.dispatch": ("dispatch", b.DispatchRequest),
-    "crp.dispatchTools": ("dispatch_tools", b.ToolsRequest),
-    "crp.dispatchReflexive": ("dispatch_reflexive", b.DispatchRequest),
-    "crp.dispatchProgressive": ("dispatch_progressive", b.DispatchRequest),
-    "crp.dispatchStreamAugmented": ("dispatch_stream_augmented", b.DispatchRequest),
-    "crp.dispatchAgentic": ("dispatch_agentic", b.AgenticRequest),
-    "crp.ingest": ("ingest", b.IngestRequest),
-    "crp.facts": ("facts", b.FactsQuery),
-    "crp.shareFacts": ("share", b.ShareRequest),
-    "crp.factFeedback": ("feedback", b.FeedbackRequest),
-    "crp.restoreFacts": ("restore", b.RestoreRequest),
-    "crp.sessionStatus": ("status", None),
-    "crp.estimateSession": ("estimate", b.EstimateRequest),
-    "crp.previewEnvelope": ("preview", b.EnvelopeQuery),
-    "crp.configure": ("configure", SessionConfig),
-    "crp.resetSession": ("reset", None),
-    "crp.registerProvider": ("register_provider", b.ProviderRequest),
-    "crp.exportState": ("export", b.ExportRequest),
-    "crp.importState": ("import_state", b.ImportRequest),
-    "crp.close": ("close", None),
-}
 STREAM = "crp.dispatchStream"
 _PARAMETERS = frozenset({"schema_mismatch", "invalid_request", "invalid_text"})
 
@@ -50,8 +30,6 @@ async def answer_all(service: Service, asked: Call) -> Response:
     """The answer to the calls of one request, or a stream of events."""
     request, data = asked.request, asked.data
     try:
-        if not data:
-            raise Problem("invalid_json", "The request has no body.", at="$", fix="Send one JSON document.")
         calls = parse_json(request, data, b.RpcRequest | b.RpcBatch, asked.operation.body_limit)
     except Problem as problem:
         if problem.row.http != 400:
@@ -60,7 +38,7 @@ async def answer_all(service: Service, asked: Call) -> Response:
     if not isinstance(calls, list):
         if calls.method == STREAM:
             try:
-                return await _stream(service, request, data, calls)
+                return await _stream(service, asked, calls)
             except Exception as error:  # noqa: BLE001 - as in `_answer`: nothing of the stream was sent yet
                 failed = _error(as_problem(error, request_id(request)))
                 return asked.answer({"jsonrpc": "2.0", "id": _id(calls), "error": failed})
@@ -81,22 +59,20 @@ async def _answer(service: Service, request: Request, data: bytes, call: b.RpcRe
 
 
 async def _perform(service: Service, request: Request, data: bytes, call: b.RpcRequest) -> Any:
-    entry = METHODS.get(call.method)
+    entry = RPC.get(call.method)
     if entry is None:
-        raise Problem("method_not_found", f"There is no method {call.method[:80]!r}.", known=sorted([*METHODS, STREAM]))
-    name, kind = entry
+        raise Problem("method_not_found", f"There is no method {call.method[:80]!r}.", known=sorted([*RPC, STREAM]))
     arguments: list[Any] = []
     params = dict(call.params)
-    if name != "create":
+    if entry.session:
         arguments.append(await _session(service, request, data, params))
-    if kind is not None:
-        arguments.append(_convert(params, kind))
+    if entry.parameters is not None:
+        arguments.append(_convert(params, entry.parameters))
     elif params:
         raise Problem("invalid_request", "This method takes a session_id only.", at="$.params")
-    if kind is SessionConfig:
+    if entry.parameters is SessionConfig:  # the fields that are named, and no others
         return await arguments[0].configure(**params)
-    result = await getattr(service, name)(*arguments)
-    return result[1] if isinstance(result, tuple) else result
+    return await entry.perform(service, *arguments)
 
 
 async def _session(service: Service, request: Request, data: bytes, params: dict[str, Any]) -> Session:
@@ -108,35 +84,31 @@ async def _session(service: Service, request: Request, data: bytes, params: dict
     return session
 
 
-async def _stream(service: Service, request: Request, data: bytes, call: b.RpcRequest) -> Response:
+async def _stream(service: Service, asked: Call, call: b.RpcRequest) -> Response:
     """Each event as a notification, then the answer to the call."""
     params = dict(call.params)
-    session = await _session(service, request, data, params)
-    events = service.events(session, _convert(params, b.DispatchRequest))
-    first = await anext(events)
+    session = await _session(service, asked.request, asked.data, params)
+    last: dict[str, Any] = {}
 
-    async def frames() -> AsyncIterator[bytes]:
-        last: Any = None
-        yield _frame({"jsonrpc": "2.0", "method": "$/crp/streamEvent", "params": views.event(first)})
-        async for event in told(events):
-            last = views.event(event)
-            yield _frame({"jsonrpc": "2.0", "method": "$/crp/streamEvent", "params": last})
-        if call.id is not msgspec.UNSET:
-            failed = last is not None and last["event_type"] == "error"
-            error = (
-                {"code": -32000, "message": last["data"]["message"], "data": {"crp_code": last["data"]["code"]}}
-                if failed
-                else None
-            )
-            yield _frame(
-                {
-                    "jsonrpc": "2.0",
-                    "id": call.id,
-                    **({"error": error} if error else {"result": last["data"] if last else None}),
-                }
-            )
+    def notification(event: StreamEvent) -> bytes:
+        last.update(views.event(event))
+        return _frame({"jsonrpc": "2.0", "method": "$/crp/streamEvent", "params": last})
 
-    return StreamingResponse(frames(), 200, {"Cache-Control": "no-store"}, media_type="text/event-stream")
+    events = await begun(service.events(session, _convert(params, b.DispatchRequest)), notification)
+
+    async def frames() -> AsyncGenerator[bytes, None]:
+        async for item in events:
+            yield item
+        if call.id is msgspec.UNSET:
+            return
+        data = last["data"]
+        if last["event_type"] == "error":
+            error = {"code": -32000, "message": data["message"], "data": {"crp_code": data["code"]}}
+            yield _frame({"jsonrpc": "2.0", "id": call.id, "error": error})
+        else:
+            yield _frame({"jsonrpc": "2.0", "id": call.id, "result": data})
+
+    return asked.stream(frames())
 
 
 def _refused(asked: Call, problem: Problem) -> Response:
@@ -151,7 +123,7 @@ def _id(call: b.RpcRequest) -> str | int | None:
 
 
 def _frame(message: dict[str, Any]) -> bytes:
-    return b"data: " + msgspec.json.encode(message) + b"\n\n"
+    return frame(msgspec.json.encode(message))
 
 
 def _convert(params: dict[str, Any], kind: Any) -> Any:

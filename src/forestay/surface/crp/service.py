@@ -1,23 +1,25 @@
-"""The sidecar's operations: what each one is called, takes and answers, declared at the method that performs it."""
+"""The sidecar's operations (CRP §1.14), declared at the methods that perform them."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from typing import Any, Literal, TypeVar
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
-from forestay.kernel import Problem
+from forestay.kernel import Clock, Problem
+from forestay.models import Model
 from forestay.relay import (
     PROTOCOL_VERSION,
     CostEstimate,
     EnvelopePreview,
-    Relay,
+    Meters,
     Restored,
+    Role,
     Session,
     SessionConfig,
     StreamEvent,
@@ -27,12 +29,17 @@ from forestay.relay import (
     view,
 )
 from forestay.surface.crp import bodies as b
-from forestay.surface.crp import metrics, views
-from forestay.surface.negotiation import EVENTS
+from forestay.surface.crp import views
+from forestay.surface.crp.operations import Group
 from forestay.surface.operations import Call
+from forestay.surface.sse import frame
 
+METRICS = "text/plain; version=0.0.4"
 MAX_SESSIONS = 256
-_S = "/sessions/{sessionId}"
+admin, sessions = Group("Admin"), Group("Session")
+of_session, dispatching, knowledge = (
+    Group(tag, "/sessions/{sessionId}") for tag in ("Session", "Dispatch", "Knowledge")
+)
 _DISPATCH = (
     "budget_exhausted",
     "rate_limited",
@@ -41,72 +48,35 @@ _DISPATCH = (
     "provider_rejected",
     "provider_unauthenticated",
 )
-F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Declared(msgspec.Struct, frozen=True, kw_only=True):
-    """One operation. Its method is given the session of the path, the body and the query, as far as there are any, and
-    with `whole` the call itself."""
-
-    name: str
-    method: Literal["GET", "POST"]
-    path: str
-    summary: str
-    tag: str
-    function: str
-    answers: Mapping[int, Any]
-    problems: tuple[str, ...] = ()
-    body: Any = None
-    body_optional: bool = False
-    query: type[msgspec.Struct] | None = None
-    open: bool = False  # answered without a key
-    text: bool = False
-    streams: bool = False
-    whole: bool = False
-    reads_body: bool = True
+class SidecarRelay(Protocol):
+    """What the sidecar needs of a relay: all of it, or a tenant's share."""
 
     @property
-    def session(self) -> bool:
-        return self.path.startswith(_S)
-
-
-def operation(
-    name: str, method: Literal["GET", "POST"], path: str, summary: str, tag: str, **more: Any
-) -> Callable[[F], F]:
-    """Declare the operation that the decorated method performs."""
-
-    def declare(function: F) -> F:
-        setattr(
-            function,
-            _MARK,
-            Declared(name=name, method=method, path=path, summary=summary, tag=tag, function=function.__name__, **more),
-        )
-        return function
-
-    return declare
-
-
-_MARK = "declared_operation"
-
-
-def _variant(name: str, path: str, summary: str, body: Any = b.DispatchRequest) -> Callable[[F], F]:
-    return operation(
-        name,
-        "POST",
-        f"{_S}/dispatch/{path}",
-        summary,
-        "Dispatch",
-        answers={200: b.DispatchResponse},
-        body=body,
-        problems=_DISPATCH,
-    )
+    def clock(self) -> Clock: ...
+    @property
+    def model(self) -> Model | None: ...
+    @property
+    def meters(self) -> Meters | None: ...
+    async def init(
+        self, app_id: str, *, role: Role, binding_secret: bytes | str | None, config: SessionConfig
+    ) -> Session: ...
+    async def session(self, session_id: str, *, binding_secret: bytes | str | None = None) -> Session: ...
+    async def sessions(self) -> list[dict[str, Any]]: ...
+    async def import_state(self, data: bytes, passphrase: str, *, binding_secret: str | None) -> Session: ...
 
 
 class Service:
     """The sidecar over one relay."""
 
     def __init__(
-        self, relay: Relay, *, max_sessions: int = MAX_SESSIONS, auth_required: bool = False, providers: bool = True
+        self,
+        relay: SidecarRelay,
+        *,
+        max_sessions: int = MAX_SESSIONS,
+        auth_required: bool = False,
+        providers: bool = True,
     ) -> None:
         self.relay = relay
         self.providers = providers
@@ -116,8 +86,9 @@ class Service:
 
     # The sidecar itself
 
-    @operation("getHealth", "GET", "/health", "Health check", "Admin", answers={200: b.Health}, open=True)
+    @admin.get("/health", "getHealth", b.Health, open=True)
     async def health(self) -> dict[str, Any]:
+        """Health check."""
         return {
             "status": "ok",
             "active_sessions": await self._active(),
@@ -127,84 +98,64 @@ class Service:
             "version": PROTOCOL_VERSION,
         }
 
-    @operation(
-        "getReady",
-        "GET",
-        "/ready",
-        "Whether new sessions can be opened",
-        "Admin",
-        answers={200: b.Ready, 503: b.Ready},
-        open=True,
-    )
-    async def ready(self) -> tuple[int, dict[str, Any]]:
+    @admin.get("/ready", "getReady", {200: b.Ready, 503: b.Ready}, open=True)
+    async def ready(self, call: Call) -> Response:
+        """Whether new sessions can be opened."""
         active = await self._active()
         ready = active < self.max_sessions
-        return (200 if ready else 503), {"ready": ready, "active_sessions": active, "max_sessions": self.max_sessions}
+        body = {"ready": ready, "active_sessions": active, "max_sessions": self.max_sessions}
+        return call.answer(body, 200 if ready else 503)
 
-    @operation("getMetrics", "GET", "/metrics", "Metrics for Prometheus", "Admin", answers={200: str}, text=True)
-    async def metrics(self) -> str:
-        """What is open, what was asked and, for who may see all of the relay, what it did (`relay/meters.py`)."""
+    @admin.get("/metrics", "getMetrics", str, media=METRICS)
+    async def metrics(self) -> Response:
+        """Metrics for Prometheus."""
         from prometheus_client import CollectorRegistry, generate_latest
 
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(metrics.Sidecar(await self.relay.sessions(), self.requests))
-        meters = getattr(self.relay, "meters", None)
-        if meters is not None:
-            registry.register(meters)
-        return generate_latest(registry).decode()
+        registry.register(_Open(await self.relay.sessions(), self.requests))
+        if self.relay.meters is not None:  # what the whole relay did is not for every tenant
+            registry.register(self.relay.meters)
+        return Response(generate_latest(registry), 200, media_type=METRICS)
 
     async def _active(self) -> int:
         return len(await self.relay.sessions())
 
     # Sessions
 
-    @operation("listSessions", "GET", "/sessions", "The open sessions", "Session", answers={200: b.SessionList})
+    @sessions.get("/sessions", "listSessions", b.SessionList)
     async def list_sessions(self) -> dict[str, Any]:
+        """The open sessions."""
         model = self.relay.model.name if self.relay.model is not None else ""
         rows = [views.listed(row, model) for row in await self.relay.sessions()]
         return {"sessions": rows, "count": len(rows)}
 
-    @operation(
-        "createSession",
-        "POST",
-        "/sessions",
-        "Open a session",
-        "Session",
-        answers={201: b.Handle},
-        body=b.CreateSession,
-        problems=("session_limit", "security_invariant"),
+    @sessions.post(
+        "/sessions", "createSession", {201: b.Handle}, problems=("session_limit", "security_invariant"), rpc="init"
     )
-    async def create(self, body: b.CreateSession) -> tuple[int, dict[str, Any]]:
+    async def create(self, body: b.CreateSession) -> dict[str, Any]:
+        """Open a session."""
         active = await self._active()
         if active >= self.max_sessions:
             raise Problem("session_limit", "The sidecar is full.", count=active, limit=self.max_sessions)
         session = await self.relay.init(
             body.app_id, role=body.role, binding_secret=body.binding_secret, config=body.config
         )
-        return 201, views.handle(session.handle)
+        return views.handle(session.handle)
 
-    @operation(
-        "getSessionStatus", "GET", f"{_S}/status", "Status and remaining budget", "Session", answers={200: b.Status}
-    )
+    @of_session.get("/status", "getSessionStatus", b.Status, rpc="sessionStatus")
     async def status(self, session: Session) -> dict[str, Any]:
+        """Status and remaining budget."""
         return views.status(await session.session_status())
 
-    @operation("closeSession", "POST", f"{_S}/close", "Close the session", "Session", answers={200: b.Closed})
+    @of_session.post("/close", "closeSession", b.Closed, rpc="close")
     async def close(self, session: Session) -> dict[str, Any]:
+        """Close the session."""
         await session.close()
         return {"session_id": session.id, "closed": True}
 
-    @operation(
-        "resumeSession",
-        "POST",
-        f"{_S}/resume",
-        "Take a bound session up again after a restart",
-        "Session",
-        answers={200: b.Handle},
-        body=b.ResumeSession,
-        body_optional=True,
-    )
+    @of_session.post("/resume", "resumeSession", b.Handle, rpc="")
     async def resume(self, session: Session, body: b.ResumeSession | None) -> dict[str, Any]:
+        """Take a bound session up again after a restart."""
         secret = body.binding_secret if body is not None else None
         found = await self.relay.session(session.id, binding_secret=secret)
         await found.enter("session_status")
@@ -212,139 +163,77 @@ class Service:
             raise Problem("signature_invalid", "The session was opened with a binding secret.", at="$.binding_secret")
         return views.handle(found.handle)
 
-    @operation(
-        "configureSession",
-        "POST",
-        f"{_S}/configure",
-        "Change settings (ADMIN)",
-        "Session",
-        answers={200: SessionConfig},
-        body=SessionConfig,
-        problems=("security_invariant",),
-        whole=True,
-    )
+    @of_session.post("/configure", "configureSession", SessionConfig, problems=("security_invariant",), rpc="configure")
     async def configure(self, session: Session, body: SessionConfig, call: Call) -> SessionConfig:
-        """Change the fields that the body names, and no others."""
+        """Change the settings that the body names (ADMIN)."""
         return await session.configure(**msgspec.json.decode(call.data))
 
-    @operation(
-        "resetSession",
-        "POST",
-        f"{_S}/reset",
-        "Begin anew under the same id (ADMIN)",
-        "Session",
-        answers={200: b.Handle},
-    )
+    @of_session.post("/reset", "resetSession", b.Handle)
     async def reset(self, session: Session) -> dict[str, Any]:
+        """Begin anew under the same id (ADMIN)."""
         return views.handle(await session.reset_session())
 
-    @operation(
-        "estimateSession",
-        "POST",
-        f"{_S}/estimate",
-        "What a dispatch would cost",
-        "Session",
-        answers={200: CostEstimate},
-        body=b.EstimateRequest,
-        problems=("provider_error",),
-    )
+    @of_session.post("/estimate", "estimateSession", CostEstimate, problems=("provider_error",))
     async def estimate(self, session: Session, body: b.EstimateRequest) -> CostEstimate:
+        """What a dispatch would cost."""
         return await session.estimate_task(body.system_prompt, body.task_input)
 
-    @operation(
+    @of_session.post(
+        "/providers",
         "registerProvider",
-        "POST",
-        f"{_S}/providers",
-        "A provider of the session's own",
-        "Session",
-        answers={200: b.Registered},
-        body=b.ProviderRequest,
+        b.Registered,
         problems=("model_unknown", "package_missing", "provider_unauthenticated"),
     )
     async def register_provider(self, session: Session, body: b.ProviderRequest) -> dict[str, Any]:
+        """A provider of the session's own."""
         if not self.providers:
             raise Problem("permission_denied", "Only the host's operator may name a provider.")
         return await session.register_provider(
-            body.provider_type,
-            body.model,
-            api_key=body.api_key,
-            base_url=body.base_url,
-            priority=body.priority,
+            body.provider_type, body.model, api_key=body.api_key, base_url=body.base_url, priority=body.priority
         )
 
-    @operation(
-        "exportState",
-        "POST",
-        f"{_S}/export",
-        "The session, encrypted (ADMIN)",
-        "Session",
-        answers={200: b.Exported},
-        body=b.ExportRequest,
-    )
+    @of_session.post("/export", "exportState", b.Exported)
     async def export(self, session: Session, body: b.ExportRequest) -> dict[str, Any]:
+        """The session, encrypted (ADMIN)."""
         data = await session.export_state(body.export_key)
         header, _ = read_header(data)
         return {"state": base64.b64encode(data).decode(), "checksum": header.checksum, "records": header.records}
 
-    @operation(
-        "importState",
-        "POST",
-        f"{_S}/import",
-        "Take in an export (ADMIN)",
-        "Session",
-        answers={201: b.Handle},
-        body=b.ImportRequest,
-        problems=("state_corrupted", "ledger_conflict"),
-    )
-    async def import_state(self, session: Session, body: b.ImportRequest) -> tuple[int, dict[str, Any]]:
+    @of_session.post("/import", "importState", {201: b.Handle}, problems=("state_corrupted", "ledger_conflict"))
+    async def import_state(self, session: Session, body: b.ImportRequest) -> dict[str, Any]:
+        """Take in an export (ADMIN)."""
         await session.enter("import_state")
         try:
             data = base64.b64decode(body.state, validate=True)
         except binascii.Error as error:
             raise Problem("invalid_request", "The state is not base64.", at="$.state") from error
         found = await self.relay.import_state(data, body.export_key, binding_secret=body.binding_secret)
-        return 201, views.handle(found.handle)
+        return views.handle(found.handle)
 
     # Dispatching
 
-    @operation(
-        "dispatch",
-        "POST",
-        f"{_S}/dispatch",
-        "Ask the model",
-        "Dispatch",
-        answers={200: b.DispatchResponse},
-        body=b.DispatchRequest,
-        problems=_DISPATCH,
-    )
+    @dispatching.post("/dispatch", "dispatch", b.DispatchResponse, problems=_DISPATCH)
     async def dispatch(self, session: Session, body: b.DispatchRequest) -> dict[str, Any]:
+        """Ask the model."""
         if body.resume:
             reply = await session.resume()
         else:
             reply = await session.dispatch(body.system_prompt, body.task_input, **_options(body))
         return views.dispatched(session, reply.output, reply.report)
 
-    @operation(
-        "dispatchStream",
-        "POST",
-        f"{_S}/dispatch/stream",
-        "Ask the model, as server-sent events",
-        "Dispatch",
-        answers={200: StreamEvent},
-        body=b.DispatchRequest,
-        problems=_DISPATCH,
-        streams=True,
-    )
-    async def dispatch_stream(self, session: Session, body: b.DispatchRequest) -> Response:
-        return await stream(self.events(session, body), _frame)
+    @dispatching.post("/dispatch/stream", "dispatchStream", StreamEvent, problems=_DISPATCH, streams=True, rpc="")
+    async def dispatch_stream(self, session: Session, body: b.DispatchRequest, call: Call) -> Response:
+        """Ask the model, as server-sent events."""
+        return call.stream(await begun(self.events(session, body), _frame))
 
     def events(self, session: Session, body: b.DispatchRequest) -> AsyncGenerator[StreamEvent, None]:
         if body.resume:
             return session.resumed_events()
         return session.events(body.system_prompt, body.task_input, operation="dispatch_stream", **_options(body))
 
-    @_variant("dispatchTools", "tools", "Let the model pull context with tools", b.ToolsRequest)
+    @dispatching.post("/dispatch/tools", "dispatchTools", b.DispatchResponse, problems=_DISPATCH)
     async def dispatch_tools(self, session: Session, body: b.ToolsRequest) -> dict[str, Any]:
+        """Let the model pull context with tools."""
         return self._outcome(
             session,
             await variants.tools(
@@ -352,8 +241,9 @@ class Service:
             ),
         )
 
-    @_variant("dispatchAgentic", "agentic", "The tool loop with a limit of steps", b.AgenticRequest)
+    @dispatching.post("/dispatch/agentic", "dispatchAgentic", b.DispatchResponse, problems=_DISPATCH)
     async def dispatch_agentic(self, session: Session, body: b.AgenticRequest) -> dict[str, Any]:
+        """The tool loop with a limit of steps."""
         outcome = await variants.agentic(
             session,
             body.system_prompt,
@@ -364,20 +254,23 @@ class Service:
         )
         return self._outcome(session, outcome)
 
-    @_variant("dispatchReflexive", "reflexive", "Draft, check, refine")
+    @dispatching.post("/dispatch/reflexive", "dispatchReflexive", b.DispatchResponse, problems=_DISPATCH)
     async def dispatch_reflexive(self, session: Session, body: b.DispatchRequest) -> dict[str, Any]:
+        """Draft, check, refine."""
         return self._outcome(
             session, await variants.reflexive(session, body.system_prompt, body.task_input, **_options(body))
         )
 
-    @_variant("dispatchProgressive", "progressive", "Outline first, then detail")
+    @dispatching.post("/dispatch/progressive", "dispatchProgressive", b.DispatchResponse, problems=_DISPATCH)
     async def dispatch_progressive(self, session: Session, body: b.DispatchRequest) -> dict[str, Any]:
+        """Outline first, then detail."""
         return self._outcome(
             session, await variants.progressive(session, body.system_prompt, body.task_input, **_options(body))
         )
 
-    @_variant("dispatchStreamAugmented", "stream-augmented", "New facts for what was just written")
+    @dispatching.post("/dispatch/stream-augmented", "dispatchStreamAugmented", b.DispatchResponse, problems=_DISPATCH)
     async def dispatch_stream_augmented(self, session: Session, body: b.DispatchRequest) -> dict[str, Any]:
+        """New facts for what was just written."""
         return self._outcome(
             session, await variants.stream_augmented(session, body.system_prompt, body.task_input, **_options(body))
         )
@@ -387,135 +280,98 @@ class Service:
 
     # Facts
 
-    @operation(
-        "ingest",
-        "POST",
-        f"{_S}/ingest",
-        "Keep what a text says",
-        "Knowledge",
-        answers={200: b.Ingested},
-        body=b.IngestRequest,
-        problems=("rate_limited",),
-    )
+    @knowledge.post("/ingest", "ingest", b.Ingested, problems=("rate_limited",))
     async def ingest(self, session: Session, body: b.IngestRequest) -> dict[str, Any]:
+        """Keep what a text says."""
         return views.ingested(await session.ingest(body.text, body.source_label, supersedes=body.supersedes))
 
-    @operation(
-        "restoreFacts",
-        "POST",
-        f"{_S}/facts/restore",
-        "Undo quarantine, a rejection or a correction",
-        "Knowledge",
-        answers={200: Restored},
-        body=b.RestoreRequest,
-        problems=("chain_verification_failed",),
-    )
+    @knowledge.post("/facts/restore", "restoreFacts", Restored, problems=("chain_verification_failed",))
     async def restore(self, session: Session, body: b.RestoreRequest) -> Restored:
+        """Undo quarantine, a rejection or a correction."""
         return await session.restore_facts(body.fact_ids, source_label=body.source_label)
 
-    @operation(
-        "getFacts",
-        "GET",
-        f"{_S}/facts",
-        "Facts, the best for a query first",
-        "Knowledge",
-        answers={200: b.FactList},
-        query=b.FactsQuery,
-    )
+    @knowledge.get("/facts", "getFacts", b.FactList, rpc="facts")
     async def facts(self, session: Session, query: b.FactsQuery) -> dict[str, Any]:
+        """Facts, the best for a query first."""
         found = await session.facts(
-            query.query,
-            top_k=query.top_k,
-            include_superseded=query.include_superseded,
-            quarantined=query.quarantined,
+            query.query, top_k=query.top_k, include_superseded=query.include_superseded, quarantined=query.quarantined
         )
         shown = [{**view(fact), "score": round(score, 6)} for fact, score in found]
         return {"facts": shown, "count": len(shown), "total": len(session.warm.facts)}
 
-    @operation(
-        "shareFacts",
-        "POST",
-        f"{_S}/facts/share",
-        "Copy facts to another session of the app",
-        "Knowledge",
-        answers={200: b.Shared},
-        body=b.ShareRequest,
-    )
+    @knowledge.post("/facts/share", "shareFacts", b.Shared)
     async def share(self, session: Session, body: b.ShareRequest) -> dict[str, Any]:
+        """Copy facts to another session of the app."""
         target = await self.relay.session(body.target_session_id)
         shared = await session.share_facts(target, body.fact_ids)
         return {"facts_shared": shared, "target_session_id": target.id}
 
-    @operation(
-        "factFeedback",
-        "POST",
-        f"{_S}/facts/feedback",
-        "Boost, penalize or reject a fact",
-        "Knowledge",
-        answers={200: b.FactView},
-        body=b.FeedbackRequest,
-    )
+    @knowledge.post("/facts/feedback", "factFeedback", b.FactView)
     async def feedback(self, session: Session, body: b.FeedbackRequest) -> dict[str, Any]:
+        """Boost, penalize or reject a fact."""
         return view(await session.fact_feedback(body.fact_id, body.action, body.delta))
 
-    @operation(
-        "previewEnvelope",
-        "GET",
-        f"{_S}/envelope",
-        "What a dispatch would send",
-        "Knowledge",
-        answers={200: EnvelopePreview},
-        query=b.EnvelopeQuery,
-        problems=("provider_error",),
-    )
+    @knowledge.get("/envelope", "previewEnvelope", EnvelopePreview, problems=("provider_error",))
     async def preview(self, session: Session, query: b.EnvelopeQuery) -> EnvelopePreview:
+        """What a dispatch would send."""
         return await session.preview_envelope(query.system_prompt, query.task_input)
 
     # The same operations in another form
 
-    @operation(
-        "rpc",
-        "POST",
+    @admin.post(
         "/rpc",
-        "The same operations as JSON-RPC 2.0",
-        "Admin",
-        answers={200: b.RpcAnswer | list[b.RpcAnswer], 204: None, 400: b.RpcAnswer},
+        "rpc",
+        {200: b.RpcAnswer | list[b.RpcAnswer], 204: None, 400: b.RpcAnswer},
         body=b.RpcRequest | b.RpcBatch,
         reads_body=False,
-        whole=True,
     )
     async def rpc(self, call: Call) -> Response:
+        """The same operations as JSON-RPC 2.0."""
         from forestay.surface.crp.rpc import answer_all
 
         return await answer_all(self, call)
 
-    @operation(
-        "getOpenapi", "GET", "/openapi.json", "This description", "Admin", answers={200: dict[str, Any]}, open=True
-    )
-    async def openapi(self) -> None:
-        """Answered where all operations are known (`operations.py`)."""
 
-
-DECLARED: tuple[Declared, ...] = tuple(
-    getattr(member, _MARK) for member in vars(Service).values() if hasattr(member, _MARK)
-)
-
-
-async def stream(events: AsyncGenerator[StreamEvent, None], frame: Callable[[StreamEvent], bytes]) -> Response:
-    """Server-sent events, begun only when the first event is there (M3)."""
+async def begun(
+    events: AsyncGenerator[StreamEvent, None], frame_of: Callable[[StreamEvent], bytes]
+) -> AsyncGenerator[bytes, None]:
+    """The frames of a stream, begun only when the first event is there (M3)."""
     first = await anext(events)
 
-    async def frames() -> AsyncIterator[bytes]:
-        yield frame(first)
+    async def frames() -> AsyncGenerator[bytes, None]:
+        yield frame_of(first)
         async for event in told(events):
-            yield frame(event)
+            yield frame_of(event)
 
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(frames(), 200, headers, media_type=EVENTS)
+    return frames()
 
 
 def _frame(event: StreamEvent) -> bytes:
-    return b"event: " + event.event_type.encode() + b"\ndata: " + msgspec.json.encode(views.event(event)) + b"\n\n"
+    return frame(msgspec.json.encode(views.event(event)), event.event_type)
+
+
+class _Open:
+    """One look at a sidecar for Prometheus: open sessions and requests."""
+
+    def __init__(self, sessions: Sequence[Mapping[str, Any]], requests: Mapping[tuple[str, int], int]) -> None:
+        self._sessions = sessions
+        self._requests = requests
+
+    def collect(self) -> Iterator[Any]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        sessions = self._sessions
+        facts = sum(item["facts_in_warm_state"] for item in sessions)
+        windows = sum(item["windows_completed"] for item in sessions)
+        yield GaugeMetricFamily("crp_sessions_active", "Open sessions.", len(sessions))
+        yield GaugeMetricFamily("crp_session_facts", "Facts of open sessions.", facts)
+        yield GaugeMetricFamily("crp_session_windows", "Windows completed by open sessions.", windows)
+        requests = CounterMetricFamily(
+            "crp_requests", "Requests by operation and status.", labels=["operation", "status"]
+        )
+        for (name, status), count in sorted(self._requests.items()):
+            requests.add_metric([name, str(status)], count)
+        yield requests
 
 
 def _options(body: b.DispatchRequest) -> dict[str, Any]:

@@ -1,17 +1,17 @@
 """One relay for many tenants: each sees its own sessions alone.
 
-T1  A session belongs to the tenant whose key opened it; to everybody else it does not exist.
+T1  A session belongs to the tenant whose key opened it; for every other tenant it does not exist.
 T2  An app's name is the tenant's own: two tenants may use the same, and neither spends the other's limit.
-T3  Naming a provider's address is the operator's alone: it makes the host call there.
+T3  Only the operator may name a provider's address, because the host calls it.
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from forestay.kernel import OPERATOR, Clock, Problem
 from forestay.models import Model
-from forestay.relay import Meters, Relay, Session
+from forestay.relay import Meters, Relay, Role, Session, SessionConfig
 from forestay.surface.crp.service import Service
 
 _MARK = "::"
@@ -37,14 +37,16 @@ class TenantRelay:
         """What the whole relay did is the operator's to see."""
         return self._relay.meters if self._tenant == OPERATOR else None
 
-    async def init(self, app_id: str, **options: Any) -> Session:
+    async def init(
+        self, app_id: str, *, role: Role, binding_secret: bytes | str | None, config: SessionConfig
+    ) -> Session:
         if _MARK in app_id or app_id.startswith(_MARK[0]):
             raise Problem("invalid_request", f"An app's name does not contain {_MARK!r}.", at="$.app_id")
         name = app_id if self._tenant == OPERATOR else f"{self._tenant}{_MARK}{app_id}"
-        return await self._relay.init(name, **options)
+        return await self._relay.init(name, role=role, binding_secret=binding_secret, config=config)
 
-    async def session(self, session_id: str, **options: Any) -> Session:
-        found = await self._relay.session(session_id, **options)
+    async def session(self, session_id: str, *, binding_secret: bytes | str | None = None) -> Session:
+        found = await self._relay.session(session_id, binding_secret=binding_secret)
         if owner_of(found.warm.app_id) != self._tenant:
             raise Problem("not_found", "There is no such session.", session_id=session_id[:80], fix="Open a session.")
         return found
@@ -53,8 +55,8 @@ class TenantRelay:
         rows = await self._relay.sessions()
         return [row for row in rows if owner_of(row["app_id"]) == self._tenant]
 
-    async def import_state(self, data: bytes, passphrase: bytes | str, **options: Any) -> Session:
-        return await self._relay.import_state(data, passphrase, admits=self._admits, **options)
+    async def import_state(self, data: bytes, passphrase: str, *, binding_secret: str | None) -> Session:
+        return await self._relay.import_state(data, passphrase, admits=self._admits, binding_secret=binding_secret)
 
     def _admits(self, app_id: str) -> None:
         if owner_of(app_id) != self._tenant:
@@ -76,6 +78,6 @@ class Sidecars:
 
     def of(self, tenant: str) -> Service:
         if tenant not in self._services:
-            mine = cast(Relay, TenantRelay(self._relay, tenant))
+            mine = TenantRelay(self._relay, tenant)
             self._services[tenant] = Service(mine, auth_required=True, providers=tenant == OPERATOR)
         return self._services[tenant]

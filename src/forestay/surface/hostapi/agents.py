@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-from starlette.responses import Response
+from msgspec import convert
 
 import forestay
-from forestay.agents import AgentManifest
 from forestay.host import Host, health
-from forestay.surface.operations import Call, Operation, Result
+from forestay.surface.operations import Call, Operations, View
+
+api = Operations[Host](scopes=("manifest:read",), contract="lafs", tag="agents")
 
 
-class AgentLine(Result, frozen=True, omit_defaults=False):
-    """An agent as anybody with a key may know it."""
+class AgentLine(View, frozen=True):
+    """An agent as every caller with a key may know it."""
 
     agent_id: str
     persona: str
@@ -22,17 +22,13 @@ class AgentLine(Result, frozen=True, omit_defaults=False):
     model_class: str
 
 
-class AgentList(Result, frozen=True, omit_defaults=False):
+class AgentList(View, frozen=True):
     agents: list[AgentLine]
 
 
-class AgentView(Result, frozen=True, omit_defaults=False):
+class AgentView(AgentLine, frozen=True):
     """The whole manifest: the operator's alone."""
 
-    agent_id: str
-    persona: str
-    description: str
-    model_class: str
     instructions: str
     tool_allowlist: list[str]
     turns: int
@@ -42,69 +38,28 @@ class AgentView(Result, frozen=True, omit_defaults=False):
     long_term_memory: bool
 
 
-class FindingView(Result, frozen=True, omit_defaults=False):
+class FindingView(View, frozen=True):
     name: str
     state: str
     detail: str
 
 
-class HealthView(Result, frozen=True, omit_defaults=False):
+class HealthView(View, frozen=True):
     status: str
     version: str
     findings: list[FindingView]
 
 
-def operations(host: Host) -> list[Operation]:
-    async def list_(call: Call) -> Response:
-        return call.answer(AgentList(agents=[_line(agent) for agent in host.agents]))
-
-    async def show(call: Call) -> Response:
-        call.caller.require_operator()
-        return call.answer(_view(host.agents.get(call.path["agentId"])))
-
-    async def how(call: Call) -> Response:
-        call.caller.require_operator()
-        found = await health(host)
-        findings = [FindingView(**msgspec.structs.asdict(item)) for item in found.findings]
-        return call.answer(HealthView(status=found.status, version=forestay.__version__, findings=findings))
-
-    common: dict[str, Any] = {"method": "GET", "scopes": ("manifest:read",), "contract": "lafs", "tag": "agents"}
-    return [
-        Operation(
-            name="agents.list",
-            path="/host/v1/agents",
-            perform=list_,
-            summary="The agents that runs may name.",
-            answers={200: AgentList},
-            **common,
-        ),
-        Operation(
-            name="agents.show",
-            path="/host/v1/agents/{agentId}",
-            perform=show,
-            summary="An agent's manifest.",
-            answers={200: AgentView},
-            problems=("not_found",),
-            **common,
-        ),
-        Operation(
-            name="host.health",
-            path="/host/v1/health",
-            perform=how,
-            summary="How the host is, looked at now: ledger, disk, engine, extensions, model.",
-            answers={200: HealthView},
-            **common,
-        ),
-    ]
+@api.get("/host/v1/agents", "agents.list", AgentList)
+async def list_agents(host: Host, call: Call) -> AgentList:
+    """The agents that runs may name."""
+    return AgentList(agents=[convert(agent, AgentLine, from_attributes=True) for agent in host.agents])
 
 
-def _line(agent: AgentManifest) -> AgentLine:
-    return AgentLine(
-        agent_id=agent.agent_id, persona=agent.persona, description=agent.description, model_class=agent.model_class
-    )
-
-
-def _view(agent: AgentManifest) -> AgentView:
+@api.get("/host/v1/agents/{agentId}", "agents.show", AgentView, operator=True)
+async def show(host: Host, call: Call) -> AgentView:
+    """An agent's manifest."""
+    agent = host.agents.get(call.path["agentId"])
     return AgentView(
         agent_id=agent.agent_id,
         persona=agent.persona,
@@ -118,3 +73,11 @@ def _view(agent: AgentManifest) -> AgentView:
         requires_capabilities=list(agent.requires),
         long_term_memory=agent.memory.long_term,
     )
+
+
+@api.get("/host/v1/health", "host.health", HealthView, operator=True)
+async def health_now(host: Host, call: Call) -> HealthView:
+    """How the host is, looked at now: ledger, disk, engine, extensions, model."""
+    found = await health(host)
+    findings = convert(found.findings, list[FindingView], from_attributes=True)
+    return HealthView(status=found.status, version=forestay.__version__, findings=findings)

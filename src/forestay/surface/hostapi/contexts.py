@@ -10,9 +10,10 @@ from starlette.responses import Response
 
 from forestay.envelope import ContextStore, Held, context_routes
 from forestay.host import Host
-from forestay.surface.answers import request_id
-from forestay.surface.operations import Body, Call, Operation, Result
+from forestay.surface.exchange import request_id
+from forestay.surface.operations import Body, Call, Operations, View
 
+_HELD = ("context_not_found", "context_unauthorized", "context_expired", "out_of_range")
 Operated = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
@@ -30,7 +31,7 @@ class Step(Body, frozen=True):
     context_delta: dict[str, Any]
 
 
-class ContextView(Result, frozen=True, omit_defaults=False):
+class ContextView(View, frozen=True):
     ledger_id: str
     version: int
     checksum: str
@@ -38,98 +39,71 @@ class ContextView(Result, frozen=True, omit_defaults=False):
     read_at: str
 
 
-def operations(host: Host) -> list[Operation]:
-    store = ContextStore(host.ledger, host.clock, host.ids)
+class Contexts:
+    """The context ledgers of one host."""
 
-    async def open_(call: Call) -> Response:
-        body: NewContext = call.body
-        lifetime = None if body.lifetime_seconds is None else body.lifetime_seconds * 1000
-        held = await store.open(
-            body.objective, owner=call.caller.tenant, constraints=list(body.constraints), lifetime_ms=lifetime
-        )
-        return call.answer(_view(held), 201)
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.store = ContextStore(host.ledger, host.clock, host.ids)
 
-    async def step(call: Call) -> Response:
-        body: Step = call.body
-        held = await store.mutate(
-            call.path["ledgerId"],
-            body.operation,
-            body.context_delta,
-            owner=call.caller.tenant,
-            version=body.version,
-            request_id=request_id(call.request),
-        )
-        return call.answer(_view(held))
 
-    async def read(call: Call) -> Response:
-        tenant = call.caller.tenant
+api = Operations[Contexts](scopes=("runs:create",), contract="lafs", tag="contexts")
 
-        async def owner(request: Request) -> str:
-            return tenant
 
-        (route,) = context_routes(
-            store, owner, cursor_key=host.key_for("contexts"), clock=host.clock, ids=host.ids, request_id=request_id
-        )
-        call.request.scope["path_params"] = {"ledger_id": call.path["ledgerId"]}
-        answered: Response = await route.endpoint(call.request)
-        return answered
+@api.post("/host/v1/contexts", "contexts.open", {201: ContextView})
+async def open_context(contexts: Contexts, call: Call, body: NewContext) -> ContextView:
+    """Begin a context ledger: an objective and what must hold throughout."""
+    lifetime = None if body.lifetime_seconds is None else body.lifetime_seconds * 1000
+    held = await contexts.store.open(
+        body.objective, owner=call.tenant, constraints=list(body.constraints), lifetime_ms=lifetime
+    )
+    return _view(held)
 
-    common: dict[str, Any] = {"contract": "lafs", "tag": "contexts"}
-    return [
-        Operation(
-            name="contexts.open",
-            method="POST",
-            path="/host/v1/contexts",
-            perform=open_,
-            summary="Begin a context ledger: an objective and what must hold throughout.",
-            scopes=("runs:create",),
-            body=NewContext,
-            answers={201: ContextView},
-            problems=("schema_mismatch",),
-            **common,
-        ),
-        Operation(
-            name="contexts.step",
-            method="POST",
-            path="/host/v1/contexts/{ledgerId}",
-            perform=step,
-            summary="Add a step that was made for the current version.",
-            scopes=("runs:create",),
-            body=Step,
-            answers={200: ContextView},
-            problems=(
-                "schema_mismatch",
-                "context_not_found",
-                "context_unauthorized",
-                "context_expired",
-                "context_stale",
-                "context_version_invalid",
-                "context_version_conflict",
-                "out_of_range",
-            ),
-            **common,
-        ),
-        Operation(
-            name="contexts.read",
-            method="GET",
-            path="/_lafs/context/{ledgerId}",
-            perform=read,
-            summary="A context ledger: full, as a delta, or in summary (LAFS R30).",
-            scopes=("runs:read",),
-            answers={200: dict[str, Any]},
-            problems=(
-                "context_not_found",
-                "context_unauthorized",
-                "context_expired",
-                "context_mode_invalid",
-                "context_version_invalid",
-                "context_compacted",
-                "schema_mismatch",
-                "out_of_range",
-            ),
-            **common,
-        ),
-    ]
+
+@api.post(
+    "/host/v1/contexts/{ledgerId}",
+    "contexts.step",
+    ContextView,
+    problems=(*_HELD, "context_stale", "context_version_invalid", "context_version_conflict"),
+)
+async def step(contexts: Contexts, call: Call, body: Step) -> ContextView:
+    """Add a step that was made for the current version."""
+    held = await contexts.store.mutate(
+        call.path["ledgerId"],
+        body.operation,
+        body.context_delta,
+        owner=call.tenant,
+        version=body.version,
+        request_id=request_id(call.request),
+    )
+    return _view(held)
+
+
+@api.get(
+    "/_lafs/context/{ledgerId}",
+    "contexts.read",
+    dict[str, Any],
+    scopes=("runs:read",),
+    problems=(*_HELD, "context_mode_invalid", "context_version_invalid", "context_compacted"),
+)
+async def read(contexts: Contexts, call: Call) -> Response:
+    """A context ledger: full, as a delta, or in summary (LAFS R30)."""
+    host = contexts.host
+
+    async def owner(request: Request) -> str:
+        return call.tenant
+
+    (route,) = context_routes(
+        contexts.store,
+        owner,
+        cursor_key=host.key_for("contexts"),
+        clock=host.clock,
+        ids=host.ids,
+        request_id=request_id,
+    )
+    call.request.scope["path_params"] = {"ledger_id": call.path["ledgerId"]}
+    answered: Response = await route.endpoint(call.request)
+    return answered
 
 
 def _view(held: Held) -> ContextView:

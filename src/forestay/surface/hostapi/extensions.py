@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import msgspec
-from msgspec import Meta
-from starlette.responses import Response
+from msgspec import Meta, Struct, convert, to_builtins
+from msgspec.structs import asdict
 
-from forestay.extensions import Card, Line, overview, portrait
+from forestay.extensions import Line, overview, portrait
 from forestay.host import Host
 from forestay.kernel import iso
 from forestay.runs import Prompt, pending_prompts
-from forestay.surface.operations import Call, Operation, Query, Result
+from forestay.surface.operations import Call, Operations, Query, View
+
+api = Operations[Host](scopes=("manifest:read",), operator=True, contract="lafs", tag="extensions")
 
 
-class CardView(Result, frozen=True, omit_defaults=False):
+class CardView(View, frozen=True):
     """One extension in the list."""
 
     name: str
@@ -32,7 +33,7 @@ class CardView(Result, frozen=True, omit_defaults=False):
     problem: str
 
 
-class ExtensionList(Result, frozen=True, omit_defaults=False):
+class ExtensionList(View, frozen=True):
     loaded: bool
     trust: str
     mode: str
@@ -40,7 +41,7 @@ class ExtensionList(Result, frozen=True, omit_defaults=False):
     extensions: list[CardView]
 
 
-class CapabilityView(Result, frozen=True, omit_defaults=False):
+class CapabilityView(View, frozen=True):
     """A capability of one extension: declared, inferred from its code, decided, used."""
 
     capability: str
@@ -53,7 +54,7 @@ class CapabilityView(Result, frozen=True, omit_defaults=False):
     refused: int
 
 
-class ExtensionView(Result, frozen=True, omit_defaults=False):
+class ExtensionView(View, frozen=True):
     card: CardView
     mode: str
     records: int
@@ -66,7 +67,7 @@ class EvidenceQuery(Query, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
-class CallView(Result, frozen=True, omit_defaults=False):
+class CallView(View, frozen=True):
     """One host call as the evidence has it, or `count` of them that were the same: parameters are their hash."""
 
     id: str
@@ -83,12 +84,12 @@ class CallView(Result, frozen=True, omit_defaults=False):
     count: int
 
 
-class EvidenceView(Result, frozen=True, omit_defaults=False):
+class EvidenceView(View, frozen=True):
     calls: list[CallView]
     troubles: list[dict[str, Any]]
 
 
-class PromptView(Result, frozen=True, omit_defaults=False):
+class PromptView(View, frozen=True):
     """A question, and where its answer is sent."""
 
     run_id: str
@@ -102,117 +103,79 @@ class PromptView(Result, frozen=True, omit_defaults=False):
     due_at: str | None = None
 
 
-class PromptList(Result, frozen=True, omit_defaults=False):
+class PromptList(View, frozen=True):
     """Open questions, oldest first; `more` runs wait that are not among them."""
 
     prompts: list[PromptView]
     more: int = 0
 
 
-def card(found: Card) -> CardView:
-    fields = {name: getattr(found, name) for name in CardView.__struct_fields__}
-    return CardView(**fields)
-
-
-def capability(line: Line) -> CapabilityView:
+def _capability(line: Line) -> CapabilityView:
     return CapabilityView(
         capability=line.capability,
         meaning=line.meaning,
         declared=line.declared,
         inferred=line.is_inferred,
         places=list(line.inferred),
-        rules=[msgspec.to_builtins(rule) for rule in line.rules],
+        rules=[to_builtins(rule) for rule in line.rules],
         allowed=line.use.allowed,
         refused=line.use.refused,
     )
 
 
-def operations(host: Host) -> list[Operation]:
-    async def list_(call: Call) -> Response:
-        call.caller.require_operator()
-        found = await overview(host.extensions)
-        return call.answer(
-            ExtensionList(
-                loaded=found.loaded,
-                trust=found.trust,
-                mode=found.mode,
-                brings=list(found.brings),
-                extensions=[card(item) for item in found.cards],
-            )
-        )
-
-    async def show(call: Call) -> Response:
-        call.caller.require_operator()
-        found = await portrait(host.extensions, call.path["name"])
-        return call.answer(
-            ExtensionView(
-                card=card(found.card),
-                mode=found.mode,
-                records=found.records,
-                capabilities=[capability(line) for line in found.matrix if line.concerned],
-                registrations=found.registrations,
-                artifact=found.artifact,
-            )
-        )
-
-    async def evidence(call: Call) -> Response:
-        call.caller.require_operator()
-        seen = (await portrait(host.extensions, call.path["name"])).seen
-        calls = [_call(item) for item in seen.calls[: call.query.limit]]
-        troubles = [{"at": iso(item.at), "kind": item.kind, "message": item.message} for item in seen.troubles]
-        return call.answer(EvidenceView(calls=calls, troubles=troubles[: call.query.limit]))
-
-    async def waiting(call: Call) -> Response:
-        found = await pending_prompts(host.runs, call.caller.tenant)
-        return call.answer(PromptList(prompts=[_prompt(item) for item in found.prompts], more=found.more))
-
-    common: dict[str, Any] = {"method": "GET", "contract": "lafs", "tag": "extensions"}
-    return [
-        Operation(
-            name="extensions.list",
-            path="/host/v1/extensions",
-            perform=list_,
-            summary="The project's extensions, and those that left evidence.",
-            scopes=("manifest:read",),
-            answers={200: ExtensionList},
-            **common,
-        ),
-        Operation(
-            name="extensions.show",
-            path="/host/v1/extensions/{name}",
-            perform=show,
-            summary="What an extension registered, declares, was found to need, was granted and used.",
-            scopes=("manifest:read",),
-            answers={200: ExtensionView},
-            problems=("not_found",),
-            **common,
-        ),
-        Operation(
-            name="extensions.evidence",
-            path="/host/v1/extensions/{name}/evidence",
-            perform=evidence,
-            summary="The host calls of an extension, latest first, and what went wrong in it.",
-            scopes=("audit:read",),
-            query=EvidenceQuery,
-            answers={200: EvidenceView},
-            problems=("not_found", "out_of_range"),
-            **common,
-        ),
-        Operation(
-            name="prompts.list",
-            path="/host/v1/prompts",
-            perform=waiting,
-            summary="What waits for a person: the open questions of the tenant's runs.",
-            scopes=("approvals:respond",),
-            answers={200: PromptList},
-            **common,
-        ),
-    ]
+@api.get("/host/v1/extensions", "extensions.list", ExtensionList)
+async def list_extensions(host: Host, call: Call) -> ExtensionList:
+    """The project's extensions, and those that left evidence."""
+    found = await overview(host.extensions)
+    return ExtensionList(
+        loaded=found.loaded,
+        trust=found.trust,
+        mode=found.mode,
+        brings=list(found.brings),
+        extensions=convert(found.cards, list[CardView], from_attributes=True),
+    )
 
 
-def _call(seen: Any) -> CallView:
-    fields = {name: getattr(seen, name) for name in CallView.__struct_fields__ if name != "at"}
-    return CallView(at=iso(seen.at), **fields)
+@api.get("/host/v1/extensions/{name}", "extensions.show", ExtensionView)
+async def show(host: Host, call: Call) -> ExtensionView:
+    """What an extension registered, declares, was found to need, was granted and used."""
+    found = await portrait(host.extensions, call.path["name"])
+    return ExtensionView(
+        card=convert(found.card, CardView, from_attributes=True),
+        mode=found.mode,
+        records=found.records,
+        capabilities=[_capability(line) for line in found.matrix if line.concerned],
+        registrations=found.registrations,
+        artifact=found.artifact,
+    )
+
+
+@api.get(
+    "/host/v1/extensions/{name}/evidence",
+    "extensions.evidence",
+    EvidenceView,
+    scopes=("audit:read",),
+    problems=("out_of_range",),
+)
+async def evidence(host: Host, call: Call, query: EvidenceQuery) -> EvidenceView:
+    """The host calls of an extension, latest first, and what went wrong in it."""
+    seen = (await portrait(host.extensions, call.path["name"])).seen
+    limit = query.limit
+    calls = [_call(item) for item in seen.calls[:limit]]
+    troubles = [{"at": iso(item.at), "kind": item.kind, "message": item.message} for item in seen.troubles]
+    return EvidenceView(calls=calls, troubles=troubles[:limit])
+
+
+@api.get("/host/v1/prompts", "prompts.list", PromptList, scopes=("approvals:respond",), operator=False)
+async def prompts(host: Host, call: Call) -> PromptList:
+    """What waits for a person: the open questions of the tenant's runs."""
+    found = await pending_prompts(host.runs, call.tenant)
+    return PromptList(prompts=[_prompt(item) for item in found.prompts], more=found.more)
+
+
+def _call(seen: Struct) -> CallView:
+    fields = {name: value for name, value in asdict(seen).items() if name in CallView.__struct_fields__}
+    return CallView(**{**fields, "at": iso(fields["at"])})
 
 
 def _prompt(found: Prompt) -> PromptView:

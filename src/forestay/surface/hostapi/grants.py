@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta
-from starlette.responses import Response
 
 from forestay.extensions import CAPABILITIES, Grants
 from forestay.host import Host, grant_of
 from forestay.kernel import moment_of
-from forestay.surface.operations import Body, Call, Operation, Query, Result
+from forestay.surface.operations import Body, Call, Operations, Query, View
 
 Name = Annotated[str, Meta(min_length=1, max_length=256)]
 Capability = Annotated[str, Meta(extra_json_schema={"enum": sorted(CAPABILITIES)})]
+api = Operations[Host](scopes=("grants:manage",), operator=True, contract="lafs", tag="grants")
 
 
 class GrantsQuery(Query, frozen=True):
@@ -30,7 +30,7 @@ class NewGrant(Body, frozen=True):
     expires_at: Annotated[str, Meta(max_length=64, extra_json_schema={"format": "date-time"})] | None = None
 
 
-class GrantView(Result, frozen=True, omit_defaults=False):
+class GrantView(View, frozen=True):
     """A decision that holds; an expired one does not speak any more."""
 
     subject: str
@@ -43,73 +43,37 @@ class GrantView(Result, frozen=True, omit_defaults=False):
     expired: bool
 
 
-class GrantList(Result, frozen=True, omit_defaults=False):
+class GrantList(View, frozen=True):
     grants: list[GrantView]
 
 
-class Revoked(Result, frozen=True, omit_defaults=False):
+class Revoked(View, frozen=True):
     revoked: int
 
 
-def operations(host: Host) -> list[Operation]:
-    async def standing(extension: str | None) -> list[GrantView]:
-        now = host.clock.now_ms()
-        found = await Grants(host.ledger, host.clock).standing(extension)
-        return [GrantView(**item.shown(now)) for item in found]
-
-    async def list_(call: Call) -> Response:
-        call.caller.require_operator()
-        return call.answer(GrantList(grants=await standing(call.query.extension)))
-
-    async def decide(call: Call) -> Response:
-        call.caller.require_operator()
-        body: NewGrant = call.body
-        expires_ms = None if body.expires_at is None else moment_of(body.expires_at, "$.expiresAt")
-        grant = grant_of(body.capability, body.scope, expires_ms)
-        await host.extensions.decide(body.extension, body.effect, grant, by=_who(call))
-        return call.answer(GrantList(grants=await standing(body.extension)), 201)
-
-    async def revoke(call: Call) -> Response:
-        call.caller.require_operator()
-        count = await host.extensions.take_back(call.path["name"], call.path["capability"], by=_who(call))
-        return call.answer(Revoked(revoked=count))
-
-    common: dict[str, Any] = {"scopes": ("grants:manage",), "contract": "lafs", "tag": "grants"}
-    return [
-        Operation(
-            name="grants.list",
-            method="GET",
-            path="/host/v1/grants",
-            perform=list_,
-            summary="What was granted and denied, with scope and expiry.",
-            query=GrantsQuery,
-            answers={200: GrantList},
-            problems=("schema_mismatch",),
-            **common,
-        ),
-        Operation(
-            name="grants.decide",
-            method="POST",
-            path="/host/v1/grants",
-            perform=decide,
-            summary="Allow or deny a capability to an extension, from now on.",
-            body=NewGrant,
-            answers={201: GrantList},
-            problems=("schema_mismatch", "invalid_usage", "invalid_request"),
-            **common,
-        ),
-        Operation(
-            name="grants.revoke",
-            method="DELETE",
-            path="/host/v1/grants/{name}/{capability}",
-            perform=revoke,
-            summary="Take back what was decided about a capability of an extension.",
-            answers={200: Revoked},
-            problems=("not_found",),
-            **common,
-        ),
-    ]
+async def _standing(host: Host, extension: str | None) -> GrantList:
+    now = host.clock.now_ms()
+    found = await Grants(host.ledger, host.clock).standing(extension)
+    return GrantList(grants=[GrantView(**item.shown(now)) for item in found])
 
 
-def _who(call: Call) -> str:
-    return call.caller.principal or call.caller.key_id
+@api.get("/host/v1/grants", "grants.list", GrantList)
+async def list_grants(host: Host, call: Call, query: GrantsQuery) -> GrantList:
+    """What was granted and denied, with scope and expiry."""
+    return await _standing(host, query.extension)
+
+
+@api.post("/host/v1/grants", "grants.decide", {201: GrantList}, problems=("invalid_usage", "invalid_request"))
+async def decide(host: Host, call: Call, body: NewGrant) -> GrantList:
+    """Allow or deny a capability to an extension, from now on."""
+    expires_ms = None if body.expires_at is None else moment_of(body.expires_at, "$.expiresAt")
+    grant = grant_of(body.capability, body.scope, expires_ms)
+    await host.extensions.decide(body.extension, body.effect, grant, by=call.caller.name)
+    return await _standing(host, body.extension)
+
+
+@api.delete("/host/v1/grants/{name}/{capability}", "grants.revoke", Revoked)
+async def revoke(host: Host, call: Call) -> Revoked:
+    """Take back what was decided about a capability of an extension."""
+    path = call.path
+    return Revoked(revoked=await host.extensions.take_back(path["name"], path["capability"], by=call.caller.name))

@@ -6,15 +6,16 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
-from starlette.responses import Response
 
 from forestay.host import Host
-from forestay.kernel import Problem, iso
+from forestay.kernel import Head, Problem, iso
 from forestay.runs import LedgerView, RecordShown
-from forestay.surface.operations import Body, Call, Operation, Query, Result
+from forestay.surface.auth import Caller
+from forestay.surface.operations import Body, Call, Operations, Query, View
 
 Text = Annotated[str, Meta(max_length=512)]
 Limit = Annotated[int, Meta(ge=1, le=1000)]
+api = Operations[Host](scopes=("audit:read",), operator=True, contract="lafs", tag="ledger")
 
 
 class StreamsQuery(Query, frozen=True):
@@ -33,19 +34,19 @@ class Verify(Body, frozen=True):
     prefix: Text = ""
 
 
-class StreamView(Result, frozen=True, omit_defaults=False):
+class StreamView(View, frozen=True):
     stream: str
     head: int
     hash: str
 
 
-class StreamList(Result, frozen=True, omit_defaults=False):
+class StreamList(View, frozen=True):
     streams: list[StreamView]
     records: int
     more_after: str | None
 
 
-class RecordView(Result, frozen=True, omit_defaults=False):
+class RecordView(View, frozen=True):
     seq: int
     id: str
     type: str
@@ -57,83 +58,51 @@ class RecordView(Result, frozen=True, omit_defaults=False):
     masked: bool  # something is hidden from this caller: `hash` is of the record as it is stored
 
 
-class RecordList(Result, frozen=True, omit_defaults=False):
+class RecordList(View, frozen=True):
     stream: str
     head: int
     records: list[RecordView]
 
 
-class Verified(Result, frozen=True, omit_defaults=False):
+class Verified(View, frozen=True):
     ok: bool
     streams: int
     records: int
     faults: list[dict[str, Any]]
 
 
-def operations(host: Host) -> list[Operation]:
-    ledger = host.ledger
+@api.get("/host/v1/ledger/streams", "ledger.streams", StreamList, problems=("out_of_range",))
+async def streams(host: Host, call: Call, query: StreamsQuery) -> StreamList:
+    """The streams of the ledger, by name, with their heads."""
+    found = await host.ledger.streams(query.prefix, query.after, query.limit)
+    shown = [StreamView(stream=name, head=head.seq, hash=head.hash) for name, head in found.items()]
+    more = shown[-1].stream if len(shown) == query.limit else None
+    return StreamList(streams=shown, records=await host.ledger.position(), more_after=more)
 
-    async def streams(call: Call) -> Response:
-        call.caller.require_operator()
-        query: StreamsQuery = call.query
-        found = await ledger.streams(query.prefix, query.after, query.limit)
-        shown = [StreamView(stream=name, head=head.seq, hash=head.hash) for name, head in found.items()]
-        more = shown[-1].stream if len(shown) == query.limit else None
-        return call.answer(StreamList(streams=shown, records=await ledger.position(), more_after=more))
 
-    async def records(call: Call) -> Response:
-        call.caller.require_operator()
-        query: RecordsQuery = call.query
-        head = await ledger.head(query.stream)
-        if head.seq < 0:
-            raise Problem("not_found", "There is no such stream.")
-        view = LedgerView(ledger, host.runs, call.caller.reads_runs_of)
-        found = await view.read(query.stream, query.start, query.limit)
-        return call.answer(RecordList(stream=query.stream, head=head.seq, records=[_record(item) for item in found]))
+@api.get("/host/v1/ledger/records", "ledger.records", RecordList, problems=("out_of_range", "not_found"))
+async def records(host: Host, call: Call, query: RecordsQuery) -> RecordList:
+    """Records of one stream, oldest first; without `runs:read`, what a run hides is masked."""
+    head, found = await read_stream(host, call.caller, query.stream, query.start, query.limit)
+    return RecordList(stream=query.stream, head=head.seq, records=[_record(item) for item in found])
 
-    async def verify(call: Call) -> Response:
-        call.caller.require_operator()
-        found = await ledger.verify(call.body.prefix if call.body else "")
-        faults = [msgspec.to_builtins(item) for item in found.faults]
-        return call.answer(Verified(ok=found.ok, streams=found.streams, records=found.records, faults=faults))
 
-    common: dict[str, Any] = {"scopes": ("audit:read",), "contract": "lafs", "tag": "ledger"}
-    return [
-        Operation(
-            name="ledger.streams",
-            method="GET",
-            path="/host/v1/ledger/streams",
-            perform=streams,
-            summary="The streams of the ledger, by name, with their heads.",
-            query=StreamsQuery,
-            answers={200: StreamList},
-            problems=("schema_mismatch", "out_of_range"),
-            **common,
-        ),
-        Operation(
-            name="ledger.records",
-            method="GET",
-            path="/host/v1/ledger/records",
-            perform=records,
-            summary="Records of one stream, oldest first; without `runs:read`, what a run hides is masked.",
-            query=RecordsQuery,
-            answers={200: RecordList},
-            problems=("schema_mismatch", "out_of_range", "not_found"),
-            **common,
-        ),
-        Operation(
-            name="ledger.verify",
-            method="POST",
-            path="/host/v1/ledger/verify",
-            perform=verify,
-            summary="Check every chain, or those whose names begin with `prefix`.",
-            body=Verify,
-            body_optional=True,
-            answers={200: Verified},
-            problems=("schema_mismatch",),
-            **common,
-        ),
-    ]
+@api.post("/host/v1/ledger/verify", "ledger.verify", Verified)
+async def verify(host: Host, call: Call, body: Verify | None) -> Verified:
+    """Check every chain, or those whose names begin with `prefix`."""
+    found = await host.ledger.verify(body.prefix if body else "")
+    faults = [msgspec.to_builtins(item) for item in found.faults]
+    return Verified(ok=found.ok, streams=found.streams, records=found.records, faults=faults)
+
+
+async def read_stream(
+    host: Host, caller: Caller, stream: str, start: int, limit: int
+) -> tuple[Head, list[RecordShown]]:
+    """The head of a stream and some of its records, as `caller` may see them."""
+    head = await host.ledger.head(stream)
+    if head.seq < 0:
+        raise Problem("not_found", "There is no such stream.")
+    return head, await LedgerView(host.ledger, host.runs, caller.reads_runs_of).read(stream, start, limit)
 
 
 def _record(shown: RecordShown) -> RecordView:

@@ -1,1 +1,28 @@
 """The OpenWOP surface: `/.well-known/openwop` and `/v1`."""
+
+from forestay.surface.openapi import openapi
+from forestay.surface.openwop import events, interrupts, meta, runs, schedules, seams, webhooks, workflows
+from forestay.surface.operations import Operation
+from forestay.surface.services import Services
+
+__all__ = ["operations"]
+
+
+def operations(services: Services, served: list[Operation]) -> list[Operation]:
+    """The contract's operations; discovery and the OpenAPI document tell of every operation that is `served`."""
+    host = services.host
+    return [
+        *meta.api.of(meta.Served(services, served)),
+        openapi("openapi", "/v1/openapi.json", lambda: [item for item in served if item.contract in _DESCRIBED]),
+        *workflows.api.of(host),
+        *runs.api.of(host),
+        *events.api.of(services),
+        *interrupts.api.of(host),
+        *interrupts.by_token.of(host),
+        *webhooks.api.of(host),
+        *schedules.api.of(host),
+        *(seams.api.of(host) if services.sample_seams else ()),
+    ]
+
+
+_DESCRIBED = ("openwop", "lafs")  # the others describe themselves, or are pages

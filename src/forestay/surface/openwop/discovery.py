@@ -15,7 +15,7 @@ from forestay.runs import (
     HttpRequest,
 )
 from forestay.surface.openwop.fixtures import is_done
-from forestay.surface.openwop.sse import MODES
+from forestay.surface.openwop.run_stream import MODES
 from forestay.surface.services import Services
 
 PROTOCOL_VERSION = "1.11.0"
@@ -37,8 +37,8 @@ _ENGINES = {"min": _MAJOR, "max": _MAJOR}  # an engine plays the versions of its
 async def capabilities(services: Services, operations: Set[str]) -> dict[str, Any]:
     """Every family stands at the root (RFC 0073); one that is not wired, or not wholly as the contract means it, is
     absent: webhooks are retried, but they are no trigger subscriptions, so they are not `durable`."""
-    nodes = set(services.runs.node_types)
-    limits = services.runs.limits
+    nodes = set(services.host.runs.node_types)
+    limits = services.host.runs.limits
     envelopes = sorted(envelope for node, envelope in _INTERRUPTS.items() if node in nodes)
     found: dict[str, Any] = {
         "protocolVersion": PROTOCOL_VERSION,
@@ -60,7 +60,7 @@ async def capabilities(services: Services, operations: Set[str]) -> dict[str, An
     own = {"nodeTypes": sorted(nodes), "requestsAtOnce": services.load.most("requests"), **_streams(operations)}
     found["extensions"] = {"forestay": own}
     _add_wired(found, operations, nodes)
-    more = dict(services.capabilities())
+    more = dict(services.host.capabilities())
     found["extensions"]["forestay"].update(more.pop("forestay", {}))
     found.update(more)
     return found
@@ -68,7 +68,7 @@ async def capabilities(services: Services, operations: Set[str]) -> dict[str, An
 
 async def _fixtures(services: Services) -> list[str]:
     """The conformance workflows that are loaded for every tenant and do what they say (W23)."""
-    known = await services.runs.list_workflows("")
+    known = await services.host.runs.list_workflows("")
     return sorted(item.workflow_id for item in known if is_done(item.workflow_id, seams=services.sample_seams))
 
 

@@ -11,12 +11,14 @@ from starlette.responses import Response
 
 from forestay.kernel import Problem
 from forestay.runs import TERMINAL, EventPage
-from forestay.surface.openwop.sse import EventStream, frames, parse_modes
-from forestay.surface.operations import Call, Operation, Query
+from forestay.surface.negotiation import EVENTS, JSON, LAFS
+from forestay.surface.openwop.run_stream import frames, parse_modes
+from forestay.surface.operations import Call, Operations, Query
 from forestay.surface.services import Services
 
 _SEQUENCE = re.compile(r"-1|[0-9]{1,15}")
 _PAGE = 10_000
+api = Operations[Services](scopes=("runs:read",), streams=True, tag="events")
 
 
 class StreamQuery(Query, frozen=True):
@@ -31,76 +33,54 @@ class PollQuery(Query, frozen=True):
     timeout: Annotated[int, Meta(ge=1, le=60)] = 30
 
 
-def operations(services: Services) -> list[Operation]:
-    runs = services.runs
-
-    async def stream(call: Call) -> Response:
-        modes = parse_modes(call.query.stream_mode)
-        start = _resume_at(call.request.headers.get("last-event-id"))
-        run_id, tenant = call.path["runId"], call.caller.tenant
-        if _wants_json(call.request.headers.get("accept", "")):
-            events = await runs.events(run_id, tenant, start, _PAGE)
-            standing = await runs.get_run(run_id, tenant)
-            return call.answer(EventPage(events=events, is_complete=_is_complete(standing.status, len(events))))
-        await runs.get_run(run_id, tenant)  # a run that is not there is a 404, not an empty stream
-        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff"}
-        body = frames(
+@api.get(
+    "/v1/runs/{runId}/events",
+    "events.stream",
+    EventPage,
+    headers=("Last-Event-ID",),
+    problems=("unsupported_stream_mode",),
+)
+async def stream(services: Services, call: Call, query: StreamQuery) -> Response | EventPage:
+    """The events of a run as server-sent events; ends with the run."""
+    runs, run_id, tenant = services.host.runs, call.path["runId"], call.tenant
+    modes = parse_modes(query.stream_mode)
+    start = _resume_at(call.request.headers.get("last-event-id"))
+    if _wants_json(call.request.headers.get("accept", "")):
+        events = await runs.events(run_id, tenant, start, _PAGE)
+        standing = await runs.get_run(run_id, tenant)
+        return EventPage(events=events, is_complete=standing.status in TERMINAL and len(events) < _PAGE)
+    await runs.get_run(run_id, tenant)  # a run that is not there is a 404, not an empty stream
+    return call.stream(
+        frames(
             runs.follow(run_id, tenant, start),
             modes,
-            buffer_ms=call.query.buffer_ms,
+            buffer_ms=query.buffer_ms,
             snapshot=(lambda: runs.get_run(run_id, tenant)) if modes == ("values",) else None,
         )
-        return EventStream(body, headers, services.closing)
+    )
 
-    async def poll(call: Call) -> Response:
-        waiting = asyncio.ensure_future(
-            runs.poll(call.path["runId"], call.caller.tenant, call.query.last_sequence, float(call.query.timeout))
-        )
-        closing = asyncio.ensure_future(services.closing.wait())
-        try:
-            await asyncio.wait({waiting, closing}, return_when=asyncio.FIRST_COMPLETED)
-            if not waiting.done():
-                raise Problem("unavailable", "The host is shutting down.", retry_after_ms=5_000)
-            services.keys.caller(call.caller.key_id)  # it may have been revoked while we waited
-            return call.answer(waiting.result())
-        finally:
-            waiting.cancel()
-            closing.cancel()
 
-    return [
-        Operation(
-            name="events.stream",
-            method="GET",
-            path="/v1/runs/{runId}/events",
-            perform=stream,
-            summary="The events of a run as server-sent events; ends with the run.",
-            scopes=("runs:read",),
-            query=StreamQuery,
-            headers=("Last-Event-ID",),
-            answers={200: EventPage},
-            problems=("unsupported_stream_mode", "schema_mismatch", "not_found"),
-            streams=True,
-            tag="events",
-        ),
-        Operation(
-            name="events.poll",
-            method="GET",
-            path="/v1/runs/{runId}/events/poll",
-            perform=poll,
-            summary="Events after `lastSequence`, waiting up to `timeout` seconds for the first.",
-            scopes=("runs:read",),
-            query=PollQuery,
-            answers={200: EventPage},
-            problems=("out_of_range", "schema_mismatch", "not_found"),
-            streams=True,
-            tag="events",
-        ),
-    ]
+@api.get("/v1/runs/{runId}/events/poll", "events.poll", EventPage, problems=("out_of_range",))
+async def poll(services: Services, call: Call, query: PollQuery) -> EventPage:
+    """Events after `lastSequence`, waiting up to `timeout` seconds for the first."""
+    waiting = asyncio.ensure_future(
+        services.host.runs.poll(call.path["runId"], call.tenant, query.last_sequence, float(query.timeout))
+    )
+    closing = asyncio.ensure_future(call.closing.wait())
+    try:
+        await asyncio.wait({waiting, closing}, return_when=asyncio.FIRST_COMPLETED)
+        if not waiting.done():
+            raise Problem("unavailable", "The host is shutting down.", retry_after_ms=5_000)
+        services.keys.caller(call.caller.key_id)  # it may have been revoked while we waited
+        return waiting.result()
+    finally:
+        waiting.cancel()
+        closing.cancel()
 
 
 def _resume_at(last_event_id: str | None) -> int:
     """The sequence after `Last-Event-ID`; our ids are sequences."""
-    if last_event_id is None or last_event_id == "":
+    if not last_event_id:
         return 0
     if not _SEQUENCE.fullmatch(last_event_id):
         raise Problem(
@@ -115,8 +95,4 @@ def _resume_at(last_event_id: str | None) -> int:
 def _wants_json(accept: str) -> bool:
     """JSON instead of a stream only for a caller that names it and does not name a stream."""
     names = {item.partition(";")[0].strip().lower() for item in accept.split(",")}
-    return "text/event-stream" not in names and bool(names & {"application/json", "application/vnd.lafs.envelope+json"})
-
-
-def _is_complete(status: str, count: int) -> bool:
-    return status in TERMINAL and count < _PAGE
+    return EVENTS not in names and bool(names & {JSON, LAFS})

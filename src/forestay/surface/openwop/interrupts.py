@@ -4,93 +4,44 @@ from __future__ import annotations
 
 from typing import Any
 
-from starlette.responses import Response
-
+from forestay.host import Host
 from forestay.runs import Interrupt, InterruptView, Resolved
-from forestay.surface.operations import Call, Operation, Result
-from forestay.surface.services import Services
+from forestay.surface.operations import Call, Operations, View
 
-_REFUSALS = (
-    "schema_mismatch",
-    "not_found",
-    "interrupt_already_resolved",
-    "interrupt_cancelled",
-    "interrupt_expired",
-    "correlation_mismatch",
-)
+_ENDED = ("interrupt_expired", "interrupt_already_resolved", "interrupt_cancelled")
+_REFUSALS = (*_ENDED, "correlation_mismatch", "permission_denied")
+api = Operations[Host](scopes=("approvals:respond",), tag="interrupts")
+by_token = Operations[Host](auth="token", tag="interrupts")
 
 
-class Interrupts(Result, frozen=True, omit_defaults=False):
+class Interrupts(View, frozen=True):
     interrupts: list[Interrupt]
 
 
-def operations(services: Services) -> list[Operation]:
-    runs = services.runs
+@api.get("/v1/runs/{runId}/interrupts", "interrupts.list", Interrupts)
+async def list_open(host: Host, call: Call) -> Interrupts:
+    """The open interrupts of a run, with the tokens that answer them."""
+    caller = call.caller
+    found = await host.runs.interrupts(call.path["runId"], caller.tenant, caller.name, delegate=caller.delegate)
+    return Interrupts(interrupts=found)
 
-    async def list_(call: Call) -> Response:
-        caller = call.caller
-        found = await runs.interrupts(call.path["runId"], caller.tenant, caller.name, delegate=caller.delegate)
-        return call.answer(Interrupts(interrupts=found))
 
-    async def resolve_node(call: Call) -> Response:
-        path, caller = call.path, call.caller
-        return call.answer(
-            await runs.resolve_by_node(
-                path["runId"], path["nodeId"], caller.tenant, call.body, caller.name, delegate=caller.delegate
-            )
-        )
+@api.post("/v1/runs/{runId}/interrupts/{nodeId}", "interrupts.resolve-by-node", Resolved, problems=_REFUSALS)
+async def resolve_node(host: Host, call: Call, body: dict[str, Any]) -> Resolved:
+    """Answer the open interrupt of a node."""
+    path, caller = call.path, call.caller
+    return await host.runs.resolve_by_node(
+        path["runId"], path["nodeId"], caller.tenant, body, caller.name, delegate=caller.delegate
+    )
 
-    async def inspect(call: Call) -> Response:
-        return call.answer(await runs.inspect_token(call.path["token"]))
 
-    async def resolve_token(call: Call) -> Response:
-        return call.answer(await runs.resolve_by_token(call.path["token"], call.body))
+@by_token.get("/v1/interrupts/{token}", "interrupts.inspect", InterruptView, problems=(*_ENDED,))
+async def inspect(host: Host, call: Call) -> InterruptView:
+    """What a token would answer."""
+    return await host.runs.inspect_token(call.path["token"])
 
-    return [
-        Operation(
-            name="interrupts.list",
-            method="GET",
-            path="/v1/runs/{runId}/interrupts",
-            perform=list_,
-            summary="The open interrupts of a run, with the tokens that answer them.",
-            scopes=("approvals:respond",),
-            answers={200: Interrupts},
-            problems=("not_found",),
-            tag="interrupts",
-        ),
-        Operation(
-            name="interrupts.resolve-by-node",
-            method="POST",
-            path="/v1/runs/{runId}/interrupts/{nodeId}",
-            perform=resolve_node,
-            summary="Answer the open interrupt of a node.",
-            scopes=("approvals:respond",),
-            body=dict[str, Any],
-            answers={200: Resolved},
-            problems=(*_REFUSALS, "permission_denied"),
-            tag="interrupts",
-        ),
-        Operation(
-            name="interrupts.inspect",
-            method="GET",
-            path="/v1/interrupts/{token}",
-            perform=inspect,
-            summary="What a token would answer.",
-            auth="token",
-            answers={200: InterruptView},
-            problems=("not_found", "interrupt_expired", "interrupt_already_resolved", "interrupt_cancelled"),
-            tag="interrupts",
-        ),
-        Operation(
-            name="interrupts.resolve-by-token",
-            method="POST",
-            path="/v1/interrupts/{token}",
-            perform=resolve_token,
-            summary="Answer an interrupt; the token is the authority.",
-            auth="token",
-            body=dict[str, Any],
-            answers={200: Resolved},
-            problems=(*_REFUSALS, "permission_denied"),
-            tag="interrupts",
-        ),
-    ]
+
+@by_token.post("/v1/interrupts/{token}", "interrupts.resolve-by-token", Resolved, problems=_REFUSALS)
+async def resolve_token(host: Host, call: Call, body: dict[str, Any]) -> Resolved:
+    """Answer an interrupt; the token is the authority."""
+    return await host.runs.resolve_by_token(call.path["token"], body)

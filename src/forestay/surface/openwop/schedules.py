@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta
-from starlette.responses import Response
 
+from forestay.host import Host
 from forestay.kernel import moment_of
 from forestay.runs import Firing, Schedule
 from forestay.surface.openwop.bodies import NewSchedule
-from forestay.surface.operations import Body, Call, Operation, Perform, Result
-from forestay.surface.services import Services
+from forestay.surface.operations import Body, Call, Operations, View
 
 _PATH = "/v1/schedules/{scheduleId}"
+_BAD = ("out_of_range", "state_conflict")
 Moment = Annotated[str, Meta(max_length=64, extra_json_schema={"format": "date-time"})]
+api = Operations[Host](scopes=("schedules:manage",), tag="schedules")
 
 
 class Range(Body, frozen=True):
@@ -26,87 +27,61 @@ class Backfill(Range, frozen=True, rename={"from_": "from"}):
     """The moments in [from, to]."""
 
 
-class Schedules(Result, frozen=True, omit_defaults=False):
+class Schedules(View, frozen=True):
     schedules: list[Schedule]
 
 
-class Firings(Result, frozen=True, omit_defaults=False):
+class Firings(View, frozen=True):
     runs: list[Firing]
 
 
-def operations(services: Services) -> list[Operation]:
-    schedules = services.schedules
+@api.post("/v1/schedules", "schedules.create", {201: Schedule}, problems=_BAD)
+async def create(host: Host, call: Call, body: NewSchedule) -> Schedule:
+    """Start runs by the clock."""
+    caller = call.caller
+    return await host.schedules.create(
+        body, caller.tenant, caller.principal, caller.workspace, schedule_id=call.id_for("sch")
+    )
 
-    async def create(call: Call) -> Response:
-        caller = call.caller
-        made = await schedules.create(
-            call.body, caller.tenant, caller.principal, caller.workspace, schedule_id=call.id_for("sch")
-        )
-        return call.answer(made, 201)
 
-    async def update(call: Call) -> Response:
-        return call.answer(await schedules.update(call.path["scheduleId"], call.caller.tenant, call.body))
+@api.get("/v1/schedules", "schedules.list", Schedules)
+async def list_schedules(host: Host, call: Call) -> Schedules:
+    """The tenant's schedules."""
+    return Schedules(schedules=await host.schedules.schedules(call.tenant))
 
-    async def list_(call: Call) -> Response:
-        return call.answer(Schedules(schedules=await schedules.schedules(call.caller.tenant)))
 
-    async def get(call: Call) -> Response:
-        return call.answer(await schedules.get(call.path["scheduleId"], call.caller.tenant))
+@api.get(_PATH, "schedules.get", Schedule)
+async def get(host: Host, call: Call) -> Schedule:
+    """One schedule and when it starts its next run."""
+    return await host.schedules.get(call.path["scheduleId"], call.tenant)
 
-    async def delete(call: Call) -> Response:
-        await schedules.delete(call.path["scheduleId"], call.caller.tenant)
-        return call.answer(status=204)
 
-    async def pause(call: Call) -> Response:
-        return call.answer(await schedules.pause(call.path["scheduleId"], call.caller.tenant))
+@api.put(_PATH, "schedules.update", Schedule, problems=_BAD)
+async def update(host: Host, call: Call, body: NewSchedule) -> Schedule:
+    """Change a schedule."""
+    return await host.schedules.update(call.path["scheduleId"], call.tenant, body)
 
-    async def resume(call: Call) -> Response:
-        return call.answer(await schedules.resume(call.path["scheduleId"], call.caller.tenant))
 
-    async def backfill(call: Call) -> Response:
-        start, end = moment_of(call.body.from_, "$.from"), moment_of(call.body.to, "$.to")
-        found = await schedules.backfill(call.path["scheduleId"], call.caller.tenant, start, end)
-        return call.answer(Firings(runs=found))
+@api.delete(_PATH, "schedules.delete", {204: None})
+async def delete(host: Host, call: Call) -> None:
+    """End a schedule."""
+    await host.schedules.delete(call.path["scheduleId"], call.tenant)
 
-    def operation(name: str, method: Any, path: str, perform: Perform, summary: str, **more: Any) -> Operation:
-        common: dict[str, Any] = {
-            "scopes": ("schedules:manage",),
-            "answers": {200: Schedule},
-            "problems": ("not_found",),
-            "tag": "schedules",
-        }
-        return Operation(
-            name=f"schedules.{name}", method=method, path=path, perform=perform, summary=summary, **{**common, **more}
-        )
 
-    bad = ("schema_mismatch", "out_of_range", "payload_too_large", "not_found", "state_conflict")
-    return [
-        operation(
-            "create",
-            "POST",
-            "/v1/schedules",
-            create,
-            "Start runs by the clock.",
-            body=NewSchedule,
-            answers={201: Schedule},
-            problems=bad,
-        ),
-        operation(
-            "list", "GET", "/v1/schedules", list_, "The tenant's schedules.", answers={200: Schedules}, problems=()
-        ),
-        operation("get", "GET", _PATH, get, "One schedule and when it starts its next run."),
-        operation("update", "PUT", _PATH, update, "Change a schedule.", body=NewSchedule, problems=bad),
-        operation("delete", "DELETE", _PATH, delete, "End a schedule.", answers={204: None}),
-        operation("pause", "POST", f"{_PATH}:pause", pause, "Start no runs until it is resumed."),
-        operation("resume", "POST", f"{_PATH}:resume", resume, "Go on with the next moment."),
-        operation(
-            "backfill",
-            "POST",
-            f"{_PATH}:backfill",
-            backfill,
-            "Start the runs of past moments, each at most once.",
-            body=Backfill,
-            answers={200: Firings},
-            problems=("schema_mismatch", "out_of_range", "not_found", "run_already_active"),
-        ),
-    ]
+@api.post(f"{_PATH}:pause", "schedules.pause", Schedule)
+async def pause(host: Host, call: Call) -> Schedule:
+    """Start no runs until it is resumed."""
+    return await host.schedules.pause(call.path["scheduleId"], call.tenant)
+
+
+@api.post(f"{_PATH}:resume", "schedules.resume", Schedule)
+async def resume(host: Host, call: Call) -> Schedule:
+    """Go on with the next moment."""
+    return await host.schedules.resume(call.path["scheduleId"], call.tenant)
+
+
+@api.post(f"{_PATH}:backfill", "schedules.backfill", Firings, problems=("out_of_range", "run_already_active"))
+async def backfill(host: Host, call: Call, body: Backfill) -> Firings:
+    """Start the runs of past moments, each at most once."""
+    start, end = moment_of(body.from_, "$.from"), moment_of(body.to, "$.to")
+    return Firings(runs=await host.schedules.backfill(call.path["scheduleId"], call.tenant, start, end))

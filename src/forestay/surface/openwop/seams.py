@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from starlette.responses import Response
-
+from forestay.host import Host
 from forestay.kernel import Problem
 from forestay.runs import RunEvent, RunFilter, Staged
-from forestay.surface.operations import Body, Call, Operation, Query, Result
-from forestay.surface.services import Services
+from forestay.surface.operations import Body, Call, Operations, Query, View
 
 _ACTIVE = ["pending", "running", "paused", "waiting-approval", "waiting-input", "waiting-external", "cancelling"]
+_PATH = "/v1/host/sample/test"
+api = Operations[Host](tag="seams")
 
 
 class SeamQuery(Query, frozen=True):
@@ -22,7 +22,7 @@ class SeamQuery(Query, frozen=True):
     node_id: str | None = None
 
 
-class SeamEvents(Result, frozen=True, omit_defaults=False):
+class SeamEvents(View, frozen=True):
     events: list[RunEvent]
 
 
@@ -35,92 +35,45 @@ class BudgetQuery(Query, frozen=True):
     node_id: str
 
 
-def operations(services: Services) -> list[Operation]:
-    if not services.sample_seams:
-        return []
-    runs = services.runs
+@api.post(f"{_PATH}/mock-ai/program", "seams.mock-program", dict[str, Any], scopes=("runs:create",))
+async def mock_program(host: Host, call: Call, body: MockProgram) -> dict[str, Any]:
+    """Write down what the provider `mock` answers to a node, one entry a call."""
+    host.runs.mocks.stage(call.tenant, body.node_id, body.program)
+    return {"nodeId": body.node_id, "entries": len(body.program)}
 
-    async def events(call: Call) -> Response:
-        query: SeamQuery = call.query
-        try:
-            found = await runs.events(call.path["runId"], call.caller.tenant)
-        except Problem as problem:
-            if problem.key != "not_found":
-                raise
-            found = []  # a probe asks for a run that is not there, to see whether the seam is
-        return call.answer(SeamEvents(events=[event for event in found if _wanted(event, query)]))
 
-    async def reset(call: Call) -> Response:
-        """End what the tenant has running, as cancelling each run would."""
-        caller = call.caller
-        cancelled = 0
-        while True:
-            page = await runs.list_runs(RunFilter(status=_ACTIVE), caller.tenant, None, 100)
-            ids = [item.run_id for item in page.runs if item.status != "cancelling"]
-            if not ids:
-                return call.answer({"cancelled": cancelled})
-            results = await runs.bulk_cancel(ids, caller.tenant, caller.principal, "test reset")
-            cancelled += len(ids)
-            if not any(result.ok for result in results):
-                return call.answer({"cancelled": cancelled})
+@api.get(f"{_PATH}/mock-ai/last-dispatch-budget", "seams.mock-budget", dict[str, Any], scopes=("runs:read",))
+async def mock_budget(host: Host, call: Call, query: BudgetQuery) -> dict[str, Any]:
+    """The `maxTokens` of the last call that the provider `mock` answered for a node."""
+    return {"maxTokens": host.runs.mocks.last_budget(call.tenant, query.node_id)}
 
-    async def program(call: Call) -> Response:
-        body: MockProgram = call.body
-        runs.mocks.stage(call.caller.tenant, body.node_id, body.program)
-        return call.answer({"nodeId": body.node_id, "entries": len(body.program)})
 
-    async def budget(call: Call) -> Response:
-        query: BudgetQuery = call.query
-        return call.answer({"maxTokens": runs.mocks.last_budget(call.caller.tenant, query.node_id)})
+@api.get(f"{_PATH}/runs/{{runId}}/events", "seams.events", SeamEvents, scopes=("runs:read",))
+async def events(host: Host, call: Call, query: SeamQuery) -> SeamEvents:
+    """Events of a run by type, cause or node; empty for a run that is not there."""
+    try:
+        found = await host.runs.events(call.path["runId"], call.tenant)
+    except Problem as problem:
+        if problem.key != "not_found":
+            raise
+        found = []  # a probe asks for a run that is not there, to see whether the seam is
+    return SeamEvents(events=[event for event in found if _wanted(event, query)])
 
-    return [
-        Operation(
-            name="seams.mock-program",
-            method="POST",
-            path="/v1/host/sample/test/mock-ai/program",
-            perform=program,
-            summary="Write down what the provider `mock` answers to a node, one entry a call.",
-            scopes=("runs:create",),
-            body=MockProgram,
-            answers={200: dict[str, Any]},
-            problems=("schema_mismatch",),
-            tag="seams",
-        ),
-        Operation(
-            name="seams.mock-budget",
-            method="GET",
-            path="/v1/host/sample/test/mock-ai/last-dispatch-budget",
-            perform=budget,
-            summary="The `maxTokens` of the last call that the provider `mock` answered for a node.",
-            scopes=("runs:read",),
-            query=BudgetQuery,
-            answers={200: dict[str, Any]},
-            problems=("schema_mismatch",),
-            tag="seams",
-        ),
-        Operation(
-            name="seams.events",
-            method="GET",
-            path="/v1/host/sample/test/runs/{runId}/events",
-            perform=events,
-            summary="Events of a run by type, cause or node; empty for a run that is not there.",
-            scopes=("runs:read",),
-            query=SeamQuery,
-            answers={200: SeamEvents},
-            problems=("schema_mismatch",),
-            tag="seams",
-        ),
-        Operation(
-            name="seams.reset",
-            method="POST",
-            path="/v1/host/sample/test/reset",
-            perform=reset,
-            summary="Cancel every active run of the tenant.",
-            scopes=("runs:cancel",),
-            answers={200: dict[str, Any]},
-            tag="seams",
-        ),
-    ]
+
+@api.post(f"{_PATH}/reset", "seams.reset", dict[str, Any], scopes=("runs:cancel",))
+async def reset(host: Host, call: Call) -> dict[str, Any]:
+    """Cancel every active run of the tenant."""
+    runs, caller = host.runs, call.caller
+    cancelled = 0
+    while True:
+        page = await runs.list_runs(RunFilter(status=_ACTIVE), caller.tenant, None, 100)
+        ids = [item.run_id for item in page.runs if item.status != "cancelling"]
+        if not ids:
+            return {"cancelled": cancelled}
+        results = await runs.bulk_cancel(ids, caller.tenant, caller.principal, "test reset")
+        cancelled += len(ids)
+        if not any(result.ok for result in results):
+            return {"cancelled": cancelled}
 
 
 def _wanted(event: RunEvent, query: SeamQuery) -> bool:

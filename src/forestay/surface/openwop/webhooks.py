@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Meta, field
-from starlette.responses import Response
 
+from forestay.host import Host
 from forestay.runs import EVENT_TYPE, Delivery, Registered, Webhook
 from forestay.surface.openwop.bodies import Tag, Url
-from forestay.surface.operations import Body, Call, Operation, Query, Result
-from forestay.surface.services import Services
+from forestay.surface.operations import Body, Call, Operations, Query, View
 
 _PATH = "/v1/webhooks/{webhookId}"
+_UNKNOWN = ("subscription_not_found",)
 EventType = Annotated[str, Meta(max_length=128, pattern=EVENT_TYPE)]
+api = Operations[Host](scopes=("webhooks:manage",), tag="webhooks")
 
 
 class Register(Body, frozen=True):
@@ -27,127 +28,61 @@ class TenantQuery(Query, frozen=True):
     tenant_id: str | None = None
 
 
-class WebhookList(Result, frozen=True, omit_defaults=False):
+class WebhookList(View, frozen=True):
     webhooks: list[Webhook]
 
 
-class Deliveries(Result, frozen=True, omit_defaults=False):
+class Deliveries(View, frozen=True):
     deliveries: list[Delivery]
 
 
-def operations(services: Services) -> list[Operation]:
-    webhooks = services.webhooks
+@api.post(
+    "/v1/webhooks",
+    "webhooks.register",
+    {201: Registered},
+    problems=("webhook_url_rejected", "state_conflict"),
+    sensitive=True,
+)
+async def register(host: Host, call: Call, body: Register) -> Registered:
+    """Subscribe an address to events; the secret is shown once."""
+    call.caller.require_tenant(body.tenant_id)
+    return await host.webhooks.register(
+        call.tenant, body.url, list(body.events), list(body.tags), webhook_id=call.id_for("wh")
+    )
 
-    async def register(call: Call) -> Response:
-        body: Register = call.body
-        call.caller.require_tenant(body.tenant_id)
-        made = await webhooks.register(
-            call.caller.tenant, body.url, list(body.events), list(body.tags), webhook_id=call.id_for("wh")
-        )
-        return call.answer(made, 201)
 
-    async def list_(call: Call) -> Response:
-        return call.answer(WebhookList(webhooks=await webhooks.subscriptions(call.caller.tenant)))
+@api.get("/v1/webhooks", "webhooks.list", WebhookList)
+async def list_subscriptions(host: Host, call: Call) -> WebhookList:
+    """The tenant's subscriptions."""
+    return WebhookList(webhooks=await host.webhooks.subscriptions(call.tenant))
 
-    async def get(call: Call) -> Response:
-        return call.answer(await webhooks.get(call.path["webhookId"], call.caller.tenant))
 
-    async def remove(call: Call) -> Response:
-        call.caller.require_tenant(call.query.tenant_id)
-        await webhooks.remove(call.path["webhookId"], call.caller.tenant)
-        return call.answer(status=204)
+@api.get(_PATH, "webhooks.get", Webhook, problems=_UNKNOWN)
+async def get(host: Host, call: Call) -> Webhook:
+    """One subscription, with its secret's fingerprint."""
+    return await host.webhooks.get(call.path["webhookId"], call.tenant)
 
-    async def rotate(call: Call) -> Response:
-        return call.answer(await webhooks.rotate(call.path["webhookId"], call.caller.tenant))
 
-    async def deliveries(call: Call) -> Response:
-        found = await webhooks.deliveries(call.path["webhookId"], call.caller.tenant)
-        return call.answer(Deliveries(deliveries=found))
+@api.delete(_PATH, "webhooks.remove", {204: None}, problems=(*_UNKNOWN,))
+async def remove(host: Host, call: Call, query: TenantQuery) -> None:
+    """End a subscription."""
+    call.caller.require_tenant(query.tenant_id)
+    await host.webhooks.remove(call.path["webhookId"], call.tenant)
 
-    async def retry(call: Call) -> Response:
-        await webhooks.retry(call.path["webhookId"], call.path["deliveryId"], call.caller.tenant)
-        return call.answer(status=204)
 
-    scopes = ("webhooks:manage",)
-    return [
-        Operation(
-            name="webhooks.register",
-            method="POST",
-            path="/v1/webhooks",
-            perform=register,
-            summary="Subscribe an address to events; the secret is shown once.",
-            scopes=scopes,
-            body=Register,
-            answers={201: Registered},
-            problems=("schema_mismatch", "webhook_url_rejected", "state_conflict"),
-            sensitive=True,
-            tag="webhooks",
-        ),
-        Operation(
-            name="webhooks.list",
-            method="GET",
-            path="/v1/webhooks",
-            perform=list_,
-            summary="The tenant's subscriptions.",
-            scopes=scopes,
-            answers={200: WebhookList},
-            tag="webhooks",
-        ),
-        Operation(
-            name="webhooks.get",
-            method="GET",
-            path=_PATH,
-            perform=get,
-            summary="One subscription, with its secret's fingerprint.",
-            scopes=scopes,
-            answers={200: Webhook},
-            problems=("subscription_not_found",),
-            tag="webhooks",
-        ),
-        Operation(
-            name="webhooks.remove",
-            method="DELETE",
-            path=_PATH,
-            perform=remove,
-            summary="End a subscription.",
-            scopes=scopes,
-            query=TenantQuery,
-            answers={204: None},
-            problems=("subscription_not_found", "schema_mismatch"),
-            tag="webhooks",
-        ),
-        Operation(
-            name="webhooks.rotate",
-            method="POST",
-            path=f"{_PATH}:rotate",
-            perform=rotate,
-            summary="A new secret, shown once; for a day deliveries carry both signatures.",
-            scopes=scopes,
-            answers={200: Registered},
-            problems=("subscription_not_found",),
-            sensitive=True,
-            tag="webhooks",
-        ),
-        Operation(
-            name="webhooks.deliveries",
-            method="GET",
-            path=f"{_PATH}/deliveries",
-            perform=deliveries,
-            summary="What is not delivered: dead letters, then what is due.",
-            scopes=scopes,
-            answers={200: Deliveries},
-            problems=("subscription_not_found",),
-            tag="webhooks",
-        ),
-        Operation(
-            name="webhooks.retry",
-            method="POST",
-            path=f"{_PATH}/deliveries/{{deliveryId}}:retry",
-            perform=retry,
-            summary="Take a dead letter up again.",
-            scopes=scopes,
-            answers={204: None},
-            problems=("subscription_not_found", "not_found"),
-            tag="webhooks",
-        ),
-    ]
+@api.post(f"{_PATH}:rotate", "webhooks.rotate", Registered, problems=_UNKNOWN, sensitive=True)
+async def rotate(host: Host, call: Call) -> Registered:
+    """A new secret, shown once; for a day deliveries carry both signatures."""
+    return await host.webhooks.rotate(call.path["webhookId"], call.tenant)
+
+
+@api.get(f"{_PATH}/deliveries", "webhooks.deliveries", Deliveries, problems=_UNKNOWN)
+async def deliveries(host: Host, call: Call) -> Deliveries:
+    """What is not delivered: dead letters, then what is due."""
+    return Deliveries(deliveries=await host.webhooks.deliveries(call.path["webhookId"], call.tenant))
+
+
+@api.post(f"{_PATH}/deliveries/{{deliveryId}}:retry", "webhooks.retry", {204: None}, problems=(*_UNKNOWN,))
+async def retry(host: Host, call: Call) -> None:
+    """Take a dead letter up again."""
+    await host.webhooks.retry(call.path["webhookId"], call.path["deliveryId"], call.tenant)

@@ -8,20 +8,21 @@ from typing import Annotated, Any
 from msgspec import Meta
 from starlette.responses import Response
 
+from forestay.host import Host
 from forestay.kernel import Problem
 from forestay.runs import Condition, WorkflowCheck, WorkflowVersion
-from forestay.surface.operations import Call, Operation, Query, Result
-from forestay.surface.services import Services
+from forestay.surface.operations import Call, Operations, Query, View
 
 _DOCUMENT_LIMIT = 4 * 1024 * 1024
 _TAG = re.compile(r'"[!#-~]*"')
+api = Operations[Host](scopes=("manifest:read",), tag="workflows")
 
 
 class RevisionQuery(Query, frozen=True):
     revision: Annotated[int, Meta(ge=1, le=2**31)] | None = None
 
 
-class Workflows(Result, frozen=True, omit_defaults=False):
+class Workflows(View, frozen=True):
     workflows: list[WorkflowVersion]
 
 
@@ -41,80 +42,44 @@ def _condition(call: Call) -> Condition | None:
     return Condition(digests=frozenset(item.strip('"') for item in tags))
 
 
-def operations(services: Services) -> list[Operation]:
-    runs = services.runs
+@api.get("/v1/workflows", "workflows.list", Workflows)
+async def list_workflows(host: Host, call: Call) -> Workflows:
+    """The workflows that the caller's tenant can run."""
+    return Workflows(workflows=await host.runs.list_workflows(call.tenant))
 
-    async def list_(call: Call) -> Response:
-        return call.answer(Workflows(workflows=await runs.list_workflows(call.caller.tenant)))
 
-    async def get(call: Call) -> Response:
-        found = await runs.stored_workflow(call.path["workflowId"], call.caller.tenant, call.query.revision)
-        tag = f'"{found.digest}"'
-        status = 304 if tag in call.request.headers.get("if-none-match", "") else 200
-        return call.answer(found.document, status, {"ETag": tag})
+@api.get("/v1/workflows/{workflowId}", "workflows.get", {200: dict[str, Any], 304: None})
+async def get(host: Host, call: Call, query: RevisionQuery) -> Response:
+    """A definition, the latest unless a revision is asked for."""
+    found = await host.runs.stored_workflow(call.path["workflowId"], call.tenant, query.revision)
+    tag = f'"{found.digest}"'
+    status = 304 if tag in call.request.headers.get("if-none-match", "") else 200
+    return call.answer(found.document, status, {"ETag": tag})
 
-    async def put(call: Call) -> Response:
-        caller = call.caller
-        made = await runs.put_workflow(
-            call.body,
-            tenant=caller.tenant,
-            principal=caller.principal,
-            workflow_id=call.path["workflowId"],
-            condition=_condition(call),
-        )
-        return call.answer(made, 201 if made.created else 200, {"ETag": f'"{made.digest}"'})
 
-    async def check(call: Call) -> Response:
-        return call.answer(runs.check_workflow(call.body))
+@api.put(
+    "/v1/workflows/{workflowId}",
+    "workflows.put",
+    {200: WorkflowVersion, 201: WorkflowVersion},
+    scopes=("manifest:write",),
+    body_limit=_DOCUMENT_LIMIT,
+    headers=("If-Match", "If-None-Match"),
+    problems=("workflow_invalid", "channel_schema_breaking_change", "precondition_failed"),
+)
+async def put(host: Host, call: Call, body: dict[str, Any]) -> Response:
+    """Store a definition; what is wrong with it is said with its place."""
+    caller = call.caller
+    made = await host.runs.put_workflow(
+        body,
+        tenant=caller.tenant,
+        principal=caller.principal,
+        workflow_id=call.path["workflowId"],
+        condition=_condition(call),
+    )
+    return call.answer(made, 201 if made.created else 200, {"ETag": f'"{made.digest}"'})
 
-    return [
-        Operation(
-            name="workflows.list",
-            method="GET",
-            path="/v1/workflows",
-            perform=list_,
-            summary="The workflows that the caller's tenant can run.",
-            scopes=("manifest:read",),
-            answers={200: Workflows},
-            tag="workflows",
-        ),
-        Operation(
-            name="workflows.get",
-            method="GET",
-            path="/v1/workflows/{workflowId}",
-            perform=get,
-            summary="A definition, the latest unless a revision is asked for.",
-            scopes=("manifest:read",),
-            query=RevisionQuery,
-            answers={200: dict[str, Any], 304: None},
-            problems=("schema_mismatch", "not_found"),
-            tag="workflows",
-        ),
-        Operation(
-            name="workflows.put",
-            method="PUT",
-            path="/v1/workflows/{workflowId}",
-            perform=put,
-            summary="Store a definition; what is wrong with it is said with its place.",
-            scopes=("manifest:write",),
-            body=dict[str, Any],
-            body_limit=_DOCUMENT_LIMIT,
-            headers=("If-Match", "If-None-Match"),
-            answers={200: WorkflowVersion, 201: WorkflowVersion},
-            problems=("workflow_invalid", "schema_mismatch", "channel_schema_breaking_change", "precondition_failed"),
-            tag="workflows",
-        ),
-        Operation(
-            name="workflows.check",
-            method="POST",
-            path="/v1/workflows:check",
-            perform=check,
-            summary="What is wrong with a definition; nothing is stored.",
-            scopes=("manifest:read",),
-            body=dict[str, Any],
-            body_limit=_DOCUMENT_LIMIT,
-            answers={200: WorkflowCheck},
-            problems=("schema_mismatch",),
-            tag="workflows",
-        ),
-    ]
+
+@api.post("/v1/workflows:check", "workflows.check", WorkflowCheck, body_limit=_DOCUMENT_LIMIT)
+async def check(host: Host, call: Call, body: dict[str, Any]) -> WorkflowCheck:
+    """What is wrong with a definition; nothing is stored."""
+    return host.runs.check_workflow(body)

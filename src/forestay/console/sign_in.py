@@ -1,10 +1,10 @@
-"""Who is at the console: an API key is shown once at the door and becomes a signed cookie.
+"""Signing in to the console: an API key is shown once at the door and becomes a signed cookie.
 
 Invariants:
 
 - C1  The cookie names a key and a time, signed by the host; the key's text is not in it.
-- C2  A key that is revoked or expired ends its sessions: it is looked up at every request.
-- C3  Every form carries a token that only a page of this session could show (CSRF), beside SameSite=Strict.
+- C2  A key that is revoked or expired signs its holder out: it is looked up at every request.
+- C3  Every form carries a token that only a page for this visitor could show (CSRF), beside SameSite=Strict.
 - C4  With an https address in `http.public_url` the cookie goes over TLS alone. A header that anybody can send
       decides nothing.
 """
@@ -24,23 +24,23 @@ COOKIE = "forestay"
 LIFETIME_MS = 12 * 60 * 60 * 1000
 
 
-class Session(msgspec.Struct, frozen=True):
-    """A signed-in caller and the token its forms must carry."""
+class Visitor(msgspec.Struct, frozen=True):
+    """A caller who is signed in, and the token that its forms must carry."""
 
     caller: Caller
     csrf: str
 
     @property
     def is_operator(self) -> bool:
-        """Whether this is the host's own operator, who may look at what holds every tenant's records."""
+        """Whether this is the host's own operator, who may see pages with every tenant's records."""
         return self.caller.tenant == OPERATOR and "audit:read" in self.caller.scopes
 
     def check(self, token: str | None) -> None:
         if token is None or not hmac.compare_digest(token.encode(), self.csrf.encode()):
-            raise Problem("permission_denied", "The form is not from this session.", fix="Load the page again.")
+            raise Problem("permission_denied", "The form is not from a page of yours.", fix="Load the page again.")
 
 
-class Sessions:
+class Door:
     """Makes and reads the cookie."""
 
     def __init__(self, keys: Keys, secret: bytes, clock: Clock) -> None:
@@ -54,8 +54,8 @@ class Sessions:
         body = msgspec.json.encode({"key": caller.key_id, "until": self._clock.now_ms() + LIFETIME_MS})
         return f"{base64url.encode(body)}.{base64url.encode(self._sign(body))}"
 
-    def read(self, cookies: Mapping[str, str]) -> Session | None:
-        """The session of a request; None when there is none that holds."""
+    def read(self, cookies: Mapping[str, str]) -> Visitor | None:
+        """The visitor whom the cookie names; None when there is none, or it does not hold."""
         body, _, signature = cookies.get(COOKIE, "").partition(".")
         try:
             data = base64url.decode(body)
@@ -70,7 +70,7 @@ class Sessions:
             caller = self._keys.caller(claim["key"])
         except Problem:
             return None
-        return Session(caller, base64url.encode(self._sign(b"csrf\0" + data)))
+        return Visitor(caller, base64url.encode(self._sign(b"csrf\0" + data)))
 
     def _sign(self, data: bytes) -> bytes:
         return hmac.digest(self._secret, data, "sha256")
