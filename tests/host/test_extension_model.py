@@ -14,8 +14,7 @@ from forestay.extensions.connectors.model import ModelConnector
 from forestay.host import Host
 from forestay.host.extension_model import ExtensionModel
 from forestay.host.models import HostModels
-from forestay.kernel import Config, ExtensionConfig, Models, Problem, SystemClock
-from forestay.kernel.config import ExtensionPolicy
+from forestay.kernel import Config, ExtensionConfig, ExtensionPolicy, Models, Problem, SystemClock
 from forestay.models import Script, Scripted, ScriptedCall, Turn
 from tests.extensions.dispatcher_world import World
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from forestay.cli.up import mounts
+from forestay.console import mounts
 from forestay.extensions.compiler.build_process import workshop
 from forestay.host import Options
 from forestay.kernel import Config, ExtensionConfig
