@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from forestay.face import face
 
 if TYPE_CHECKING:
-    from forestay.runs.authoring import Workflow, workflow
+    from forestay.runs.authoring import Step, Workflow, workflow
     from forestay.runs.check import check_workflow
     from forestay.runs.execution import Execution
     from forestay.runs.graph import mermaid
