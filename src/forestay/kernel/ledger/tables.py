@@ -47,7 +47,9 @@ def read(db: Database, stream: str, start: int, limit: int | None, reverse: bool
         "SELECT min(seq) FROM (SELECT seq FROM records WHERE stream = ? AND seq >= ? ORDER BY seq DESC LIMIT ?) AS l",
         (found[0], start, count),
     ).fetchone()[0]
-    return [] if first is None else list(_rows(db, found[0], stream, first, _ALL))[::-1]
+    if first is None:
+        return []
+    return list(_rows(db, found[0], stream, first, _ALL))[::-1][:limit]  # more may have been written meanwhile
 
 
 def _rows(db: Database, stream_id: int, stream: str, start: int, count: int) -> Iterator[Record]:
