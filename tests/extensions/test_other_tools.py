@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from forestay.extensions import Extensions, Settings, stream_of
-from forestay.kernel import ExtensionConfig, Ledger, ManualClock
-from forestay.kernel.config import ExtensionOverride, ExtensionPolicy
+from forestay.kernel import ExtensionConfig, ExtensionOverride, ExtensionPolicy, Ledger, ManualClock
 
 HEAD = "export default (pi) => { const say = (name, run) => pi.registerCommand(name, { handler: async (args) => { try { return await run(args); } catch (error) { return [error.code, error.message]; } } }); const call = async (name, input) => (await pi.tool(name, input)).content[0].text;"
 ADDER = """

@@ -9,8 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from forestay.kernel import Problem, canonical, misfit, schema_mistake
-from forestay.kernel.json_schema import compiled
+from forestay.kernel import Problem, canonical, compiled, misfit, schema_mistake
 from forestay.kernel.problems import _FRAME
 from forestay.kernel.schema_cost import MOST, Cost
 from forestay.relay.extract import units
