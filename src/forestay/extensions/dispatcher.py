@@ -208,7 +208,9 @@ class Dispatcher:
             assert flight.call is not None
             done: Any = connector.run(flight.call, call.params)
             if getattr(connector, "waits", False):
-                done = self._posted(done).result(self._patience(flight))
+                posted = self._posted(done)
+                flight.call.on_cancel(posted.cancel)
+                done = posted.result(self._patience(flight))
             output: Output = done
             return self._ok(flight, output, None)
         except (Problem, TimeoutError, CancelledError) as error:

@@ -7,22 +7,20 @@ N2  A component that cannot be compiled, or not within its time and memory, is a
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
 from contextlib import suppress
 
 from forestay.extensions.components.binary import outline
-from forestay.extensions.components.native import compiled_key, engine
+from forestay.extensions.components.compile_child import DONE
+from forestay.extensions.components.native import compiled_key
 from forestay.extensions.engine.bytecode import KeptBytecode
 from forestay.kernel import Problem
 
 COMPILE_SECONDS = 60.0
 MAX_COMPILED = 1024 * 1024 * 1024
-_MEMORY = 6 * 1024 * 1024 * 1024  # of addresses, most of them never touched
-_MODULE = "forestay.extensions.components.compile"
-_DONE, _REFUSED = b"+", b"-"
+_CHILD = "forestay.extensions.components.compile_child"
 
 
 def compiled(component: bytes, kept: KeptBytecode | None = None, *, seconds: float = COMPILE_SECONDS) -> bytes:
@@ -39,61 +37,32 @@ def compiled(component: bytes, kept: KeptBytecode | None = None, *, seconds: flo
 
 
 def _compiled_apart(component: bytes, seconds: float) -> bytes:
-    child = subprocess.Popen(
-        [sys.executable, "-P", "-m", _MODULE, str(int(seconds) + 1)],
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", _CHILD, str(int(seconds) + 1)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         cwd="/",
         start_new_session=True,
-    )
-    try:
-        answer, _ = child.communicate(component, timeout=seconds)
-    except subprocess.TimeoutExpired:
-        raise Problem(
-            "compile_timeout",
-            f"The component was not compiled within {seconds:g} seconds, and the compiler was stopped.",
-            seconds=seconds,
-            setting="extensions.build_seconds",
-            fix="Build a smaller component, or raise extensions.build_seconds.",
-        ) from None
-    finally:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-    if answer[:1] == _DONE and len(answer) <= MAX_COMPILED:
+    ) as child:
+        try:
+            answer, _ = child.communicate(component, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise _too_slow(seconds) from None
+        finally:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+    if answer[:1] == DONE and len(answer) <= MAX_COMPILED:
         return answer[1:]
     reason = answer[1:].decode("utf-8", "replace")[:400] or "the compiler ended before it answered"
     raise Problem("extension_invalid", "The component cannot be compiled.", reason=reason, fix="Build it again.")
 
 
-# In the child
-
-
-def _confine(seconds: int) -> None:
-    for kind, limit in (
-        (resource.RLIMIT_AS, _MEMORY),
-        (resource.RLIMIT_CPU, 4 * seconds),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        hard = resource.getrlimit(kind)[1]
-        limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-        resource.setrlimit(kind, (limit, limit))
-
-
-def main() -> None:
-    from wasmtime import WasmtimeError
-    from wasmtime.component import Component
-
-    _confine(int(sys.argv[1]))
-    try:
-        answer = _DONE + Component(engine(), sys.stdin.buffer.read()).serialize()
-    except (WasmtimeError, MemoryError) as error:
-        answer = _REFUSED + str(error).encode()[:400]
-    sys.stdout.buffer.write(answer)
-    sys.stdout.buffer.flush()
-
-
-if __name__ == "__main__":
-    main()
+def _too_slow(seconds: float) -> Problem:
+    return Problem(
+        "compile_timeout",
+        f"The component was not compiled within {seconds:g} seconds, and the compiler was stopped.",
+        seconds=seconds,
+        setting="extensions.build_seconds",
+        fix="Build a smaller component, or raise extensions.build_seconds.",
+    )
