@@ -8,7 +8,6 @@ E3  After a trap, or a call that could not be ended in time, the instance is not
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -60,10 +59,10 @@ class ComponentDriver:
         if self._owner.hurried():
             await asyncio.sleep(0)
         future: asyncio.Future[Any] = self._loop.create_future()
-        began, before = time.monotonic(), self.waited
+        began, before = self._loop.time(), self.waited
 
         def left() -> float:
-            return timeout - (time.monotonic() - began) + self._waited() - before
+            return timeout - (self._loop.time() - began) + self._waited() - before
 
         def timed() -> _T:
             self._left = left
@@ -100,7 +99,7 @@ class ComponentDriver:
 
     def hold(self, held: bool) -> None:
         """A person is asked (True), or has answered (False): that is not the extension's time (E2)."""
-        now = time.monotonic()
+        now = self._loop.time()
         if held:
             self._held = self._held or now
         elif self._held is not None:
@@ -109,7 +108,7 @@ class ComponentDriver:
 
     def _waited(self) -> float:
         held = self._held
-        return self.waited + (time.monotonic() - held if held is not None else 0.0)
+        return self.waited + (self._loop.time() - held if held is not None else 0.0)
 
     # Host calls, on the instance's thread
 
