@@ -87,3 +87,59 @@ def core(
 
 def component(manifest: Manifest | None = None, **parts: Any) -> bytes:
     return wrapped(core(**parts), manifest)
+
+
+def importing(imports: str, lowered: str, uses: str, body: str, *, extra: str = "") -> bytes:
+    """A component with imports of its own, written out: `lowered` defines core functions `$f…` from them, `uses` lists
+    what the core module imports from `""`, and `body` is `handle-tool`. The memory belongs to a module of its own."""
+    given = " ".join(f'(export "{name}" (func ${name}))' for name in uses.split())
+    declared = "\n".join(line for line in extra.splitlines())
+    registration = json.dumps(REGISTRATION)
+    quoted = "".join(f"\\{byte:02x}" for byte in registration.encode())
+    size = len(registration.encode())
+    options = '(memory (core memory $libc "memory")) (realloc (core func $libc "cabi_realloc")) string-encoding=utf8'
+    functions = {
+        "init": '(param "manifest-json" string) (result $result)',
+        "handle-tool": '(param "name" string) (param "input-json" string) (result $result)',
+        "handle-slash": '(param "command" string) (param "args" (list string)) (param "input-json" string) (result $result)',
+        "handle-event": '(param "event-json" string) (result $result)',
+        "shutdown": "",
+    }
+    lifted = "\n".join(
+        f'(func ${name} {kind} (canon lift (core func $main "{name}") {options if kind else ""}))'
+        for name, kind in functions.items()
+    )
+    offered = " ".join(f'(export "{name}" (func ${name}))' for name in functions)
+    return bytes(
+        wasmtime.wat2wasm(f"""(component
+      {imports}
+      (core module $libc-module
+        (memory (export "memory") 4)
+        (global $free (mut i32) (i32.const 131072))
+        (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+          (global.set $free (i32.and (i32.add (global.get $free) (i32.const 15)) (i32.const -16)))
+          (global.get $free)
+          (global.set $free (i32.add (global.get $free) (local.get 3)))))
+      (core instance $libc (instantiate $libc-module))
+      {lowered.replace("OPTIONS", options)}
+      (core module $main-module
+        (import "libc" "memory" (memory 1))
+        {declared}
+        (data (i32.const 1024) "{quoted}")
+        (func $answer (param $at i32) (param $size i32) (result i32)
+          (i32.store (i32.const 32) (i32.const 0))
+          (i32.store (i32.const 36) (local.get $at))
+          (i32.store (i32.const 40) (local.get $size))
+          (i32.const 32))
+        (func (export "init") (param i32 i32) (result i32) (call $answer (i32.const 1024) (i32.const {size})))
+        (func (export "handle-tool") (param i32 i32 i32 i32) (result i32) {body})
+        (func (export "handle-slash") (param i32 i32 i32 i32 i32 i32) (result i32) (unreachable))
+        (func (export "handle-event") (param i32 i32) (result i32) (unreachable))
+        (func (export "shutdown")))
+      (core instance $main (instantiate $main-module
+        (with "libc" (instance $libc)) (with "" (instance {given}))))
+      (type $result (result string (error string)))
+      {lifted}
+      (instance $extension {offered})
+      (export "pi:extension/extension" (instance $extension)))""")
+    )

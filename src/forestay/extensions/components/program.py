@@ -132,7 +132,7 @@ def _serve(name: bytes, given: bytes) -> Answer:
 
 
 def _with_instance(function: wasi.Function) -> Callable[..., Any]:
-    return lambda store, *arguments: function(running.instance, store, *arguments)
+    return lambda *arguments: function(running.instance, *arguments)
 
 
 def _refusal(name: str) -> Callable[[], str]:

@@ -121,7 +121,10 @@ def add_refusal(instance: wasmtime.component.LinkerInstance, name: str, refuse: 
 
 
 def add_answer(instance: wasmtime.component.LinkerInstance, name: str, answer: Callable[..., Any]) -> Any:
-    """As `add_serving`, a function of any type: `answer(store, *arguments)`; what it raises ends the guest."""
+    """As `add_serving`, a function of any type: `answer(*arguments)`; what it raises ends the guest.
+
+    A handle arrives as the number that it stands for.
+    """
 
     def callback(_data: Any, context: Any, kind: Any, given: Any, count: int, results: Any, _wanted: int) -> int:
         store = wasmtime.StoreContext(context)
@@ -129,8 +132,7 @@ def add_answer(instance: wasmtime.component.LinkerInstance, name: str, answer: C
             with wasmtime.component.FuncType._from_ptr(kind, owner=store) as function:
                 with _converting:
                     arguments = [kind.convert_from_c(given[at]) for at, (_, kind) in enumerate(function.params)]
-                value = answer(store, *arguments)
-                _give_back(store, arguments)
+                value = answer(*(_plain(store, argument) for argument in arguments))
                 if function.result is not None:
                     with _converting:
                         function.result.convert_to_c(store, value, results)
@@ -146,12 +148,11 @@ def add_answer(instance: wasmtime.component.LinkerInstance, name: str, answer: C
 _converting = threading.Lock()  # the package finds a variant's case by way of one set for the whole process
 
 
-def _give_back(store: wasmtime.StoreContext, arguments: list[Any]) -> None:
-    """A borrowed handle must be given back before the call ends."""
-    for argument in arguments:
-        for item in argument if isinstance(argument, list) else (argument,):
-            if isinstance(item, wasmtime.component.ResourceAny):
-                item.drop(store)
+def _plain(store: wasmtime.StoreContext, argument: Any) -> Any:
+    """An argument, and for a handle what it stands for: so a borrowed one is given back before the call ends."""
+    if isinstance(argument, list):
+        return [_plain(store, item) for item in argument]
+    return argument.to_host(store).rep if isinstance(argument, wasmtime.component.ResourceAny) else argument
 
 
 def _add(instance: wasmtime.component.LinkerInstance, name: str, function: Callable[..., int]) -> Any:

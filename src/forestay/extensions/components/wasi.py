@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from wasmtime import StoreContext
 from wasmtime import component as wasm
 
 MAX_RANDOM = 65_536
@@ -53,13 +52,13 @@ def _number(host: Confined) -> int:
     return int.from_bytes(host.random(8), "little")
 
 
-def _write(host: Confined, store: StoreContext, stream: wasm.ResourceAny, data: bytes) -> wasm.Variant:
-    host.written(stream.to_host(store).rep == ERROR, data)
+def _write(host: Confined, stream: int, data: bytes) -> wasm.Variant:
+    host.written(stream == ERROR, data)
     return wasm.Variant("ok")
 
 
-def _zeroes(host: Confined, store: StoreContext, stream: wasm.ResourceAny, count: int) -> wasm.Variant:
-    return _write(host, store, stream, bytes(min(count, _ROOM)))
+def _zeroes(host: Confined, stream: int, count: int) -> wasm.Variant:
+    return _write(host, stream, bytes(min(count, _ROOM)))
 
 
 def _pollable(host: Confined, *_: object) -> wasm.ResourceHost:
@@ -76,52 +75,52 @@ _MOMENT = "()->record{seconds:u64,nanoseconds:u32}"
 
 FUNCTIONS: dict[str, dict[str, tuple[str, Function]]] = {
     "wasi:clocks/wall-clock": {
-        "now": (_MOMENT, lambda host, _: _moment(host.clock_ns(False))),
-        "resolution": (_MOMENT, lambda _host, _: _moment(_RESOLUTION)),
+        "now": (_MOMENT, lambda host: _moment(host.clock_ns(False))),
+        "resolution": (_MOMENT, lambda _host: _moment(_RESOLUTION)),
     },
     "wasi:clocks/monotonic-clock": {
-        "now": ("()->u64", lambda host, _: host.clock_ns(True)),
-        "resolution": ("()->u64", lambda _host, _: _RESOLUTION),
+        "now": ("()->u64", lambda host: host.clock_ns(True)),
+        "resolution": ("()->u64", lambda _host: _RESOLUTION),
         "subscribe-instant": ("(u64)->own", _pollable),
         "subscribe-duration": ("(u64)->own", _pollable),
     },
     "wasi:random/random": {
-        "get-random-bytes": ("(u64)->list<u8>", lambda host, _, count: _bytes(host, count)),
-        "get-random-u64": ("()->u64", lambda host, _: _number(host)),
+        "get-random-bytes": ("(u64)->list<u8>", lambda host, count: _bytes(host, count)),
+        "get-random-u64": ("()->u64", lambda host: _number(host)),
     },
     "wasi:random/insecure": {
-        "get-insecure-random-bytes": ("(u64)->list<u8>", lambda host, _, count: _bytes(host, count)),
-        "get-insecure-random-u64": ("()->u64", lambda host, _: _number(host)),
+        "get-insecure-random-bytes": ("(u64)->list<u8>", lambda host, count: _bytes(host, count)),
+        "get-insecure-random-u64": ("()->u64", lambda host: _number(host)),
     },
     "wasi:random/insecure-seed": {
-        "insecure-seed": ("()->tuple<u64,u64>", lambda host, _: (_number(host), _number(host))),
-        "get-insecure-seed": ("()->tuple<u64,u64>", lambda host, _: (_number(host), _number(host))),
+        "insecure-seed": ("()->tuple<u64,u64>", lambda host: (_number(host), _number(host))),
+        "get-insecure-seed": ("()->tuple<u64,u64>", lambda host: (_number(host), _number(host))),
     },
     "wasi:cli/environment": {
-        "get-environment": ("()->list<tuple<string,string>>", lambda _host, _: []),
-        "get-arguments": ("()->list<string>", lambda _host, _: []),
-        "initial-cwd": ("()->option<string>", lambda _host, _: None),
+        "get-environment": ("()->list<tuple<string,string>>", lambda _host: []),
+        "get-arguments": ("()->list<string>", lambda _host: []),
+        "initial-cwd": ("()->option<string>", lambda _host: None),
     },
-    "wasi:cli/stdin": {"get-stdin": ("()->own", lambda host, _: host.handle(INPUT, "input-stream"))},
-    "wasi:cli/stdout": {"get-stdout": ("()->own", lambda host, _: host.handle(OUTPUT, "output-stream"))},
-    "wasi:cli/stderr": {"get-stderr": ("()->own", lambda host, _: host.handle(ERROR, "output-stream"))},
-    "wasi:cli/terminal-stdin": {"get-terminal-stdin": ("()->option<own>", lambda _host, _: None)},
-    "wasi:cli/terminal-stdout": {"get-terminal-stdout": ("()->option<own>", lambda _host, _: None)},
-    "wasi:cli/terminal-stderr": {"get-terminal-stderr": ("()->option<own>", lambda _host, _: None)},
-    "wasi:filesystem/preopens": {"get-directories": ("()->list<tuple<own,string>>", lambda _host, _: [])},
+    "wasi:cli/stdin": {"get-stdin": ("()->own", lambda host: host.handle(INPUT, "input-stream"))},
+    "wasi:cli/stdout": {"get-stdout": ("()->own", lambda host: host.handle(OUTPUT, "output-stream"))},
+    "wasi:cli/stderr": {"get-stderr": ("()->own", lambda host: host.handle(ERROR, "output-stream"))},
+    "wasi:cli/terminal-stdin": {"get-terminal-stdin": ("()->option<own>", lambda _host: None)},
+    "wasi:cli/terminal-stdout": {"get-terminal-stdout": ("()->option<own>", lambda _host: None)},
+    "wasi:cli/terminal-stderr": {"get-terminal-stderr": ("()->option<own>", lambda _host: None)},
+    "wasi:filesystem/preopens": {"get-directories": ("()->list<tuple<own,string>>", lambda _host: [])},
     "wasi:io/poll": {
-        "poll": ("(list<borrow>)->list<u32>", lambda _host, _, waiting: list(range(len(waiting)))),
-        "[method]pollable.ready": ("(borrow)->bool", lambda _host, _, _pollable: True),
-        "[method]pollable.block": ("(borrow)", lambda _host, _, _pollable: None),
+        "poll": ("(list<borrow>)->list<u32>", lambda _host, waiting: list(range(len(waiting)))),
+        "[method]pollable.ready": ("(borrow)->bool", lambda _host, _pollable: True),
+        "[method]pollable.block": ("(borrow)", lambda _host, _pollable: None),
     },
     "wasi:io/streams": {
-        "[method]output-stream.check-write": (f"(borrow){_COUNT}", lambda _host, _, _stream: _ROOM),
+        "[method]output-stream.check-write": (f"(borrow){_COUNT}", lambda _host, _stream: _ROOM),
         "[method]output-stream.write": (f"(borrow,list<u8>){_DONE}", _write),
         "[method]output-stream.blocking-write-and-flush": (f"(borrow,list<u8>){_DONE}", _write),
         "[method]output-stream.write-zeroes": (f"(borrow,u64){_DONE}", _zeroes),
         "[method]output-stream.blocking-write-zeroes-and-flush": (f"(borrow,u64){_DONE}", _zeroes),
-        "[method]output-stream.flush": (f"(borrow){_DONE}", lambda _host, _, _stream: wasm.Variant("ok")),
-        "[method]output-stream.blocking-flush": (f"(borrow){_DONE}", lambda _host, _, _stream: wasm.Variant("ok")),
+        "[method]output-stream.flush": (f"(borrow){_DONE}", lambda _host, _stream: wasm.Variant("ok")),
+        "[method]output-stream.blocking-flush": (f"(borrow){_DONE}", lambda _host, _stream: wasm.Variant("ok")),
         "[method]output-stream.subscribe": ("(borrow)->own", _pollable),
         "[method]input-stream.subscribe": ("(borrow)->own", _pollable),
         "[method]input-stream.read": (f"(borrow,u64){_DATA}", _closed),
@@ -130,7 +129,7 @@ FUNCTIONS: dict[str, dict[str, tuple[str, Function]]] = {
         "[method]input-stream.blocking-skip": (f"(borrow,u64){_COUNT}", _closed),
     },
 }
-"""By interface and name: WASI's type, and our answer `(host, store, *arguments)`."""
+"""By interface and name: WASI's type, and our answer `(host, *arguments)`; a handle is the number that it stands for."""
 
 
 def answer(interface: str, name: str) -> tuple[str, Function] | None:
