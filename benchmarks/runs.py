@@ -28,10 +28,10 @@ from typing import Any
 import httpx
 
 from benchmarks import alternatives
-from forestay.http import run as on_loop
 from forestay.kernel import Ids, Ledger, SystemClock, SystemRandomness, parse_iso
 from forestay.runs import CreateRun, NodeRegistry, Runs, standard_registry
 from forestay.runs.service import projections
+from forestay.surface import run as on_loop
 
 TENANT = "bench"
 

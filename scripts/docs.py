@@ -12,9 +12,9 @@ import typer.main
 
 from forestay.cli.commands import COMMANDS, GROUPS
 from forestay.cli.main import build
-from forestay.http.app import build_app
-from forestay.http.crp.service import DECLARED as CRP
 from forestay.kernel import LAFS_CODES, TABLE
+from forestay.surface.app import build_app
+from forestay.surface.crp.service import DECLARED as CRP
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 

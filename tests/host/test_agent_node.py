@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from forestay.host import Host
-from forestay.kernel import Agents, Config, Extensions, Models, Problem
+from forestay.kernel import Agents, Config, ExtensionConfig, Models, Problem
 from forestay.kernel.config import ExtensionPolicy
 from forestay.models import Script, Scripted, ScriptedCall, Turn
 from forestay.runs import CreateRun, RunSnapshot
@@ -53,12 +53,12 @@ def run(
     story: Callable[[Host], Coroutine[Any, Any, None]],
     *turns: Turn,
     agents: Agents | None = None,
-    extensions: Extensions | None = None,
+    extensions: ExtensionConfig | None = None,
     trust: bool = True,
 ) -> None:
     async def whole() -> None:
         config = Config(
-            models=Models(default="script"), agents=agents or Agents(), extensions=extensions or Extensions()
+            models=Models(default="script"), agents=agents or Agents(), extensions=extensions or ExtensionConfig()
         )
         async with Host.open(config, root=tmp_path, data=tmp_path / ".forestay", models=played(*turns)) as host:
             if trust:
@@ -249,7 +249,7 @@ def test_extensions_hear_block_and_change_what_the_agent_does(tmp_path: Path) ->
         assert first["tool_call"] < first["tool_result"] < first["turn_end"]
 
     calls = (call("ls"), call("read", path="note.md"))
-    run(tmp_path, story, Turn("", calls), END, extensions=Extensions(paths=["extensions"]))
+    run(tmp_path, story, Turn("", calls), END, extensions=ExtensionConfig(paths=["extensions"]))
 
 
 OLDER = """
@@ -266,7 +266,7 @@ export default function (pi) {
     prepareArguments: () => { throw new Error("not these"); }, async execute() { return "never"; } });
 }
 """
-STRICT = Extensions(ExtensionPolicy(mode="strict"), paths=["extensions"])
+STRICT = ExtensionConfig(ExtensionPolicy(mode="strict"), paths=["extensions"])
 
 
 def test_p15_a_turn_a_node_and_a_direct_call_prepare_convert_and_validate_alike(tmp_path: Path) -> None:
@@ -306,7 +306,7 @@ def test_s1_a_tool_whose_extension_may_write_is_unsafe(tmp_path: Path) -> None:
         assert (await settled(host, await start(host))).status == "waiting-approval"
 
     policy = ExtensionPolicy(mode="strict", default_caps=["read", "write"])
-    run(tmp_path, story, Turn("", (call("tally"),)), END, extensions=Extensions(policy, paths=["extensions"]))
+    run(tmp_path, story, Turn("", (call("tally"),)), END, extensions=ExtensionConfig(policy, paths=["extensions"]))
 
 
 def test_s1_a_tool_whose_extension_can_only_read_asks_nobody(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_s1_a_tool_whose_extension_can_only_read_asks_nobody(tmp_path: Path) -> 
         assert ("http", "deny") in [(item["capability"], item["effect"]) for item in denied]
 
     policy = ExtensionPolicy(mode="strict", default_caps=["read"])
-    run(tmp_path, story, Turn("", (call("tally"),)), END, extensions=Extensions(policy, paths=["extensions"]))
+    run(tmp_path, story, Turn("", (call("tally"),)), END, extensions=ExtensionConfig(policy, paths=["extensions"]))
 
 
 def test_n1_an_extension_that_nobody_trusts_is_not_executed(tmp_path: Path) -> None:
@@ -332,7 +332,7 @@ def test_n1_an_extension_that_nobody_trusts_is_not_executed(tmp_path: Path) -> N
         suite = await host.extensions.suite()
         assert not suite.members and await host.extensions.untrusted() == ["extensions/listener.js"]
 
-    run(tmp_path, story, END, extensions=Extensions(paths=["extensions"]), trust=False)
+    run(tmp_path, story, END, extensions=ExtensionConfig(paths=["extensions"]), trust=False)
 
 
 def test_a_workflow_is_a_tool_that_runs_once_for_a_key(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from forestay.extensions.api_table import CAPABILITIES
 from forestay.kernel import Problem, canonical
 
 SCHEMA = "pi.ext.manifest.v1"
 CAP_SCHEMA: Literal["pi.ext.cap.v1"] = "pi.ext.cap.v1"
-CAPABILITIES = ("env", "exec", "http", "log", "read", "session", "tool", "ui", "write")
 
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 # What a package may keep under `pi` beside a manifest: resources of the package, not of the extension.
@@ -179,7 +179,7 @@ def _check_scope(scope: Scope, where: str, at: str) -> None:
 
 
 def _unknown_capability(name: str, where: str, at: str) -> Problem:
-    return _invalid(f"The capability {name!r} is unknown; known are {', '.join(CAPABILITIES)}.", where, at)
+    return _invalid(f"The capability {name!r} is unknown; known are {', '.join(sorted(CAPABILITIES))}.", where, at)
 
 
 def _read(path: Path) -> object:

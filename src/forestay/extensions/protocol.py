@@ -1,6 +1,6 @@
 """The extension protocol, v1, as typed data (Pi §3): what crosses between an extension and its host.
 
-`HostCall` and `HostResult` are the payloads of `host_call` and `host_result`; `Dispatcher` is the door they go
+`HostCall` and `HostResult` are the payloads of `host_call` and `host_result`; `HostCalls` is the door they go
 through. `Message` is the envelope of the wire format, for tiers that speak it literally.
 """
 
@@ -154,7 +154,7 @@ class Message(msgspec.Struct, frozen=True):
     payload: dict[str, Any]
 
 
-class Dispatcher(Protocol):
+class HostCalls(Protocol):
     """The only door out of an extension: derive the capability, decide, perform, leave evidence."""
 
     def call(self, call: HostCall, extension: str) -> AsyncIterator[HostResult]:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from forestay.agents import text_of
-from forestay.extensions import Suite, skills_prompt
+from forestay.extensions import Extensions, skills_prompt
 from forestay.host.prompts import Prompts
 from forestay.kernel import canonical
 from forestay.runs import Execution
@@ -28,7 +28,7 @@ class Told(msgspec.Struct):
 class SuiteHooks:
     """`agents.Hooks` over the loaded extensions, for one execution of a node."""
 
-    def __init__(self, suite: Suite, prompts: Prompts, ctx: Execution, told: Told | None = None) -> None:
+    def __init__(self, suite: Extensions, prompts: Prompts, ctx: Execution, told: Told | None = None) -> None:
         self._suite = suite
         self._prompts = prompts
         self._ctx = ctx

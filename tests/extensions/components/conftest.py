@@ -14,7 +14,7 @@ from wasmtime.component import Component
 
 from forestay.extensions.components.guest import ComponentGuest
 from forestay.extensions.components.native import native
-from forestay.extensions.components.program import Program
+from forestay.extensions.components.linked import LinkedComponent
 from forestay.extensions.engine.limits import Limits
 from forestay.extensions.manifest import SCHEMA, Manifest
 from tests.extensions.components.guests import component
@@ -58,7 +58,7 @@ def running(tmp_path: Path) -> Run:
         guest = ComponentGuest(
             MANIFEST,
             digest,
-            lambda: Program(made, machine_code(made)),
+            lambda: LinkedComponent(made, machine_code(made)),
             surroundings.dispatcher,
             report=lambda event, about: reports.append((event, about)),
             limits=limits or Limits(slice_ms=300),

@@ -17,7 +17,7 @@ from forestay.extensions.components.host_calls import read_request, refused, wri
 from forestay.extensions.components.instance import Instance
 from forestay.extensions.components.values import Answer, Argument
 from forestay.extensions.engine.owner import Owner
-from forestay.extensions.protocol import Dispatcher
+from forestay.extensions.protocol import HostCalls
 from forestay.kernel import Problem, outside_work
 
 GRACE = 1.0  # seconds for a component to answer, once its time is over and its host call is cancelled
@@ -28,7 +28,7 @@ _encode = msgspec.json.Encoder().encode
 class ComponentDriver:
     """The thread and the time of one instance; `begin` makes the instance on that thread."""
 
-    def __init__(self, name: str, dispatcher: Dispatcher, generation: int) -> None:
+    def __init__(self, name: str, dispatcher: HostCalls, generation: int) -> None:
         self.instance: Instance | None = None
         self.waited = 0.0
         self._name = name

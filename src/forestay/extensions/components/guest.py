@@ -19,28 +19,28 @@ from forestay.extensions.components import messages
 from forestay.extensions.components.driver import ComponentDriver
 from forestay.extensions.components.instance import Instance
 from forestay.extensions.components.native import ENGINE_VERSION
-from forestay.extensions.components.program import Program
+from forestay.extensions.components.linked import LinkedComponent
 from forestay.extensions.components.values import Answer, Argument
 from forestay.extensions.engine.limits import EngineTrap, Limits
+from forestay.extensions.guests import Guest, Report
 from forestay.extensions.loop import Macrotask
 from forestay.extensions.manifest import Manifest
 from forestay.extensions.outcomes import HookOutcome, ToolOutcome
 from forestay.extensions.problems import trap_problem
-from forestay.extensions.protocol import Dispatcher
+from forestay.extensions.protocol import HostCalls
 from forestay.extensions.registry import Registrations, Tool
 from forestay.extensions.trace import FORMAT, Header, Recorder
-from forestay.extensions.world import RealWorld
+from forestay.extensions.vm_inputs import RealInputs
 from forestay.kernel import Clock, Problem, Randomness, SystemClock, Validator, checker, fitted, outside_work
 
 MAX_TRAPS = 10  # in a row, without one answer between them
 SHUTDOWN_SECONDS = 1.0
 _encode = msgspec.json.Encoder().encode
 _T = TypeVar("_T")
-Report = Callable[[str, dict[str, Any]], None]
 
 
-class ComponentGuest:
-    """`make` gives the program; it compiles when it must, and runs on a thread."""
+class ComponentGuest(Guest):
+    """`make` gives the component; it compiles when it must, and runs on a thread."""
 
     runtime = "wasm"
 
@@ -48,8 +48,8 @@ class ComponentGuest:
         self,
         manifest: Manifest,
         digest: str,
-        make: Callable[[], Program],
-        dispatcher: Dispatcher,
+        make: Callable[[], LinkedComponent],
+        dispatcher: HostCalls,
         *,
         report: Report | None = None,
         limits: Limits | None = None,
@@ -72,7 +72,7 @@ class ComponentGuest:
         self._clock = clock or SystemClock()
         self._randomness = randomness
         self._record = record
-        self._program: Program | None = None
+        self._component: LinkedComponent | None = None
         self._driver: ComponentDriver | None = None
         self._recorder: Recorder | None = None
         self._loading: asyncio.Task[ComponentDriver] | None = None
@@ -87,11 +87,11 @@ class ComponentGuest:
     async def load(self) -> Registrations:
         """Compile, instantiate, `init`; the registrations, or the Problem that stopped it (G3)."""
         loop = asyncio.get_running_loop()
-        if self._program is None:
+        if self._component is None:
             with outside_work(loop):
-                self._program = await asyncio.to_thread(self._make)
-        if self._program.refused:
-            self._report("imports_refused", {"imports": self._program.refused[:100]})
+                self._component = await asyncio.to_thread(self._make)
+        if self._component.refused:
+            self._report("imports_refused", {"imports": self._component.refused[:100]})
         await self._ready()
         return self.registrations
 
@@ -110,7 +110,7 @@ class ComponentGuest:
         await driver.close()
 
     async def restart(self) -> None:
-        """Begin again with a new instance of the same program."""
+        """Begin again with a new instance of the same component."""
         if self.stopped is None:
             await self.close()
             await self.load()
@@ -143,17 +143,17 @@ class ComponentGuest:
 
     async def _begin(self) -> ComponentDriver:
         """A new instance that has run `init`."""
-        program = self._program
-        if program is None:
+        component = self._component
+        if component is None:
             raise Problem("state_conflict", f"{self.name} is not loaded.", fix="Load it first.")
         self._generation += 1
         driver = ComponentDriver(self.name, self._dispatcher, self._generation)
-        world = RealWorld(driver.sync, clock=self._clock, randomness=self._randomness)
-        recorder = self._recorder = None if self._record is None else Recorder(world, self._record)
+        inputs = RealInputs(driver.sync, clock=self._clock, randomness=self._randomness)
+        recorder = self._recorder = None if self._record is None else Recorder(inputs, self._record)
         if recorder is not None:
             recorder.header(Header(FORMAT, ENGINE_VERSION, self._digest, self.name, self._limits))
         try:
-            make = partial(Instance, program, recorder or world, self._limits, self._refused)
+            make = partial(Instance, component, recorder or inputs, self._limits, self._refused)
             await self._guarded(driver, driver.begin(make, self._deadline))
             manifest = self._manifest.canonical_bytes()
             ok, answer = await self._called(driver, "init", manifest, timeout=self._deadline)

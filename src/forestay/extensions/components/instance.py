@@ -17,7 +17,7 @@ import wasmtime
 from wasmtime import component as wasm
 
 from forestay.extensions.components.native import native
-from forestay.extensions.components.program import EXPORTS, Program, running
+from forestay.extensions.components.linked import EXPORTS, LinkedComponent, running
 from forestay.extensions.components.values import Answer, Argument, Function, set_deadline
 from forestay.extensions.effects import MAX_ANSWER
 from forestay.extensions.engine.limits import EngineTrap, Limits, TrapKind
@@ -48,8 +48,8 @@ class Host(Protocol):
 class Instance:
     """A running component. `refused` hears of every import that was called and refused."""
 
-    def __init__(self, program: Program, host: Host, limits: Limits, refused: Callable[[str], None]) -> None:
-        self.program = program
+    def __init__(self, component: LinkedComponent, host: Host, limits: Limits, refused: Callable[[str], None]) -> None:
+        self.component = component
         self.host = host
         self.limits = limits
         self.lost: EngineTrap | None = None
@@ -58,10 +58,10 @@ class Instance:
         self._refused = refused
         self._handles = 0
         self._deadline = 0.0
-        self._store = wasmtime.Store(program.engine)
+        self._store = wasmtime.Store(component.engine)
         self._store.set_limits(
-            memory_size=limits.memory_bytes // program.memories,
-            memories=program.memories,
+            memory_size=limits.memory_bytes // component.memories,
+            memories=component.memories,
             table_elements=MAX_TABLE_ELEMENTS,
             tables=MAX_TABLES,
             instances=MAX_INSTANCES,
@@ -94,10 +94,10 @@ class Instance:
             native().pulse.release()
 
     def _instantiate(self) -> Answer:
-        instance = self.program.linker.instantiate(self._store, self.program.component)
-        for name, index in self.program.exports.items():
+        instance = self.component.linker.instantiate(self._store, self.component.code)
+        for name, index in self.component.exports.items():
             function = instance.get_func(self._store, index)
-            assert function is not None  # the program has looked
+            assert function is not None  # its linking has looked
             answers = EXPORTS[name].endswith(">")
             self._functions[name] = Function(function, self._store, _ARITY[name], MAX_ANSWER, answers)
         return True, b""
@@ -124,7 +124,7 @@ class Instance:
         self._deadline = time.monotonic() + seconds
         set_deadline(self._context, int(seconds / TICK_SECONDS) + 2)
 
-    # What the component imports (`program.Guarded`)
+    # What the component imports (`linked.Guarded`)
 
     def clock_ns(self, monotonic: bool) -> int:
         return self.host.clock_ns(monotonic)
@@ -141,7 +141,7 @@ class Instance:
         if self._handles >= MAX_HANDLES:
             raise ValueError(f"more than {MAX_HANDLES} handles are open")
         self._handles += 1
-        return wasm.ResourceHost.own(stands_for, self.program.resource(resource))
+        return wasm.ResourceHost.own(stands_for, self.component.resource(resource))
 
     def released(self) -> None:
         self._handles -= 1

@@ -3,7 +3,8 @@
 import { HostError, afterReply, answer, hostCall, onInbound, progress, register, report } from "./bridge";
 import { commandContext, context, makeController, promptContext, session, sessionAction, sessionAsync, setAgent, shareProviders } from "./context";
 import { environment } from "./environment";
-import { EVENTS, OLDER_EVENTS, bus } from "./events";
+import { EVENTS, OLDER_EVENTS } from "@forestay/table";
+import { bus } from "./events";
 import { base64Decode, joined, utf8Decode } from "./globals/encoding";
 import { PrimordialError, PrimordialTypeError, append, hasOwn, resolved, table, then } from "./primordials";
 import * as check from "./register";
