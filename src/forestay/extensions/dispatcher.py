@@ -161,7 +161,7 @@ class Dispatcher:
                 output = self._connectors[call.method].run(entered, call.params)
             else:
                 posted = self._posted(waiting.wait(entered, call.params))
-                entered.on_cancel(posted.cancel)
+                entered.on_cancel(partial(_cancelled, posted))
                 output = posted.result(self._patience(pending))
             return self._ok(pending, output, None)
         except (Problem, TimeoutError, CancelledError) as error:
@@ -348,6 +348,10 @@ def _streams(call: HostCall) -> bool:
 
 def _last(stream: ResultStream | None) -> Chunk | None:
     return Chunk(stream.index, True) if stream is not None else None
+
+
+def _cancelled(future: Future[Any]) -> None:
+    future.cancel()
 
 
 def _as_problem(error: Exception) -> Problem:

@@ -10,15 +10,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.extensions.components.guests import component
+from tests.extensions.dispatcher_world import World
 from wasmtime.component import Component
 
 from forestay.extensions.components.guest import ComponentGuest
-from forestay.extensions.components.native import native
 from forestay.extensions.components.linked import LinkedComponent
+from forestay.extensions.components.native import native
 from forestay.extensions.engine.limits import Limits
 from forestay.extensions.manifest import SCHEMA, Manifest
-from tests.extensions.components.guests import component
-from tests.extensions.dispatcher_world import World
 
 MANIFEST = Manifest(SCHEMA, "ext.test", "probe", "1.0.0", "1.0", "wasm", "probe.wasm")
 

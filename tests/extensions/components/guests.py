@@ -101,7 +101,8 @@ def importing(imports: str, lowered: str, uses: str, body: str, *, extra: str = 
     functions = {
         "init": '(param "manifest-json" string) (result $result)',
         "handle-tool": '(param "name" string) (param "input-json" string) (result $result)',
-        "handle-slash": '(param "command" string) (param "args" (list string)) (param "input-json" string) (result $result)',
+        "handle-slash": """(param "command" string) (param "args" (list string)) (param "input-json" string)
+          (result $result)""",
         "handle-event": '(param "event-json" string) (result $result)',
         "shutdown": "",
     }

@@ -7,10 +7,10 @@ import json
 from typing import Any
 
 import pytest
+from tests.extensions.components.conftest import Run
 
 from forestay.extensions.evidence import stream_of
 from forestay.kernel import Problem
-from tests.extensions.components.conftest import Run
 
 
 async def test_init_registers_tools_commands_and_events(running: Run) -> None:
@@ -33,7 +33,12 @@ async def test_both_forms_of_a_host_call_take_the_same_way(running: Run) -> None
     async with running(world={"grants": ["read"]}) as it:
         (it.world.project / "note.txt").write_text("hello")
         plain = await it.guest.call_tool("fs", {"op": "read", "path": "note.txt", "encoding": "utf8"})
-        payload = {"call_id": "mine", "capability": "read", "method": "fs", "params": {"op": "read", "path": "note.txt", "encoding": "utf8"}}
+        payload = {
+            "call_id": "mine",
+            "capability": "read",
+            "method": "fs",
+            "params": {"op": "read", "path": "note.txt", "encoding": "utf8"},
+        }
         whole = await it.guest.call_tool("host_call", payload)
         assert plain.details["text"] == "hello"
         assert whole.details == plain.details  # the whole host_result is a tool_result: its output counts
@@ -53,7 +58,12 @@ async def test_a_denied_call_is_the_tools_error_with_its_code(running: Run) -> N
 
 async def test_a_claim_that_differs_is_refused(running: Run) -> None:
     async with running(world={"grants": ["read", "write"]}) as it:
-        payload = {"call_id": "x", "capability": "read", "method": "fs", "params": {"op": "write", "path": "a", "data": ""}}
+        payload = {
+            "call_id": "x",
+            "capability": "read",
+            "method": "fs",
+            "params": {"op": "write", "path": "a", "data": ""},
+        }
         outcome = await it.guest.call_tool("host_call", payload)
         assert outcome.is_error and outcome.hostcall == "invalid_request"
         assert not (it.world.project / "a").exists()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.extensions.components.conftest import Run
+from tests.extensions.components.guests import importing
 
 from forestay.extensions.components import wasi
 from forestay.kernel import ManualClock, Problem, SeededRandomness
-from tests.extensions.components.conftest import Run
-from tests.extensions.components.guests import importing
 
 STREAMS = """
   (import "wasi:io/error@0.2.3" (instance $error (export "error" (type (sub resource)))))
@@ -35,7 +35,8 @@ async def test_time_and_chance_are_the_hosts(running: Run) -> None:
         (export "datetime" (type $moment (eq $moment'))) (export "now" (func (result $moment)))))
       (import "wasi:random/random@0.2.3" (instance $random (export "get-random-u64" (func (result u64)))
         (export "get-random-bytes" (func (param "len" u64) (result (list u8))))))
-      (import "wasi:random/insecure-seed@0.2.3" (instance $seed (export "insecure-seed" (func (result (tuple u64 u64))))))"""
+      (import "wasi:random/insecure-seed@0.2.3" (instance $seed
+        (export "insecure-seed" (func (result (tuple u64 u64))))))"""
     lowered = """
       (core func $mono-now (canon lower (func $mono "now")))
       (core func $wall-now (canon lower (func $wall "now") OPTIONS))
@@ -121,13 +122,17 @@ INTERFACES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*INTERFACES, *(f"{i}#{f}" for i, fs in wasi.FUNCTIONS.items() for f in fs if "[" not in f)])
+@pytest.mark.parametrize(
+    "name", [*INTERFACES, *(f"{i}#{f}" for i, fs in wasi.FUNCTIONS.items() for f in fs if "[" not in f)]
+)
 async def test_an_import_that_is_not_ours_or_has_another_type_is_refused_by_name(running: Run, name: str) -> None:
     """The functions that we do answer stand here too, with a type that is not WASI's."""
     interface, _, function = name.partition("#")
     function = "open" if "[" in function else function
     full = interface if interface == "pi:extension/host" else f"{interface}@0.2.0"
-    imports = f'(import "{full}" (instance $x (export "{function}" (func (param "a" (list (list string))) (result char)))))'
+    imports = (
+        f'(import "{full}" (instance $x (export "{function}" (func (param "a" (list (list string))) (result char)))))'
+    )
     lowered = f'(core func $f (canon lower (func $x "{function}") OPTIONS))'
     data = importing(
         imports, lowered, "f", "(call $f (i32.const 0) (i32.const 0)) (drop) (unreachable)",

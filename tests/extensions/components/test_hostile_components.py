@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import wasmtime
+from tests.extensions.components.conftest import Run
+from tests.extensions.components.guests import REGISTRATION, component, core
 
 from forestay.extensions.components.compile import compiled
 from forestay.extensions.components.wrap import wrapped
 from forestay.extensions.engine.limits import Limits
 from forestay.kernel import Problem
-from tests.extensions.components.conftest import Run
-from tests.extensions.components.guests import REGISTRATION, component, core
 
 SPIN = "(loop $l (br $l)) (unreachable)"
 TRAP = "(unreachable)"
@@ -129,7 +129,14 @@ async def test_an_endless_init_is_a_problem_and_leaves_nothing(running: Run) -> 
         assert caught.value.key == "extension_timeout" and not it.guest.registrations.tools
 
 
-@pytest.mark.parametrize("body", ["(call $host (i32.const 48) (i32.const 2) (i32.const 48) (i32.const 2) (i32.const 16))", "(loop $l (br $l))", "(unreachable)"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "(call $host (i32.const 48) (i32.const 2) (i32.const 48) (i32.const 2) (i32.const 16))",
+        "(loop $l (br $l))",
+        "(unreachable)",
+    ],
+)
 async def test_a_start_function_runs_within_the_same_limits(running: Run, body: str) -> None:
     """A host call from a start function comes before the component is there: it traps, and nothing is performed."""
     async with running(load=False, extra=f"(func $start {body}) (start $start)") as it:
@@ -238,13 +245,19 @@ def test_machine_code_offered_as_a_component_is_refused() -> None:
         assert caught.value.key == "extension_invalid" and "machine code" in caught.value.message
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"", b"\0asm", core(), b"(component)", b"\0asm\x0d\0\x01\0\x01\xff\xff\xff\xff\x0f", b"\0asm\x0d\0\x01\0" + b"\x04\x02\0\0" * 3,
-        component()[:-20], component()[:400],
-    ],
-)  # fmt: skip
+NO_COMPONENTS = {
+    "nothing": b"",
+    "a beginning": b"\0asm",
+    "a core module": core(),
+    "text": b"(component)",
+    "a section without an end": b"\0asm\x0d\0\x01\0\x01\xff\xff\xff\xff\x0f",
+    "nested nothing": b"\0asm\x0d\0\x01\0" + b"\x04\x02\0\0" * 3,
+    "all but the end": component()[:-20],
+    "the beginning of one": component()[:400],
+}
+
+
+@pytest.mark.parametrize("data", NO_COMPONENTS.values(), ids=NO_COMPONENTS)
 def test_what_is_no_component_is_refused(data: bytes) -> None:
     with pytest.raises(Problem) as caught:
         compiled(data)
@@ -275,8 +288,10 @@ def _children() -> list[int]:
 
 
 def test_wrap_refuses_what_it_cannot_wrap() -> None:
-    wasi = wasmtime.wat2wasm('(module (import "wasi_snapshot_preview1" "fd_write" (func)) (memory (export "memory") 1) (func (export "cabi_realloc")))')
-    for data, word in ((b"x", "core module"), (bytes(wasmtime.wat2wasm("(module)")), "memory"), (bytes(wasi), "fd_write")):
+    wasi = """(module (import "wasi_snapshot_preview1" "fd_write" (func))
+      (memory (export "memory") 1) (func (export "cabi_realloc")))"""
+    for text, word in (("(component)", "core module"), ("(module)", "memory"), (wasi, "fd_write")):
+        data = bytes(wasmtime.wat2wasm(text))
         with pytest.raises(Problem) as caught:
             wrapped(data)
         assert word in caught.value.message

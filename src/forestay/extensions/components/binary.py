@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 
+from forestay.extensions.manifest import MAX_MANIFEST, Manifest, parse_manifest
 from forestay.extensions.manifest import SCHEMA as MANIFEST_SECTION
-from forestay.kernel import Problem
+from forestay.kernel import Problem, canonical
 
 MAX_COMPONENT = 128 * 1024 * 1024
 _MAGIC, _MODULE, _COMPONENT = b"\0asm", b"\x01\0\0\0", b"\x0d\0\x01\0"
@@ -17,6 +20,9 @@ _MEMORIES = 5  # section of a core module
 _MAX_DEPTH = 16
 
 
+Bytes = bytes | mmap.mmap
+
+
 class Outline(msgspec.Struct, frozen=True):
     """How many memories the modules of a component define, and the manifest that it carries."""
 
@@ -24,7 +30,7 @@ class Outline(msgspec.Struct, frozen=True):
     manifest: bytes | None
 
 
-def outline(data: bytes) -> Outline:
+def outline(data: Bytes) -> Outline:
     """The outline of a component; what is no component is refused, and the Problem says what it is instead."""
     _check_kind(data)
     memories, manifest = 0, None
@@ -38,7 +44,22 @@ def outline(data: bytes) -> Outline:
     return Outline(memories, manifest)
 
 
-def is_core_module(data: bytes) -> bool:
+def carried_manifest(path: Path) -> Manifest | None:
+    """The manifest inside the component at `path`. Only the headers of its sections are read, not the whole file."""
+    with path.open("rb") as file:
+        try:
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                found = outline(data).manifest
+        except ValueError:
+            return None  # an empty file cannot be mapped, and is refused where it is compiled
+    if found is None:
+        return None
+    document = canonical.decode(found, limit=MAX_MANIFEST)
+    manifest = parse_manifest(document, f"{path.name}#{MANIFEST_SECTION}")
+    return msgspec.structs.replace(manifest, entrypoint=path.name)
+
+
+def is_core_module(data: Bytes) -> bool:
     return data[:8] == _MAGIC + _MODULE
 
 
@@ -48,7 +69,7 @@ def custom_section(name: str, data: bytes) -> bytes:
     return bytes([_CUSTOM]) + encoded_leb(len(body)) + body
 
 
-def _check_kind(data: bytes) -> None:
+def _check_kind(data: Bytes) -> None:
     if len(data) > MAX_COMPONENT:
         raise Problem(
             "payload_too_large",
@@ -71,7 +92,7 @@ def _no_component(message: str, fix: str) -> Problem:
     return Problem("extension_invalid", message, fix=fix)
 
 
-def _component_sections(data: bytes, start: int, end: int, depth: int) -> Iterator[tuple[int, int, int, int]]:
+def _component_sections(data: Bytes, start: int, end: int, depth: int) -> Iterator[tuple[int, int, int, int]]:
     """Depth, number, start and end of each section, those of nested components included."""
     if depth > _MAX_DEPTH:
         raise _damaged("components are nested too deeply")
@@ -82,7 +103,7 @@ def _component_sections(data: bytes, start: int, end: int, depth: int) -> Iterat
             yield depth, section, first, last
 
 
-def sections(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
+def sections(data: Bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Number, start and end of each section between two places."""
     while at < end:
         size, start = leb(data, at + 1, end)
@@ -92,11 +113,13 @@ def sections(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
         at = start + size
 
 
-def _memories(data: bytes, start: int, end: int) -> int:
-    return sum(leb(data, first, last)[0] for section, first, last in sections(data, start + 8, end) if section == _MEMORIES)
+def _memories(data: Bytes, start: int, end: int) -> int:
+    return sum(
+        leb(data, first, last)[0] for section, first, last in sections(data, start + 8, end) if section == _MEMORIES
+    )
 
 
-def leb(data: bytes, at: int, end: int) -> tuple[int, int]:
+def leb(data: Bytes, at: int, end: int) -> tuple[int, int]:
     """An unsigned number of at most 32 bits, and where it ends."""
     value = 0
     for shift in range(0, 35, 7):

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from forestay.extensions.compiler.artifact import COMPONENT_ENGINE
 from forestay.extensions.components import messages
 from forestay.extensions.components.driver import ComponentDriver
 from forestay.extensions.components.instance import Instance
-from forestay.extensions.components.native import ENGINE_VERSION
 from forestay.extensions.components.linked import LinkedComponent
 from forestay.extensions.components.values import Answer, Argument
 from forestay.extensions.engine.limits import EngineTrap, Limits
@@ -151,7 +151,7 @@ class ComponentGuest(Guest):
         inputs = RealInputs(driver.sync, clock=self._clock, randomness=self._randomness)
         recorder = self._recorder = None if self._record is None else Recorder(inputs, self._record)
         if recorder is not None:
-            recorder.header(Header(FORMAT, ENGINE_VERSION, self._digest, self.name, self._limits))
+            recorder.header(Header(FORMAT, COMPONENT_ENGINE, self._digest, self.name, self._limits))
         try:
             make = partial(Instance, component, recorder or inputs, self._limits, self._refused)
             await self._guarded(driver, driver.begin(make, self._deadline))

@@ -52,7 +52,9 @@ def read_request(request: bytes, call_id: str) -> Asked:
         raise Problem("invalid_request", message, at=where) from error
     if method not in (PAYLOAD, payload.method):
         raise Problem(
-            "invalid_request", f"The call is named {method[:40]!r} and its payload {payload.method[:40]!r}.", at="$.method"
+            "invalid_request",
+            f"The call is named {method[:40]!r} and its payload {payload.method[:40]!r}.",
+            at="$.method",
         )
     call = HostCall(
         call_id,

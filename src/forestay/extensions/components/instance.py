@@ -16,8 +16,8 @@ from typing import Protocol
 import wasmtime
 from wasmtime import component as wasm
 
-from forestay.extensions.components.native import native
 from forestay.extensions.components.linked import EXPORTS, LinkedComponent, running
+from forestay.extensions.components.native import native
 from forestay.extensions.components.values import Answer, Argument, Function, set_deadline
 from forestay.extensions.effects import MAX_ANSWER
 from forestay.extensions.engine.limits import EngineTrap, Limits, TrapKind

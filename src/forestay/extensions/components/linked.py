@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import wasmtime
 from wasmtime import component as wasm
@@ -32,7 +32,7 @@ EXPORTS = {
 """The world `pi:extension/pi-extension`: what a component exports."""
 
 
-class Guarded(wasi.Confined):
+class Guarded(wasi.Confined, Protocol):
     """The instance that runs, as its imports see it. None of these raises."""
 
     def call_host(self, name: bytes, given: bytes) -> Answer: ...
@@ -51,7 +51,7 @@ running = _Running()
 
 
 class LinkedComponent:
-    """A component and the machine code that was compiled of it; `refused` names the imports that nothing here answers."""
+    """A component and its machine code; `refused` names the imports that nothing here answers."""
 
     def __init__(self, component: bytes, code: bytes) -> None:
         self.engine = native().engine

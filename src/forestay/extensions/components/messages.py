@@ -1,4 +1,4 @@
-"""What a component answers, read as the untrusted JSON that it is: registrations, results of tools, commands, events."""
+"""What a component answers, read as the untrusted JSON that it is: registrations and results."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from forestay.extensions.api_table import EVENTS, OLDER_EVENTS
 from forestay.extensions.effects import MAX_ANSWER
-from forestay.extensions.hooks import EVENTS, OLDER_EVENTS
 from forestay.extensions.outcomes import HookOutcome, ToolOutcome, tool_outcome
 from forestay.extensions.problems import HOSTCALL_PROBLEMS
 from forestay.extensions.protocol import Register

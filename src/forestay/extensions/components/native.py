@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
-from importlib.metadata import version
 
 import wasmtime
 from wasmtime import _ffi as ffi
 
+from forestay.extensions.compiler.artifact import COMPONENT_ENGINE
 from forestay.extensions.engine.pulse import Pulse
 
 STACK = 1024 * 1024
-ENGINE_VERSION = f"wasmtime/{version('wasmtime')}"
 _REVISION = 1  # of the settings below: code compiled under others is compiled again
 
 
@@ -47,4 +46,4 @@ def native() -> Native:
 
 def compiled_key(component: bytes) -> str:
     """What a compiled form is kept under: the component's bytes, and the engine that compiled it."""
-    return hashlib.sha256(f"{ENGINE_VERSION}/{_REVISION}\0".encode() + component).hexdigest()
+    return hashlib.sha256(f"{COMPONENT_ENGINE}/{_REVISION}\0".encode() + component).hexdigest()

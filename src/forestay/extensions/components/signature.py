@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from wasmtime import component as wasm
 
@@ -70,7 +70,7 @@ def _wrapped(name: str, kinds: list[wasm.ValType | None]) -> Iterator[str]:
     yield ">"
 
 
-def _named(name: str, members: list[tuple[str, wasm.ValType | None]]) -> Iterator[str]:
+def _named(name: str, members: Sequence[tuple[str, wasm.ValType | None]]) -> Iterator[str]:
     yield f"{name}{{"
     for index, (member, kind) in enumerate(members):
         yield f"{',' if index else ''}{member}:"

@@ -12,6 +12,7 @@ from typing import Any
 
 import wasmtime
 from wasmtime import _ffi as ffi
+from wasmtime import component as wasm
 
 _LIBRARY = str(ffi.filename)
 _calls, _quick = ctypes.CDLL(_LIBRARY), ctypes.PyDLL(_LIBRARY)
@@ -50,7 +51,7 @@ class Function:
 
     __slots__ = ("_address", "_arguments", "_context", "_count", "_limit", "_raw", "_result", "_results")
 
-    def __init__(self, function: wasmtime.component.Func, store: wasmtime.Store, count: int, limit: int, answers: bool) -> None:
+    def __init__(self, function: wasm.Func, store: wasmtime.Store, count: int, limit: int, answers: bool) -> None:
         self._raw = function._func
         self._address = ctypes.addressof(self._raw)
         self._context = ctypes.cast(store._context(), ctypes.c_void_p).value
@@ -89,7 +90,7 @@ Serve = Callable[[bytes, bytes], Answer]
 Refuse = Callable[[], str]
 
 
-def add_serving(instance: wasmtime.component.LinkerInstance, name: str, serve: Serve, limit: int) -> Any:
+def add_serving(instance: wasm.LinkerInstance, name: str, serve: Serve, limit: int) -> Any:
     """Define a function of two texts that gives `result<string, string>`; `serve` must not raise.
 
     The caller keeps what is returned for as long as the linker lives.
@@ -111,7 +112,7 @@ def add_serving(instance: wasmtime.component.LinkerInstance, name: str, serve: S
     return _add(instance, name, callback)
 
 
-def add_refusal(instance: wasmtime.component.LinkerInstance, name: str, refuse: Refuse) -> Any:
+def add_refusal(instance: wasm.LinkerInstance, name: str, refuse: Refuse) -> Any:
     """As `add_serving`, a function that ends the guest; `refuse` says why, and must not raise."""
 
     def callback(_data: Any, _context: Any, _type: Any, _values: Any, _given: int, _results: Any, _wanted: int) -> int:
@@ -120,7 +121,7 @@ def add_refusal(instance: wasmtime.component.LinkerInstance, name: str, refuse: 
     return _add(instance, name, callback)
 
 
-def add_answer(instance: wasmtime.component.LinkerInstance, name: str, answer: Callable[..., Any]) -> Any:
+def add_answer(instance: wasm.LinkerInstance, name: str, answer: Callable[..., Any]) -> Any:
     """As `add_serving`, a function of any type: `answer(*arguments)`; what it raises ends the guest.
 
     A handle arrives as the number that it stands for.
@@ -129,7 +130,7 @@ def add_answer(instance: wasmtime.component.LinkerInstance, name: str, answer: C
     def callback(_data: Any, context: Any, kind: Any, given: Any, count: int, results: Any, _wanted: int) -> int:
         store = wasmtime.StoreContext(context)
         try:
-            with wasmtime.component.FuncType._from_ptr(kind, owner=store) as function:
+            with wasm.FuncType._from_ptr(kind, owner=store) as function:
                 with _converting:
                     arguments = [kind.convert_from_c(given[at]) for at, (_, kind) in enumerate(function.params)]
                 value = answer(*(_plain(store, argument) for argument in arguments))
@@ -152,10 +153,10 @@ def _plain(store: wasmtime.StoreContext, argument: Any) -> Any:
     """An argument, and for a handle what it stands for: so a borrowed one is given back before the call ends."""
     if isinstance(argument, list):
         return [_plain(store, item) for item in argument]
-    return argument.to_host(store).rep if isinstance(argument, wasmtime.component.ResourceAny) else argument
+    return argument.to_host(store).rep if isinstance(argument, wasm.ResourceAny) else argument
 
 
-def _add(instance: wasmtime.component.LinkerInstance, name: str, function: Callable[..., int]) -> Any:
+def _add(instance: wasm.LinkerInstance, name: str, function: Callable[..., int]) -> Any:
     callback, text = ffi.wasmtime_component_func_callback_t(function), name.encode()
     error = ffi.wasmtime_component_linker_instance_add_func(
         instance.ptr(),

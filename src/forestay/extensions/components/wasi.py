@@ -129,7 +129,7 @@ FUNCTIONS: dict[str, dict[str, tuple[str, Function]]] = {
         "[method]input-stream.blocking-skip": (f"(borrow,u64){_COUNT}", _closed),
     },
 }
-"""By interface and name: WASI's type, and our answer `(host, *arguments)`; a handle is the number that it stands for."""
+"""By interface and name: WASI's type, and our answer `(host, *arguments)`; a handle is what it stands for."""
 
 
 def answer(interface: str, name: str) -> tuple[str, Function] | None:
