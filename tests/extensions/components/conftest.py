@@ -65,7 +65,7 @@ def running(tmp_path: Path) -> Run:
             deadline=deadline,
             **(options or {}),
         )
-        subject = surroundings.dispatcher._subjects["ext.test"]
+        subject = surroundings.dispatcher.authority.subject("ext.test")
         surroundings.dispatcher.admit(msgspec.structs.replace(subject, runtime=guest.runtime))
         try:
             if load:

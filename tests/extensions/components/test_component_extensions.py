@@ -12,6 +12,7 @@ from tests.extensions.components.guests import REGISTRATION, component, core
 from forestay.extensions import Extensions, build_catalog, default_cache, sources
 from forestay.extensions.compiler.source import discover
 from forestay.extensions.components.native import compiled_key
+from forestay.extensions.components.traced import replay
 from forestay.extensions.engine.bytecode import KeptBytecode
 from forestay.extensions.evidence import stream_of
 from forestay.extensions.manifest import SCHEMA, Manifest
@@ -141,3 +142,17 @@ async def test_inspecting_it_equals_its_javascript_twin(folder: Path, tmp_path: 
         for item in shown:
             del item["path"]
         assert shown[0] == shown[1]
+
+
+async def test_a_trace_replays_line_by_line_and_a_changed_one_does_not(folder: Path, tmp_path: Path) -> None:
+    (folder.parents[2] / "note.txt").write_text("hello")
+    lines: list[bytes] = []
+    async with _extensions(tmp_path, grants=["read"], record=lines.append) as extensions:
+        (member,) = await extensions.load(folder)
+        await extensions.call_tool("fs", {"op": "read", "path": "note.txt", "encoding": "utf8"})
+        await extensions.run_command("greet", "Ada Lovelace")
+    (folder.parents[2] / "note.txt").unlink()  # a replay asks nobody
+    assert replay(lines, member.artifact) == lines
+    with pytest.raises(Problem) as caught:
+        replay([line.replace(b"hello", b"hullo") if b'"sync"' in line else line for line in lines], member.artifact)
+    assert caught.value.key == "replay_diverged"

@@ -40,6 +40,7 @@ class ComponentDriver:
         self._calls = 0
         self._call_id: str | None = None  # of the host call under way
         self._left: Callable[[], float] = lambda: 0.0  # seconds that the work under way has left
+        self._ending: asyncio.Task[None] | None = None
         self.gone = False  # let go, whatever it does
 
     async def begin(self, make: Callable[[], Instance], timeout: float) -> None:
@@ -140,13 +141,16 @@ class ComponentDriver:
     def abandon(self) -> None:
         """Let the instance go, whatever it does; its memory is given back when it lets go of its thread (E3)."""
         self.gone = True
-        self._cancel()
-        self._owner.submit(self._close, lambda _: None)
+        if self._ending is None:
+            self._cancel()
+            self._owner.submit(self._close, lambda _: None)
+            self._ending = self._loop.create_task(self._owner.join())
 
     async def close(self) -> None:
-        if not self.gone:
-            self.abandon()
-        await self._owner.join()
+        """Let it go, and wait until its thread is free."""
+        self.abandon()
+        if self._ending is not None:
+            await self._ending
 
     def _close(self) -> None:
         if self.instance is not None:

@@ -15,21 +15,20 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from forestay.extensions.compiler.artifact import COMPONENT_ENGINE
 from forestay.extensions.components import messages
 from forestay.extensions.components.driver import ComponentDriver
 from forestay.extensions.components.instance import Instance
 from forestay.extensions.components.linked import LinkedComponent
+from forestay.extensions.components.traced import Traced
 from forestay.extensions.components.values import Answer, Argument
 from forestay.extensions.engine.limits import EngineTrap, Limits
 from forestay.extensions.guests import Guest, Report
-from forestay.extensions.loop import Macrotask
 from forestay.extensions.manifest import Manifest
 from forestay.extensions.outcomes import HookOutcome, ToolOutcome
 from forestay.extensions.problems import trap_problem
 from forestay.extensions.protocol import HostCalls
 from forestay.extensions.registry import Registrations, Tool
-from forestay.extensions.trace import FORMAT, Header, Recorder
+from forestay.extensions.trace import Recorder
 from forestay.extensions.vm_inputs import RealInputs
 from forestay.kernel import Clock, Problem, Randomness, SystemClock, Validator, checker, fitted, outside_work
 
@@ -74,10 +73,10 @@ class ComponentGuest(Guest):
         self._record = record
         self._component: LinkedComponent | None = None
         self._driver: ComponentDriver | None = None
-        self._recorder: Recorder | None = None
+        self._drivers: list[ComponentDriver] = []  # that and those before it
+        self._traced: Traced | None = None
         self._loading: asyncio.Task[ComponentDriver] | None = None
         self._generation = 0
-        self._sequence = 0
         self._row = 0
         self._waited = 0.0
         self._checkers: dict[str, tuple[Tool, Validator]] = {}
@@ -100,14 +99,14 @@ class ComponentGuest(Guest):
         if self._loading is not None:
             self._loading.cancel()
         driver, self._driver = self._driver, None
-        if driver is None:
-            return
-        if self.stopped is None:
+        if driver is not None and self.stopped is None:
             try:
                 await self._called(driver, "shutdown", timeout=SHUTDOWN_SECONDS)
             except Problem as problem:
                 self._report("shutdown_failed", {"message": problem.message, **problem.details})
-        await driver.close()
+        drivers, self._drivers = self._drivers, []
+        for item in drivers:
+            await item.close()
 
     async def restart(self) -> None:
         """Begin again with a new instance of the same component."""
@@ -148,12 +147,13 @@ class ComponentGuest(Guest):
             raise Problem("state_conflict", f"{self.name} is not loaded.", fix="Load it first.")
         self._generation += 1
         driver = ComponentDriver(self.name, self._dispatcher, self._generation)
+        self._drivers.append(driver)
         inputs = RealInputs(driver.sync, clock=self._clock, randomness=self._randomness)
-        recorder = self._recorder = None if self._record is None else Recorder(inputs, self._record)
-        if recorder is not None:
-            recorder.header(Header(FORMAT, COMPONENT_ENGINE, self._digest, self.name, self._limits))
+        traced = self._traced = None if self._record is None else Traced(Recorder(inputs, self._record))
+        make = partial(Instance, component, inputs if traced is None else traced.recorder, self._limits, self._refused)
+        if traced is not None:
+            make = partial(traced.begin, self._digest, self.name, self._limits, make)
         try:
-            make = partial(Instance, component, recorder or inputs, self._limits, self._refused)
             await self._guarded(driver, driver.begin(make, self._deadline))
             manifest = self._manifest.canonical_bytes()
             ok, answer = await self._called(driver, "init", manifest, timeout=self._deadline)
@@ -188,22 +188,13 @@ class ComponentGuest(Guest):
 
     def _performed(self, driver: ComponentDriver, export: str, arguments: tuple[Argument, ...]) -> Answer:
         """On the instance's thread: one call, on record when there is a recorder, and then what it wrote."""
-        recorder = self._recorder
-        if recorder is not None:
-            self._sequence += 1
-            body = _encode([_plain(argument) for argument in arguments])
-            recorder.arrived(Macrotask(self._sequence, "inbound", 0, export, body))
+        traced = self._traced
         try:
-            ok, answer = driver.enter(export, *arguments)
-        except EngineTrap as trap:
-            if recorder is not None:
-                recorder.trapped(trap)
-            raise
+            if traced is None:
+                return driver.enter(export, *arguments)
+            return traced.call(driver.enter, export, arguments)
         finally:
             self._flush(driver)
-        if recorder is not None:
-            recorder.finished(int(ok), answer, [])
-        return ok, answer
 
     def _flush(self, driver: ComponentDriver) -> None:
         """What it wrote to standard output and error goes to its log."""
@@ -299,7 +290,3 @@ def _split(arguments: str) -> list[str]:
         return shlex.split(arguments)
     except ValueError:
         return arguments.split()
-
-
-def _plain(argument: Argument) -> Any:
-    return argument.decode() if isinstance(argument, bytes) else [item.decode() for item in argument]
