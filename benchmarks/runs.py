@@ -158,10 +158,10 @@ async def commits(workflow: str) -> int:
             writer = runs._ledger._writer
             write = writer._write
 
-            def counted(group: Any, patient: bool = True) -> Any:
+            def counted(group: Any) -> Any:
                 nonlocal count
                 count += 1
-                return write(group, patient)
+                return write(group)
 
             writer._write = counted  # type: ignore[method-assign]
             await _one(runs, workflow)

@@ -11,6 +11,8 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from forestay.extensions.manifest import CapabilityManifest
+
 VERSION = "1.0"
 
 HostCode = Literal["timeout", "denied", "io", "invalid_request", "internal"]
@@ -113,23 +115,6 @@ class ErrorBody(msgspec.Struct, frozen=True, omit_defaults=True):
     code: str
     message: str
     details: dict[str, Any] | None = None
-
-
-class CapabilityScope(msgspec.Struct, frozen=True, omit_defaults=True):
-    paths: list[str] | None = None
-    hosts: list[str] | None = None
-    env: list[str] | None = None
-
-
-class CapabilityRequirement(msgspec.Struct, frozen=True, omit_defaults=True):
-    capability: str
-    methods: list[str] | None = None
-    scope: CapabilityScope | None = None
-
-
-class CapabilityManifest(msgspec.Struct, frozen=True, omit_defaults=True):
-    schema: Literal["pi.ext.cap.v1"]
-    capabilities: list[CapabilityRequirement]
 
 
 class Register(msgspec.Struct, frozen=True, omit_defaults=True):

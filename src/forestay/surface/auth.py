@@ -15,13 +15,12 @@ import asyncio
 import hashlib
 import hmac
 import re
-import sqlite3
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import msgspec
 
-from forestay.kernel import OPERATOR, Clock, Draft, Ids, Ledger, Problem, Record, canonical
+from forestay.kernel import OPERATOR, Clock, Draft, Ids, Ledger, Problem, Record, Transaction, canonical
 
 CONTRACT_SCOPES = (
     "manifest:read",
@@ -133,20 +132,20 @@ class KeyTable:
     schema = """
         CREATE TABLE api_keys (
             key_id TEXT PRIMARY KEY, tenant TEXT NOT NULL, hash TEXT NOT NULL UNIQUE,
-            revoked_ms INTEGER, doc TEXT NOT NULL
-        ) WITHOUT ROWID;
+            revoked_ms BIGINT, doc TEXT NOT NULL
+        );
     """
-    reset = "DROP TABLE IF EXISTS api_keys;"
 
-    def apply(self, tx: sqlite3.Cursor, record: Record) -> None:
-        key_id = record.stream.removeprefix(self.prefix)
-        if record.type == "key.created":
-            tx.execute(
-                "INSERT INTO api_keys VALUES (?, ?, ?, NULL, ?)",
-                (key_id, record.payload["tenant"], record.payload["hash"], canonical.encode(record.payload).decode()),
-            )
-        elif record.type == "key.revoked":
-            tx.execute("UPDATE api_keys SET revoked_ms = ? WHERE key_id = ?", (record.ts, key_id))
+    def apply(self, tx: Transaction, records: Sequence[Record]) -> None:
+        for record in records:
+            key_id, payload = record.stream.removeprefix(self.prefix), record.payload
+            if record.type == "key.created":
+                tx.execute(
+                    "INSERT INTO api_keys VALUES (?, ?, ?, NULL, ?)",
+                    (key_id, payload["tenant"], payload["hash"], canonical.encode(payload).decode()),
+                )
+            elif record.type == "key.revoked":
+                tx.execute("UPDATE api_keys SET revoked_ms = ? WHERE key_id = ?", (record.ts, key_id))
 
 
 class KeyWatch:

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from forestay import assets
-from forestay.extensions.api_table import EVENTS, NODE_MODULES, OLDER_EVENTS
+from forestay.extensions.api_table import EVENTS, NODE_MODULES, OLDER_EVENTS, PI_MEMBERS
 from forestay.kernel import Problem
 
 SOURCES = Path(__file__).parent / "src"
@@ -34,14 +34,15 @@ class Prelude(msgspec.Struct, frozen=True):
 def generated() -> dict[str, str]:
     """The generated modules, by name."""
     builtins = sorted(name for name, row in NODE_MODULES.items() if row.stub and not (row.forbidden or row.package))
-    lists = {"EVENTS": EVENTS, "OLDER_EVENTS": OLDER_EVENTS, "NODE_BUILTINS": builtins}
-    stubs = dict.fromkeys(row.stub for row in NODE_MODULES.values() if row.stub)
-    return {
-        "table": "".join(
-            f"export const {name} = Object.freeze({json.dumps(list(rows))});\n" for name, rows in lists.items()
-        ),
-        "stubs": "".join(f"import {json.dumps(str(SOURCES / 'node' / stub))};\n" for stub in stubs),
+    lists = {
+        "EVENTS": EVENTS,
+        "OLDER_EVENTS": OLDER_EVENTS,
+        "NODE_BUILTINS": builtins,
+        "PI_METHODS": [(name, method) for name, (_, method) in PI_MEMBERS.items()],
     }
+    table = [f"export const {name} = Object.freeze({json.dumps(rows)});\n" for name, rows in lists.items()]
+    stubs = dict.fromkeys(row.stub for row in NODE_MODULES.values() if row.stub)
+    return {"table": "".join(table), "stubs": "".join(f'import "./node/{stub}";\n' for stub in stubs)}
 
 
 def source_digest() -> str:
@@ -52,8 +53,7 @@ def source_digest() -> str:
         if path.is_file():
             digest.update(f"\n{path.relative_to(SOURCES).as_posix()}\n".encode())
             digest.update(path.read_bytes())
-    tables = [list(EVENTS), list(OLDER_EVENTS), [[name, row.stub] for name, row in NODE_MODULES.items()]]
-    digest.update(json.dumps([tables, _ARGUMENTS]).encode())
+    digest.update(json.dumps([generated(), _ARGUMENTS]).encode())
     return digest.hexdigest()
 
 
@@ -87,7 +87,7 @@ def _run_esbuild(folder: Path, script: Path, mapping: Path) -> None:
     command = [str(assets.esbuild()), ENTRY, *_ARGUMENTS, f"--outfile={work}"]
     for name, text in generated().items():
         file = folder / f"{script.stem}.{name}.ts"
-        file.write_text(text, "utf-8")
+        file.write_text(text.replace('"./', f'"{SOURCES}/'), "utf-8")
         command.append(f"--alias:@forestay/{name}={file}")
     environment = {**os.environ, "NODE_PATH": str(assets.folder() / "node_modules")}
     done = subprocess.run(command, cwd=SOURCES, env=environment, capture_output=True, text=True, check=False)

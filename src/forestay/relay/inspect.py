@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from forestay.relay import guard, quality, window
-from forestay.relay.choose import near, packed_for
+from forestay.relay.envelope import near, packed_for
 from forestay.relay.packing import explain
 from forestay.relay.types import CostEstimate, EnvelopePreview, Pricing, RemainingBudget, SessionStatus
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import tempfile
 from contextlib import closing
 from importlib import resources
 from pathlib import Path
 
 from forestay.kernel.folders import kept_in
+from forestay.kernel.ledger.projections import digest
 from forestay.kernel.problems import Problem
 
+SQLITE_VERSION = sqlite3.sqlite_version
 _FAILURES = {
     sqlite3.SQLITE_FULL: ("ledger_full", "The disk is full; nothing was written."),
     sqlite3.SQLITE_READONLY: ("ledger_read_only", "The ledger file cannot be written."),
@@ -33,13 +36,13 @@ def as_problem(error: sqlite3.Error) -> Problem:
     return problem
 
 
-def is_failure_of_disk(error: sqlite3.Error) -> bool:
+def is_failure_of_disk(error: Exception) -> bool:
     """Whether the file failed, rather than the statement."""
-    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF in _FAILURES
+    return isinstance(error, sqlite3.Error) and (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF in _FAILURES
 
 
-class Database:
-    """One ledger file: makes connections, knows whether it may be written."""
+class SqliteFile:
+    """One ledger file: makes connections, and knows whether it may be written."""
 
     def __init__(self, path: Path, *, lock_timeout: float) -> None:
         self.path = path
@@ -62,7 +65,7 @@ class Database:
 
     def writer(self) -> sqlite3.Connection:
         """The connection that appends: durable when COMMIT returns."""
-        return self._connect(
+        connection = self._connect(
             "rw" if self.path.exists() else "rwc",
             "PRAGMA journal_mode=WAL",
             "PRAGMA synchronous=FULL",
@@ -71,6 +74,8 @@ class Database:
             "PRAGMA journal_size_limit=67108864",
             "PRAGMA wal_autocheckpoint=0",  # the writer's thread does it, when nobody waits for an answer
         )
+        connection.create_function("digest", 3, digest, deterministic=True)
+        return connection
 
     def reader(self) -> sqlite3.Connection:
         """A connection that can only read, also where the folder cannot be written."""
@@ -115,3 +120,14 @@ def _migrate(connection: sqlite3.Connection) -> None:
         )
     for number, item in enumerate(files[version:], start=version + 1):
         connection.executescript(f"BEGIN IMMEDIATE;\n{item.read_text('utf-8')}\nPRAGMA user_version={number};\nCOMMIT;")
+
+
+def sqlite_fault() -> str | None:
+    """Why the SQLite of this Python cannot hold a ledger; None when it can.
+
+    STRICT tables need 3.37; a real file in WAL mode is tried.
+    """
+    with tempfile.TemporaryDirectory() as folder, closing(sqlite3.connect(Path(folder) / "try.db")) as connection:
+        mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+    good = sqlite3.sqlite_version_info >= (3, 37) and mode == "wal"
+    return None if good else f"{SQLITE_VERSION}, journal mode {mode}"

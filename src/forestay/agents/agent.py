@@ -1,4 +1,4 @@
-"""Driving an agent: decide, perform, record, and say what happened. A crash at any point is a replay of the records."""
+"""An agent: decides, performs, records and says what happened. After a crash it replays its records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from forestay.agents.decide import AgentState, decide, evolve
 from forestay.agents.events import AgentEvent, Invocation, Narrator, Verbosity
 from forestay.agents.manifest import AgentManifest
 from forestay.agents.performer import end, perform, tell_end
-from forestay.agents.ports import Approvals, Effects, Gate, Hooks, Memory, ModelCaller, Quiet, ToolSource
+from forestay.agents.ports import AgentModel, Approvals, Effects, Gate, Hooks, Memory, Quiet, ToolSource
 from forestay.agents.stage import Stage
 from forestay.agents.steps import Confirm, Fail, Finish, Outcome
 from forestay.kernel import Clock, Problem, SystemClock, mistakes
@@ -38,7 +38,7 @@ class Agent:
         self,
         manifest: AgentManifest,
         *,
-        model: ModelCaller,
+        model: AgentModel,
         tools: ToolSource,
         effects: Effects,
         gate: Gate,
@@ -49,26 +49,37 @@ class Agent:
         verbosity: Verbosity = "off",
     ) -> None:
         self._manifest = manifest
-        self._parts: dict[str, Any] = {
-            "model": model,
-            "tools": tools,
-            "effects": effects,
-            "gate": gate,
-            "approvals": approvals,
-            "hooks": hooks or Quiet(),
-            "memory": memory,
-            "clock": clock or SystemClock(),
-        }
-        self._model_name = model.name
+        self._model = model
+        self._tools = tools
+        self._effects = effects
+        self._gate = gate
+        self._approvals = approvals
+        self._hooks = hooks or Quiet()
+        self._memory = memory
+        self._clock = clock or SystemClock()
         self._verbosity: Verbosity = verbosity
+
+    def _stage(self, invocation: Invocation) -> Stage:
+        return Stage(
+            manifest=self._manifest,
+            invocation=invocation,
+            model=self._model,
+            tools=self._tools,
+            effects=self._effects,
+            hooks=self._hooks,
+            gate=self._gate,
+            approvals=self._approvals,
+            memory=self._memory,
+            clock=self._clock,
+        )
 
     async def invoke(self, invocation: Invocation) -> AsyncGenerator[AgentEvent | AgentResult, None]:
         """The events of the invocation, to be appended in order, and last its AgentResult.
 
         Invoked again with the same Invocation and Effects, it yields the same events and does nothing twice.
         """
-        narrator = Narrator(invocation, self._manifest, self._model_name, self._verbosity)
-        stage = Stage(manifest=self._manifest, invocation=invocation, **self._parts)
+        narrator = Narrator(invocation, self._manifest, self._model.name, self._verbosity)
+        stage = self._stage(invocation)
         yield narrator.started()
         refused = self._refused_task(invocation)
         if refused is not None:
