@@ -289,9 +289,7 @@ async def run(
 @answers("ext.init")
 def init(
     folder: Annotated[Path, typer.Argument(help="A new folder.")],
-    lang: Annotated[
-        str | None, typer.Option("--lang", help="A WASM component in python, javascript, c or rust.")
-    ] = None,
+    lang: Annotated[str | None, typer.Option("--lang", help="A component: python, javascript, c or rust.")] = None,
 ) -> dict[str, Any]:
     """Write a small extension to start from: a manifest, a tool, a command, an event handler."""
     from forestay.extensions import component_project

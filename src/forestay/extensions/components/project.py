@@ -20,7 +20,10 @@ def component_project(language: str, name: str) -> dict[str, str]:
     manifest = Manifest(
         SCHEMA, f"ext.{slug}"[:64], slug, "0.1.0", "1.0", "wasm", "extension.wasm", capabilities=("read",)
     )
-    files = {path.name: path.read_text("utf-8").replace("NAME", slug) for path in (_PROJECTS / language).iterdir()}
+    files = {
+        path.name.removesuffix(".template"): path.read_text("utf-8").replace("NAME", slug)
+        for path in (_PROJECTS / language).iterdir()
+    }
     files["wit/extension.wit"] = (_PROJECTS / "extension.wit").read_text("utf-8")
     files["extension.json"] = canonical.encode(manifest).decode() + "\n"
     return dict(sorted(files.items()))
