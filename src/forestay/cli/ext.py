@@ -294,11 +294,11 @@ def init(
     """Write a small extension to start from: a manifest, a tool, a command, an event handler."""
     from forestay.extensions import component_project
 
+    name = folder.resolve().name
+    files = _template(name) if lang is None else component_project(lang, name)
     if folder.exists() and any(folder.iterdir()):
         raise Problem("already_exists", f"{folder.name} is not empty.", fix="Name a new folder.")
     folder.mkdir(parents=True, exist_ok=True)
-    name = folder.resolve().name
-    files = _template(name) if lang is None else component_project(lang, name)
     for place, text in files.items():
         (folder / place).parent.mkdir(exist_ok=True)
         (folder / place).write_text(text, "utf-8")

@@ -16,7 +16,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 @app.command("wrap")
 @answers("ext.wrap")
 def wrap(
-    core: Annotated[Path, typer.Argument(help="A core module that exports the functions of the world.")],
+    core: Annotated[Path, typer.Argument(help="A core module, binary or text (.wat), that exports the world.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Where the component goes.")],
     manifest: Annotated[
         Path | None, typer.Option("--manifest", help="An extension.json that the component is to carry.")

@@ -13,7 +13,7 @@ from forestay.extensions.manifest import SCHEMA as MANIFEST_SECTION
 from forestay.kernel import Problem, canonical
 
 MAX_COMPONENT = 128 * 1024 * 1024
-_MAGIC, _MODULE, _COMPONENT = b"\0asm", b"\x01\0\0\0", b"\x0d\0\x01\0"
+MAGIC, _MODULE, _COMPONENT = b"\0asm", b"\x01\0\0\0", b"\x0d\0\x01\0"
 _PRECOMPILED = b"\x7fELF"
 _CUSTOM, _CORE_MODULE, _NESTED = 0, 1, 4  # sections of a component
 _MEMORIES = 5  # section of a core module
@@ -60,7 +60,7 @@ def carried_manifest(path: Path) -> Manifest | None:
 
 
 def is_core_module(data: Bytes) -> bool:
-    return data[:8] == _MAGIC + _MODULE
+    return data[:8] == MAGIC + _MODULE
 
 
 def custom_section(name: str, data: bytes) -> bytes:
@@ -77,7 +77,7 @@ def _check_kind(data: Bytes) -> None:
             limit=MAX_COMPONENT,
             observed=len(data),
         )
-    if data[:8] == _MAGIC + _COMPONENT:
+    if data[:8] == MAGIC + _COMPONENT:
         return
     if data[:4] == _PRECOMPILED:
         raise _no_component(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import wasmtime
 
-from forestay.extensions.components.binary import custom_section, encoded_leb, is_core_module, sections
+from forestay.extensions.components.binary import MAGIC, custom_section, encoded_leb, is_core_module, sections
 from forestay.extensions.components.linked import EXPORTS, EXTENSION, HOST
 from forestay.extensions.manifest import SCHEMA, Manifest
 from forestay.kernel import Problem
@@ -25,7 +25,8 @@ _CORE_MODULE = 1
 
 
 def wrapped(core: bytes, manifest: Manifest | None = None) -> bytes:
-    """The component around a core module, with the manifest inside when there is one."""
+    """The component around a core module, given as binary or as text, with the manifest inside when there is one."""
+    core = _binary(core) if core[:4] != MAGIC else core
     exports, imports = _names(core)
     needed = {"memory", "cabi_realloc"} - exports
     if needed:
@@ -35,6 +36,13 @@ def wrapped(core: bytes, manifest: Manifest | None = None) -> bytes:
         raise _unfit(f"The module imports {', '.join(foreign[:8])}; only {HOST} call can be given to it.")
     component = _with_module(bytes(wasmtime.wat2wasm(_text(exports, bool(imports)))), core)
     return component if manifest is None else component + custom_section(SCHEMA, manifest.canonical_bytes())
+
+
+def _binary(text: bytes) -> bytes:
+    try:
+        return bytes(wasmtime.wat2wasm(text))
+    except wasmtime.WasmtimeError as error:
+        raise _unfit(f"This is neither a core module nor the text of one: {str(error)[:400]}") from error
 
 
 def _names(core: bytes) -> tuple[set[str], set[tuple[str, str]]]:
