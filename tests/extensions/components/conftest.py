@@ -45,6 +45,7 @@ def running(tmp_path: Path) -> Run:
         data: bytes | None = None,
         *,
         load: bool = True,
+        folder: Path = tmp_path,
         limits: Limits | None = None,
         deadline: float = 10.0,
         world: dict[str, Any] | None = None,
@@ -52,7 +53,7 @@ def running(tmp_path: Path) -> Run:
         **parts: Any,
     ) -> AsyncIterator[Running]:
         made = component(**parts) if data is None else data
-        surroundings = World(tmp_path, **(world or {}))
+        surroundings = World(folder, **(world or {}))
         reports: list[tuple[str, dict[str, Any]]] = []
         digest = "sha256:" + hashlib.sha256(made).hexdigest()
         guest = ComponentGuest(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from importlib.metadata import version
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,12 +28,19 @@ SHIM_VERSION = "1.2.0"
 COMPILER_VERSION = "3"
 ENTRY_MODULE = "index.js"
 
-COMPONENT_ENGINE = f"wasmtime/{version('wasmtime')}"
 COMPONENT_MODULE = "index.wasm"
 NO_MAP = b'{"mappings":"","names":[],"sources":[],"version":3}'
 """The source map of a component: there is none."""
 
 MAP_FILE, META_FILE, BYTECODE_FILE = "index.js.map", "artifact.json", "index.qbc"
+
+
+@lru_cache(maxsize=1)
+def component_engine() -> str:
+    """The engine of components, and its version."""
+    from importlib.metadata import version  # costs more than all of this module
+
+    return f"wasmtime/{version('wasmtime')}"
 
 
 class Location(msgspec.Struct, frozen=True, order=True):
@@ -173,7 +180,7 @@ def digests_of(files: Mapping[str, bytes]) -> dict[str, str]:
 def artifact_hash(manifest: Manifest, code: bytes, source_map: bytes) -> str:
     """sha256 over manifest, bundle (code and map), engine and shims (Pi §2, §2A.3)."""
     digest = hashlib.sha256()
-    engine = COMPONENT_ENGINE if manifest.runtime == "wasm" else ENGINE_VERSION
+    engine = component_engine() if manifest.runtime == "wasm" else ENGINE_VERSION
     versions = f"{engine}\n{SHIM_VERSION}\n{COMPILER_VERSION}".encode()
     for part in (manifest.canonical_bytes(), code, source_map, versions):
         digest.update(len(part).to_bytes(8, "big"))

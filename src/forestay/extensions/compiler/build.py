@@ -9,7 +9,6 @@ from pathlib import Path
 from forestay.extensions.api_table import CAPABILITIES
 from forestay.extensions.compiler.artifact import (
     COMPILER_VERSION,
-    COMPONENT_ENGINE,
     COMPONENT_MODULE,
     ENGINE_VERSION,
     ENTRY_MODULE,
@@ -21,6 +20,7 @@ from forestay.extensions.compiler.artifact import (
     Location,
     Rewrite,
     artifact_hash,
+    component_engine,
 )
 from forestay.extensions.compiler.bundle import Bundle, bundle, source_hash
 from forestay.extensions.compiler.cache import Cache
@@ -101,7 +101,7 @@ def _component(found: Source) -> tuple[Artifact, list[str]]:
         hash=artifact_hash(found.manifest, code, NO_MAP),
         source_hash=digest,
         code_hash=digest,
-        engine_version=COMPONENT_ENGINE,
+        engine_version=component_engine(),
         shim_version=SHIM_VERSION,
         compiler_version=COMPILER_VERSION,
         manifest=found.manifest,

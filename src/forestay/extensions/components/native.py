@@ -8,7 +8,7 @@ from functools import lru_cache
 import wasmtime
 from wasmtime import _ffi as ffi
 
-from forestay.extensions.compiler.artifact import COMPONENT_ENGINE
+from forestay.extensions.compiler.artifact import component_engine
 from forestay.extensions.engine.pulse import Pulse
 
 STACK = 1024 * 1024
@@ -46,4 +46,4 @@ def native() -> Native:
 
 def compiled_key(component: bytes) -> str:
     """What a compiled form is kept under: the component's bytes, and the engine that compiled it."""
-    return hashlib.sha256(f"{COMPONENT_ENGINE}/{_REVISION}\0".encode() + component).hexdigest()
+    return hashlib.sha256(f"{component_engine()}/{_REVISION}\0".encode() + component).hexdigest()

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from forestay.extensions.compiler import Artifact
-from forestay.extensions.compiler.artifact import COMPONENT_ENGINE
+from forestay.extensions.compiler.artifact import component_engine
 from forestay.extensions.components.compile import compiled
 from forestay.extensions.components.instance import Instance
 from forestay.extensions.components.linked import LinkedComponent
@@ -33,7 +33,7 @@ class Traced:
         self._sequence = 0
 
     def begin(self, digest: str, name: str, limits: Limits, make: Callable[[], Instance]) -> Instance:
-        self.recorder.header(Header(FORMAT, COMPONENT_ENGINE, digest, name, limits))
+        self.recorder.header(Header(FORMAT, component_engine(), digest, name, limits))
         return self._ended(make)
 
     def call(self, enter: Callable[..., Answer], export: str, arguments: tuple[Argument, ...]) -> Answer:
@@ -56,14 +56,14 @@ def replay(lines: Iterable[bytes], artifact: Artifact) -> list[bytes]:
     """Run the trace of a component again; the lines of the new run, which are the old ones, or a Problem."""
     player = Player([line.rstrip(b"\n") for line in lines if line.strip()])
     recorder = Recorder(player, player.compare)
-    player.read_header(artifact.meta.hash, COMPONENT_ENGINE)
+    player.read_header(artifact.meta.hash, component_engine())
     linked = LinkedComponent(artifact.code, compiled(artifact.code))
     instance: Instance | None = None
     traced = Traced(recorder)
     while (kind := player.next_kind()) is not None:
         try:
             if kind == "trace":
-                header = player.read_header(artifact.meta.hash, COMPONENT_ENGINE)
+                header = player.read_header(artifact.meta.hash, component_engine())
                 _close(instance)
                 traced = Traced(recorder)
                 make = _instance(linked, recorder, header.limits)
