@@ -11,6 +11,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from forestay.tools import BUILT_IN
+
 NONE = ""
 """The capability of pure computation."""
 
@@ -52,12 +54,9 @@ FILE_READS = ("read", "list", "stat", "realpath", "access", "exists", "readlink"
 FILE_WRITES = (
     "write", "append", "mkdir", "delete", "rename", "copy", "chmod", "utimes", "symlink", "mkdtemp", "truncate",
 )  # fmt: skip
-BUILT_IN_TOOLS = {
-    "read": "read", "grep": "read", "find": "read", "ls": "read", "write": "write", "edit": "write", "bash": "exec",
-}  # fmt: skip
 
 METHODS: dict[str, Method] = {
-    "tool": Method("tool", "name", BUILT_IN_TOOLS),
+    "tool": Method("tool", "name", {name: row.capability for name, row in BUILT_IN.items()}),
     "exec": Method("exec"),
     "http": Method("http"),
     "fs": Method(None, "op", {**dict.fromkeys(FILE_READS, "read"), **dict.fromkeys(FILE_WRITES, "write")}),
@@ -122,33 +121,33 @@ NODE_MODULES: dict[str, NodeModule] = {
     "util/types": NodeModule(stub="util"),
     "assert": NodeModule(stub="assert"),
     "assert/strict": NodeModule(stub="assert"),
-    "url": NodeModule(stub="small"),
-    "querystring": NodeModule(stub="small"),
-    "string_decoder": NodeModule(stub="small"),
-    "timers": NodeModule(stub="small"),
-    "timers/promises": NodeModule(stub="small"),
-    "os": NodeModule(_members(("EOL constants default", ()), ("*", ("env",))), "small"),
-    "console": NodeModule(stub="small"),
-    "tty": NodeModule(stub="small"),
-    "constants": NodeModule(stub="small"),
-    "punycode": NodeModule(stub="small"),
-    "async_hooks": NodeModule(stub="small"),
+    "url": NodeModule(stub="url"),
+    "querystring": NodeModule(stub="querystring"),
+    "string_decoder": NodeModule(stub="string_decoder"),
+    "timers": NodeModule(stub="timers"),
+    "timers/promises": NodeModule(stub="timers"),
+    "os": NodeModule(_members(("EOL constants default", ()), ("*", ("env",))), "os"),
+    "tty": NodeModule(stub="tty"),
+    "constants": NodeModule(stub="os"),
+    "punycode": NodeModule(stub="punycode"),
+    "async_hooks": NodeModule(stub="async_hooks"),
     "diagnostics_channel": NodeModule(stub="diagnostics_channel"),
     "stream": NodeModule(stub="stream"),
     "stream/consumers": NodeModule(stub="stream"),
     "stream/promises": NodeModule(stub="stream"),
     "stream/web": NodeModule(stub="stream"),
     "process": NodeModule(stub="process"),
+    "console": NodeModule(stub="process"),
     "fs": NodeModule(_FS, "fs"),
     "fs/promises": NodeModule(_FS, "fs"),
     "child_process": NodeModule(_members(("*", ("exec",))), "child_process"),
     "crypto": NodeModule(stub="crypto"),
-    "zlib": NodeModule(stub="others"),
-    "readline": NodeModule(stub="others"),
-    "readline/promises": NodeModule(stub="others"),
-    "module": NodeModule(stub="others"),
-    "http": NodeModule({**_NETWORK, "STATUS_CODES": (), "METHODS": ()}, "others"),
-    "https": NodeModule(_NETWORK, "others"),
+    "zlib": NodeModule(stub="zlib"),
+    "readline": NodeModule(stub="readline"),
+    "readline/promises": NodeModule(stub="readline"),
+    "module": NodeModule(stub="module"),
+    "http": NodeModule({**_NETWORK, "STATUS_CODES": (), "METHODS": ()}, "http"),
+    "https": NodeModule(_NETWORK, "http"),
     "net": NodeModule(stub="net", forbidden=_SOCKETS),
     "dns": NodeModule(_NETWORK, "dns"),
     "dns/promises": NodeModule(_NETWORK, "dns"),

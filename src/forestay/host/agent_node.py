@@ -10,27 +10,26 @@ A4  The agent's events go into the run's log in their order, once.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from forestay.agents import Agent, AgentManifest, AgentResult, Guarded, Hooks, Invocation, Quiet, ToolSource
+from forestay.agents import ASSISTANT, Agent, AgentManifest, AgentResult, Catalogue, Hooks, Invocation, Quiet
 from forestay.host.approvals import RunApprovals
-from forestay.host.catalogue import ASSISTANT, Catalogue
 from forestay.host.context import open_session, texts
 from forestay.host.extensions import ProjectExtensions
-from forestay.host.gate import PolicyGate
 from forestay.host.hooks import SuiteHooks
 from forestay.host.memory import LedgerMemory
 from forestay.host.model_caller import RelayModel
 from forestay.host.models import HostModels
-from forestay.host.tools import AgentTools, NoTools
+from forestay.host.tools import HostTools
 from forestay.host.tracing import Tracing
 from forestay.kernel import OPERATOR, Agents, Clock, Ids, Ledger, Problem
 from forestay.relay import MAX_SESSIONS_PER_APP, Relay, Session
-from forestay.runs import Execution, NodeType, Parked, Runs
+from forestay.runs import Execution, NodeType, Parked
+from forestay.tools import Guarded
 
 TYPE = "core.agent"
 
@@ -50,7 +49,7 @@ class AgentNode:
         clock: Clock,
         ids: Ids,
         data: Path,
-        runs: Callable[[], Runs],
+        tools: HostTools,
         tracing: Tracing | None = None,
     ) -> None:
         self._ledger = ledger
@@ -62,7 +61,7 @@ class AgentNode:
         self._clock = clock
         self._ids = ids
         self._data = data
-        self._runs = runs
+        self._tools = tools
         self._tracing = tracing or Tracing()
         self._parked: dict[str, _Parked] = {}
 
@@ -120,39 +119,28 @@ class AgentNode:
         return _outputs(manifest, session, result)
 
     async def _agent(self, ctx: Execution, manifest: AgentManifest, session: Session, parked: _Parked) -> Agent:
-        about = {"runId": ctx.run_id, "nodeId": ctx.node_id}
-        tools, hooks = await self._extended(ctx, manifest, parked)
+        consents = self._extensions.has_consent
         return Agent(
             manifest,
             model=RelayModel(ctx, self._relay, session, self._models.for_class(manifest.model_class)),
-            tools=tools,
+            tools=await self._tools.sources(ctx, manifest.agent_id, consents=consents),
             effects=Guarded(ctx.effect, parked.life, self._clock),
-            gate=PolicyGate(self._settings, self._ledger, self._clock, manifest.agent_id, about),
+            gate=self._tools.gate(ctx, manifest.agent_id),
             approvals=RunApprovals(ctx),
-            hooks=hooks,
+            hooks=await self._hooks(ctx, parked),
             memory=LedgerMemory(self._ledger, ctx.tenant),
             clock=self._clock,
             verbosity="summary",
         )
 
-    async def _extended(self, ctx: Execution, manifest: AgentManifest, parked: _Parked) -> tuple[ToolSource, Hooks]:
-        """The tools and the hooks of the project's extensions; they are the operator's alone."""
+    async def _hooks(self, ctx: Execution, parked: _Parked) -> Hooks:
+        """The hooks of the project's extensions; they are the operator's alone."""
         if ctx.tenant != OPERATOR:
-            return NoTools(), Quiet()
+            return Quiet()
         suite = await self._extensions.suite(ctx)
-        prompts = self._extensions.prompts
-        hooks = SuiteHooks(suite, prompts, ctx, parked.hooks.told if parked.hooks else None)
-        parked.hooks = hooks
-        tools = AgentTools(
-            suite,
-            self._runs(),
-            ctx,
-            subject=manifest.agent_id,
-            consents=self._extensions.has_consent,
-            prompts=prompts,
-            tracing=self._tracing,
-        )
-        return tools, hooks
+        told = parked.hooks.told if parked.hooks else None
+        parked.hooks = SuiteHooks(suite, self._extensions.prompts, ctx, told)
+        return parked.hooks
 
     # The relay session of one node
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from forestay import models
 from forestay.kernel import Clock, Models, Problem
-from forestay.models import FinishReason, Message, Model, OpenModel, Params, ToolCall, ToolSpec, whole
-from forestay.runs import Caller, ModelDelta, ModelRequest
+from forestay.models import Model, OpenModel
 
 
 class HostModels:
@@ -86,46 +84,3 @@ def identity(model: Model) -> tuple[str, str]:
     """The provider (or the entry of the settings) and the name of a model, as others are shown them."""
     provider, _, name = model.name.partition(":")
     return provider, name or provider
-
-
-class NodeModels:
-    """`runs.ModelCaller`: what nodes such as `core.ai.callPrompt` ask: the model that they name, or the default."""
-
-    def __init__(self, models: HostModels) -> None:
-        self._models = models
-
-    async def stream(self, request: ModelRequest, caller: Caller) -> AsyncIterator[ModelDelta]:
-        model = self._models.chosen(request.provider, request.model)
-        messages = [_message(item) for item in request.messages]
-        tools = [
-            ToolSpec(item["name"], item.get("description", ""), item.get("parameters", {})) for item in request.tools
-        ]
-        params = Params(max_tokens=request.max_tokens, temperature=request.temperature)
-        provider, name = identity(model)
-        finish: FinishReason | None = None
-        async for delta in model.stream(messages, tools=tools, params=params):
-            used = delta.usage
-            finish = delta.finish_reason or finish
-            if finish == "error":
-                break
-            yield ModelDelta(
-                text=whole(delta.text),
-                finish_reason=finish,
-                provider=provider,
-                model=name,
-                input_tokens=used.input_tokens if used else 0,
-                output_tokens=used.output_tokens if used else 0,
-                tool_calls=[
-                    {"id": call.id, "name": call.name, "arguments": call.arguments} for call in delta.tool_calls
-                ],
-            )
-        if finish is None or finish == "error":
-            raise Problem("provider_error", "The model's answer broke off before its end.", model=model.name)
-
-
-def _message(item: dict[str, Any]) -> Message:
-    calls = tuple(ToolCall(call["id"], call["name"], call.get("arguments", {})) for call in item.get("tool_calls", ()))
-    content = item.get("content")
-    return Message(
-        item["role"], content if isinstance(content, str) else str(content or ""), calls, item.get("tool_call_id")
-    )

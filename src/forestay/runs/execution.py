@@ -22,8 +22,9 @@ from forestay.runs import channels
 from forestay.runs.artifacts import artifact_stream
 from forestay.runs.effects import invocation_id, ordinal_of, plain
 from forestay.runs.expressions import compile_expression
+from forestay.runs.mock_models import MockModels
 from forestay.runs.plan import passes
-from forestay.runs.ports import Caller, HttpConnector, ModelCaller, ToolSource
+from forestay.runs.ports import Caller, HttpConnector, ToolSource
 from forestay.runs.state import MASK, Event, RunState, Said, check_reader
 from forestay.runs.types import Limits
 
@@ -149,7 +150,7 @@ class Execution:
         return self._actor.now()
 
     @property
-    def models(self) -> ModelCaller:
+    def models(self) -> MockModels:
         return _wired(self._actor.ports.models, "models")
 
     @property

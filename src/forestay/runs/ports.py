@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import msgspec
+
+from forestay.models import Model
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -22,33 +23,11 @@ class Caller(msgspec.Struct, frozen=True):
     node: Any = None
 
 
-class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
-    messages: list[dict[str, Any]]
-    provider: str | None = None
-    model: str | None = None
-    tools: list[dict[str, Any]] = []
-    temperature: float | None = None
-    max_tokens: int | None = None
-    response_schema: dict[str, Any] | None = None
-    extra: dict[str, Any] = {}
+class ModelSource(Protocol):
+    """The models that nodes may ask."""
 
-
-class ModelDelta(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of an answer; the last one carries `finish_reason` and usage."""
-
-    text: str = ""
-    finish_reason: Literal["stop", "length", "tool_calls", "content_filter"] | None = None
-    provider: str | None = None
-    model: str | None = None
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float | None = None
-    tool_calls: list[dict[str, Any]] = []
-    refusal: str | None = None
-
-
-class ModelCaller(Protocol):
-    def stream(self, request: ModelRequest, caller: Caller) -> AsyncIterator[ModelDelta]: ...
+    def chosen(self, provider: str | None, name: str | None) -> Model:
+        """The model that a node names by its provider, its name or both; the default for none."""
 
 
 class ToolSource(Protocol):

@@ -27,7 +27,7 @@ from forestay.runs.log import ENGINE_VERSION, PRIVATE, EnginesProjection, RunsPr
 from forestay.runs.mock_models import MockModels
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeRegistry
-from forestay.runs.ports import HttpConnector, ModelCaller, ToolSource
+from forestay.runs.ports import HttpConnector, ModelSource, ToolSource
 from forestay.runs.requests import check_against, check_create, check_engine
 from forestay.runs.secrets import TELLING, cover_event, masked, may_have
 from forestay.runs.state import Event, RunState
@@ -86,7 +86,7 @@ class Runs:
         randomness: Randomness,
         secret: bytes,
         nodes: NodeRegistry | None = None,
-        models: ModelCaller | None = None,
+        models: ModelSource | None = None,
         tools: ToolSource | None = None,
         http: HttpConnector | None = None,
         limits: Limits | None = None,

@@ -50,8 +50,8 @@ def carried_manifest(path: Path) -> Manifest | None:
         try:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 found = outline(data).manifest
-        except ValueError:
-            return None  # an empty file cannot be mapped, and is refused where it is compiled
+        except ValueError:  # an empty file cannot be mapped
+            found = outline(b"").manifest
     if found is None:
         return None
     document = canonical.decode(found, limit=MAX_MANIFEST)

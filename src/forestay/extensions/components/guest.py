@@ -27,10 +27,10 @@ from forestay.extensions.manifest import Manifest
 from forestay.extensions.outcomes import HookOutcome, ToolOutcome
 from forestay.extensions.problems import trap_problem
 from forestay.extensions.protocol import HostCalls
-from forestay.extensions.registry import Registrations, Tool
+from forestay.extensions.registry import Registrations
 from forestay.extensions.trace import Recorder
 from forestay.extensions.vm_inputs import RealInputs
-from forestay.kernel import Clock, Problem, Randomness, SystemClock, Validator, checker, fitted, outside_work
+from forestay.kernel import Clock, Problem, Randomness, SystemClock, outside_work
 
 MAX_TRAPS = 10  # in a row, without one answer between them
 SHUTDOWN_SECONDS = 1.0
@@ -79,7 +79,6 @@ class ComponentGuest(Guest):
         self._generation = 0
         self._row = 0
         self._waited = 0.0
-        self._checkers: dict[str, tuple[Tool, Validator]] = {}
 
     # Life
 
@@ -241,19 +240,9 @@ class ComponentGuest(Guest):
         timeout: float | None = None,
     ) -> ToolOutcome:
         """Convert, validate, execute. A tool that gives an error has an outcome; a trap is a Problem."""
-        tool = self.registrations.tools.get(name)
-        if tool is None:
-            known = sorted(self.registrations.tools)
-            raise Problem("not_found", f"{self.name} has no tool {name}.", tools=known, fix="Use one of `tools`.")
-        arguments = fitted(name, tool.parameters, arguments, typebox=tool.typebox, check=self._checker(tool))
+        arguments = self.registrations.fit(name, arguments)
         ok, answer = await self._ask("handle-tool", name.encode(), _encode(arguments), timeout=timeout)
         return messages.tool_result(self.name, ok, answer)
-
-    def _checker(self, tool: Tool) -> Validator:
-        kept = self._checkers.get(tool.name)
-        if kept is None or kept[0] is not tool:
-            kept = self._checkers[tool.name] = (tool, checker(tool.parameters))
-        return kept[1]
 
     async def run_command(self, name: str, arguments: str = "", *, timeout: float | None = None) -> Any:
         """Run a slash command; what it returned."""
