@@ -98,6 +98,21 @@ async def test_what_it_writes_goes_to_its_log(running: Run) -> None:
         ]
 
 
+async def test_what_it_says_before_it_traps_stands_in_the_problem(running: Run) -> None:
+    imports = STREAMS + STDOUT.format(name="stderr")
+    lowered = """
+      (core func $err (canon lower (func $stderr "get-stderr")))
+      (core func $write (canon lower (func $streams "[method]output-stream.blocking-write-and-flush") OPTIONS))"""
+    extra = """
+      (import "" "err" (func $err (result i32))) (import "" "write" (func $write (param i32 i32 i32 i32)))
+      (data (i32.const 64) "panicked at line 3")"""
+    body = "(call $write (call $err) (i32.const 64) (i32.const 18) (i32.const 128)) (unreachable)"
+    async with running(importing(imports, lowered, "err write", body, extra=extra)) as it:
+        with pytest.raises(Problem) as caught:
+            await it.guest.call_tool("echo", {})
+        assert caught.value.details["stderr"] == "panicked at line 3"
+
+
 async def test_handles_without_end_end_the_instance(running: Run) -> None:
     imports = STREAMS + STDOUT.format(name="stdout")
     lowered = '(core func $out (canon lower (func $stdout "get-stdout")))'

@@ -70,9 +70,13 @@ class ComponentDriver:
             return work()
 
         self._owner.exchange(timed, lambda result: _settle(future, result))
-        if not future.done():
+        try:
             with outside_work(self._loop):
                 await self._ended(future, left)
+        except asyncio.CancelledError:
+            if self._left is left:
+                self._cancel()
+            raise
         result: _T = future.result()
         return result
 

@@ -34,6 +34,7 @@ from forestay.kernel import Clock, Problem, Randomness, SystemClock, outside_wor
 
 MAX_TRAPS = 10  # in a row, without one answer between them
 SHUTDOWN_SECONDS = 1.0
+MAX_WORDS = 1_000  # characters of standard error that a trap's Problem quotes
 _encode = msgspec.json.Encoder().encode
 _T = TypeVar("_T")
 
@@ -78,6 +79,7 @@ class ComponentGuest(Guest):
         self._loading: asyncio.Task[ComponentDriver] | None = None
         self._generation = 0
         self._row = 0
+        self._last_words = ""
         self._waited = 0.0
 
     # Life
@@ -200,8 +202,11 @@ class ComponentGuest(Guest):
         instance = driver.instance
         for error, data in instance.output.items() if instance is not None else ():
             if data:
-                driver.log(error, data.decode("utf-8", "replace"))
+                text = data.decode("utf-8", "replace")
                 data.clear()
+                driver.log(error, text)
+                if error:
+                    self._last_words = text[-MAX_WORDS:]
 
     async def _guarded(self, driver: ComponentDriver, work: Awaitable[_T]) -> _T:
         """Wait for `work`; a trap is a Problem, and the instance is gone (G2)."""
@@ -210,7 +215,10 @@ class ComponentGuest(Guest):
         except EngineTrap as trap:
             self._lost()
             self._report("trap", {"kind": trap.kind, "message": str(trap), "count": self.traps})
-            raise trap_problem(trap, self.name) from trap
+            problem = trap_problem(trap, self.name)
+            if self._last_words:  # what a panic says
+                problem.details["stderr"], self._last_words = self._last_words, ""
+            raise problem from trap
         except Problem:
             if driver.gone and self.stopped is None:
                 self._lost()

@@ -103,8 +103,7 @@ class Instance:
         return True, b""
 
     def _run(self, seconds: float, work: Callable[[], Answer]) -> Answer:
-        before = running.__dict__.get("instance")
-        running.instance = self
+        before, running.instance = running.instance, self
         pulse = native().pulse
         pulse.begin(self)
         self._arm(seconds)
@@ -116,8 +115,7 @@ class Instance:
             self.lost = EngineTrap("memory", str(error))
         finally:
             pulse.end(self)
-            if before is not None:
-                running.instance = before
+            running.instance = before
         raise self.lost
 
     def _arm(self, seconds: float) -> None:

@@ -44,10 +44,15 @@ class Guarded(wasi.Confined, Protocol):
 
 
 class _Running(threading.local):
-    instance: Guarded
+    instance: Guarded | None = None
 
 
 running = _Running()
+
+
+def _instance() -> Guarded:
+    assert running.instance is not None  # only an instance that runs calls what it imports
+    return running.instance
 
 
 class LinkedComponent:
@@ -128,16 +133,16 @@ def _members(kind: object, engine: wasmtime.Engine) -> dict[str, object]:
 
 
 def _serve(name: bytes, given: bytes) -> Answer:
-    return running.instance.call_host(name, given)
+    return _instance().call_host(name, given)
 
 
 def _with_instance(function: wasi.Function) -> Callable[..., Any]:
-    return lambda *arguments: function(running.instance, *arguments)
+    return lambda *arguments: function(_instance(), *arguments)
 
 
 def _refusal(name: str) -> Callable[[], str]:
-    return lambda: running.instance.refuse(name)
+    return lambda: _instance().refuse(name)
 
 
 def _released(_store: wasmtime.StoreContext, _representation: int) -> None:
-    running.instance.released()
+    _instance().released()
