@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
+from forestay.cli.command import Group
 from forestay.cli.files import read_bytes
-from forestay.cli.output import Answer, answers
+from forestay.cli.output import Answer
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = Group("ext")
 
 
 @app.command("wrap")
-@answers("ext.wrap")
 def wrap(
     core: Annotated[Path, typer.Argument(help="A core module, binary or text (.wat), that exports the world.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Where the component goes.")],
@@ -32,4 +32,4 @@ def wrap(
     component = wrapped(read_bytes(core), carried)
     output.write_bytes(component)
     result = {"file": output.name, "bytes": len(component), "carries": carried.extension_id if carried else None}
-    return Answer(result, human=lambda console: console.print(f"{output.name}: {len(component)} bytes", markup=False))
+    return Answer(result, human=[f"{output.name}: {len(component)} bytes"])
