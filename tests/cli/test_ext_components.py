@@ -94,7 +94,7 @@ NEEDS = {"c": ["ziglang"], "python": ["componentize-py"]}
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("language", ["c", "python", "rust"])
+@pytest.mark.parametrize("language", ["c", "javascript", "python", "rust"])
 def test_the_project_of_a_language_builds_and_counts_words(ext: Ext, tmp_path: Path, language: str) -> None:
     """With the real tool chain, from the package registry; what cannot be had is skipped by name."""
     ext("init", "words", "--lang", language)
@@ -116,6 +116,10 @@ def _tools(folder: Path, language: str) -> dict[str, str]:
         printed = ["rustc", "--print", "target-libdir", "--target", "wasm32-unknown-unknown"]
         if not Path(subprocess.run(printed, capture_output=True, text=True).stdout.strip()).is_dir():
             pytest.skip("rustc lacks the target wasm32-unknown-unknown")
+    if language == "javascript":
+        install = ["npm", "install", "--no-audit", "--no-fund", "@bytecodealliance/jco"]
+        if shutil.which("npm") is None or subprocess.run(install, cwd=folder / "words", capture_output=True).returncode:
+            pytest.skip("jco cannot be installed")
     bin_folder = folder / "tools" / "bin"
     if language in NEEDS:
         subprocess.run([sys.executable, "-m", "venv", str(folder / "tools")], check=True)
