@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 import msgspec
 import typer
 
-from forestay.cli import ext_compile, ext_project
+from forestay.cli import ext_compile, ext_components, ext_project
 from forestay.cli.command import Group
 from forestay.cli.connection import json_argument, json_object
 from forestay.cli.data_folder import Data, data_folder, opened_ledger
@@ -39,7 +39,7 @@ _KEYS = {
 _GRANTABLE = ("mode-prompt", "mode-strict", "by-name-only")
 
 app = Group("ext")
-for part in (ext_compile, ext_project):  # one group, told in three files
+for part in (ext_compile, ext_components, ext_project):  # one group, told in four files
     app.include(part.app)
 
 Place = Annotated[Path, typer.Argument(help="An extension: a file, or a folder with a manifest or an index file.")]
@@ -242,6 +242,39 @@ async def trace(
     return Answer({"lines": len(lines), "file": output.name})
 
 
+@app.command("capture")
+async def capture(
+    path: Place,
+    calls: Annotated[
+        list[str] | None, typer.Option("--call", help="A tool and its arguments: 'NAME {JSON}'; repeatable.")
+    ] = None,
+    policy: PolicyMode = None,
+    grant: GrantTexts = None,
+    root: RootFolder = Path(),
+    deadline: Deadline = 30.0,
+    data: Data = None,
+) -> Answer:
+    """Run an extension, watch what it asks for, and propose the capabilities of its manifest."""
+    from forestay.extensions import proposed, stream_of
+
+    outcomes = []
+    async with _opened(Chosen(policy, grant, root, deadline, data=data)) as extensions:
+        members = await extensions.load(path)
+        for text in calls or ():
+            tool, _, arguments = text.partition(" ")
+            outcome = await extensions.call_tool(tool, json_argument(arguments or "{}", "--call"), timeout=deadline)
+            outcomes.append({"tool": tool, "is_error": outcome.is_error})
+        session = extensions.session.id
+    manifests = {}
+    async with opened_ledger(data) as ledger:
+        for member in members:
+            name = member.artifact.meta.extension_id
+            records = await ledger.read(stream_of(name))
+            seen = [record for record in records if record.attrs.get("session_id") == session]
+            manifests[name] = msgspec.to_builtins(proposed(seen))
+    return Answer({"calls": outcomes, "capability_manifest": manifests})
+
+
 @app.command("replay")
 def replay(
     file: Annotated[Path, typer.Argument(help="What `ext trace` wrote.", exists=True, dir_okay=False)],
@@ -250,12 +283,13 @@ def replay(
     ] = None,
 ) -> Answer:
     """Execute a recorded trace again and compare every step, byte for byte."""
-    from forestay.extensions import Program, build
+    from forestay.extensions import Program, build, replay_component
     from forestay.extensions import trace as traces
 
     recorded = read_bytes(file).splitlines()
     artifact = build(path) if path is not None else _traced(recorded)
-    again = traces.replay(recorded, Program.of(artifact))
+    is_component = artifact.meta.manifest.runtime == "wasm"
+    again = replay_component(recorded, artifact) if is_component else traces.replay(recorded, Program.of(artifact))
     identical = again == recorded
     problem = None if identical else Problem("replay_diverged", "The replay differs from the trace.")
     return Answer({"identical": identical, "lines": len(again)}, problem=problem)
@@ -291,14 +325,23 @@ async def run(
 
 
 @app.command("init")
-def init(folder: Annotated[Path, typer.Argument(help="A new folder.")]) -> dict[str, Any]:
+def init(
+    folder: Annotated[Path, typer.Argument(help="A new folder.")],
+    lang: Annotated[str | None, typer.Option("--lang", help="A component: python, javascript, c or rust.")] = None,
+) -> dict[str, Any]:
     """Write a small extension to start from: a manifest, a tool, a command, an event handler."""
+    from forestay.extensions import component_project
+
+    name = folder.resolve().name
+    files = _template(name) if lang is None else component_project(lang, name)
     if folder.exists() and any(folder.iterdir()):
         raise Problem("already_exists", f"{folder.name} is not empty.", fix="Name a new folder.")
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in _template(folder.resolve().name).items():
-        (folder / name).write_text(text, "utf-8")
-    return {"files": sorted(path.name for path in folder.iterdir()), "try": f"forestay ext inspect {folder}"}
+    for place, text in files.items():
+        (folder / place).parent.mkdir(exist_ok=True)
+        (folder / place).write_text(text, "utf-8")
+    first = f"forestay ext inspect {folder}" if lang is None else f"sh {folder}/build.sh"
+    return {"files": sorted(files), "try": first}
 
 
 @asynccontextmanager

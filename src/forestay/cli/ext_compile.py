@@ -60,6 +60,9 @@ def build(
     if bytecode:
         from forestay.extensions import compile_module
 
+        if artifact.meta.manifest.runtime == "wasm":
+            raise Problem("invalid_usage", "A component has no bytecode.", at="--bytecode", fix="Leave it out.")
+
         made = compile_module(artifact.code.decode(), artifact.meta.entry_module)
         artifact = msgspec.structs.replace(artifact, bytecode=made)
     if out is not None:

@@ -7,6 +7,7 @@ from forestay.face import face
 if TYPE_CHECKING:
     from forestay.extensions.api_table import CAPABILITIES, EVENTS, OLDER_EVENTS
     from forestay.extensions.brought_files import brought
+    from forestay.extensions.capture import proposed
     from forestay.extensions.catalog import SourceTier, build_catalog, read_catalog
     from forestay.extensions.compiler import Artifact
     from forestay.extensions.compiler.artifact import ArtifactMeta
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from forestay.extensions.compiler.drift import drift
     from forestay.extensions.compiler.install import install
     from forestay.extensions.compiler.source import discover, folder_entries, sources
+    from forestay.extensions.components.project import component_project
+    from forestay.extensions.components.traced import replay as replay_component
+    from forestay.extensions.components.wrap import wrapped
     from forestay.extensions.conform.corpus import Corpus
     from forestay.extensions.conform.differential import Result
     from forestay.extensions.conform.performance import corpus_entries, measure, read_budgets, read_report, regressions
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     from forestay.extensions.history import seen
     from forestay.extensions.isolate import Program
     from forestay.extensions.javascript_guest import JavaScriptGuest
+    from forestay.extensions.manifest import parse_manifest
     from forestay.extensions.outcomes import Surroundings, ToolOutcome
     from forestay.extensions.packages import named
     from forestay.extensions.packs import Resource, skills_prompt

@@ -131,7 +131,7 @@ def build_catalog(folder: Path, tier: SourceTier, generated_at: str) -> tuple[Ca
 def catalog_item(source: Source, tier: SourceTier) -> Item:
     """What the catalog says of one extension."""
     artifact, _ = compile_source(source)
-    own = own_files(artifact.source_map)
+    own = own_files(artifact.source_map) or {source.entry_name: artifact.code}
     checksum, size = content_checksum(own.values())
     package = read_package_json(source.root) or {}
     registered = {match for text in own.values() for match in _REGISTERS.findall(text.decode("utf-8", "replace"))}

@@ -160,7 +160,9 @@ class Dispatcher:
             if waiting is None:
                 output = self._connectors[call.method].run(entered, call.params)
             else:
-                output = self._posted(waiting.wait(entered, call.params)).result(self._patience(pending))
+                posted = self._posted(waiting.wait(entered, call.params))
+                entered.on_cancel(partial(_cancelled, posted))
+                output = posted.result(self._patience(pending))
             return self._ok(pending, output, None)
         except (Problem, TimeoutError, CancelledError) as error:
             return self._failed(pending, _as_problem(error), None)
@@ -351,6 +353,10 @@ def _streams(call: HostCall) -> bool:
 
 def _last(stream: ResultStream | None) -> Chunk | None:
     return Chunk(stream.index, True) if stream is not None else None
+
+
+def _cancelled(future: Future[Any]) -> None:
+    future.cancel()
 
 
 def _as_problem(error: Exception) -> Problem:

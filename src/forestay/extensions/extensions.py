@@ -19,6 +19,7 @@ from typing import Any, Literal, Self
 from forestay.extensions.compiler import Artifact
 from forestay.extensions.compiler.cache import cache_folder
 from forestay.extensions.compiler.source import is_own_folder, sources
+from forestay.extensions.components.loader import ComponentLoader
 from forestay.extensions.connectors.contract import Connector, Waiting
 from forestay.extensions.connectors.environment import Environment
 from forestay.extensions.connectors.exec import ExecConnector
@@ -101,7 +102,7 @@ class Extensions:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._quotas = Quotas(self._config.quotas, self._over_quota, clock=self._clock)
         self._evidence = Evidence(ledger, sink=self._log, weigh=self._spent, clock=self._clock)
-        self._loader = JavaScriptLoader(settings)
+        self._loader, self._components = JavaScriptLoader(settings), ComponentLoader(settings)
         self.others = OtherTools(self)
         self.dispatcher = self._new_dispatcher(consent)
 
@@ -196,7 +197,8 @@ class Extensions:
         for what, file in tampered:
             self._cache_refused(correlation, what, file)
         home = Path(artifact.root or entry.parent)
-        make = partial(self._loader.guest, artifact, refused=partial(self._cache_refused, correlation))
+        loader = self._components if artifact.meta.manifest.runtime == "wasm" else self._loader
+        make = partial(loader.guest, artifact, refused=partial(self._cache_refused, correlation))
         return await self.add(artifact, make, path=path, home=home, reads_home=is_own_folder(home, entry))
 
     async def add(

@@ -97,6 +97,7 @@ class Guest(Protocol):
 
     async def autocomplete(self, lines: list[str], line: int, column: int) -> Any:
         """Suggestions at a place in a text: `{items, prefix}`, or None."""
+        return None
 
     async def typed(self, data: str) -> str | None:
         """What a person typed, after the extension's listeners; None when one of them kept it."""
@@ -118,15 +119,19 @@ class Guest(Protocol):
 
     def use_theme(self, theme: Theme, *, tell: bool = True) -> None:
         """Show things in this theme from now on; `tell` the extension unless it chose the theme itself."""
+        return
 
     def agent(self, state: str) -> None:
         """The agent starts (`start`), ends (`end`) or is aborted (`abort`)."""
+        return
 
     def bus(self, channel: str, data: Any) -> None:
         """Another extension says something on the bus between extensions."""
+        return
 
     async def settled(self, timeout: float = 1.0) -> None:
         """Wait until notices and messages that it sent without waiting have reached the host."""
+        return
 
 
 Make = Callable[[Surroundings, HostCalls, Report], Guest]

@@ -24,13 +24,12 @@ from forestay.extensions.isolate import Frozen, Isolate, Program
 from forestay.extensions.outcomes import HookOutcome, Surroundings, ToolOutcome, tool_outcome
 from forestay.extensions.problems import thrown_problem
 from forestay.extensions.protocol import HostCalls
-from forestay.extensions.registry import Registrations, Tool
+from forestay.extensions.registry import Registrations
 from forestay.extensions.themes import Theme
 from forestay.extensions.trace import FORMAT, Header, Recorder
 from forestay.extensions.vm_driver import VmDriver
 from forestay.extensions.vm_inputs import RealInputs, VmInputs
-from forestay.kernel import Clock, Problem, Randomness, SystemClock, Validator
-from forestay.tools import checker, fitted
+from forestay.kernel import Clock, Problem, Randomness, SystemClock
 
 _encode = msgspec.json.Encoder().encode
 MAX_UPDATES = 10_000  # of one call are kept, of MAX_UPDATED bytes together; the listener hears all
@@ -91,7 +90,6 @@ class JavaScriptGuest(Guest):
         self._flags: dict[str, bool | str] = {}
         self._theme: Theme | None = None  # chosen since it was loaded
         self._up = False
-        self._checkers: dict[str, tuple[Tool, Any]] = {}
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -301,10 +299,10 @@ class JavaScriptGuest(Guest):
 
         A tool that throws has an outcome; a trap, a timeout, no memory is a Problem.
         """
-        tool = self._tool(name)
+        self.registrations.tool(name)
         if not prepared:
             arguments = await self.prepare_arguments(name, arguments, timeout=timeout)
-        arguments = fitted(name, tool.parameters, arguments, typebox=tool.typebox, check=self._checker(tool))
+        arguments = self.registrations.fit(name, arguments)
         updates: list[Any] = []
         room = MAX_UPDATED
 
@@ -323,22 +321,9 @@ class JavaScriptGuest(Guest):
 
     async def prepare_arguments(self, name: str, arguments: Any, *, timeout: float | None = None) -> Any:
         """What the tool's own `prepareArguments` makes of them; without one, the same."""
-        if not self._tool(name).prepares:
+        if not self.registrations.tool(name).prepares:
             return arguments
         return await self._value("prepare", {"name": name, "params": arguments}, timeout)
-
-    def _tool(self, name: str) -> Tool:
-        tool = self.registrations.tools.get(name)
-        if tool is None:
-            known = sorted(self.registrations.tools)
-            raise Problem("not_found", f"{self.name} has no tool {name}.", tools=known, fix="Use one of `tools`.")
-        return tool
-
-    def _checker(self, tool: Tool) -> Validator:
-        kept = self._checkers.get(tool.name)
-        if kept is None or kept[0] is not tool:
-            kept = self._checkers[tool.name] = (tool, checker(tool.parameters))
-        return kept[1]
 
     def _failed_tool(self, error: dict[str, Any], updates: list[Any]) -> ToolOutcome:
         problem = thrown_problem(error, self.name, self.program)

@@ -23,7 +23,7 @@ Capability = Annotated[str, msgspec.Meta(extra_json_schema={"enum": sorted(CAPAB
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 # What a package may keep under `pi` beside a manifest: resources of the package, not of the extension.
 _PACKAGE_KEYS = frozenset({"extensions", "skills", "prompts", "themes", "image", "video"})
-_MAX_MANIFEST = 1024 * 1024
+MAX_MANIFEST = 1024 * 1024
 
 
 class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -109,7 +109,7 @@ def read_package_json(folder: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        document = canonical.decode(path.read_bytes(), limit=_MAX_MANIFEST)
+        document = canonical.decode(path.read_bytes(), limit=MAX_MANIFEST)
     except Problem:
         return None
     return document if isinstance(document, dict) else None
@@ -145,13 +145,14 @@ def _many(root: Path, item: str) -> bool:
     folder = root / item
     if "*" in item or not folder.is_dir():
         return "*" in item
-    names = [entry.name for entry in folder.iterdir() if entry.is_dir() or entry.suffix in (".ts", ".js")]
+    names = [entry.name for entry in folder.iterdir() if entry.is_dir() or entry.suffix in (".ts", ".js", ".wasm")]
     return len(names) > 1 and not any(name.startswith("index.") for name in names)
 
 
 def _derived(identity: str, name: str, version: str, entrypoint: str) -> Manifest:
     slug = re.sub(r"[^a-z0-9._-]+", "-", identity.lower()).strip("-._") or "extension"
-    return Manifest(SCHEMA, slug[:64], name, version, "1.0", "js", entrypoint)
+    runtime: Literal["js", "wasm"] = "wasm" if entrypoint.endswith(".wasm") else "js"
+    return Manifest(SCHEMA, slug[:64], name, version, "1.0", runtime, entrypoint)
 
 
 def _check_capabilities(manifest: Manifest, where: str) -> None:
@@ -186,7 +187,7 @@ def _unknown_capability(name: str, where: str, at: str) -> Problem:
 
 def _read(path: Path) -> object:
     try:
-        return canonical.decode(path.read_bytes(), limit=_MAX_MANIFEST)
+        return canonical.decode(path.read_bytes(), limit=MAX_MANIFEST)
     except Problem as problem:
         raise _invalid(problem.message, path.name, "$") from problem
 

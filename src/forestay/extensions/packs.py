@@ -23,7 +23,7 @@ MAX_FILE = 1024 * 1024
 MAX_FOUND = 5_000
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 _FIELD = re.compile(r"^([A-Za-z][\w-]*):[ \t]*(.*)$")
-_CODE = (".ts", ".js", ".mts", ".mjs")
+_CODE = (".ts", ".js", ".mts", ".mjs", ".wasm")
 
 
 class Resource(msgspec.Struct, frozen=True):
@@ -200,7 +200,7 @@ def _candidates(folder: Path, kind: Kind) -> Iterator[Path]:
             index = next((entry / f"index{suffix}" for suffix in _CODE if (entry / f"index{suffix}").is_file()), None)
             if entry.suffix in _CODE and entry.is_file():
                 yield entry
-            elif index is not None or (entry / "package.json").is_file():
+            elif index is not None or any((entry / name).is_file() for name in ("package.json", "extension.json")):
                 yield index or entry
         elif entry.is_file() and entry.suffix == (".md" if kind == "prompt" else ".json"):
             yield entry

@@ -12,7 +12,7 @@ from forestay.kernel import Problem
 
 _TRAPS = {"timeout": "extension_timeout", "memory": "extension_memory"}
 # How a refused or failed host call that nobody caught in JavaScript is told outside.
-_HOSTCALL = {
+HOSTCALL_PROBLEMS = {
     "timeout": "timeout",
     "denied": "capability_denied",
     "io": "io_failed",
@@ -45,7 +45,7 @@ def thrown_problem(error: dict[str, Any], extension: str, program: Program) -> P
     if isinstance(hostcall, dict):
         code = str(hostcall.get("code"))
         more = _plain(hostcall.get("details"), details)
-        return Problem(_HOSTCALL.get(code, "extension_failed"), message, **details, hostcall=code, **more)
+        return Problem(HOSTCALL_PROBLEMS.get(code, "extension_failed"), message, **details, hostcall=code, **more)
     return Problem("extension_failed", f"{name}: {message}" if message else name, **details)
 
 

@@ -14,7 +14,8 @@ import msgspec
 
 from forestay.extensions.manifest import CapabilityManifest
 from forestay.extensions.protocol import VERSION, Register
-from forestay.kernel import Problem
+from forestay.kernel import Problem, Validator
+from forestay.tools import checker, fitted
 
 T = TypeVar("T", bound=msgspec.Struct)
 MAX_REGISTRATIONS = 1_000
@@ -121,6 +122,7 @@ class Registrations:
         }
         self._sizes: dict[tuple[str, str], int] = {}
         self._bytes = 0
+        self._checkers: dict[str, tuple[Tool, Validator]] = {}
 
     def add(self, kind: str, spec: dict[str, Any]) -> None:
         """Keep a registration, instead of an earlier one of the same name (R1, R3)."""
@@ -147,6 +149,22 @@ class Registrations:
 
     def _refusal(self, message: str, **details: Any) -> Problem:
         return Problem("registration_invalid", message, extension=self.extension, **details)
+
+    def tool(self, name: str) -> Tool:
+        """The tool of this name; a Problem lists those that there are."""
+        found = self.tools.get(name)
+        if found is None:
+            known = sorted(self.tools)
+            raise Problem("not_found", f"{self.extension} has no tool {name}.", tools=known, fix="Use one of `tools`.")
+        return found
+
+    def fit(self, name: str, arguments: Any) -> Any:
+        """The arguments as the tool's schema wants them, converted and checked."""
+        tool = self.tool(name)
+        kept = self._checkers.get(name)
+        if kept is None or kept[0] is not tool:
+            kept = self._checkers[name] = (tool, checker(tool.parameters))
+        return fitted(name, tool.parameters, arguments, typebox=tool.typebox, check=kept[1])
 
     def _weigh(self, kind: str, spec: dict[str, Any]) -> None:
         key, size = self.key(kind, spec), len(msgspec.json.encode(spec))

@@ -135,16 +135,16 @@ def header(lines: Iterable[bytes]) -> Header:
 def replay(lines: Iterable[bytes], program: Program) -> list[bytes]:
     """Run the trace again; the lines of the new run, which are those of the old one, or a Problem (T2)."""
     script = [line.rstrip(b"\n") for line in lines if line.strip()]
-    player = _Player(script)
+    player = Player(script)
     recorder = Recorder(player, player.compare)
     isolate: Isolate | None = None
     try:
-        player.read_header(program)
+        player.read_header(program.digest, image_digest())
         while (kind := player.next_kind()) is not None:
             if kind == "trace":  # the beginning, and again after each trap
                 if isolate is not None:
                     isolate.close()
-                header = player.read_header(program)
+                header = player.read_header(program.digest, image_digest())
                 isolate = Isolate.start(recorder, header.limits, recorder)
                 recorder.header(header)
             elif isolate is not None and kind == "arrive":
@@ -174,7 +174,7 @@ def _tick(isolate: Isolate, recorder: Recorder) -> None:
         recorder.trapped(trap)
 
 
-class _Player:
+class Player:
     """A VmInputs made of the lines of a trace; it also takes the lines of the replay and compares them (T1, T2)."""
 
     def __init__(self, script: list[bytes]) -> None:
@@ -182,7 +182,7 @@ class _Player:
         self.written: list[bytes] = []
         self._script = script
 
-    def read_header(self, program: Program) -> Header:
+    def read_header(self, artifact: str, image: str) -> Header:
         """The header at this place of the trace, if it is of this program on this engine."""
         at = len(self.written)
         try:
@@ -193,8 +193,8 @@ class _Player:
         if parts[0] != "trace" or header is None or former.renamed(header.format) != FORMAT:
             raise Problem("schema_mismatch", "This is not a trace.", fix=f"The first line names the format {FORMAT}.")
         for name, expected, observed in (
-            ("artifact", header.artifact, program.digest),
-            ("image", header.image, image_digest()),
+            ("artifact", header.artifact, artifact),
+            ("image", header.image, image),
         ):
             if expected != observed:
                 raise Problem(

@@ -1,6 +1,6 @@
 """What the compiler gives and the engine runs: `Artifact`, and its metadata `pi.ext.artifact.v1` (Pi §2A.5).
 
-How an artifact is run:
+A component's artifact holds the component itself. How an artifact of JavaScript is run:
 - `code` is one ES module without imports; its default export is the extension's factory function.
 - Before it is evaluated, `globalThis.__forestay_modules__(specifier)` must answer every virtual module (`pi:node/fs`,
   `pi:polyfills/node_globals`, `@mariozechner/pi-tui` …) with an object whose properties are its exports, and
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,7 +28,19 @@ SHIM_VERSION = "1.2.0"
 COMPILER_VERSION = "3"
 ENTRY_MODULE = "index.js"
 
-CODE_FILE, MAP_FILE, META_FILE, BYTECODE_FILE = "index.js", "index.js.map", "artifact.json", "index.qbc"
+COMPONENT_MODULE = "index.wasm"
+NO_MAP = b'{"mappings":"","names":[],"sources":[],"version":3}'
+"""The source map of a component: there is none."""
+
+MAP_FILE, META_FILE, BYTECODE_FILE = "index.js.map", "artifact.json", "index.qbc"
+
+
+@lru_cache(maxsize=1)
+def component_engine() -> str:
+    """The engine of components, and its version."""
+    from importlib.metadata import version  # costs more than all of this module
+
+    return f"wasmtime/{version('wasmtime')}"
 
 
 class Location(msgspec.Struct, frozen=True, order=True):
@@ -124,7 +137,7 @@ class Artifact(msgspec.Struct, frozen=True):
         files = self.files()
         if inline_map:
             del files[MAP_FILE]
-            files[CODE_FILE] = self.code_with_inline_map()
+            files[self.meta.entry_module] = self.code_with_inline_map()
         if self.bytecode is not None:
             files[BYTECODE_FILE] = self.bytecode
         for name, data in files.items():
@@ -133,7 +146,7 @@ class Artifact(msgspec.Struct, frozen=True):
     def files(self) -> dict[str, bytes]:
         """What is written, bytecode aside."""
         return {
-            CODE_FILE: self.code,
+            self.meta.entry_module: self.code,
             MAP_FILE: self.source_map,
             META_FILE: canonical.encode(self.meta) + b"\n",
         }
@@ -144,8 +157,9 @@ def read_artifact(folder: Path, root: str = "", *, digests: Mapping[str, str] | 
 
     Bytecode is not read: the engine trusts it blindly, so the runtime makes its own from the code.
     """
+    code_file = COMPONENT_MODULE if (folder / COMPONENT_MODULE).is_file() else ENTRY_MODULE
     try:
-        files = {name: (folder / name).read_bytes() for name in (CODE_FILE, MAP_FILE, META_FILE)}
+        files = {name: (folder / name).read_bytes() for name in (code_file, MAP_FILE, META_FILE)}
     except OSError as error:
         raise Problem(
             "extension_invalid", "The artifact is incomplete.", file=Path(error.filename or "").name
@@ -153,7 +167,7 @@ def read_artifact(folder: Path, root: str = "", *, digests: Mapping[str, str] | 
     if digests is not None and digests_of(files) != digests:
         raise Problem("extension_invalid", "The artifact's bytes are not those that were built.", fix="Build it again.")
     meta = canonical.decode(files[META_FILE], ArtifactMeta)
-    code, source_map = files[CODE_FILE], files[MAP_FILE]
+    code, source_map = files[code_file], files[MAP_FILE]
     if digests is None and artifact_hash(meta.manifest, code, source_map) != meta.hash:
         raise Problem("extension_invalid", "The artifact's bytes do not match its hash.", fix="Build it again.")
     return Artifact(code, source_map, None, meta, root)
@@ -166,7 +180,8 @@ def digests_of(files: Mapping[str, bytes]) -> dict[str, str]:
 def artifact_hash(manifest: Manifest, code: bytes, source_map: bytes) -> str:
     """sha256 over manifest, bundle (code and map), engine and shims (Pi §2, §2A.3)."""
     digest = hashlib.sha256()
-    versions = f"{ENGINE_VERSION}\n{SHIM_VERSION}\n{COMPILER_VERSION}".encode()
+    engine = component_engine() if manifest.runtime == "wasm" else ENGINE_VERSION
+    versions = f"{engine}\n{SHIM_VERSION}\n{COMPILER_VERSION}".encode()
     for part in (manifest.canonical_bytes(), code, source_map, versions):
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)

@@ -9,8 +9,10 @@ from pathlib import Path
 from forestay.extensions.api_table import CAPABILITIES
 from forestay.extensions.compiler.artifact import (
     COMPILER_VERSION,
+    COMPONENT_MODULE,
     ENGINE_VERSION,
     ENTRY_MODULE,
+    NO_MAP,
     SCHEMA,
     SHIM_VERSION,
     Artifact,
@@ -18,6 +20,7 @@ from forestay.extensions.compiler.artifact import (
     Location,
     Rewrite,
     artifact_hash,
+    component_engine,
 )
 from forestay.extensions.compiler.bundle import Bundle, bundle, source_hash
 from forestay.extensions.compiler.cache import Cache
@@ -26,8 +29,9 @@ from forestay.extensions.compiler.default_export import check_entry
 from forestay.extensions.compiler.infer import infer
 from forestay.extensions.compiler.scan.syntax import Dialect
 from forestay.extensions.compiler.source import Source, source
+from forestay.extensions.components.binary import outline
 from forestay.extensions.manifest import package_pi, read_package_json
-from forestay.kernel import Problem, canonical
+from forestay.kernel import canonical
 
 
 def build(
@@ -53,8 +57,8 @@ def build(
 
 def compile_source(found: Source) -> tuple[Artifact, list[str]]:
     """The artifact of a source, blocked or not, and every path whose change could change it."""
-    if found.manifest.runtime != "js":
-        raise Problem("manifest_invalid", "A WASM component is not compiled; it is loaded as it is.", at="runtime")
+    if found.manifest.runtime == "wasm":
+        return _component(found)
     check_entry(found.entry_name, found.entry.read_bytes(), _dialect(found.entry))
     bundled = bundle(found)
     verdict = check_bundle(bundled)
@@ -83,6 +87,29 @@ def compile_source(found: Source) -> tuple[Artifact, list[str]]:
         warnings=bundled.warnings,
     )
     return Artifact(bundled.code, source_map, None, meta, str(found.root)), _looked_at(found, bundled)
+
+
+def _component(found: Source) -> tuple[Artifact, list[str]]:
+    """The artifact of a component. It becomes machine code when it is loaded, in a process of its own."""
+    code = found.entry.read_bytes()
+    outline(code)
+    digest = "sha256:" + hashlib.sha256(code).hexdigest()
+    meta = ArtifactMeta(
+        schema=SCHEMA,
+        extension_id=found.manifest.extension_id,
+        entry_module=COMPONENT_MODULE,
+        hash=artifact_hash(found.manifest, code, NO_MAP),
+        source_hash=digest,
+        code_hash=digest,
+        engine_version=component_engine(),
+        shim_version=SHIM_VERSION,
+        compiler_version=COMPILER_VERSION,
+        manifest=found.manifest,
+        verdict="compatible",
+        capabilities_required=tuple(sorted({need.capability for need in found.manifest.declared()} | _hinted(found))),
+    )
+    looked_at = [found.entry, found.root / "extension.json", found.root / "package.json"]
+    return Artifact(code, NO_MAP, None, meta, str(found.root)), [str(path) for path in looked_at]
 
 
 def _dialect(entry: Path) -> Dialect:

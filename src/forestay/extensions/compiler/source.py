@@ -6,10 +6,12 @@ from pathlib import Path
 
 import msgspec
 
+from forestay.extensions.components.binary import carried_manifest
 from forestay.extensions.manifest import Manifest, derive_manifest, package_pi, read_extension_json, read_package_json
 from forestay.kernel import Problem
 
-_SCRIPT = (".ts", ".js", ".mts", ".mjs", ".cts", ".cjs", ".tsx", ".jsx")
+COMPONENT = ".wasm"
+_CODE = (".ts", ".js", ".mts", ".mjs", ".cts", ".cjs", ".tsx", ".jsx", COMPONENT)
 _INDEX = ("index.ts", "index.js", "index.mts", "index.mjs")
 
 
@@ -74,10 +76,10 @@ def folder_entries(folder: Path) -> list[Path]:
 
 
 def discover(folder: Path) -> list[Path]:
-    """Scripts directly in `folder`, and what each of its sub-folders declares; one level, sorted."""
+    """Scripts and components directly in `folder`, and what each of its sub-folders declares; one level, sorted."""
     found: list[Path] = []
     for item in sorted(folder.iterdir()):
-        if item.is_file() and item.suffix in (".ts", ".js") and not item.name.endswith(".d.ts"):
+        if item.is_file() and item.suffix in (".ts", ".js", COMPONENT) and not item.name.endswith(".d.ts"):
             found.append(item)
         elif item.is_dir() and item.name != "node_modules" and not item.name.startswith("."):
             found += folder_entries(item)
@@ -88,7 +90,7 @@ def _listed(folder: Path, item: str) -> list[Path]:
     if item.startswith("!"):
         return []
     if "*" in item:
-        return [p.resolve() for p in sorted(folder.glob(item.removeprefix("./"))) if p.suffix in _SCRIPT]
+        return [p.resolve() for p in sorted(folder.glob(item.removeprefix("./"))) if p.suffix in _CODE]
     place = (folder / item).resolve()
     if not place.is_relative_to(folder):
         raise Problem("manifest_invalid", f"pi.extensions names {item}, which is outside the package.", at="pi")
@@ -129,5 +131,13 @@ def _root_of(entry: Path) -> Path:
 def _manifest(root: Path, entry: Path) -> Manifest:
     declared = read_extension_json(root)
     if declared is not None and (root / declared.entrypoint).resolve() == entry:
-        return declared
-    return derive_manifest(root, entry)
+        return _fitting(declared, entry)
+    carried = carried_manifest(entry) if entry.suffix == COMPONENT else None
+    return _fitting(carried or derive_manifest(root, entry), entry)
+
+
+def _fitting(manifest: Manifest, entry: Path) -> Manifest:
+    if (manifest.runtime == "wasm") != (entry.suffix == COMPONENT):
+        told = f"The runtime is {manifest.runtime!r} and the entrypoint is {entry.name}."
+        raise Problem("manifest_invalid", told, at="runtime", fix="A component has the runtime wasm, a script js.")
+    return manifest

@@ -1,0 +1,1 @@
+"""WASM components as extensions (Tier A): the world `pi:extension/pi-extension`, confined, through the one door."""

@@ -1,0 +1,68 @@
+"""Components become machine code in a process of their own: it has limits, and it is killed when it takes too long.
+
+N1  Nothing else may be loaded as machine code: only what this module compiled, and only under the host's seal.
+N2  A component that cannot be compiled, or not within its time and memory, is a Problem; the host goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+
+from forestay.extensions.components.binary import outline
+from forestay.extensions.components.compile_child import DONE
+from forestay.extensions.components.native import compiled_key
+from forestay.extensions.engine.bytecode import KeptBytecode
+from forestay.kernel import Problem
+
+COMPILE_SECONDS = 60.0
+MAX_COMPILED = 1024 * 1024 * 1024
+_CHILD = "forestay.extensions.components.compile_child"
+
+
+def compiled(component: bytes, kept: KeptBytecode | None = None, *, seconds: float = COMPILE_SECONDS) -> bytes:
+    """The machine code of a component: as it was kept, or compiled by a child. Blocks; call it on a thread."""
+    outline(component)
+    key = compiled_key(component)
+    found = kept.find(key) if kept is not None else None
+    if found is not None:
+        return found
+    code = _compiled_apart(component, seconds)
+    if kept is not None:
+        kept.keep(key, code)
+    return code
+
+
+def _compiled_apart(component: bytes, seconds: float) -> bytes:
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", _CHILD, str(int(seconds) + 1)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+    ) as child:
+        try:
+            answer, _ = child.communicate(component, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise _too_slow(seconds) from None
+        finally:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+    if answer[:1] == DONE and len(answer) <= MAX_COMPILED:
+        return answer[1:]
+    reason = answer[1:].decode("utf-8", "replace")[:400] or "the compiler ended before it answered"
+    raise Problem("extension_invalid", "The component cannot be compiled.", reason=reason, fix="Build it again.")
+
+
+def _too_slow(seconds: float) -> Problem:
+    return Problem(
+        "compile_timeout",
+        f"The component was not compiled within {seconds:g} seconds, and the compiler was stopped.",
+        seconds=seconds,
+        setting="extensions.build_seconds",
+        fix="Build a smaller component, or raise extensions.build_seconds.",
+    )

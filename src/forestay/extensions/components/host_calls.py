@@ -1,0 +1,83 @@
+"""`host.call` as a component writes it, and the answer that it reads (P13).
+
+The first text names the method, the second holds its parameters; or the second is the whole `host_call` payload, known
+by its `call_id` and `params`. Either way it becomes one `HostCall`, which goes through the one door.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from forestay.extensions.effects import MAX_OUTBOX
+from forestay.extensions.protocol import HostCall, HostCallError, HostResult
+from forestay.kernel import Problem, canonical
+
+PAYLOAD = "host_call"
+"""The name under which a whole payload of any method may come."""
+_encode = msgspec.json.Encoder().encode
+
+
+class _Payload(msgspec.Struct, frozen=True):
+    call_id: str
+    capability: str
+    method: str
+    params: dict[str, Any]
+    timeout_ms: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    cancel_token: str | None = None
+    context: dict[str, Any] | None = None
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A host call, and the id that the guest gave it when it sent the whole payload."""
+
+    call: HostCall
+    guest_id: str | None
+
+
+def read_request(request: bytes, call_id: str) -> Asked:
+    """The call in `name` newline `input`; what is not one is a Problem. The host's `call_id` is the one that counts."""
+    name, _, text = request.partition(b"\n")
+    given = canonical.decode(text, limit=MAX_OUTBOX)
+    method = name.decode("utf-8", "replace")
+    if not isinstance(given, dict):
+        raise Problem("invalid_request", "The input of a host call is a JSON object.", at="$")
+    if "call_id" not in given or "params" not in given:
+        return Asked(HostCall(call_id, "", method, given), None)
+    try:
+        payload = msgspec.convert(given, _Payload)
+    except msgspec.ValidationError as error:
+        message, where = canonical.located(error)
+        raise Problem("invalid_request", message, at=where) from error
+    if method not in (PAYLOAD, payload.method):
+        raise Problem(
+            "invalid_request",
+            f"The call is named {method[:40]!r} and its payload {payload.method[:40]!r}.",
+            at="$.method",
+        )
+    call = HostCall(
+        call_id,
+        payload.capability,
+        payload.method,
+        payload.params,
+        payload.timeout_ms,
+        payload.cancel_token,
+        payload.context,
+    )
+    return Asked(call, payload.call_id)
+
+
+def write_answer(result: HostResult, guest_id: str | None) -> bytes:
+    """`+` and the output, `-` and the error; to a whole payload, the whole `host_result`."""
+    sign = b"-" if result.is_error else b"+"
+    if guest_id is not None:
+        return sign + _encode(msgspec.structs.replace(result, call_id=guest_id))
+    return sign + _encode(result.error if result.is_error else result.output)
+
+
+def refused(problem: Problem) -> bytes:
+    """The answer to what is no host call."""
+    body = problem.as_pi()
+    details = {**body["details"], "problem": problem.key}
+    return b"-" + _encode(HostCallError(body["code"], body["message"], details, body["retryable"]))
