@@ -14,8 +14,7 @@ import httpx
 
 from forestay.console import Console
 from forestay.host import Options
-from forestay.kernel import Agents, Config, ExtensionConfig, HttpLimits, Models
-from forestay.kernel.config import Http
+from forestay.kernel import Agents, Config, ExtensionConfig, Http, HttpLimits, Models
 from forestay.models import Script, Scripted, ScriptedCall, Turn
 from forestay.surface import Serving, serve
 

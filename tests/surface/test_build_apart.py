@@ -8,9 +8,9 @@ import signal
 from pathlib import Path
 
 import httpx
+from forestay.extensions.compiler.apart import workshop
 
 from forestay.console import Console
-from forestay.extensions.compiler.apart import workshop
 from forestay.host import Options
 from forestay.kernel import Config, ExtensionConfig
 from forestay.surface.hosting import serve

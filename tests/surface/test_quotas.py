@@ -11,8 +11,7 @@ import pytest
 
 from forestay.console import Console
 from forestay.host import Options
-from forestay.kernel import Config, ExtensionConfig, ExtensionQuotas, Problem
-from forestay.kernel.config import ExtensionPolicy
+from forestay.kernel import Config, ExtensionConfig, ExtensionPolicy, ExtensionQuotas, Problem
 from forestay.surface.hosting import serve
 from tests.surface.test_hostapi import EXTENSION
 

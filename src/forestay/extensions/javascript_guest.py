@@ -1,9 +1,9 @@
-"""One extension at run time: loaded, asked, thrown away when its VM traps, and loaded again.
+"""The JavaScript guest: an extension in a QuickJS VM, which is replaced when it traps.
 
-X1  every method answers or raises a Problem; nothing that an extension does raises anything else.
-X2  a trap ends the VM, never the extension: the next call finds it loaded again.
-X3  a load that fails leaves nothing behind.
-X4  an extension that was stopped stays off, and says why to everybody who asks.
+X1  Every method answers or raises a Problem, whatever the extension does.
+X2  A trap ends the VM, never the extension: the next call finds it loaded again.
+X3  A load that fails leaves nothing behind.
+X4  An extension that was stopped stays off, and every caller learns why.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class JavaScriptGuest(Guest):
         self._again()
 
     def _again(self) -> None:
-        """What a new VM has to be told of what was said since the first one was loaded."""
+        """Tell a fresh VM the flags and the theme that were set since the first load."""
         for name, value in self._flags.items():
             self.set_flag(name, value)
         if self._theme is not None:
@@ -279,8 +279,10 @@ class JavaScriptGuest(Guest):
         self._row = 0
         return reply
 
-    async def _value(self, name: str, payload: Any, timeout: float | None = None) -> Any:
-        reply = await self._ask(name, payload, timeout)
+    async def _value(
+        self, name: str, payload: Any, timeout: float | None = None, progress: Callable[[Any], None] | None = None
+    ) -> Any:
+        reply = await self._ask(name, payload, timeout, progress)
         if not reply.ok:
             raise thrown_problem(_described(reply.value), self.name, self.program)
         return reply.value
@@ -395,23 +397,15 @@ class JavaScriptGuest(Guest):
 
     async def render_entry(self, name: str, entry: Any, *, expanded: bool = False, width: int = 80) -> list[str]:
         """A custom session entry as lines of text."""
-        return _lines(
-            await self._value("render_entry", {"name": name, "entry": entry, "expanded": expanded, "width": width})
-        )
+        body = {"name": name, "entry": entry, "expanded": expanded, "width": width}
+        return _lines(await self._value("render_entry", body))
 
     async def render_tool(
         self, name: str, arguments: Any, result: Any = None, *, expanded: bool = False, width: int = 80
     ) -> list[str]:
         """A tool call, or its result, as lines of text."""
-        body = {
-            "name": name,
-            "args": arguments,
-            "result": result,
-            "expanded": expanded,
-            "width": width,
-            "callId": "call",
-        }
-        return _lines(await self._value("render_tool", body))
+        shown = {"args": arguments, "result": result, "callId": "call"}
+        return _lines(await self._value("render_tool", {"name": name, **shown, "expanded": expanded, "width": width}))
 
     async def stream(
         self,
@@ -425,10 +419,7 @@ class JavaScriptGuest(Guest):
     ) -> Any:
         """Let a provider that the extension registered answer; each of its events, then its result."""
         body = {"name": provider, "model": model, "context": context, "options": options}
-        reply = await self._ask("provider", body, timeout, on_event)
-        if not reply.ok:
-            raise thrown_problem(_described(reply.value), self.name, self.program)
-        return reply.value
+        return await self._value("provider", body, timeout, on_event)
 
     def hold(self, held: bool) -> None:
         """A person is asked (True), or has answered (False): meanwhile the extension's deadlines do not run."""

@@ -13,13 +13,17 @@ if TYPE_CHECKING:
         Agents,
         Config,
         ExtensionConfig,
+        ExtensionOverride,
+        ExtensionPolicy,
         ExtensionQuotas,
+        Http,
         HttpLimits,
         HttpRates,
         ModelEntry,
         Models,
         Rate,
         Telemetry,
+        Workflows,
     )
     from forestay.kernel.folders import kept_in, make_folder, write_file
     from forestay.kernel.http_url import MAX_URL, URL_PATTERN, Place, place_of, plain_host
@@ -50,7 +54,7 @@ if TYPE_CHECKING:
         scope_policy,
         scope_request,
     )
-    from forestay.kernel.problem_table import LAFS_CODES, TABLE, AgentAction, Category, LafsCode, Row
+    from forestay.kernel.problem_table import LAFS_CODES, TABLE, AgentAction, Category, Row
     from forestay.kernel.problems import Problem, lafs_registry
     from forestay.kernel.redaction import REDACTED, is_secret_key, redact, redact_text
     from forestay.kernel.schemas import schema_of
