@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from forestay.relay.packing import pack
     from forestay.relay.ranking import rank
     from forestay.relay.relay import MAX_SESSIONS_PER_APP, Relay
-    from forestay.relay.replies import told
+    from forestay.relay.reply import told
     from forestay.relay.session import Session
     from forestay.relay.state import read_header
     from forestay.relay.turn import Piece, Turned
