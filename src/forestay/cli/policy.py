@@ -57,7 +57,7 @@ def _problem(found: dict[str, Any]) -> Problem | None:
 
 def _show(console: Console, found: dict[str, Any]) -> None:
     console.print(f"{found['effect']}  {found['reason']}", markup=False)
-    console.print(f"rule      {found['rule']} ({found['kind']})", markup=False)
+    console.print(f"rule       {found['rule']} ({found['kind']})", markup=False)
     for name, value in sorted(found["evidence"].items()):
         shown = ", ".join(value) if isinstance(value, list) else value
-        console.print(f"{name:<9} {shown}", markup=False)
+        console.print(f"{name:<10} {shown}", markup=False)
