@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from forestay.extensions import Extensions, Settings, stream_of
-from forestay.kernel import ExtensionConfig, ExtensionOverride, ExtensionPolicy, Ledger, ManualClock
+from forestay.kernel import ExtensionConfig, ExtensionOverride, ExtensionPolicy, Ledger
 
 HEAD = "export default (pi) => { const say = (name, run) => pi.registerCommand(name, { handler: async (args) => { try { return await run(args); } catch (error) { return [error.code, error.message]; } } }); const call = async (name, input) => (await pi.tool(name, input)).content[0].text;"
 ADDER = """
@@ -29,7 +29,7 @@ async def suite_of(folder: Path, config: ExtensionConfig, **sources: str) -> Any
     (folder / "note.md").write_text("the note\n")
     async with (
         Ledger.open(folder / "data") as ledger,
-        Extensions(ledger, root=folder, settings=Settings(config=config, clock=ManualClock())) as suite,
+        Extensions(ledger, root=folder, settings=Settings(config=config)) as suite,
     ):
         for name, source in sources.items():
             path = folder / f"{name}.js"

@@ -222,9 +222,12 @@ def test_the_description_of_the_host_api_is_true(tmp_path: Path) -> None:
         }
         assert described == served
         for path, item in document["paths"].items():
-            if "get" not in item or "{" in path or path.endswith(("openapi.json", "/records")):
+            if "get" not in item or "{" in path or path.endswith("openapi.json"):
                 continue
-            answer = await http.get(path)
+            if any(parameter["in"] == "query" and parameter["required"] for parameter in item["get"]["parameters"]):
+                continue
+            asked = {"subject": "host", "capability": "egress", "on": "example.com"} if "/policy/" in path else {}
+            answer = await http.get(path, params=asked)
             schema = item["get"]["responses"]["200"]["content"]["application/json"]["schema"]
             whole = {**schema, "components": document["components"]}
             jsonschema_rs.validate(whole, answer.json())

@@ -47,6 +47,6 @@ def _problem(found: dict[str, Any]) -> Problem | None:
 
 def _lines(found: dict[str, Any]) -> Iterator[str]:
     yield f"{found['effect']}  {found['reason']}"
-    yield f"rule      {found['rule']} ({found['kind']})"
+    yield f"rule       {found['rule']} ({found['kind']})"
     for name, value in sorted(found["evidence"].items()):
-        yield f"{name:<9} {', '.join(value) if isinstance(value, list) else value}"
+        yield f"{name:<10} {', '.join(value) if isinstance(value, list) else value}"
