@@ -12,12 +12,15 @@ if TYPE_CHECKING:
         OPERATOR,
         PROJECT_FILE,
         Agents,
+        Budgets,
+        Ceiling,
         Config,
         ExtensionQuotas,
         Extensions,
         HttpLimits,
         ModelEntry,
         Models,
+        Price,
         Telemetry,
     )
     from forestay.kernel.folders import kept_in, make_folder, write_file

@@ -216,6 +216,7 @@ _KERNEL = (
     _row("config_invalid", _SCHEMA, "The configuration has a mistake", "Correct the setting that `details.at` names."),
     _row("asset_missing", _TRANSIENT, "A part that is fetched once is not there", "Run `forestay doctor` and follow what it says.", retryable=False, action="escalate", grpc="FAILED_PRECONDITION"),
     _row("budget_exhausted", _RATE, "A budget is used up", "Raise the budget that `details.dimension` names, or stop.", retryable=False, action="escalate", openwop="budget_exhausted", crp=1001),
+    _row("budget_model_denied", _DENIED, "A budget does not allow this model", "Use a model that the budget allows, or change its `modelAllow` and `modelDeny`.", openwop="budget_model_denied"),
 )
 
 _RUNS = (

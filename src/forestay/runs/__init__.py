@@ -19,11 +19,23 @@ if TYPE_CHECKING:
     from forestay.runs.nodes.outside import HTTP_METHODS
     from forestay.runs.nodes.registry import NodeRegistry, NodeType, declaring
     from forestay.runs.outbox import Outbox
-    from forestay.runs.ports import Caller, HttpRequest, HttpResponse, ModelDelta, ModelRequest
+    from forestay.runs.ports import Caller, Fact, HttpRequest, HttpResponse, ModelDelta, ModelRequest
     from forestay.runs.requests import CONFIGURABLE, MAX_NAME
     from forestay.runs.schedules import Firing, Schedule, Schedules, ScheduleSpec, ScheduleTable
     from forestay.runs.secrets import cover_record, masked_defaults
     from forestay.runs.service import Runs
+    from forestay.runs.spending import (
+        DIMENSIONS,
+        Dimension,
+        ModelRule,
+        RunBudget,
+        Spend,
+        ceilings,
+        cost_of,
+        exhaustion,
+        limits_of,
+        shown,
+    )
     from forestay.runs.state import MASK, RunState
     from forestay.runs.types import (
         TERMINAL,

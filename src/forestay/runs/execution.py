@@ -24,6 +24,7 @@ from forestay.runs.effects import invocation_id, ordinal_of, plain
 from forestay.runs.expressions import compile_expression
 from forestay.runs.plan import passes
 from forestay.runs.ports import Caller, HttpConnector, ModelCaller, ToolSource
+from forestay.runs.spending import RunBudget
 from forestay.runs.state import MASK, Event, RunState, Said, check_reader
 from forestay.runs.types import Limits
 
@@ -185,6 +186,33 @@ class Execution:
         check_reader(self._state, name, self.node_id, self.type_id)
         found = self._state.channels.get(name)
         return None if found is None else channels.read(found, self.now_ms)
+
+    # The budget of the run, which its children share (RFC 0084)
+
+    @property
+    def root(self) -> str:
+        """The run that this one descends from, or the run itself."""
+        return str((self._state.parent or {}).get("root", self.run_id))
+
+    @property
+    def workflow_id(self) -> str:
+        return self._state.plan.workflow.id
+
+    async def budget(self) -> RunBudget | None:
+        """The ceilings of the root run and what its log says was used; None when nothing limits it."""
+        if self.root == self.run_id:
+            return self._state.budget
+        return (await self._actor.engine.state(self.root)).budget
+
+    async def raise_budget(self, mark: str, payload: dict[str, Any]) -> None:
+        """Record a second `budget.reserved` with more, once for each `mark`."""
+
+        def outcome(state: RunState) -> Outcome:
+            if state.budget is None or mark in state.budget.raises:
+                return Outcome([])
+            return Outcome([Event("budget.reserved", payload, None, {"raised": [mark]})])
+
+        await self._actor.engine.command(self.root, outcome)
 
     # What it can say
 

@@ -7,6 +7,8 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from forestay.runs.types import CreateRun
+
 
 class Caller(msgspec.Struct, frozen=True):
     """On whose behalf a call is made, and the identity under which it may be repeated.
@@ -56,6 +58,21 @@ class ToolSource(Protocol):
         """The tool's result; a Problem when there is no such tool, it is denied or it fails."""
 
     def names(self) -> list[str]: ...
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """Something decided about a run before it starts, recorded as an event right behind `run.started`."""
+
+    type: str
+    payload: dict[str, Any]
+    private: dict[str, Any] | None = None
+
+
+class Opening(Protocol):
+    """What is decided about a run when it is made."""
+
+    def facts(self, request: CreateRun, tenant: str) -> list[Fact]:
+        """The facts, in their order; a Problem refuses the run."""
 
 
 class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,11 @@
+"""What agents live in (OpenWOP 1.11): budgets, deployments, evaluations, a roster with its org chart, triggers."""
+
+from typing import TYPE_CHECKING
+
+from forestay.face import face
+
+if TYPE_CHECKING:
+    from forestay.governance.accounts import Account, ModelCall, Reservation, Short, fit, fit_model_call
+    from forestay.governance.budgets import Budgets, BudgetTable
+
+__getattr__, __dir__ = face(__name__, __file__)
