@@ -7,5 +7,7 @@ from forestay.face import face
 if TYPE_CHECKING:
     from forestay.governance.accounts import Account, ModelCall, Reservation, Short, fit, fit_model_call
     from forestay.governance.budgets import Budgets, BudgetTable
+    from forestay.governance.deployment import Deployment, Fleet, Transition, decide, evolve, precedence, resolve
+    from forestay.governance.deployments import WORKFLOW, Deployments, Score
 
 __getattr__, __dir__ = face(__name__, __file__)

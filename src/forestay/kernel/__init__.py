@@ -15,6 +15,8 @@ if TYPE_CHECKING:
         Budgets,
         Ceiling,
         Config,
+        DeploymentGate,
+        Deployments,
         ExtensionQuotas,
         Extensions,
         HttpLimits,

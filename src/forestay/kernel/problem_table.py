@@ -220,6 +220,8 @@ _KERNEL = (
 )
 
 _RUNS = (
+    _row("eval_gate_unmet", _DENIED, "The evaluation that this promotion needs did not pass", "Name an evaluation run of this agent that has ended and passed, in `evalRunId`.", openwop="eval_gate_unmet"),
+    _row("no_active_deployment", _SCHEMA, "No version of the agent is active on this channel", "Promote a version to the channel, or name a version.", openwop="no_active_deployment"),
     _row("run_already_active", _CONFLICT, "A run of this workflow and scope is active", "Wait for it, or cancel it; `details.activeRunId` names it.", retryable=False, openwop="run_already_active"),
     _row("recursion_limit_exceeded", _SCHEMA, "The run executed more nodes than its limit", "Raise `recursionLimit` within the host's ceiling, or look for a loop.", http=422, grpc="RESOURCE_EXHAUSTED", openwop="recursion_limit_exceeded", crp=1001),
     _row("loop_limit_exceeded", _SCHEMA, "A loopback ran more often than its limit", "Raise `maxLoopbackIterations`, or correct the loop's condition.", http=422, grpc="RESOURCE_EXHAUSTED", openwop="loop_limit_exceeded", crp=1001),

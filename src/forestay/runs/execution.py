@@ -40,7 +40,7 @@ _VENDOR = re.compile(r"(?!(?:openwop|core|community|vendor|private|local|run|nod
 EMITTED = (
     "agent.", "provider.usage", "prompt.composed", "model.capability.", "envelope.", "conversation.", "output.chunk",
     "log.appended", "cap.breached", "runOrchestrator.decided", "tool.session.", "memory.", "egress.decided",
-    "budget.", "connector.", "authorization.decided", "artifact.created",
+    "budget.", "deployment.", "eval.", "connector.", "authorization.decided", "artifact.created",
 )  # fmt: skip
 _UNDONE = frozenset({"variable.changed", "channel.written", "artifact.created"})
 
