@@ -9,5 +9,9 @@ if TYPE_CHECKING:
     from forestay.governance.budgets import Budgets, BudgetTable
     from forestay.governance.deployment import Deployment, Fleet, Transition, decide, evolve, precedence, resolve
     from forestay.governance.deployments import WORKFLOW, Deployments, Score
+    from forestay.governance.eval_suite import EvalSuite, Match, Thresholds, read_suite
+    from forestay.governance.evaluations import EVALUATION, Evaluations
+    from forestay.governance.scorecard import TaskScore, Trial, interval, percentile, summary
+    from forestay.governance.scoring import Finding, Judge, scorer_of
 
 __getattr__, __dir__ = face(__name__, __file__)

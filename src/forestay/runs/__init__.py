@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from forestay.runs.log import ENGINE_VERSION, stream_of, type_of
     from forestay.runs.mock_models import MOCK_PROVIDERS, Staged
     from forestay.runs.nodes import NodeContext, NodeError, node
-    from forestay.runs.nodes.ai import TRUNCATION_GROWTH
+    from forestay.runs.nodes.ai import TRUNCATION_GROWTH, parse_lenient
     from forestay.runs.nodes.core import standard_registry
     from forestay.runs.nodes.outside import HTTP_METHODS
     from forestay.runs.nodes.registry import NodeRegistry, NodeType, declaring
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         WorkflowCheck,
         WorkflowVersion,
     )
+    from forestay.runs.values import equal, matches
     from forestay.runs.webhooks import (
         EVENT_TYPE,
         SIGNATURE_ALGORITHM,
