@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from forestay.governance.deployments import WORKFLOW, Deployments, Score
     from forestay.governance.eval_suite import EvalSuite, Match, Thresholds, read_suite
     from forestay.governance.evaluations import EVALUATION, Evaluations
+    from forestay.governance.roster import OrgChart, RosterEntry, read_chart, responsibilities
     from forestay.governance.scorecard import TaskScore, Trial, interval, percentile, summary
     from forestay.governance.scoring import Finding, Judge, scorer_of
+    from forestay.governance.staff import Staff
 
 __getattr__, __dir__ = face(__name__, __file__)
