@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from forestay.governance import OrgChart, RosterEntry, Staff, read_chart, responsibilities
 from forestay.kernel import Ids, Problem, SeededRandomness, mistakes, scope_policy, scope_request
-from forestay.runs import Runs
+from forestay.runs import RunFilter, Runs
 from forestay.runs.service import projections
 from tests.runs.documents import node, workflow
 from tests.runs.patient import CountedLedger, PatientClock
@@ -34,17 +34,21 @@ def entry(name: str, **fields: Any) -> dict[str, Any]:
     return {**ENTRY, "rosterId": f"host:{name}", **fields}
 
 
+def _role(department: str) -> dict[str, str]:
+    return {"roleId": f"r-{department}", "name": "Worker"}
+
+
+def placed(name: str, department: str, role: str = "r-d", boss: str | None = None, **more: Any) -> dict[str, Any]:
+    member = {"rosterId": name, "departmentId": department, "roleId": role, "reportsTo": boss, **more}
+    return {"members": [member]}
+
+
 def chart(departments: dict[str, str | None], members: dict[str, tuple[str, str | None]]) -> dict[str, Any]:
     """Departments with their parents, members with their department and whom they report to."""
     return {
         "owner": {"tenantId": TENANT},
         "departments": [
-            {
-                "departmentId": name,
-                "name": name,
-                "parentDepartmentId": parent,
-                "roles": [{"roleId": f"r-{name}", "name": "R"}],
-            }
+            {"departmentId": name, "name": name, "parentDepartmentId": parent, "roles": [_role(name)]}
             for name, parent in departments.items()
         ],
         "members": [
@@ -99,27 +103,11 @@ def test_r2_a_chart_is_refused_exactly_when_it_has_a_circle(parents: list[int]) 
 @pytest.mark.parametrize(
     ("change", "at"),
     [
-        (
-            {"members": [{"rosterId": "host:nobody", "departmentId": "d", "roleId": "r-d", "reportsTo": None}]},
-            ".rosterId",
-        ),
-        (
-            {"members": [{"rosterId": "host:a", "departmentId": "x", "roleId": "r-d", "reportsTo": None}]},
-            ".departmentId",
-        ),
-        ({"members": [{"rosterId": "host:a", "departmentId": "d", "roleId": "x", "reportsTo": None}]}, ".roleId"),
-        (
-            {"members": [{"rosterId": "host:a", "departmentId": "d", "roleId": "r-d", "reportsTo": "host:b"}]},
-            ".reportsTo",
-        ),
-        (
-            {
-                "members": [
-                    {"rosterId": "host:a", "departmentId": "d", "roleId": "r-d", "reportsTo": None, "scopes": ["*"]}
-                ]
-            },
-            "$",
-        ),
+        (placed("host:nobody", "d"), ".rosterId"),
+        (placed("host:a", "x"), ".departmentId"),
+        (placed("host:a", "d", "x"), ".roleId"),
+        (placed("host:a", "d", boss="host:b"), ".reportsTo"),
+        (placed("host:a", "d", scopes=["*"]), "$"),
         ({"authority": True}, "$"),
         ({"owner": {"tenantId": "other"}}, "tenantId"),
     ],
@@ -210,7 +198,7 @@ async def test_t3_a_member_starts_its_own_work_and_none_while_it_rests(
             await made.fire(TENANT, "host:sally", flow, "queue")
         assert caught.value.key == key
         assert await made.listed(TENANT)
-        assert (await runs.list_runs(TENANT)).runs == []
+        assert (await runs.list_runs(RunFilter(), TENANT)).runs == []
 
 
 async def test_r3_the_head_of_everything_may_do_no_more_than_before(tmp_path: Path) -> None:
@@ -225,8 +213,8 @@ async def test_r3_the_head_of_everything_may_do_no_more_than_before(tmp_path: Pa
         for name in ("a", "b"):
             await made.put(TENANT, entry(name, workflows=[] if name == "a" else ["answer"]))
         before = answers()
-        placed = await made.put_chart(TENANT, chart({"d": None}, {"host:a": ("d", None), "host:b": ("d", "host:a")}))
-        assert isinstance(placed, OrgChart)
+        drawn = await made.put_chart(TENANT, chart({"d": None}, {"host:a": ("d", None), "host:b": ("d", "host:a")}))
+        assert isinstance(drawn, OrgChart)
         assert answers() == before == ["deny"] * 3
         with pytest.raises(Problem):  # nor does a report's portfolio become its manager's
             await made.fire(TENANT, "host:a", "answer", "queue")

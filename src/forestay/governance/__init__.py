@@ -15,5 +15,7 @@ if TYPE_CHECKING:
     from forestay.governance.scorecard import TaskScore, Trial, interval, percentile, summary
     from forestay.governance.scoring import Finding, Judge, scorer_of
     from forestay.governance.staff import Staff
+    from forestay.governance.trigger import Subscription, SubscriptionState, TriggerRetry, delay_ms, move
+    from forestay.governance.triggers import Triggers, TriggerTable
 
 __getattr__, __dir__ = face(__name__, __file__)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import bisect
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -109,6 +110,7 @@ class Staff:
         subscription_id: str | None = None,
         run_id: str | None = None,
         causation_id: str | None = None,
+        facts: Sequence[Fact] = (),
     ) -> RunCreated:
         """Start a workflow of a member's portfolio because a trigger fired (T2, T3)."""
         entry = await self.get(tenant, roster_id)
@@ -132,7 +134,7 @@ class Staff:
             roster_id,
             run_id=run_id,
             causation_id=causation_id,
-            facts=[Fact("roster.run.initiated", told)],
+            facts=[Fact("roster.run.initiated", told), *facts],
         )
 
     def _book(self, tenant: str) -> Journal[_Book]:

@@ -66,6 +66,7 @@ class Fact(msgspec.Struct, frozen=True):
     type: str
     payload: dict[str, Any]
     private: dict[str, Any] | None = None
+    id: str = ""  # the event's id, where somebody must know it before
 
 
 class Opening(Protocol):

@@ -251,7 +251,7 @@ class Runs:
         )
         event.cause = causation_id
         told = [*facts, *(self._opening.facts(request, tenant) if self._opening else ())]
-        events = [event, *(Event(fact.type, fact.payload, None, fact.private) for fact in told)]
+        events = [event, *(Event(fact.type, fact.payload, None, fact.private, id=fact.id) for fact in told)]
         if dedup:
             state = await self._create_alone(run_id, stored, events, request.scope_id, tenant)
         else:
