@@ -10,12 +10,12 @@ import msgspec
 
 from benchmarks.measure import percentiles, resident, stretches
 from benchmarks.pi_runtime import FILE, HOW_TO_GET, SOURCE, Times
-from forestay.extensions import Artifact, Subject, compile_module, compile_source, loadable, sources
+from forestay.extensions import Artifact, Program, Subject, compile_module, compile_source, sources
 from forestay.extensions.conform.host import Host, Place
 from forestay.extensions.connectors.paths import Roots
 from forestay.extensions.engine.pool import Pool
+from forestay.extensions.javascript_guest import JavaScriptGuest
 from forestay.extensions.outcomes import Surroundings
-from forestay.extensions.runtime import Extension
 from forestay.kernel import Problem
 
 Row = tuple[str, str, str]
@@ -64,11 +64,11 @@ async def memory(artifacts: list[Artifact]) -> Row:
     )
 
 
-async def _loaded(host: Host, place: Place, artifact: Artifact, pool: Pool) -> Extension | None:
+async def _loaded(host: Host, place: Place, artifact: Artifact, pool: Pool) -> JavaScriptGuest | None:
     name = artifact.meta.extension_id
     host.dispatcher.admit(Subject(name, Roots.of(place.project, extension=Path(artifact.root), temp=place.temp)))
     surroundings = Surroundings(name, str(place.project), artifact.root)
-    subject = Extension(loadable(artifact), surroundings, host.dispatcher, pool=pool)
+    subject = JavaScriptGuest(Program.of(artifact), surroundings, host.dispatcher, pool=pool)
     try:
         await subject.load()
     except Problem:

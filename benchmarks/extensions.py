@@ -14,17 +14,16 @@ from typing import Any
 
 from benchmarks import extension_corpus, pi_runtime
 from benchmarks.measure import duration, percentile, percentiles, rate, resident, stretches
-from forestay.extensions import HostCall, compile_module
-from forestay.extensions import Loadable as Artifact
+from forestay.extensions import HostCall, Program, compile_module
 from forestay.extensions.engine.image import base_image
 from forestay.extensions.engine.limits import Limits
 from forestay.extensions.engine.native import native
 from forestay.extensions.engine.pool import Pool
 from forestay.extensions.engine.snapshot import Nobody, restore
 from forestay.extensions.hooks import Hooks
+from forestay.extensions.javascript_guest import JavaScriptGuest
 from forestay.extensions.outcomes import Surroundings
 from forestay.extensions.protocol import HostResult
-from forestay.extensions.runtime import Extension
 
 Row = tuple[str, str, str]
 STRETCHES = 5
@@ -76,9 +75,9 @@ async def _run() -> list[Row]:
     return [*rows, *memory, await _soak()]
 
 
-def _extension(name: str = "bench", **options: Any) -> Extension:
-    artifact = Artifact("index.js", hashlib.sha256(SOURCE.encode()).hexdigest(), SOURCE, _bytecode())
-    return Extension(artifact, Surroundings(name, "/project"), Answering(), **options)
+def _extension(name: str = "bench", **options: Any) -> JavaScriptGuest:
+    artifact = Program("index.js", hashlib.sha256(SOURCE.encode()).hexdigest(), SOURCE, _bytecode())
+    return JavaScriptGuest(artifact, Surroundings(name, "/project"), Answering(), **options)
 
 
 _compiled: list[bytes] = []
@@ -173,7 +172,7 @@ async def _together(count: int = 8, calls: int = 400) -> Row:
     for subject in everybody:
         await subject.load()
 
-    async def calling(subject: Extension) -> None:
+    async def calling(subject: JavaScriptGuest) -> None:
         for _ in range(calls):
             await subject.call_tool("echo", {"n": 4})
 
@@ -191,11 +190,11 @@ async def _together(count: int = 8, calls: int = 400) -> Row:
     )
 
 
-async def _beside_a_loop(subject: Extension) -> list[float]:
+async def _beside_a_loop(subject: JavaScriptGuest) -> list[float]:
     """Latencies while another extension spends its whole slice in an endless loop."""
     hostile = "export default (pi) => { pi.registerCommand('spin', { handler: () => { for (;;); } }) }"
-    spinning = Extension(
-        Artifact("index.js", "spin", hostile), Surroundings("spin", "/"), Answering(), limits=Limits(slice_ms=1_500)
+    spinning = JavaScriptGuest(
+        Program("index.js", "spin", hostile), Surroundings("spin", "/"), Answering(), limits=Limits(slice_ms=1_500)
     )
     await spinning.load()
     task = asyncio.create_task(spinning.run_command("spin"))
@@ -276,7 +275,7 @@ async def _soak(calls: int = SOAK) -> Row:
     )
 
 
-async def _mixed(subject: Extension, hooks: Hooks) -> None:
+async def _mixed(subject: JavaScriptGuest, hooks: Hooks) -> None:
     for kind in MIX:
         if kind == "event":
             await hooks.emit({"type": "turn_start", "turnIndex": 1})

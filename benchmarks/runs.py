@@ -28,10 +28,10 @@ from typing import Any
 import httpx
 
 from benchmarks import alternatives
-from forestay.http import run as on_loop
 from forestay.kernel import Ids, Ledger, SystemClock, SystemRandomness, parse_iso
 from forestay.runs import CreateRun, NodeRegistry, Runs, standard_registry
 from forestay.runs.service import projections
+from forestay.surface import run as on_loop
 
 TENANT = "bench"
 
@@ -158,10 +158,10 @@ async def commits(workflow: str) -> int:
             writer = runs._ledger._writer
             write = writer._write
 
-            def counted(group: Any, patient: bool = True) -> Any:
+            def counted(group: Any) -> Any:
                 nonlocal count
                 count += 1
-                return write(group, patient)
+                return write(group)
 
             writer._write = counted  # type: ignore[method-assign]
             await _one(runs, workflow)

@@ -12,9 +12,10 @@ import typer.main
 
 from forestay.cli.commands import COMMANDS, GROUPS
 from forestay.cli.main import build
-from forestay.http.app import build_app
-from forestay.http.crp.service import DECLARED as CRP
+from forestay.extensions.api_table import CAPABILITIES, GRANT_SCOPES, METHODS, NODE_MODULES
 from forestay.kernel import LAFS_CODES, TABLE
+from forestay.surface.app import build_app
+from forestay.surface.crp.service import DECLARED as CRP
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 
@@ -141,6 +142,43 @@ def operations_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def capabilities_page() -> str:
+    """The page as it is, with the parts between its markers made anew."""
+    text = (REFERENCE / "capabilities.md").read_text("utf-8")
+    for name, rows in (("capabilities", _capability_rows()), ("node-modules", _module_rows())):
+        begin, end = f"<!-- generated: {name} -->\n", f"<!-- end: {name} -->"
+        before, _, rest = text.partition(begin)
+        text = before + begin + "\n".join(rows) + "\n" + end + rest.partition(end)[2]
+    return text
+
+
+def _capability_rows() -> list[str]:
+    rows = ["| capability | lets an extension | scope in a grant | derived from |", "|---|---|---|---|"]
+    for name, meaning in CAPABILITIES.items():
+        found = []
+        for method, row in METHODS.items():
+            values = [value for value, needed in row.choices.items() if needed == name]
+            if values:
+                found.append(f"`{method}` with `{' '.join(values)}`")
+            elif row.capability == name:
+                found.append(f"`{method}` with any other name" if method == "tool" else f"`{method}`")
+        rows.append(_cells(f"`{name}`", meaning, GRANT_SCOPES.get(name, "none"), "; ".join(found)))
+    return rows
+
+
+def _module_rows() -> list[str]:
+    rows = ["| module | what it needs |", "|---|---|"]
+    for name, row in sorted(NODE_MODULES.items()):
+        needs = sorted({capability for needed in row.members.values() for capability in needed})
+        told = " and ".join(f"`{capability}`" for capability in needs) or "nothing"
+        if not row.stub:
+            told = "is not there: an import finds nothing"
+        if row.forbidden:
+            told = f"stops the build: {row.forbidden[0].lower()}{row.forbidden[1:]}"
+        rows.append(_cells(f"`{name}`" if row.package else f"`node:{name}`", told))
+    return rows
+
+
 def _sentence(text: str | None) -> str:
     """One line that ends, and that a table can hold."""
     line = " ".join((text or "").split()).replace("|", "\\|")
@@ -152,7 +190,12 @@ def _cells(*values: object) -> str:
     return "| " + " | ".join(words) + " |"
 
 
-PAGES = {"problems.md": problems_page, "commands.md": commands_page, "operations.md": operations_page}
+PAGES = {
+    "problems.md": problems_page,
+    "commands.md": commands_page,
+    "operations.md": operations_page,
+    "capabilities.md": capabilities_page,
+}
 
 
 def main() -> int:

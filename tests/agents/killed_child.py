@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -21,6 +21,7 @@ from forestay.agents import (
     AgentResult,
     ApprovalAnswer,
     ApprovalRequest,
+    Direct,
     Guarded,
     Invocation,
     Tool,
@@ -28,7 +29,7 @@ from forestay.agents import (
     Verdict,
 )
 from forestay.kernel import Draft, Ledger, SystemClock
-from forestay.models import Script, Scripted, ScriptedCall, Turn
+from forestay.models import Model, Script, Scripted, ScriptedCall, Turn
 from tests.agents.world import TOOLS, manifest
 
 STREAM = "run/one"
@@ -122,7 +123,8 @@ async def main(folder: Path, deadline: int) -> None:
     async with Ledger.open(folder / "ledger.db") as ledger:
         world = World(folder, ledger, deadline)
         effects = Guarded(world.once, str(os.getpid()) + os.urandom(4).hex(), SystemClock())
-        agent = Agent(manifest(), model=world, tools=world, effects=effects, gate=world, approvals=world)
+        model = Direct(cast(Model, world), effects)
+        agent = Agent(manifest(), model=model, tools=world, effects=effects, gate=world, approvals=world)
         known = await world.records("event")
         async for item in agent.invoke(Invocation(id="one", task="Do it.", node_id="n")):
             if isinstance(item, AgentResult):

@@ -16,6 +16,7 @@ from forestay.agents import (
     AgentResult,
     ApprovalAnswer,
     ApprovalRequest,
+    Direct,
     EffectClass,
     Guarded,
     Invocation,
@@ -228,11 +229,12 @@ class World:
         """One life of the process: replays what the log holds, goes on from there."""
         self.lives += 1
         journal = self.person.journal = Journal(self.log)
+        effects = Guarded(journal.once, f"life-{self.lives}", self.clock)
         agent = Agent(
             self.manifest,
-            model=self.model,
+            model=Direct(self.model, effects),
             tools=self.tools,
-            effects=Guarded(journal.once, f"life-{self.lives}", self.clock),
+            effects=effects,
             gate=self.policy,
             approvals=self.person,
             hooks=self.hooks,

@@ -15,7 +15,7 @@ from benchmarks.readme import refreshed
 
 from forestay.cli.commands import COMMANDS, GROUPS
 from forestay.extensions import CAPABILITIES, EVENTS, OLDER_EVENTS
-from forestay.extensions.capabilities import METHODS, READS, WRITES
+from forestay.extensions.api_table import FILE_READS, FILE_WRITES, METHODS
 from forestay.host.builtin import BUILTIN
 from forestay.kernel import TABLE, Config
 from forestay.kernel.config import ExtensionOverride, _leaves
@@ -69,7 +69,7 @@ def test_every_capability_and_method_has_a_row() -> None:
         assert f"\n| `{name}` |" in text, name
     for name in METHODS:
         assert f"`{name}`" in text, name
-    for name in READS | WRITES:
+    for name in (*FILE_READS, *FILE_WRITES):
         assert re.search(rf"[` ]{name}[` ,]", text), name
 
 

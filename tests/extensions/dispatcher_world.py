@@ -7,26 +7,20 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from forestay.extensions.connectors.compute import ComputeConnector
 from forestay.extensions.connectors.contract import Call
-from forestay.extensions.connectors.environment import EnvConnector, Environment
+from forestay.extensions.connectors.environment import Environment
 from forestay.extensions.connectors.exec import ExecConnector
-from forestay.extensions.connectors.fs import FsConnector
 from forestay.extensions.connectors.http import HttpConnector
+from forestay.extensions.connectors.model import ModelConnector
 from forestay.extensions.connectors.paths import Roots
-from forestay.extensions.connectors.small import (
-    EventsConnector,
-    LogConnector,
-    ModelConnector,
-    SessionConnector,
-    UiConnector,
-)
-from forestay.extensions.connectors.tool import ToolConnector
-from forestay.extensions.dispatcher import Dispatcher, Subject
+from forestay.extensions.connectors.standard import Neighbours, standard
+from forestay.extensions.connectors.ui import UiConnector
+from forestay.extensions.dispatcher import Dispatcher
 from forestay.extensions.evidence import Correlation, Evidence, stream_of
 from forestay.extensions.grants import granted_folders, policy_of
+from forestay.extensions.pending_call import Subject
 from forestay.extensions.protocol import HostCall, HostResult
-from forestay.kernel import Extensions, Ledger, Record, SystemClock
+from forestay.kernel import ExtensionConfig, Ledger, Record, SystemClock
 
 ENVIRON = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -56,7 +50,7 @@ class World:
         sandbox: Any = None,
         unconfined: bool = False,
         consent: Any = None,
-        config: Extensions | None = None,
+        config: ExtensionConfig | None = None,
         clock: Any = None,
     ) -> None:
         self.project = folder / "project"
@@ -72,26 +66,21 @@ class World:
         self.ledger = Ledger.open(folder / "ledger.db", clock=clock)
         self.evidence = Evidence(self.ledger, clock=clock)
         self.clock = clock or SystemClock()
-        policy = policy_of(config or Extensions(), self.clock, mode=mode, flags=grants, subjects=["ext.test"])  # type: ignore[arg-type]
+        policy = policy_of(config or ExtensionConfig(), self.clock, mode=mode, flags=grants, subjects=["ext.test"])  # type: ignore[arg-type]
         roots = Roots.of(self.project, extension=self.own, temp=self.temp, extra=granted_folders(policy, "ext.test"))
         environment = Environment(ENVIRON if environ is None else environ)
-        fs = FsConnector()
         self.exec = ExecConnector(environment=environment, temp=str(self.temp), sandbox=sandbox, unconfined=unconfined)
         self.logged: list[Any] = []
         self.emitted: list[Any] = []
-        connectors = [
-            fs,
-            self.exec,
-            ToolConnector(fs, self.exec),
-            HttpConnector(**({"resolver": resolver} if resolver else {})),
-            EnvConnector(environment, temp=str(self.temp)),
-            ComputeConnector(),
-            LogConnector(lambda *entry: self.logged.append(entry)),
-            EventsConnector(lambda *entry: self.emitted.append(entry)),
+        neighbours = Neighbours(
             UiConnector(ui),
             ModelConnector(model),
-            SessionConnector(session),
-        ]
+            session,
+            lambda *entry: self.logged.append(entry),
+            lambda *entry: self.emitted.append(entry),
+        )
+        http = HttpConnector(resolver=resolver) if resolver else None
+        connectors = standard(environment, self.exec, neighbours, http=http, temp=str(self.temp))
         self.dispatcher = Dispatcher(policy, connectors, self.evidence, consent=consent, clock=self.clock)
         self.dispatcher.admit(Subject("ext.test", roots, correlation=Correlation("ext.test", "scn-1")))
         self._count = 0

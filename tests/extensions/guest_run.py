@@ -9,9 +9,9 @@ from typing import Any
 from tests.extensions.dispatcher_world import World
 
 from forestay.extensions.engine.limits import Limits
-from forestay.extensions.isolate import Artifact
+from forestay.extensions.isolate import Program
+from forestay.extensions.javascript_guest import JavaScriptGuest
 from forestay.extensions.outcomes import Surroundings
-from forestay.extensions.runtime import Extension
 
 HEAD = """
 const find = globalThis.__forestay_modules__;
@@ -35,8 +35,8 @@ def program(body: str) -> str:
 
 async def run_async(world: World, body: str) -> Any:
     world.dispatcher.attend()
-    extension = Extension(
-        Artifact("index.js", str(hash(body)), program(body)),
+    extension = JavaScriptGuest(
+        Program("index.js", str(hash(body)), program(body)),
         Surroundings("ext.test", str(world.project), str(world.own)),
         world.dispatcher,
         limits=Limits(memory_mb=128, slice_ms=5_000),

@@ -12,7 +12,7 @@ from tests.extensions.runtime_world import ENVIRONMENT, StillWorld, artifact
 from forestay.extensions.effects import Call, Effect, Reply
 from forestay.extensions.engine.limits import Limits
 from forestay.extensions.isolate import Isolate, Observer
-from forestay.extensions.world import World
+from forestay.extensions.vm_inputs import VmInputs
 
 # A program is a list of actions; an action is [kind, label, argument, nested program].
 Program = list[list[Any]]
@@ -179,7 +179,7 @@ def _interval(act: Any, delay: int, armed: list[tuple[int, Any]], left: int = 2)
 class Steps:
     """An observer that checks the order of every step."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: VmInputs) -> None:
         self.open = False
         self.seqs: list[int] = []
 

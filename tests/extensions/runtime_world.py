@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from forestay.extensions.engine.limits import Limits
-from forestay.extensions.isolate import Artifact
+from forestay.extensions.isolate import Program
+from forestay.extensions.javascript_guest import JavaScriptGuest
 from forestay.extensions.outcomes import Surroundings
 from forestay.extensions.protocol import Chunk, HostCall, HostResult
-from forestay.extensions.runtime import Extension
 
 Answer = Callable[[HostCall], Any]
 
@@ -107,8 +107,8 @@ class LoopClock:
 ENVIRONMENT = b'{"extension":"test","cwd":"/project","root":"/ext","hasUI":false,"colour":false,"flags":{}}'
 
 
-def artifact(source: str, name: str = "index.js") -> Artifact:
-    return Artifact(name, hashlib.sha256(source.encode()).hexdigest(), source)
+def artifact(source: str, name: str = "index.js") -> Program:
+    return Program(name, hashlib.sha256(source.encode()).hexdigest(), source)
 
 
 def extension(
@@ -118,8 +118,8 @@ def extension(
     name: str = "test",
     limits: Limits | None = None,
     **options: Any,
-) -> Extension:
-    return Extension(
+) -> JavaScriptGuest:
+    return JavaScriptGuest(
         artifact(source),
         options.pop("surroundings", None) or Surroundings(name, "/project"),
         dispatcher or TableDispatcher(),

@@ -15,7 +15,7 @@ from tests.extensions.dispatcher_world import World
 from forestay.extensions.connectors.process import descendants
 from forestay.extensions.layout import Confinement, Layout
 from forestay.extensions.sandbox import Sandbox, _bubblewrap
-from forestay.kernel import Extensions
+from forestay.kernel import ExtensionConfig
 from forestay.kernel.config import ExtensionOverride
 
 confined = pytest.mark.skipif(Sandbox.detect().kind == "none", reason="this system offers no sandbox")
@@ -194,7 +194,7 @@ def test_a_write_scope_opens_its_folder_to_programs_and_nothing_beside_it(tmp_pa
         assert sh(world, f"echo x > {path}")["code"] != 0
     assert not (world.outside / "new.txt").exists()
     world.close()
-    config = Extensions(overrides={"ext.test": ExtensionOverride(deny=["write:out/keep/**"])})
+    config = ExtensionConfig(overrides={"ext.test": ExtensionOverride(deny=["write:out/keep/**"])})
     (tmp_path / "other").mkdir()
     world = World(tmp_path / "other", grants=["exec", "write:out/**"], config=config)
     (world.project / "out").mkdir()
@@ -242,7 +242,7 @@ def test_variables_of_the_extension_do_not_reach_the_sandbox_builder(writer: Wor
 
 
 def test_a_process_cannot_read_what_was_denied(tmp_path: Path) -> None:
-    config = Extensions(overrides={"ext.test": ExtensionOverride(deny=["read"])})
+    config = ExtensionConfig(overrides={"ext.test": ExtensionOverride(deny=["read"])})
     world = World(tmp_path, grants=["exec"], config=config)
     (world.project / "x").write_text("secret")
     if Sandbox.detect().kind != "none":

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from forestay.extensions.consent import Answer, Question
-from forestay.extensions.suite import Suite
+from forestay.extensions.extensions import Extensions
+from forestay.extensions.settings import Settings
 from forestay.kernel import Ledger
 
 CODE = """
@@ -62,7 +63,7 @@ def told(folder: Path, person: Person, *calls: tuple[str, dict[str, Any]], **opt
     async def go() -> list[str]:
         async with (
             Ledger.open(folder / "l.db") as ledger,
-            Suite(ledger, root=folder / "project", mode="prompt", consent=person, **options) as suite,
+            Extensions(ledger, root=folder / "project", mode="prompt", consent=person, **options) as suite,
         ):
             await suite.load(folder / "ext")
             said = []
@@ -163,7 +164,9 @@ def test_a_yes_is_not_asked_for_what_no_yes_opens(tmp_path: Path, agent: Path, m
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     person = Person(write=YES["session"])
     paths = [tmp_path / "home" / ".bashrc", "forestay.toml", ".git/hooks/pre-commit"]
-    said = told(tmp_path, person, *[("put", {"path": path}) for path in paths], data=tmp_path / "data")
+    said = told(
+        tmp_path, person, *[("put", {"path": path}) for path in paths], settings=Settings(data=tmp_path / "data")
+    )
     assert said == ["failed EACCES"] * 3 and person.asked == []
 
 
@@ -182,7 +185,7 @@ def test_the_temporary_folder_is_there_without_env(tmp_path: Path, agent: Path, 
     async def go() -> str:
         async with (
             Ledger.open(tmp_path / "l.db") as ledger,
-            Suite(ledger, root=tmp_path / "project", mode=mode, grants=grants, consent=person) as suite,  # type: ignore[arg-type]
+            Extensions(ledger, root=tmp_path / "project", mode=mode, grants=grants, consent=person) as suite,  # type: ignore[arg-type]
         ):
             await suite.load(tmp_path / "ext")
             return json.dumps((await suite.call_tool("temp", {})).content)

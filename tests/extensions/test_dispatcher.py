@@ -15,15 +15,17 @@ import pytest
 from tests.extensions.dispatcher_world import World
 
 from forestay.extensions import capabilities
-from forestay.extensions.capabilities import CAPABILITIES, READS, WRITES, Requirement, derive, resolve
-from forestay.extensions.connectors.small import LogConnector
+from forestay.extensions.api_table import CAPABILITIES, FILE_READS, FILE_WRITES
+from forestay.extensions.capabilities import derive
+from forestay.extensions.connectors.log import LogConnector
 from forestay.extensions.connectors.ui import NoUi, RpcUi, ScriptedUi, TerminalUi
 from forestay.extensions.consent import Answer, Question
-from forestay.extensions.dispatcher import Subject
 from forestay.extensions.evidence import Correlation, Evidence, LogFile, log_entry, normalized, params_hash, stream_of
 from forestay.extensions.grants import Grants, checked, policy_of
+from forestay.extensions.pending_call import Subject
 from forestay.extensions.protocol import HostCall
-from forestay.kernel import Extensions, Grant, Ledger, ManualClock, Problem, Request, Scope
+from forestay.extensions.resolution import Need, resolve
+from forestay.kernel import ExtensionConfig, Grant, Ledger, ManualClock, Problem, Request, Scope
 from forestay.kernel.canonical import encode
 from forestay.kernel.config import ExtensionOverride, ExtensionPolicy
 
@@ -44,8 +46,8 @@ def test_c1_capabilities_follow_from_method_and_params() -> None:
     assert [derive("tool", {"name": name}) for name in ("write", "edit", "bash", "anything")] == [
         "write", "write", "exec", "tool",
     ]  # fmt: skip
-    assert {derive("fs", {"op": name}) for name in READS} == {"read"}
-    assert {derive("fs", {"op": name}) for name in WRITES} == {"write"}
+    assert {derive("fs", {"op": name}) for name in FILE_READS} == {"read"}
+    assert {derive("fs", {"op": name}) for name in FILE_WRITES} == {"write"}
     for method in ("exec", "http", "env", "session", "ui", "model", "log", "events"):
         assert derive(method, {"capability": "read", "name": "read"}) == method
     assert derive("crypto", {}) == capabilities.NONE
@@ -110,7 +112,7 @@ def test_d1_strict_denies_what_was_not_granted(tmp_path: Path) -> None:
 
 
 def test_denial_wins_over_everything(tmp_path: Path) -> None:
-    config = Extensions(
+    config = ExtensionConfig(
         policy=ExtensionPolicy(mode="permissive", deny_caps=["exec"]),
         overrides={"ext.test": ExtensionOverride(deny=["write:locked/**"])},
     )
@@ -127,7 +129,7 @@ def test_denial_wins_over_everything(tmp_path: Path) -> None:
 
 def test_manifest_methods_are_held(tmp_path: Path) -> None:
     world = World(tmp_path, grants=["read"])
-    subject = world.dispatcher._subjects["ext.test"]
+    subject = world.dispatcher.authority.subject("ext.test")
     world.dispatcher.admit(Subject(subject.id, subject.roots, methods={"read": ("tool",)}))
     assert world.refused("fs", op="stat", path=".").code == "denied"
     assert world.ok("tool", name="ls", input={})["content"]
@@ -238,7 +240,8 @@ def test_e1_evidence_of_many_threads_stays_whole_and_ordered(world: World) -> No
 def test_e4_the_log_file_is_a_projection(tmp_path: Path) -> None:
     world = World(tmp_path, grants=["read"])
     log = LogFile("sess/../evil", environ={"PI_EXTENSION_LOG_DIR": str(tmp_path / "logs")})
-    world.dispatcher._evidence = world.evidence = Evidence(world.ledger, sink=log)
+    world.evidence = Evidence(world.ledger, sink=log)
+    world.dispatcher._records._evidence = world.evidence
     world.ok("fs", op="stat", path=".")
     world.close()
     log.close()
@@ -442,7 +445,7 @@ async def test_grants_are_kept_scoped_expiring_and_revocable(tmp_path: Path, clo
         await grants.allow("ext.b", Grant.parse("http:example.com"))
         with pytest.raises(Problem, match="no capability"):
             await grants.allow("ext.a", Grant("fly"))
-        policy = await grants.apply(policy_of(Extensions(), clock, mode="strict"))
+        policy = await grants.apply(policy_of(ExtensionConfig(), clock, mode="strict"))
 
         def allows(subject: str, capability: str, resource: str | None = None) -> bool:
             return policy.decide(Request(subject, capability, resource=resource)).allowed
@@ -471,20 +474,18 @@ def test_grant_flags_are_checked() -> None:
 
 
 def test_capabilities_resolve_as_declared_and_inferred_less_denied() -> None:
-    declared = [Requirement("read", ("tool",), Scope(paths=("src/**",))), Requirement("exec")]
-    inferred = [Requirement("read", ("fs",), Scope(paths=("docs/**",))), Requirement("http")]
+    declared = [Need("read", ("tool",), Scope(paths=("src/**",))), Need("exec")]
+    inferred = [Need("read", ("fs",), Scope(paths=("docs/**",))), Need("http")]
     found = resolve(declared, inferred, denied=["exec"], mode="strict")
     assert [item.capability for item in found.effective] == ["http", "read"]
     assert found.effective[1].methods == ("fs", "tool") and found.effective[1].scope.paths == ("docs/**", "src/**")
     assert (found.removed, found.drift, found.verdict) == (("exec",), ("http",), "refused")
     assert resolve(declared, inferred, denied=["exec"], mode="prompt").verdict == "needs_decision"
     assert resolve(declared, inferred, denied=["exec"], mode="permissive").verdict == "accepted"
-    assert (
-        resolve(declared, inferred, denied=["exec"], allowed=[Requirement("exec")], mode="strict").verdict == "accepted"
-    )
+    assert resolve(declared, inferred, denied=["exec"], allowed=[Need("exec")], mode="strict").verdict == "accepted"
     assert found.log_data()["declared"] == ["exec", "read"]
     with pytest.raises(Problem, match="no capability"):
-        resolve([Requirement("fly")], [])
+        resolve([Need("fly")], [])
 
 
 # -- the person's screen, the model, the session --------------------------------------------------------------------
@@ -576,7 +577,7 @@ async def test_d4_a_timeout_ends_a_call_that_waits_for_somebody(tmp_path: Path, 
 def test_capability_resolve_is_an_entry(world: World) -> None:
     from forestay.extensions.evidence import Event
 
-    data = resolve([Requirement("read")], [Requirement("http")]).log_data([{"capability": "http", "value_hash": "x"}])
+    data = resolve([Need("read")], [Need("http")]).log_data([{"capability": "http", "value_hash": "x"}])
     world.evidence.write(Correlation("ext.test", "scn-1"), Event("capability.resolve", data))
     entry = log_entry(world.records()[-1])
     assert entry["event"] == "capability.resolve" and entry["data"]["drift"] == ["http"]

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from forestay.extensions.api_table import EVENTS, OLDER_EVENTS
 from forestay.extensions.connectors.ui import ScriptedUi
-from forestay.extensions.hooks import EVENTS, OLDER_EVENTS
-from forestay.extensions.suite import Suite
+from forestay.extensions.extensions import Extensions
+from forestay.extensions.settings import Settings
 from forestay.kernel import Ledger, Problem
 
 PROBE = Path(__file__).with_name("member_probe.ts")
@@ -40,7 +41,7 @@ class Tides:
 
 
 @asynccontextmanager
-async def probing(folder: Path, *answers: Any) -> AsyncIterator[Suite]:
+async def probing(folder: Path, *answers: Any) -> AsyncIterator[Extensions]:
     (folder / "skills/knots").mkdir(parents=True)
     (folder / "skills/knots/SKILL.md").write_text("---\nname: knots\ndescription: Ties them.\n---\nTie.")
     names = json.dumps([*EVENTS, *OLDER_EVENTS])
@@ -48,21 +49,23 @@ async def probing(folder: Path, *answers: Any) -> AsyncIterator[Suite]:
     (folder / "other.ts").write_text(OTHER)
     async with (
         Ledger.open(folder / "l.db") as ledger,
-        Suite(ledger, root=folder, mode="permissive", ui=ScriptedUi(answers), model=Tides()) as suite,
+        Extensions(
+            ledger, root=folder, mode="permissive", ui=ScriptedUi(answers), settings=Settings(model=Tides())
+        ) as suite,
     ):
         await suite.load(folder / "probe.ts")
         await suite.load(folder / "other.ts")
         yield suite
 
 
-def told(suite: Suite, *names: str) -> list[dict[str, Any]]:
+def told(suite: Extensions, *names: str) -> list[dict[str, Any]]:
     """The events that the probe heard, as it heard them, oldest first; of these names, or all."""
     calls = [call for call in suite.ui.calls if call["op"] == "setStatus"]  # type: ignore[attr-defined]
     heard = [json.loads(call["text"]) for call in calls if call["key"] in (*EVENTS, *OLDER_EVENTS)]
     return [event for event in heard if not names or event["type"] in names]
 
 
-def named(suite: Suite, *names: str) -> list[str]:
+def named(suite: Extensions, *names: str) -> list[str]:
     return [event["type"] for event in told(suite, *names)]
 
 
@@ -359,7 +362,7 @@ async def test_how_long_a_person_takes_is_not_the_extensions_time(tmp_path: Path
     (tmp_path / "one.ts").write_text(source)
     async with (
         Ledger.open(tmp_path / "l.db") as ledger,
-        Suite(ledger, root=tmp_path, mode="permissive", ui=Slow([True, "b"])) as suite,
+        Extensions(ledger, root=tmp_path, mode="permissive", ui=Slow([True, "b"])) as suite,
     ):
         await suite.load(tmp_path / "one.ts")
         event = {"type": "tool_call", "toolName": "rm", "toolCallId": "1", "input": {}}
@@ -392,7 +395,7 @@ async def test_d7_a_grant_for_a_session_ends_with_it(tmp_path: Path) -> None:
     person = Yes()
     async with (
         Ledger.open(tmp_path / "l.db") as ledger,
-        Suite(ledger, root=tmp_path, mode="prompt", consent=person) as suite,
+        Extensions(ledger, root=tmp_path, mode="prompt", consent=person) as suite,
     ):
         await suite.load(tmp_path / "one.ts")
         assert [await suite.run_command("look"), await suite.run_command("look")] == ["x", "x"]

@@ -20,9 +20,9 @@ import pytest
 from tests.extensions.dispatcher_world import World
 
 from forestay.extensions.engine.limits import Limits
-from forestay.extensions.isolate import Artifact
+from forestay.extensions.isolate import Program
+from forestay.extensions.javascript_guest import JavaScriptGuest
 from forestay.extensions.outcomes import Surroundings
-from forestay.extensions.runtime import Extension
 from forestay.kernel import Problem
 
 HERE = Path(__file__).parent
@@ -109,8 +109,8 @@ async def guest(folder: Path, server: str, names: list[str]) -> dict[str, Any]:
     grants = ["read", "write", "exec", "http", "http:127.0.0.1", "env"]
     world = World(folder, mode="strict", grants=grants)
     source = CASES.replace("export const cases", "const cases") + EXTENSION
-    extension = Extension(
-        Artifact("index.js", "differential", source),
+    extension = JavaScriptGuest(
+        Program("index.js", "differential", source),
         Surroundings("ext.test", str(world.project)),
         world.dispatcher,
         limits=Limits(memory_mb=128, slice_ms=10_000),

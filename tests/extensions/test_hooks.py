@@ -9,10 +9,10 @@ import pytest
 from tests.extensions.runtime_world import extension
 
 from forestay.extensions.engine.limits import Limits
-from forestay.extensions.folds import fold_for
+from forestay.extensions.hook_merge import merge_for
 from forestay.extensions.hooks import Hooks
+from forestay.extensions.javascript_guest import JavaScriptGuest
 from forestay.extensions.outcomes import HookOutcome
-from forestay.extensions.runtime import Extension
 from forestay.kernel import Problem
 
 
@@ -20,7 +20,7 @@ class House:
     """Some extensions and the hooks over them."""
 
     def __init__(self, *sources: str, limits: Limits | None = None) -> None:
-        self.extensions: list[Extension] = [
+        self.extensions: list[JavaScriptGuest] = [
             extension(f"export default (pi) => {{ {source} }}", name=f"e{n}", limits=limits)
             for n, source in enumerate(sources)
         ]
@@ -169,11 +169,11 @@ async def test_nobody_listens() -> None:
 
 
 def _fold(event: dict[str, Any], *values: Any) -> Any:
-    fold = fold_for(event)
+    merge = merge_for(event)
     for value in values:
-        if fold.take("e", HookOutcome(value, None, value is not None)):
+        if merge.take("e", HookOutcome(value, None, value is not None)):
             break
-    return fold.result()
+    return merge.result()
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from forestay import assets
-from forestay.extensions.suite import Suite
-from forestay.kernel import Extensions, Ledger
+from forestay.extensions.extensions import Extensions
+from forestay.extensions.settings import Settings
+from forestay.kernel import ExtensionConfig, Ledger
 from forestay.kernel.config import ExtensionPolicy
 
 pytestmark = [
@@ -121,10 +122,10 @@ async def outcome(project: Path, installed: Path, source: str, *grants: str, **a
     shutil.copytree(installed / "node_modules", folder / "node_modules", symlinks=True)
     (folder / "index.ts").write_text(source)
     (folder / "package.json").write_text('{"name": "brings", "pi": {"extensions": ["./index.ts"]}}')
-    settings = Extensions(ExtensionPolicy(mode="strict"))
+    settings = ExtensionConfig(ExtensionPolicy(mode="strict"))
     async with (
         Ledger.open(project / "data") as ledger,
-        Suite(ledger, root=project, config=settings, grants=grants) as suite,
+        Extensions(ledger, root=project, grants=grants, settings=Settings(config=settings)) as suite,
     ):
         await suite.load(folder)
         done = await suite.call_tool("go", arguments)

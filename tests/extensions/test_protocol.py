@@ -10,10 +10,8 @@ import msgspec
 import pytest
 
 from forestay.extensions import protocol
+from forestay.extensions.manifest import CapabilityManifest, Requirement, Scope
 from forestay.extensions.protocol import (
-    CapabilityManifest,
-    CapabilityRequirement,
-    CapabilityScope,
     Chunk,
     HostCall,
     HostResult,
@@ -33,9 +31,7 @@ def _registered() -> Registrations:
     return registrations
 
 
-MANIFEST = CapabilityManifest(
-    "pi.ext.cap.v1", [CapabilityRequirement("read", ["tool"], CapabilityScope(paths=["src/**"]))]
-)
+MANIFEST = CapabilityManifest("pi.ext.cap.v1", (Requirement("read", ("tool",), Scope(paths=("src/**",))),))
 EXAMPLES: list[tuple[str, Any]] = [
     ("register", _registered().message("1.2.3", MANIFEST)),
     ("register", Registrations("empty").message("0")),
@@ -55,7 +51,7 @@ EXAMPLES: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize(("kind", "payload"), EXAMPLES, ids=lambda value: value if isinstance(value, str) else "")
 def test_messages_come_back_as_they_were(kind: str, payload: Any) -> None:
-    message = Message("m1", "1.0", kind, msgspec.to_builtins(payload))  # type: ignore[arg-type]
+    message = Message("m1", "1.0", kind, msgspec.json.decode(msgspec.json.encode(payload)))  # type: ignore[arg-type]
     again = msgspec.json.decode(msgspec.json.encode(message), type=Message)
     assert again == message
     assert msgspec.convert(again.payload, type(payload)) == payload

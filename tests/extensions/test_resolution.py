@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from forestay.extensions.suite import Suite
-from forestay.kernel import Extensions, Ledger
+from forestay.extensions.extensions import Extensions
+from forestay.extensions.settings import Settings
+from forestay.kernel import ExtensionConfig, Ledger
 from forestay.kernel.config import ExtensionPolicy
 
 NODE = shutil.which("node")
@@ -67,8 +68,11 @@ def _laid_out(folder: Path, files: dict[str, str]) -> Path:
 
 
 async def _answer(folder: Path, project: Path) -> Any:
-    settings = Extensions(ExtensionPolicy(mode="permissive"))
-    async with Ledger.open(project / "data") as ledger, Suite(ledger, root=project, config=settings) as suite:
+    settings = ExtensionConfig(ExtensionPolicy(mode="permissive"))
+    async with (
+        Ledger.open(project / "data") as ledger,
+        Extensions(ledger, root=project, settings=Settings(config=settings)) as suite,
+    ):
         await suite.load(folder)
         return json.loads((await suite.call_tool("go", {})).content[0]["text"])
 

@@ -11,8 +11,8 @@ from tests.extensions.runtime_world import TableDispatcher, extension, text_of
 
 from forestay.extensions.effects import read_effects, read_sync
 from forestay.extensions.engine.limits import EngineTrap
+from forestay.extensions.javascript_guest import JavaScriptGuest
 from forestay.extensions.protocol import HostCall
-from forestay.extensions.runtime import Extension
 from forestay.kernel import Problem
 
 # Each of these runs before anything else of the extension.
@@ -64,7 +64,7 @@ async def test_a_polluted_world_still_speaks_to_the_host_in_order(name: str) -> 
         await subject.close()
 
 
-async def _loaded(source: str, dispatcher: TableDispatcher | None = None) -> Extension:
+async def _loaded(source: str, dispatcher: TableDispatcher | None = None) -> JavaScriptGuest:
     subject = extension(source, dispatcher, deadline=2.0)
     await subject.load()
     return subject

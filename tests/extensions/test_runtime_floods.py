@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from tests.extensions.runtime_world import TableDispatcher, extension, text_of, tool
 
-from forestay.extensions.driver import MAX_CALLS
 from forestay.extensions.engine.limits import Limits
 from forestay.extensions.hooks import Hooks
 from forestay.extensions.protocol import HostCall, HostResult
+from forestay.extensions.vm_driver import MAX_CALLS
 from forestay.kernel import ManualClock, Problem
 
 

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from tests.extensions.runtime_world import TableDispatcher, artifact, extension, text_of
 
-from forestay.extensions.hooks import EVENTS, OLDER_EVENTS
+from forestay.extensions.api_table import EVENTS, OLDER_EVENTS
+from forestay.extensions.javascript_guest import JavaScriptGuest
 from forestay.extensions.outcomes import Surroundings
 from forestay.extensions.registry import Registrations, command_names, tool_owners
-from forestay.extensions.runtime import Extension
 from forestay.kernel import Problem
 
 FULL = """export default function (pi) {
@@ -31,7 +31,7 @@ FULL = """export default function (pi) {
 }"""
 
 
-async def _loaded(source: str, **options: Any) -> Extension:
+async def _loaded(source: str, **options: Any) -> JavaScriptGuest:
     subject = extension(source, **options)
     await subject.load()
     return subject
@@ -116,7 +116,7 @@ async def test_the_place_is_mapped_to_the_source() -> None:
     # Line 2 of the artifact comes from line 41, column 9 of src/tool.ts.
     mapping = {"version": 3, "sources": ["src/tool.ts"], "names": [], "mappings": ";AAwCQ"}
     made = msgspec.structs.replace(artifact(source), source_map=msgspec.json.encode(mapping).decode())
-    subject = Extension(made, Surroundings("test", "/"), TableDispatcher())
+    subject = JavaScriptGuest(made, Surroundings("test", "/"), TableDispatcher())
     with pytest.raises(Problem) as caught:
         await subject.load()
     assert caught.value.details["at"] == "src/tool.ts:41:9"

@@ -18,7 +18,7 @@ from forestay.extensions.effects import Reply
 from forestay.extensions.engine.limits import Limits
 from forestay.extensions.engine.pool import Pool
 from forestay.extensions.isolate import Frozen, Isolate
-from forestay.extensions.outcomes import Saved
+from forestay.extensions.javascript_guest import Saved
 from forestay.extensions.protocol import HostCall
 from forestay.kernel import ManualClock, Problem
 

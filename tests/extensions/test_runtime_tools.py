@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from tests.extensions.runtime_world import TableDispatcher, extension, text_of, tool
 
+from forestay.extensions.javascript_guest import JavaScriptGuest
 from forestay.extensions.outcomes import Surroundings
 from forestay.extensions.protocol import HostCall, HostResult
-from forestay.extensions.runtime import Extension
 from forestay.kernel import ManualClock, Problem
 
 
-async def _loaded(source: str, dispatcher: TableDispatcher | None = None, **options: Any) -> Extension:
+async def _loaded(source: str, dispatcher: TableDispatcher | None = None, **options: Any) -> JavaScriptGuest:
     subject = extension(source, dispatcher, **options)
     await subject.load()
     return subject

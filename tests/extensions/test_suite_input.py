@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from forestay.extensions.connectors.ui import ScriptedUi
-from forestay.extensions.suite import Suite
+from forestay.extensions.extensions import Extensions
 from forestay.kernel import Ledger
 
 INPUT = """
@@ -44,13 +44,13 @@ export default function (pi) {
 """
 
 
-def play(folder: Path, source: str, story: Callable[[Suite], Coroutine[Any, Any, None]], ui: Any = None) -> None:
+def play(folder: Path, source: str, story: Callable[[Extensions], Coroutine[Any, Any, None]], ui: Any = None) -> None:
     (folder / "one.ts").write_text(source)
 
     async def whole() -> None:
         async with (
             Ledger.open(folder / "l.db") as ledger,
-            Suite(ledger, root=folder, mode="permissive", ui=ui) as suite,
+            Extensions(ledger, root=folder, mode="permissive", ui=ui) as suite,
         ):
             await suite.load(folder / "one.ts")
             await suite.emit({"type": "session_start", "reason": "startup"})
@@ -60,7 +60,7 @@ def play(folder: Path, source: str, story: Callable[[Suite], Coroutine[Any, Any,
 
 
 def test_suggestions_come_from_the_providers_that_were_added(tmp_path: Path) -> None:
-    async def story(suite: Suite) -> None:
+    async def story(suite: Extensions) -> None:
         found = await suite.autocomplete(["see #"], 0, 5)
         assert found == {"items": [{"value": "#12", "label": "a leak"}], "prefix": "#"}
         assert await suite.autocomplete(["see"], 0, 3) is None
@@ -71,7 +71,7 @@ def test_suggestions_come_from_the_providers_that_were_added(tmp_path: Path) -> 
 
 
 def test_listeners_change_or_keep_what_is_typed_until_they_are_taken_away(tmp_path: Path) -> None:
-    async def story(suite: Suite) -> None:
+    async def story(suite: Extensions) -> None:
         assert await suite.typed("abc") == "ABC"
         assert await suite.typed("x") is None
         assert await suite.typed("end") == "END"
@@ -81,14 +81,14 @@ def test_listeners_change_or_keep_what_is_typed_until_they_are_taken_away(tmp_pa
 
 
 def test_keys_for_a_component_pass_the_listeners(tmp_path: Path) -> None:
-    async def story(suite: Suite) -> None:
+    async def story(suite: Extensions) -> None:
         assert await suite.run_command("ask") == "HI"
 
     play(tmp_path, INPUT, story, ScriptedUi([{"keys": ["h", "x", "i", "\r"]}]))
 
 
 def test_webassembly_says_that_it_is_not_there(tmp_path: Path) -> None:
-    async def story(suite: Suite) -> None:
+    async def story(suite: Extensions) -> None:
         outcome = await suite.call_tool("wasm", {})
         kind, valid, code, message, same = json.loads(outcome.content[0]["text"])
         assert (kind, valid, code, same) == ("object", False, "ERR_WASM_UNAVAILABLE", True)

@@ -10,8 +10,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from forestay.extensions.suite import Suite
-from forestay.kernel import Extensions, Ledger, ManualClock
+from forestay.extensions.extensions import Extensions
+from forestay.extensions.settings import Settings
+from forestay.kernel import ExtensionConfig, Ledger, ManualClock
 from forestay.kernel.config import ExtensionPolicy
 
 HEAD = "export default (pi) => { const say = (name, run, about) => pi.registerCommand(name, { description: about, handler: async (args, ctx) => run(ctx, args) });"
@@ -19,10 +20,10 @@ HEAD = "export default (pi) => { const say = (name, run, about) => pi.registerCo
 
 @asynccontextmanager
 async def suite_of(folder: Path, **sources: str) -> Any:
-    settings = Extensions(ExtensionPolicy(mode="permissive"))
+    settings = ExtensionConfig(ExtensionPolicy(mode="permissive"))
     async with (
         Ledger.open(folder / "data") as ledger,
-        Suite(ledger, root=folder, config=settings, clock=ManualClock()) as suite,
+        Extensions(ledger, root=folder, settings=Settings(config=settings, clock=ManualClock())) as suite,
     ):
         for name, source in sources.items():
             path = folder / f"{name}.js"

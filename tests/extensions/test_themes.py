@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from forestay.extensions.connectors.ui import NoUi, ScriptedUi, TerminalUi, styled
+from forestay.extensions.extensions import Extensions
 from forestay.extensions.guest.build import SOURCES
 from forestay.extensions.packs import discover
-from forestay.extensions.suite import Suite
 from forestay.extensions.themes import BUILT_IN, TOKENS, Themes, read_theme, theme_of
 from forestay.kernel import Ledger, Problem
 
@@ -59,7 +59,7 @@ def project(folder: Path) -> Path:
     return folder
 
 
-async def opened(suite: Suite, folder: Path) -> None:
+async def opened(suite: Extensions, folder: Path) -> None:
     for name in ("one", "two"):
         await suite.load(folder / f"{name}.ts")
     suite.take_resources(discover(folder, folder / "nobody"))
@@ -69,7 +69,7 @@ async def test_m3_a_theme_that_one_extension_chooses_is_everybodys(tmp_path: Pat
     folder = project(tmp_path)
     async with (
         Ledger.open(tmp_path / "l.db") as ledger,
-        Suite(ledger, root=folder, mode="permissive", ui=Coloured([])) as suite,
+        Extensions(ledger, root=folder, mode="permissive", ui=Coloured([])) as suite,
     ):
         await opened(suite, folder)
         assert (await suite.run_command("look:2")) == ["dark", "\x1b[38;5;6mx\x1b[39m"]
@@ -87,7 +87,7 @@ async def test_m2_a_theme_that_cannot_be_had_leaves_dark_and_says_why(tmp_path: 
     folder = project(tmp_path)
     async with (
         Ledger.open(tmp_path / "l.db") as ledger,
-        Suite(ledger, root=folder, mode="permissive", ui=Coloured([])) as suite,
+        Extensions(ledger, root=folder, mode="permissive", ui=Coloured([])) as suite,
     ):
         await opened(suite, folder)
         said = await suite.run_command("ask:1", "sea half nowhere")
@@ -103,7 +103,7 @@ async def test_an_extensions_own_theme_and_the_one_after_a_trap(tmp_path: Path) 
     folder = project(tmp_path)
     async with (
         Ledger.open(tmp_path / "l.db") as ledger,
-        Suite(ledger, root=folder, mode="permissive", ui=Coloured([])) as suite,
+        Extensions(ledger, root=folder, mode="permissive", ui=Coloured([])) as suite,
     ):
         await opened(suite, folder)
         colours = theme_of(document("x", accent="#ff8700"), "x").colors
@@ -119,7 +119,7 @@ async def test_nobody_there_means_no_themes(tmp_path: Path) -> None:
     folder = project(tmp_path)
     async with (
         Ledger.open(tmp_path / "l.db") as ledger,
-        Suite(ledger, root=folder, mode="permissive", ui=NoUi()) as suite,
+        Extensions(ledger, root=folder, mode="permissive", ui=NoUi()) as suite,
     ):
         await opened(suite, folder)
         said = await suite.run_command("ask:1", "sea")

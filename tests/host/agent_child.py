@@ -11,13 +11,13 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from forestay.host import Host
 from forestay.kernel import Agents, Config, Ledger, Models, Problem
-from forestay.models import Delta, Message, Script, Scripted, ScriptedCall, Turn
+from forestay.models import Deltas, Message, Script, Scripted, ScriptedCall, Turn
 from forestay.runs import CreateRun
 
 RUN = "run_child"
@@ -48,7 +48,7 @@ class Logged(Scripted):
         self._file = file
         self._boundaries = boundaries
 
-    def stream(self, messages: Sequence[Message], **more: Any) -> AsyncIterator[Delta]:
+    def stream(self, messages: Sequence[Message], **more: Any) -> Deltas:
         with self._file.open("a") as out:
             out.write(f"{sum(message.role == 'assistant' for message in messages)}\n")
             out.flush()

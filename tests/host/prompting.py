@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 
 from forestay.host import Host, Options
-from forestay.http import Serving, serve
-from forestay.kernel import Agents, Config, Extensions, Mode, Models
+from forestay.kernel import Agents, Config, ExtensionConfig, Mode, Models
 from forestay.kernel.config import ExtensionPolicy
 from forestay.models import Delta, Message, Script, Scripted, ScriptedCall, Turn
+from forestay.surface import Serving, serve
 
 EXTENSION = """
 import { execSync } from "node:child_process";
@@ -62,7 +62,7 @@ def options(folder: Path, *tools: str, mode: Mode = "prompt") -> Options:
     script = Heard(Script((*turns, Turn("Done.")), position="conversation"))
     config = Config(
         models=Models(default="script"),
-        extensions=Extensions(policy=ExtensionPolicy(mode=mode)),
+        extensions=ExtensionConfig(policy=ExtensionPolicy(mode=mode)),
         agents=Agents(allow=["ext:crier/*"]),
     )
     return Options(config=config, root=folder, data=folder / ".forestay", models={"script": script})

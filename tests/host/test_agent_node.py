@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from forestay.host import Host
-from forestay.kernel import Agents, Config, Extensions, Models, Problem
+from forestay.kernel import Agents, Config, ExtensionConfig, Models, Problem
 from forestay.kernel.config import ExtensionPolicy
 from forestay.models import Script, Scripted, ScriptedCall, Turn
 from forestay.runs import CreateRun, RunSnapshot
@@ -53,12 +53,12 @@ def run(
     story: Callable[[Host], Coroutine[Any, Any, None]],
     *turns: Turn,
     agents: Agents | None = None,
-    extensions: Extensions | None = None,
+    extensions: ExtensionConfig | None = None,
     trust: bool = True,
 ) -> None:
     async def whole() -> None:
         config = Config(
-            models=Models(default="script"), agents=agents or Agents(), extensions=extensions or Extensions()
+            models=Models(default="script"), agents=agents or Agents(), extensions=extensions or ExtensionConfig()
         )
         async with Host.open(config, root=tmp_path, data=tmp_path / ".forestay", models=played(*turns)) as host:
             if trust:
@@ -117,22 +117,27 @@ def test_a_turn_costs_no_more_commits_than_it_has_facts_to_wait_for(tmp_path: Pa
         commits: list[list[str]] = []
         write = host.ledger._writer._write
 
-        def counted(group: Any, patient: bool = True) -> Any:
-            records = write(group, patient)
+        def counted(group: Any) -> Any:
+            records = write(group)
             if any(record.stream.startswith(("run/", "relay/")) for record in records):
                 commits.append([record.type for record in records])
             return records
 
         host.ledger._writer._write = counted  # type: ignore[method-assign]
         assert (await settled(host, await start(host))).status == "completed"
-        assert len(commits) == 6
-        assert commits[-1][-3:] == ["node.completed", "run.completed", "crp.session.close"]
         recorded = "forestay.effect.recorded"
-        assert commits[1:4] == [
-            ["crp.session.init", "crp.dispatch.start", "crp.envelope.build_complete"],
-            [recorded, "agent.invocation.started", recorded, "agent.promptResolved"],
-            ["output.chunk", recorded],
-        ], "what the model is asked about is on disk before it is asked, its answer before anybody has it"
+        assert commits == [
+            ["run.started", "node.started"],
+            [
+                *(recorded, "agent.invocation.started", recorded, "agent.promptResolved"),
+                *("crp.session.init", "crp.dispatch.start", "crp.envelope.build_complete"),
+            ],
+            [
+                *("output.chunk", "forestay.relay.answered", recorded, "provider.usage", "agent.reasoned"),
+                *("agent.decided", recorded, "agent.invocation.completed", "node.completed", "run.completed"),
+                *("crp.window.complete", "crp.dispatch.complete", "crp.session.close"),
+            ],
+        ], "what the model is asked about is on disk before it is asked; a last answer goes in with the end"
         assert host.relay._loaded() == (0, 0), "a session that has ended is in nobody's memory"
 
     run(tmp_path, story, END, agents=Agents(context=[]))
@@ -249,7 +254,7 @@ def test_extensions_hear_block_and_change_what_the_agent_does(tmp_path: Path) ->
         assert first["tool_call"] < first["tool_result"] < first["turn_end"]
 
     calls = (call("ls"), call("read", path="note.md"))
-    run(tmp_path, story, Turn("", calls), END, extensions=Extensions(paths=["extensions"]))
+    run(tmp_path, story, Turn("", calls), END, extensions=ExtensionConfig(paths=["extensions"]))
 
 
 OLDER = """
@@ -266,7 +271,7 @@ export default function (pi) {
     prepareArguments: () => { throw new Error("not these"); }, async execute() { return "never"; } });
 }
 """
-STRICT = Extensions(ExtensionPolicy(mode="strict"), paths=["extensions"])
+STRICT = ExtensionConfig(ExtensionPolicy(mode="strict"), paths=["extensions"])
 
 
 def test_p15_a_turn_a_node_and_a_direct_call_prepare_convert_and_validate_alike(tmp_path: Path) -> None:
@@ -306,7 +311,7 @@ def test_s1_a_tool_whose_extension_may_write_is_unsafe(tmp_path: Path) -> None:
         assert (await settled(host, await start(host))).status == "waiting-approval"
 
     policy = ExtensionPolicy(mode="strict", default_caps=["read", "write"])
-    run(tmp_path, story, Turn("", (call("tally"),)), END, extensions=Extensions(policy, paths=["extensions"]))
+    run(tmp_path, story, Turn("", (call("tally"),)), END, extensions=ExtensionConfig(policy, paths=["extensions"]))
 
 
 def test_s1_a_tool_whose_extension_can_only_read_asks_nobody(tmp_path: Path) -> None:
@@ -320,7 +325,7 @@ def test_s1_a_tool_whose_extension_can_only_read_asks_nobody(tmp_path: Path) -> 
         assert ("http", "deny") in [(item["capability"], item["effect"]) for item in denied]
 
     policy = ExtensionPolicy(mode="strict", default_caps=["read"])
-    run(tmp_path, story, Turn("", (call("tally"),)), END, extensions=Extensions(policy, paths=["extensions"]))
+    run(tmp_path, story, Turn("", (call("tally"),)), END, extensions=ExtensionConfig(policy, paths=["extensions"]))
 
 
 def test_n1_an_extension_that_nobody_trusts_is_not_executed(tmp_path: Path) -> None:
@@ -332,7 +337,7 @@ def test_n1_an_extension_that_nobody_trusts_is_not_executed(tmp_path: Path) -> N
         suite = await host.extensions.suite()
         assert not suite.members and await host.extensions.untrusted() == ["extensions/listener.js"]
 
-    run(tmp_path, story, END, extensions=Extensions(paths=["extensions"]), trust=False)
+    run(tmp_path, story, END, extensions=ExtensionConfig(paths=["extensions"]), trust=False)
 
 
 def test_a_workflow_is_a_tool_that_runs_once_for_a_key(tmp_path: Path) -> None:
@@ -365,8 +370,12 @@ def test_an_answer_that_a_limit_cut_is_joined_by_the_relay(tmp_path: Path) -> No
         run_id = await start(host)
         done = await settled(host, run_id)
         assert done.outputs is not None and done.outputs["output"] == text
-        keys = [event.payload.get("key") for event in await host.runs.events(run_id, TENANT)]
-        assert "model/turn-0/window-1" in keys
+        events = await host.runs.events(run_id, TENANT)
+        (answered,) = [event.payload for event in events if event.type == "forestay.relay.answered"]
+        assert answered["windows"] == 2
+        chunks = [event.payload for event in events if event.type == "output.chunk"]
+        assert "".join(chunk["chunk"] for chunk in chunks) == text
+        assert [chunk["isLast"] for chunk in chunks] == [False, True]
 
     async def whole() -> None:
         model = Scripted(Script((Turn(text, cut=12),)))

@@ -1,4 +1,4 @@
-"""Extensions ask the host's model: with the capability, with usage on record, within their budget."""
+"""ExtensionConfig ask the host's model: with the capability, with usage on record, within their budget."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from forestay.extensions.connectors.contract import Call
-from forestay.extensions.connectors.small import ModelConnector
+from forestay.extensions.connectors.model import ModelConnector
 from forestay.host import Host
 from forestay.host.extension_model import ExtensionModel
 from forestay.host.models import HostModels
-from forestay.kernel import Config, Extensions, Models, Problem, SystemClock
+from forestay.kernel import Config, ExtensionConfig, Models, Problem, SystemClock
 from forestay.kernel.config import ExtensionPolicy
 from forestay.models import Script, Scripted, ScriptedCall, Turn
 from tests.extensions.dispatcher_world import World
@@ -48,7 +48,7 @@ def test_an_extension_completes_and_streams_through_the_hosts_model(tmp_path: Pa
     async def main() -> None:
         config = Config(
             models=Models(default="script"),
-            extensions=Extensions(policy=ExtensionPolicy(mode="strict", default_caps=["model", "session"])),
+            extensions=ExtensionConfig(policy=ExtensionPolicy(mode="strict", default_caps=["model", "session"])),
         )
         model = scripted(Turn("Aye."), Turn("Again.", (ScriptedCall("tide", {"at": "noon"}),)))
         async with Host.open(config, root=tmp_path, data=tmp_path / ".forestay", models={"script": model}) as host:
@@ -94,7 +94,7 @@ def test_the_codex_provider_is_reached_through_the_host(tmp_path: Path) -> None:
 
     async def main() -> None:
         policy = ExtensionPolicy(mode="strict", default_caps=["model", "session"])
-        config = Config(models=Models(default="script"), extensions=Extensions(policy=policy))
+        config = Config(models=Models(default="script"), extensions=ExtensionConfig(policy=policy))
         model = scripted(Turn("Aye."), Turn("Nay."))
         async with Host.open(config, root=tmp_path, data=tmp_path / ".forestay", models={"script": model}) as host:
             await host.extensions.trust.give(host.root)

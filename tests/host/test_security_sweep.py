@@ -15,9 +15,9 @@ import pytest
 from forestay.cli.up import mounts
 from forestay.console.app import PAGES
 from forestay.host import Options
-from forestay.http import Serving, serve
-from forestay.http.a2a import CARD_PATH, RPC_PATH
-from forestay.http.crp.service import DECLARED as CRP
+from forestay.surface import Serving, serve
+from forestay.surface.a2a import CARD_PATH, RPC_PATH
+from forestay.surface.crp.service import DECLARED as CRP
 
 # What anybody may read: what the host is and whether it lives. Everything else needs a key.
 PUBLIC = {

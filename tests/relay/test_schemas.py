@@ -69,7 +69,7 @@ def test_the_schemas_are_schemas_and_complete() -> None:
 
 
 def test_schema_export_has_them_all_and_the_description() -> None:
-    from forestay.http.crp.schemas import schemas as exported
+    from forestay.surface.crp.schemas import schemas as exported
 
     found = exported()
     assert set(TYPES) < set(found)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from forestay.kernel import Ledger, ManualClock, Problem
-from forestay.models import DEFAULT_PARAMS, Delta, Message, Params, ToolCall, ToolSpec, Usage
+from forestay.models import DEFAULT_PARAMS, Delta, Message, Params, ToolCall, ToolSpec, Usage, tool_tokens
 from forestay.models.observed import observed
 from forestay.models.tokens import Estimator
 from forestay.relay import Relay, variants
@@ -83,7 +83,7 @@ async def test_w1_tools_and_their_answers_are_part_of_the_window(ledger: Ledger,
     outcome = await variants.tools(session, "You count.", "How many boats?")
     assert outcome.output == "Done."
     for messages, tools in zip(model.calls, model.tools, strict=True):
-        assert request_tokens(model, messages, tools) + 200 <= 1800
+        assert request_tokens(model, messages) + tool_tokens(model.count_tokens, tools) + 200 <= 1800
     refused, given_ = (json.loads(item.content) for item in model.calls[-1] if item.role == "tool")
     assert "fit into the window. Ask for less." in refused["error"]
     assert len(given_["facts"]) == 2

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from forestay.kernel import Append, Ledger, ManualClock, Record
+from forestay.kernel import Append, ManualClock, Record
+from forestay.kernel.ledger.projections import Database
+from forestay.kernel.ledger.sqlite import SqliteLedger
 
 T = TypeVar("T")
 
@@ -21,7 +22,7 @@ class PatientClock(ManualClock):
             super().advance(seconds)
 
 
-class CountedLedger(Ledger):
+class CountedLedger(SqliteLedger):
     """Tells its clock what is on its way."""
 
     def __init__(self, path: Any, *, clock: PatientClock, **options: Any) -> None:
@@ -35,7 +36,7 @@ class CountedLedger(Ledger):
         finally:
             self._patient.in_flight -= 1
 
-    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def _read(self, work: Callable[[Database], T]) -> T:
         self._patient.in_flight += 1
         try:
             return await super()._read(work)

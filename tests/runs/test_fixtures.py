@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from forestay.http.openwop.fixtures import is_done
 from forestay.runs.check import check_workflow
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.ports import Caller, ModelDelta, ModelRequest
 from forestay.runs.types import CreateRun
+from forestay.surface.openwop.fixtures import is_done
 from tests.contracts.openwop.documents import node, workflow
 from tests.runs.conftest import Host
 from tests.runs.documents import finish

@@ -1,17 +1,18 @@
-"""What brings runs back when something else is wrong: a damaged run, a clock that jumps, a disk that fails (G3, S4)."""
+"""What brings runs back when something else is wrong: a damaged run, a clock that jumps, a disk that fails (G3)."""
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from forestay.kernel import Draft, Ledger, Problem, Record
-from forestay.runs.feeds import Feeds
+from forestay.kernel import Ids, Problem, Record, SeededRandomness
+from forestay.kernel.ledger.sqlite import SqliteLedger
+from forestay.runs.service import Runs, projections
 from tests.runs.documents import finish, node, start, workflow
 from tests.runs.patient import PatientClock
 
@@ -84,23 +85,16 @@ class TestClock:
             assert (await finish(runs, again)).status == "completed"
 
 
-async def test_s4_a_follower_is_told_when_the_log_cannot_be_read(tmp_path: Path) -> None:
-    """The task that feeds all followers of a run meets the failure; those who wait for it must hear of it."""
-
-    class Failing(Ledger):
-        async def follow(self, *_: Any, **__: Any) -> AsyncIterator[Record]:
+async def test_a_follower_is_told_when_the_log_cannot_be_read(tmp_path: Path, clock: PatientClock) -> None:
+    class Failing(SqliteLedger):
+        async def follow(self, *_: Any, **__: Any) -> AsyncGenerator[Record, None]:
             await asyncio.sleep(1)
             raise Problem("ledger_io", "The disk failed.")
             yield
 
-    async with Failing.open(tmp_path / "ledger.db") as ledger:
-        await ledger.append("run/run_1", [Draft("run.started", {})])
-        feeds = Feeds(ledger)
-
-        async def follow() -> None:
-            async for _ in feeds.follow("run_1", 1):
-                pass
-
-        told = await asyncio.wait_for(asyncio.gather(follow(), follow(), return_exceptions=True), 60)
+    async with Failing.open(tmp_path / "ledger.db", projections=projections(), clock=clock) as ledger:
+        ids = Ids(clock, SeededRandomness(1))
+        async with Runs(ledger, clock=clock, ids=ids, randomness=SeededRandomness(1), secret=b"s" * 32) as runs:
+            run_id = await start(runs, waits("w", 5_000))
+            told = await asyncio.gather(finish(runs, run_id), finish(runs, run_id), return_exceptions=True)
         assert [getattr(item, "key", item) for item in told] == ["ledger_io", "ledger_io"]
-        feeds.close()

@@ -9,7 +9,6 @@ from typing import Any
 import httpx
 import pytest
 
-from forestay.http import Serving
 from forestay.kernel import Problem, misfit, schema_mistake
 from forestay.kernel.canonical import encode
 from forestay.kernel.json_schema import compiled
@@ -17,6 +16,7 @@ from forestay.kernel.problems import _FRAME
 from forestay.kernel.schema_cost import MOST, Cost
 from forestay.relay.extract import units
 from forestay.runs import cron, family
+from forestay.surface import Serving
 from tests.security.world import node, run, workflow
 
 

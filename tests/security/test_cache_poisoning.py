@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from forestay.extensions import ArtifactMeta, Suite
+from forestay.extensions import ArtifactMeta, Extensions
 from forestay.extensions.compiler.artifact import artifact_hash
 from forestay.extensions.compiler.cache import Cache
 from forestay.extensions.engine.vm import Vm
+from forestay.extensions.settings import Settings
 from forestay.kernel import Ledger, Randomness, Seal, canonical, kept_secret
 
 ANSWER = "genuine"
@@ -48,7 +49,9 @@ def said(place: Path, name: str = "victim", data: str = "data") -> tuple[str, li
     async def go() -> tuple[str, list[dict[str, Any]]]:
         async with Ledger.open(place / data / "ledger.db") as ledger:
             start = await ledger.position()
-            async with Suite(ledger, root=place / "project", mode="strict", data=place / data) as suite:
+            async with Extensions(
+                ledger, root=place / "project", mode="strict", settings=Settings(data=place / data)
+            ) as suite:
                 await suite.load(place / name)
                 outcome = await suite.call_tool("say", {})
             records = [record for at, record in await ledger.read_all("ext/", limit=10_000) if at > start]
@@ -153,7 +156,7 @@ def test_each_data_folder_has_its_own_seal_and_neither_disturbs_the_other(place:
 
 def test_without_a_data_folder_nothing_is_cached(place: Path) -> None:
     async def go() -> None:
-        async with Ledger.open(place / "l.db") as ledger, Suite(ledger, root=place / "project") as suite:
+        async with Ledger.open(place / "l.db") as ledger, Extensions(ledger, root=place / "project") as suite:
             await suite.load(place / "victim")
 
     asyncio.run(go())

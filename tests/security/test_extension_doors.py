@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from forestay.extensions import Sandbox, Subject, Suite, protected
+from forestay.extensions import Extensions, Sandbox, Subject, protected
 from forestay.extensions.connectors import exec as running
 from forestay.extensions.connectors.paths import Kept, Roots
 from forestay.extensions.connectors.process import descendants
+from forestay.extensions.settings import Settings
 from forestay.kernel import Ledger
 from tests.extensions.dispatcher_world import World
 from tests.extensions.test_connectors_exec import KINDS, sh
@@ -205,7 +206,7 @@ async def called(folder: Path, files: dict[str, str], tools: list[str], **option
         (folder / name).write_text(code)
     async with (
         Ledger.open(folder / "l.db") as ledger,
-        Suite(ledger, root=project, mode="strict", environ=ENVIRON, **options) as suite,
+        Extensions(ledger, root=project, mode="strict", settings=Settings(environ=ENVIRON), **options) as suite,
     ):
         for name in files:
             await suite.load(folder / name)

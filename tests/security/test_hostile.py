@@ -14,7 +14,7 @@ import pytest
 
 from forestay.console.app import PAGES
 from forestay.envelope import decode as valid_envelope
-from forestay.http import Serving
+from forestay.surface import Serving
 from tests.contracts.openwop.test_hostile import BITS, FIELDS, METHODS, PARAMETERS, VALUES
 from tests.security.world import run
 

@@ -14,13 +14,13 @@ import httpx
 import msgspec
 import pytest
 
-from forestay.http import Serving
-from forestay.http.crp.tenants import owner_of
 from forestay.kernel import Draft, Ledger, Problem, Record, canonical
 from forestay.kernel.ledger.records import GENESIS, hash_of
 from forestay.relay import PROTOCOL_VERSION
 from forestay.relay.state import _cipher, unpacked_limit
 from forestay.relay.types import SCHEMA_VERSION
+from forestay.surface import Serving
+from forestay.surface.crp.tenants import owner_of
 from tests.security.world import run
 
 KEY = "a passphrase that the attacker chose"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from forestay.extensions.connectors.contract import Call
+from forestay.extensions.connectors.model import ModelConnector
 from forestay.extensions.connectors.paths import Roots
-from forestay.extensions.connectors.small import ModelConnector
 from forestay.kernel import Problem
 from tests.extensions.dispatcher_world import plain_call
 

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from forestay.console.app import PAGES
-from forestay.http import Serving
-from forestay.http.crp.service import DECLARED as CRP
+from forestay.surface import Serving
+from forestay.surface.crp.service import DECLARED as CRP
 from tests.security.world import run
 
 PLACES = (

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from forestay.http import Serving
+from forestay.surface import Serving
 from tests.security.world import node, run, workflow
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 
-from forestay.http import Serving
+from forestay.surface import Serving
 from tests.host.test_security_sweep import MARK as ACME
 from tests.host.test_security_sweep import furnish
 from tests.security.test_xss import crawl

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from forestay.console.app import PAGES
-from forestay.http import Serving
+from forestay.surface import Serving
 from tests.browser.conftest import CHROMIUM, FLAGS
 from tests.security.page import Page
 from tests.security.world import ALL, MARK, PAYLOADS, run

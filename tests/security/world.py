@@ -14,10 +14,10 @@ import httpx
 
 from forestay.cli.up import mounts
 from forestay.host import Options
-from forestay.http import Serving, serve
-from forestay.kernel import Agents, Config, Extensions, HttpLimits, Models
+from forestay.kernel import Agents, Config, ExtensionConfig, HttpLimits, Models
 from forestay.kernel.config import Http
 from forestay.models import Script, Scripted, ScriptedCall, Turn
+from forestay.surface import Serving, serve
 
 MARK = "zqx"
 PAYLOADS = (
@@ -176,7 +176,7 @@ def run(folder: Path, story: Story, *, filled: bool = True, **limits: Any) -> No
         config = Config(
             models=Models(default="script"),
             agents=Agents(mode="permissive"),
-            extensions=Extensions(paths=["hostile.ts"]),
+            extensions=ExtensionConfig(paths=["hostile.ts"]),
             http=Http(limits=HttpLimits(**limits)),
         )
         models = {"script": Scripted(Script(TURNS, position="conversation"))}

@@ -5,21 +5,23 @@ from typing import TYPE_CHECKING
 from forestay.face import face
 
 if TYPE_CHECKING:
-    from forestay.agents.driver import Agent, AgentResult
+    from forestay.agents.agent import Agent, AgentResult
+    from forestay.agents.asking import Direct
     from forestay.agents.events import AgentEvent, Invocation
     from forestay.agents.guarded import Guarded
     from forestay.agents.manifest import AgentManifest, load, parse
     from forestay.agents.pi import from_pi, text_of
     from forestay.agents.ports import (
+        AgentModel,
         ApprovalAnswer,
         ApprovalRequest,
         Approvals,
         EffectClass,
         Effects,
         Gate,
+        Heard,
         Hooks,
         Memory,
-        ModelCaller,
         Quiet,
         Tool,
         ToolOutcome,

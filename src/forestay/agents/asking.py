@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from forestay.agents import pi
 from forestay.agents.decide import AgentState
+from forestay.agents.ports import Effects, Heard
 from forestay.agents.stage import Stage
 from forestay.agents.steps import Answered
 from forestay.kernel import Problem
-from forestay.models import Delta, FinishReason, Message, Params, ToolCall, Usage
+from forestay.models import Completion, Message, Model, Params, ToolCall, ToolSpec, fold
 
 
 class ModelFailed(Exception):
@@ -22,67 +24,64 @@ class ModelFailed(Exception):
         self.problem = problem
 
 
+class Direct:
+    """`AgentModel` straight over a model: each answer is an effect, recorded whole."""
+
+    def __init__(self, model: Model, effects: Effects) -> None:
+        self._model = model
+        self._effects = effects
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    async def once(self, key: str, ask: Callable[[], Awaitable[Completion]]) -> Completion:
+        async def plain() -> Any:
+            return msgspec.to_builtins(await ask())
+
+        return msgspec.convert(await self._effects.perform(key, plain, cls="read"), Completion)
+
+    async def turn(
+        self, key: str, messages: Sequence[Message], tools: Sequence[ToolSpec], params: Params, heard: Heard
+    ) -> Completion:
+        return await fold(self._model.stream(messages, tools=tools, params=params), heard)
+
+
 async def call_model(stage: Stage, state: AgentState) -> Answered:
-    async def body() -> Answered:
+    key = f"agent/turn-{state.turns}/model"
+
+    async def ask() -> Completion:
         await stage.tell_turn_end(state)
         await stage.tell("turn_start", turnIndex=state.turns)
         for message in _since_last_answer(state):
             await stage.tell_message(message)
         try:
-            return await _ask(stage, state)
+            return await _ask(stage, state, key)
         except Problem as problem:
             raise ModelFailed(problem) from problem
 
-    key = f"agent/turn-{state.turns}/model"
-    if getattr(stage.model, "records", False):  # then repeating this step does not ask the provider again
-        return await stage.step(key, body, Answered)
-    return await stage.once(key, body, "read", Answered)
+    answer = await stage.model.once(key, ask)
+    return Answered(answer.text, _distinct(answer.tool_calls), answer.finish_reason, answer.usage)
 
 
-async def _ask(stage: Stage, state: AgentState) -> Answered:
+async def _ask(stage: Stage, state: AgentState, key: str) -> Completion:
     messages, params = await _prepared(stage, state)
     await stage.tell("message_start", message=pi.to_pi(Message("assistant", "")))
-    answer = _Answer()
-    stream = stage.model.stream(messages, tools=[tool.spec for tool in state.surface], params=params)
-    try:
-        async for delta in stream:
-            answer.add(delta)
-            if delta.text and stage.hooks.listens("message_update"):
-                change = {"type": "text_delta", "delta": delta.text}
-                partial = pi.to_pi(Message("assistant", answer.text))
-                await stage.tell("message_update", message=partial, assistantMessageEvent=change)
-    finally:
-        close = getattr(stream, "aclose", None)
-        if close is not None:
-            await close()
-    answered = answer.whole()
-    await stage.tell("message_end", message=pi.to_pi(Message("assistant", answered.text, answered.tool_calls)))
-    return answered
+    told = ""
 
+    async def heard(text: str) -> None:
+        nonlocal told
+        if text and stage.hooks.listens("message_update"):
+            told += text
+            change = {"type": "text_delta", "delta": text}
+            await stage.tell(
+                "message_update", message=pi.to_pi(Message("assistant", told)), assistantMessageEvent=change
+            )
 
-class _Answer:
-    """An answer as it grows."""
-
-    def __init__(self) -> None:
-        self._texts: list[str] = []
-        self._calls: list[ToolCall] = []
-        self._finish: FinishReason | None = None
-        self._usage: Usage | None = None
-
-    def add(self, delta: Delta) -> None:
-        self._texts.append(delta.text)
-        self._calls.extend(delta.tool_calls)
-        self._finish = delta.finish_reason or self._finish
-        self._usage = delta.usage or self._usage
-
-    @property
-    def text(self) -> str:
-        return "".join(self._texts)
-
-    def whole(self) -> Answered:
-        if self._finish is None:
-            raise Problem("provider_error", "The model's answer broke off before its end.")
-        return Answered(self.text, _distinct(self._calls), self._finish, self._usage)
+    answer = await stage.model.turn(key, messages, [tool.spec for tool in state.surface], params, heard)
+    said = Message("assistant", answer.text, _distinct(answer.tool_calls))
+    await stage.tell("message_end", message=pi.to_pi(said))
+    return answer
 
 
 async def _prepared(stage: Stage, state: AgentState) -> tuple[list[Message], Params]:
@@ -125,7 +124,7 @@ def _replaced(messages: list[Message], answer: dict[str, Any] | None) -> list[Me
     return [message for message in changed if message is not None]
 
 
-def _distinct(calls: list[ToolCall]) -> tuple[ToolCall, ...]:
+def _distinct(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
     """Calls with ids of their own: results are paired by id, and some models repeat or omit it."""
     seen: set[str] = set()
     distinct = []

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
 
 from forestay.kernel import Problem, fitted
-from forestay.models import Delta, Message, Params, ToolSpec
+from forestay.models import Completion, Message, Params, ToolSpec
 
 EffectClass = Literal["pure", "read", "write", "unsafe"]
 Transport = Literal["native", "mcp", "http"]
@@ -69,15 +69,23 @@ class ToolSource(Protocol):
         """Do it. A Problem that it raises becomes an error the model sees."""
 
 
-class ModelCaller(Protocol):
-    """The relay, or a model itself. One with `records = True` puts each answer on record before it gives it away."""
+Heard = Callable[[str], Awaitable[None]]
+"""Is told each new piece of an answer."""
+
+
+class AgentModel(Protocol):
+    """The model that an agent talks to, and the memory of what it said."""
 
     @property
     def name(self) -> str: ...
 
-    def stream(
-        self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = ...
-    ) -> AsyncIterator[Delta]: ...
+    async def once(self, key: str, ask: Callable[[], Awaitable[Completion]]) -> Completion:
+        """The answer on record under `key`; when there is none, that of `ask()`, which is then on record."""
+
+    async def turn(
+        self, key: str, messages: Sequence[Message], tools: Sequence[ToolSpec], params: Params, heard: Heard
+    ) -> Completion:
+        """The model's answer to `messages`."""
 
 
 class Effects(Protocol):

@@ -18,7 +18,7 @@ from forestay.agents import pi
 from forestay.agents.decide import AgentState
 from forestay.agents.events import Invocation
 from forestay.agents.manifest import AgentManifest
-from forestay.agents.ports import Approvals, EffectClass, Effects, Gate, Hooks, Memory, ModelCaller, ToolSource
+from forestay.agents.ports import AgentModel, Approvals, EffectClass, Effects, Gate, Hooks, Memory, ToolSource
 from forestay.kernel import Clock
 from forestay.models import Message
 
@@ -30,7 +30,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
     manifest: AgentManifest
     invocation: Invocation
-    model: ModelCaller
+    model: AgentModel
     tools: ToolSource
     effects: Effects
     hooks: Hooks

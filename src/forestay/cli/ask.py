@@ -148,7 +148,7 @@ async def _reached(
 ) -> AsyncIterator[tuple[Connection, str]]:
     """The host that is running, or one that is opened for this question."""
     from forestay.host import Options
-    from forestay.http import serve
+    from forestay.surface import serve
 
     settings = config.load().config
     consent = TerminalConsent() if attended() else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import sqlite3
 from importlib import metadata
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +11,7 @@ import typer
 
 from forestay import __version__, assets
 from forestay.cli.output import Answer, answers, each, note
-from forestay.kernel import TABLE, Problem, Row
+from forestay.kernel import SQLITE_VERSION, TABLE, Problem, Row
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +25,7 @@ def version() -> Answer:
     result = {
         "forestay": __version__,
         "python": platform.python_version(),
-        "sqlite": sqlite3.sqlite_version,
+        "sqlite": SQLITE_VERSION,
         "contracts": {"lafs": "1.8.0", "openwop": "1.11", "crp": "2.0", "pi": "1.0"},
         "packages": {name: metadata.version(name) for name in _PARTS},
     }

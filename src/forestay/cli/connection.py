@@ -20,7 +20,7 @@ from forestay.runs import TERMINAL, TERMINAL_EVENTS
 if TYPE_CHECKING:
     import httpx
 
-    from forestay.http import Serving
+    from forestay.surface import Serving
 
 Url = Annotated[str | None, typer.Option("--url", help="The host's address; default: FORESTAY_URL.")]
 Key = Annotated[str | None, typer.Option("--key", help="The API key; default: FORESTAY_API_KEY.")]
@@ -143,7 +143,7 @@ async def _opened(folder: Path) -> AsyncIterator[Connection]:
     import logging
 
     from forestay.host import Options
-    from forestay.http import serve
+    from forestay.surface import serve
 
     logging.getLogger("forestay.nodes").propagate = False  # what a node failed with is in the command's own answer
     logging.getLogger("forestay.nodes").addHandler(logging.NullHandler())

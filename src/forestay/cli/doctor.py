@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import sqlite3
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ import msgspec
 
 from forestay import assets
 from forestay.cli.output import Answer, answers
-from forestay.kernel import Problem, config, former
+from forestay.kernel import SQLITE_VERSION, Problem, config, former, sqlite_fault
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,17 +56,10 @@ def _python() -> Finding:
 
 
 def _sqlite() -> Finding:
-    """STRICT tables need 3.37; a real file in WAL mode is tried."""
-    version = sqlite3.sqlite_version
-    with tempfile.TemporaryDirectory() as folder:
-        connection = sqlite3.connect(Path(folder) / "try.db")
-        mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
-        connection.close()
-    if sqlite3.sqlite_version_info >= (3, 37) and mode == "wal":
-        return Finding("sqlite", "ok", f"{version}, write-ahead log")
-    return Finding(
-        "sqlite", "broken", f"{version}, journal mode {mode}", "Use a Python built with SQLite 3.37 or newer."
-    )
+    fault = sqlite_fault()
+    if fault is None:
+        return Finding("sqlite", "ok", f"{SQLITE_VERSION}, write-ahead log")
+    return Finding("sqlite", "broken", fault, "Use a Python built with SQLite 3.37 or newer.")
 
 
 def _configuration() -> Finding:

@@ -22,7 +22,7 @@ from forestay.kernel import SCOPED, Mode, Problem, canonical, config
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forestay.extensions import Artifact, Suite, ToolOutcome
+    from forestay.extensions import Artifact, Extensions, ToolOutcome
     from forestay.host import ExtensionModel
 
 # What a host call's code is in the table, when nobody caught it.
@@ -200,12 +200,12 @@ def replay(
     ] = None,
 ) -> Answer:
     """Execute a recorded trace again and compare every step, byte for byte."""
-    from forestay.extensions import build, loadable
+    from forestay.extensions import Program, build
     from forestay.extensions import trace as traces
 
     recorded = read_bytes(file).splitlines()
     artifact = build(path) if path is not None else _traced(recorded)
-    again = traces.replay(recorded, loadable(artifact))
+    again = traces.replay(recorded, Program.of(artifact))
     identical = again == recorded
     problem = None if identical else Problem("replay_diverged", "The replay differs from the trace.")
     return Answer({"identical": identical, "lines": len(again)}, problem=problem)
@@ -273,8 +273,8 @@ async def _suite(
     record: Any = None,
     model: str | None = None,
     words: Path | None = None,
-) -> AsyncIterator[Suite]:
-    from forestay.extensions import NoUi, ScriptedUi, Suite, TerminalUi, Trust, Ui
+) -> AsyncIterator[Extensions]:
+    from forestay.extensions import Extensions, NoUi, ScriptedUi, Settings, TerminalUi, Trust, Ui
     from forestay.host import texts
 
     if policy not in (None, "strict", "prompt", "permissive"):
@@ -294,19 +294,21 @@ async def _suite(
     async with (
         opened_ledger(data) as ledger,
         _model(loaded.models, model) as connected,
-        Suite(
+        Extensions(
             ledger,
             root=root,
-            config=settings,
             mode=cast(Mode | None, policy),
             grants=grants or (),
             consent=TerminalConsent() if person else None,
             ui=ui,
-            model=connected,
-            deadline=deadline,
-            record=record,
-            log_file=True,
-            data=data or Path(loaded.data.dir),
+            settings=Settings(
+                config=settings,
+                model=connected,
+                deadline=deadline,
+                record=record,
+                log_file=True,
+                data=data or Path(loaded.data.dir),
+            ),
         ) as suite,
     ):
         suite.take_resources(texts(root, (await Trust(ledger, settings.paths).standing(root)).state == "trusted"))
@@ -331,7 +333,7 @@ async def _model(settings: config.Models, named: str | None) -> AsyncIterator[Ex
 
 
 @asynccontextmanager
-async def _session(suite: Suite, wanted: bool) -> AsyncIterator[None]:
+async def _session(suite: Extensions, wanted: bool) -> AsyncIterator[None]:
     if wanted:
         await suite.emit({"type": "session_start", "reason": "startup"})
         await suite.find_resources(suite.resources)
@@ -340,7 +342,7 @@ async def _session(suite: Suite, wanted: bool) -> AsyncIterator[None]:
         await suite.emit({"type": "session_shutdown", "reason": "quit"})
 
 
-async def _reply(suite: Suite, line: str) -> Any:
+async def _reply(suite: Extensions, line: str) -> Any:
     """One line of `ext run`; a Problem is an answer like any other."""
     word, _, rest = line.partition(" ")
     try:
@@ -366,7 +368,7 @@ async def _reply(suite: Suite, line: str) -> Any:
         return {"error": problem.as_lafs()}
 
 
-async def _emitted(suite: Suite, event: dict[str, Any]) -> tuple[Any, list[dict[str, Any]]]:
+async def _emitted(suite: Extensions, event: dict[str, Any]) -> tuple[Any, list[dict[str, Any]]]:
     """The merged answer to an event, and what its handlers threw on the way."""
     suite.handler_failures.clear()
     returned = await suite.emit(event)
@@ -400,7 +402,7 @@ def _unheard(event: str) -> Warning:
     return Warning(code="W_NO_HANDLER", message=f"Nobody listens to {event[:80]}.{also}")
 
 
-def _shown(suite: Suite) -> list[dict[str, Any]]:
+def _shown(suite: Extensions) -> list[dict[str, Any]]:
     return list(getattr(suite.ui, "calls", []))
 
 

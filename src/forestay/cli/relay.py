@@ -357,7 +357,7 @@ async def serve(
     data: Data = None,
 ) -> None:
     """Serve the CRP sidecar until it is stopped; beyond this machine it needs a token in FORESTAY_RELAY_TOKEN."""
-    from forestay.http import bind, crp_app, serving, until_signalled, url_of
+    from forestay.surface import bind, crp_app, serving, until_signalled, url_of
 
     token = os.environ.get(_TOKEN_VARIABLE) or None
     if token is None and host not in ("127.0.0.1", "::1", "localhost"):

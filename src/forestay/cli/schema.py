@@ -21,7 +21,7 @@ SOURCES = {
     "lafs": "forestay.envelope.json_schemas",
     "pi": "forestay.extensions.schemas",
     "openwop": "forestay.runs.schemas",
-    "crp": "forestay.http.crp.schemas",
+    "crp": "forestay.surface.crp.schemas",
 }
 
 

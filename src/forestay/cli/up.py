@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from forestay.host import Host, Options
-    from forestay.http import Keys, Services, Serving
+    from forestay.surface import Keys, Services, Serving
 
 FIRST_KEY = "first-key"  # in the data folder: the key that a new host made while no terminal was there
 
@@ -50,7 +50,7 @@ def up(
     """Serve the host; FORESTAY_API_KEY is the first key, otherwise one is made: shown once on a terminal, else kept in
     the file `first-key` of the data folder."""
     from forestay.host import Options
-    from forestay.http import run
+    from forestay.surface import run
 
     settings = config.load().config
     options = Options(
@@ -73,7 +73,7 @@ def up(
 
 
 async def _serve(options: Options, address: str, port: int, trust: bool, show_key: bool) -> None:
-    from forestay.http import log_requests, serve, until_signalled
+    from forestay.surface import log_requests, serve, until_signalled
 
     if options.config.http.access_log:
         log_requests(sys.stderr)

@@ -22,8 +22,8 @@ from forestay.console.parts import Parts
 from forestay.console.render import SECURITY_HEADERS, Templates, go
 from forestay.console.session import COOKIE, LIFETIME_MS, Session, Sessions
 from forestay.host import Host, Looks
-from forestay.http import Services, as_problem, hostapi, note_caller, note_route, request_id
 from forestay.kernel import Problem
+from forestay.surface import Services, as_problem, hostapi, note_caller, note_route, request_id
 
 Page = Callable[[Request, Parts], Awaitable[Response]]
 _LOG = logging.getLogger("forestay.console")

@@ -9,7 +9,7 @@ from forestay.console.parts import Parts, caller_of, form_of
 from forestay.console.questions import Question, answer_of
 from forestay.console.render import go
 from forestay.host import pending
-from forestay.http import Caller
+from forestay.surface import Caller
 
 
 async def open_questions(parts: Parts, caller: Caller) -> tuple[list[Question], int]:

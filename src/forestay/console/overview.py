@@ -8,9 +8,9 @@ from starlette.responses import Response
 from forestay.console.inbox import open_questions
 from forestay.console.parts import Parts, caller_of
 from forestay.host import ASK
-from forestay.http import Caller
 from forestay.kernel import canonical
 from forestay.runs import RunFilter
+from forestay.surface import Caller
 
 _WORKFLOWS = 100
 

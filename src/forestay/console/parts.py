@@ -10,9 +10,9 @@ from starlette.requests import Request
 from forestay.console.render import Templates
 from forestay.console.session import Session
 from forestay.host import Host, Looks
-from forestay.http import Caller, Keys, Operation
 from forestay.kernel import Clock, Ledger, Problem
 from forestay.runs import Runs
+from forestay.surface import Caller, Keys, Operation
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,9 +15,9 @@ from forestay.console.inbox import questions_of
 from forestay.console.parts import Parts, caller_of, form_of, whole
 from forestay.console.render import SECURITY_HEADERS, go
 from forestay.host import AgentWork, agent_work, relay_view
-from forestay.http import Caller
 from forestay.kernel import Problem, canonical, parse_iso
 from forestay.runs import TERMINAL, CreateRun, ForkRequest, RunEvent, RunFilter, RunSnapshot, stream_of, svg
+from forestay.surface import Caller
 
 _EVENTS_SHOWN = 500
 _RECORDS_READ = 20_000

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from forestay.http import Caller, Keys
 from forestay.kernel import OPERATOR, Clock, Problem, base64url
+from forestay.surface import Caller, Keys
 
 COOKIE = "forestay"
 LIFETIME_MS = 12 * 60 * 60 * 1000

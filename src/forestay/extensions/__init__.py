@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from forestay.face import face
 
 if TYPE_CHECKING:
+    from forestay.extensions.api_table import CAPABILITIES, EVENTS, OLDER_EVENTS
     from forestay.extensions.builtin import BUILT_IN, prepared
-    from forestay.extensions.capabilities import CAPABILITIES
     from forestay.extensions.catalog import SourceTier, build_catalog, read_catalog
     from forestay.extensions.compiler import Artifact
     from forestay.extensions.compiler.artifact import ArtifactMeta
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
     from forestay.extensions.conform.run import conform as conform_corpus
     from forestay.extensions.conform.scenarios import ScenarioResult, compare_scenario, read_scenarios
     from forestay.extensions.connectors.addresses import is_public
-    from forestay.extensions.connectors.small import Model
+    from forestay.extensions.connectors.model import Model
     from forestay.extensions.connectors.ui import NoUi, ScriptedUi, TerminalUi, Ui
     from forestay.extensions.consent import EXPIRIES, REMEMBER, Answer, Consent, Question, Remember
-    from forestay.extensions.dispatcher import Subject
     from forestay.extensions.engine.bytecode import compile_module
     from forestay.extensions.evidence import stream_of
+    from forestay.extensions.extensions import Extensions
     from forestay.extensions.grants import STREAM, Grants, checked, policy_of
     from forestay.extensions.grants import Standing as GrantStanding
-    from forestay.extensions.hooks import EVENTS, OLDER_EVENTS
-    from forestay.extensions.isolate import Artifact as Loadable
+    from forestay.extensions.guests import Failure, Guest, Member
+    from forestay.extensions.isolate import Program
+    from forestay.extensions.javascript_guest import JavaScriptGuest
     from forestay.extensions.outcomes import Surroundings, ToolOutcome
     from forestay.extensions.packages import named
     from forestay.extensions.packs import Resource, skills_prompt
     from forestay.extensions.packs import discover as discover_resources
+    from forestay.extensions.pending_call import Subject
     from forestay.extensions.protection import LASTING, Protected, of_git, protected
     from forestay.extensions.protocol import HostCall, HostResult
-    from forestay.extensions.runtime import Extension
     from forestay.extensions.sandbox import Sandbox
-    from forestay.extensions.suite import Failure, Member, Suite, loadable
-    from forestay.extensions.suite import Suite as Extensions
+    from forestay.extensions.settings import Settings
     from forestay.extensions.trace import header, replay
     from forestay.extensions.trust import USER, Places, Standing, Trust, files
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from forestay.extensions.capabilities import CAPABILITIES
+from forestay.extensions.api_table import CAPABILITIES
 from forestay.extensions.grants import Grants
 from forestay.kernel import SCOPED, Decision, Grant, Policy, Problem, Request, Scope, Weighed
 

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from forestay.extensions.session import Entry, Session
+from forestay.extensions.session_tree import Entry, SessionTree
 from forestay.kernel import Problem
 
 Emit = Callable[[dict[str, Any]], Awaitable[Any]]
@@ -25,7 +25,7 @@ class Control:
 
     def __init__(
         self,
-        session: Session,
+        session: SessionTree,
         emit: Emit,
         models: Models,
         *,

@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from forestay.extensions.capabilities import CAPABILITIES
+from forestay.extensions.api_table import CAPABILITIES
 from forestay.kernel import (
     Clock,
     Draft,
-    Extensions,
+    ExtensionConfig,
     Grant,
     Ledger,
     Mode,
@@ -131,7 +131,7 @@ def with_standing(policy: Policy, standing: Iterable[Standing]) -> Policy:
 
 
 def policy_of(
-    config: Extensions,
+    config: ExtensionConfig,
     clock: Clock,
     *,
     mode: Mode | None = None,

@@ -3,7 +3,7 @@
 H1  extensions are asked in the order in which they were loaded, and handlers in the order of their registration.
 H2  a handler that throws, hangs or traps is recorded, and the others are asked all the same.
 H3  `tool_call` fails closed: if a handler cannot answer, the tool does not run (P10).
-    H4  an extension has one time limit for all its handlers of an event.
+H4  an extension has one time limit for all its handlers of an event.
 """
 
 from __future__ import annotations
@@ -12,19 +12,11 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from forestay.extensions.folds import Event, fold_for
+from forestay.extensions.hook_merge import Event, merge_for
 from forestay.extensions.outcomes import HookOutcome
 from forestay.extensions.registry import Registrations
 from forestay.kernel import Problem
 
-EVENTS = (
-    "resources_discover", "session_start", "session_before_switch", "session_before_fork", "session_before_compact",
-    "session_compact", "session_shutdown", "session_before_tree", "session_tree", "context", "before_provider_request",
-    "after_provider_response", "before_agent_start", "agent_start", "agent_end", "turn_start", "turn_end",
-    "message_start", "message_update", "message_end", "tool_execution_start", "tool_execution_update",
-    "tool_execution_end", "model_select", "thinking_level_select", "tool_call", "tool_result", "user_bash", "input",
-)  # fmt: skip
-OLDER_EVENTS = ("session_switch", "session_fork", "session_directory", "session_branch")
 # What older extensions were told, when a session starts for one of these reasons.
 _OLDER_NAMES = {"new": ("session_switch",), "resume": ("session_switch",), "fork": ("session_fork", "session_branch")}
 # Handlers of these are given a signal in the event itself.
@@ -77,7 +69,7 @@ class Hooks:
 
     async def _emit(self, event: Event) -> Any:
         name = str(event.get("type"))
-        fold = fold_for(event)
+        merge = merge_for(event)
         signal = name in _SIGNALLED
         now = asyncio.get_running_loop().time
         for listener in list(self._listeners):
@@ -85,15 +77,15 @@ class Hooks:
             for index in range(listener.registrations.handlers.get(name, 0)):
                 try:
                     left = max(0.001, until - now() + listener.waited - waited)
-                    outcome = await listener.hook(fold.event(), index, timeout=left, signal=signal)
-                    if fold.take(listener.name, outcome):
-                        return fold.result()
+                    outcome = await listener.hook(merge.event(), index, timeout=left, signal=signal)
+                    if merge.take(listener.name, outcome):
+                        return merge.result()
                 except (Problem, ValueError) as error:
                     problem = error if isinstance(error, Problem) else _refused(listener.name, name, error)
                     self._report(listener.name, name, problem)
-                    if fold.fails_closed:
+                    if merge.fails_closed:
                         return _blocked(event, listener.name, problem)
-        return fold.result()
+        return merge.result()
 
 
 def _blocked(event: Event, extension: str, problem: Problem) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """One VM with its event loop: the deterministic unit that is ticked, recorded, replayed and snapshotted.
 
-It is synchronous and belongs to one thread. Whatever it needs from outside it asks its `World`; whatever happens to it
-arrives through `arrive`; whatever it wants comes back as effects.
+It is synchronous and belongs to one thread. It reads what it needs from its `VmInputs`. What happens to it arrives
+through `arrive`; what it wants comes back as effects.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -27,10 +27,13 @@ from forestay.extensions.engine.limits import EngineTrap, GuestError, Limits
 from forestay.extensions.engine.snapshot import Snapshot
 from forestay.extensions.engine.vm import MODULE, Vm
 from forestay.extensions.loop import Kind, Loop, LoopState, Macrotask
-from forestay.extensions.world import World
+from forestay.extensions.vm_inputs import VmInputs
+
+if TYPE_CHECKING:
+    from forestay.extensions.compiler import Artifact
 
 
-class Artifact(msgspec.Struct, frozen=True):
+class Program(msgspec.Struct, frozen=True):
     """A compiled extension: one ES module as text or as this engine's bytecode, and its source map."""
 
     name: str
@@ -38,6 +41,13 @@ class Artifact(msgspec.Struct, frozen=True):
     text: str = ""
     bytecode: bytes = b""
     source_map: str = ""
+
+    @classmethod
+    def of(cls, artifact: Artifact) -> Program:
+        """What the engine runs of a compiled artifact."""
+        meta = artifact.meta
+        bytecode = artifact.bytecode or b""
+        return cls(meta.entry_module, meta.hash, artifact.code.decode(), bytecode, artifact.source_map.decode())
 
 
 class Frozen(msgspec.Struct, frozen=True):
@@ -58,25 +68,25 @@ class Observer(Protocol):
 
 class Isolate:
     def __init__(
-        self, vm: Vm, roots: dict[str, int], loop: Loop, world: World, observer: Observer | None = None
+        self, vm: Vm, roots: dict[str, int], loop: Loop, world: VmInputs, observer: Observer | None = None
     ) -> None:
         self._vm = vm
         self._roots = roots
         self._loop = loop
         self._world = world
         self._observer = observer
-        self._artifact: Artifact | None = None
+        self._program: Program | None = None
 
     @classmethod
     def start(
-        cls, world: World, limits: Limits, observer: Observer | None = None, *, image: Snapshot | None = None
+        cls, world: VmInputs, limits: Limits, observer: Observer | None = None, *, image: Snapshot | None = None
     ) -> Isolate:
         """A new isolate with nothing loaded."""
         image = image or base_image()
         return cls(vm_snapshot.restore(image, world, limits), image.roots, Loop(), world, observer)
 
     @classmethod
-    def thaw(cls, frozen: Frozen, world: World, limits: Limits, observer: Observer | None = None) -> Isolate:
+    def thaw(cls, frozen: Frozen, world: VmInputs, limits: Limits, observer: Observer | None = None) -> Isolate:
         """The isolate of a snapshot, going on where it was."""
         vm = vm_snapshot.restore(frozen.vm, world, limits)
         return cls(vm, frozen.vm.roots, Loop.from_state(frozen.loop, world.now_ms()), world, observer)
@@ -85,7 +95,7 @@ class Isolate:
         """The isolate between two ticks, as data: whole, or as it differs from `over`."""
         return Frozen(vm_snapshot.take(self._vm, self._roots, over), self._loop.state(self._world.now_ms()))
 
-    def adopt(self, world: World, observer: Observer | None) -> None:
+    def adopt(self, world: VmInputs, observer: Observer | None) -> None:
         """Belong to somebody else from now on, whose time is another."""
         self._loop = Loop.from_state(self._loop.state(self._world.now_ms()), world.now_ms())
         self._world = self._vm.host = world
@@ -107,13 +117,13 @@ class Isolate:
 
     # -- the loop ---------------------------------------------------------------------------------------------------
 
-    def prepare(self, artifact: Artifact) -> None:
-        """Have the artifact at hand that the event `load` evaluates."""
-        self._artifact = artifact
+    def prepare(self, program: Program) -> None:
+        """Have the program at hand that the event `load` evaluates."""
+        self._program = program
 
-    def load(self, artifact: Artifact, number: int, environment: bytes) -> None:
-        """Queue the loading of an artifact; its reply has `number`."""
-        self.prepare(artifact)
+    def load(self, program: Program, number: int, environment: bytes) -> None:
+        """Queue the loading of an program; its reply has `number`."""
+        self.prepare(program)
         self.arrive("inbound", number, "load", environment)
 
     def arrive(self, kind: Kind, number: int, name: str = "", body: bytes = b"null") -> None:
@@ -184,14 +194,14 @@ class Isolate:
         return None
 
     def _evaluate(self, task: Macrotask) -> None:
-        artifact = self._artifact
-        assert artifact is not None, "nothing to load"
+        program = self._program
+        assert program is not None, "nothing to load"
         vm = self._vm
         vm.call_text(self._roots["deliver"], b'["environment",0,%s]' % task.body)
-        if artifact.bytecode:
-            module = vm.evaluate_bytecode(artifact.bytecode)
+        if program.bytecode:
+            module = vm.evaluate_bytecode(program.bytecode)
         else:
-            module = vm.evaluate(artifact.text, artifact.name, MODULE)
+            module = vm.evaluate(program.text, program.name, MODULE)
         message = vm.new_string(b"%d" % task.number)
         vm.free(vm.call(self._roots["begin"], message, module))
         vm.free(message)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
+from forestay.extensions.api_table import CAPABILITIES
 from forestay.kernel import Problem, canonical
 
 SCHEMA = "pi.ext.manifest.v1"
 CAP_SCHEMA: Literal["pi.ext.cap.v1"] = "pi.ext.cap.v1"
-CAPABILITIES = ("env", "exec", "http", "log", "read", "session", "tool", "ui", "write")
+
+Capability = Annotated[str, msgspec.Meta(extra_json_schema={"enum": sorted(CAPABILITIES)})]
 
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 # What a package may keep under `pi` beside a manifest: resources of the package, not of the extension.
@@ -35,7 +37,7 @@ class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 class Requirement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One capability that the extension says it needs."""
 
-    capability: str
+    capability: Capability
     methods: tuple[str, ...] | None = None
     scope: Scope | None = None
 
@@ -58,7 +60,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     runtime: Literal["js", "wasm"]
     entrypoint: str
     description: str | None = None
-    capabilities: tuple[str, ...] | None = None
+    capabilities: tuple[Capability, ...] | None = None
     capability_manifest: CapabilityManifest | None = None
 
     def canonical_bytes(self) -> bytes:
@@ -179,7 +181,7 @@ def _check_scope(scope: Scope, where: str, at: str) -> None:
 
 
 def _unknown_capability(name: str, where: str, at: str) -> Problem:
-    return _invalid(f"The capability {name!r} is unknown; known are {', '.join(CAPABILITIES)}.", where, at)
+    return _invalid(f"The capability {name!r} is unknown; known are {', '.join(sorted(CAPABILITIES))}.", where, at)
 
 
 def _read(path: Path) -> object:

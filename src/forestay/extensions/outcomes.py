@@ -6,9 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from forestay.extensions.isolate import Frozen
 from forestay.extensions.themes import Theme
-from forestay.extensions.words import ToolWords
+from forestay.extensions.tool_wording import ToolWords
 
 ColorMode = Literal["truecolor", "256color"]
 
@@ -30,16 +29,6 @@ class Surroundings(
     """None: the one that every extension has until somebody chooses another."""
     flags: dict[str, bool | str] = msgspec.field(default_factory=dict)
     tool_words: dict[str, ToolWords] = msgspec.field(default_factory=dict)
-
-
-class Saved(msgspec.Struct, frozen=True):
-    """A live extension as data: its VM and loop, what it registered, and the host calls that were under way."""
-
-    artifact: str
-    frozen: Frozen
-    registrations: list[tuple[str, dict[str, Any]]]
-    calls: list[int]
-    last_call: int
 
 
 class ToolOutcome(msgspec.Struct, frozen=True, rename="camel"):

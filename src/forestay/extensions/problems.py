@@ -6,7 +6,7 @@ from typing import Any
 
 from forestay.extensions.effects import TOO_LARGE
 from forestay.extensions.engine.limits import EngineTrap
-from forestay.extensions.isolate import Artifact
+from forestay.extensions.isolate import Program
 from forestay.extensions.locations import location
 from forestay.kernel import Problem
 
@@ -27,10 +27,10 @@ def trap_problem(trap: EngineTrap, extension: str) -> Problem:
     return problem
 
 
-def thrown_problem(error: dict[str, Any], extension: str, artifact: Artifact) -> Problem:
+def thrown_problem(error: dict[str, Any], extension: str, program: Program) -> Problem:
     """A described JavaScript error, as a Problem."""
     name, message = str(error.get("name") or "Error"), str(error.get("message") or "")
-    where, stack = location(error, artifact.name, artifact.source_map)
+    where, stack = location(error, program.name, program.source_map)
     details: dict[str, Any] = {"extension": extension, "error": name}
     if where is not None:
         details.update(at=where, stack=stack)

@@ -1,6 +1,6 @@
 """The extension protocol, v1, as typed data (Pi §3): what crosses between an extension and its host.
 
-`HostCall` and `HostResult` are the payloads of `host_call` and `host_result`; `Dispatcher` is the door they go
+`HostCall` and `HostResult` are the payloads of `host_call` and `host_result`; `HostCalls` is the door they go
 through. `Message` is the envelope of the wire format, for tiers that speak it literally.
 """
 
@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator
 from typing import Any, Literal, Protocol
 
 import msgspec
+
+from forestay.extensions.manifest import CapabilityManifest
 
 VERSION = "1.0"
 
@@ -115,23 +117,6 @@ class ErrorBody(msgspec.Struct, frozen=True, omit_defaults=True):
     details: dict[str, Any] | None = None
 
 
-class CapabilityScope(msgspec.Struct, frozen=True, omit_defaults=True):
-    paths: list[str] | None = None
-    hosts: list[str] | None = None
-    env: list[str] | None = None
-
-
-class CapabilityRequirement(msgspec.Struct, frozen=True, omit_defaults=True):
-    capability: str
-    methods: list[str] | None = None
-    scope: CapabilityScope | None = None
-
-
-class CapabilityManifest(msgspec.Struct, frozen=True, omit_defaults=True):
-    schema: Literal["pi.ext.cap.v1"]
-    capabilities: list[CapabilityRequirement]
-
-
 class Register(msgspec.Struct, frozen=True, omit_defaults=True):
     """What an extension offers, once it has loaded (§3)."""
 
@@ -154,7 +139,7 @@ class Message(msgspec.Struct, frozen=True):
     payload: dict[str, Any]
 
 
-class Dispatcher(Protocol):
+class HostCalls(Protocol):
     """The only door out of an extension: derive the capability, decide, perform, leave evidence."""
 
     def call(self, call: HostCall, extension: str) -> AsyncIterator[HostResult]:

@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from forestay.extensions.protocol import VERSION, CapabilityManifest, Register
+from forestay.extensions.manifest import CapabilityManifest
+from forestay.extensions.protocol import VERSION, Register
 from forestay.kernel import Problem
 
 MAX_REGISTRATIONS = 1_000

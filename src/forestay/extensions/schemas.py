@@ -6,14 +6,14 @@ from typing import Any
 
 from forestay.extensions import protocol
 from forestay.extensions.compiler.artifact import ArtifactMeta
-from forestay.extensions.manifest import Manifest
+from forestay.extensions.manifest import CapabilityManifest, Manifest
 from forestay.kernel import schema_of
 
 
 def schemas() -> dict[str, dict[str, Any]]:
     return {
         "artifact": schema_of(ArtifactMeta),
-        "capability-manifest": schema_of(protocol.CapabilityManifest),
+        "capability-manifest": schema_of(CapabilityManifest),
         "host-call": schema_of(protocol.HostCall),
         "host-result": schema_of(protocol.HostResult),
         "manifest": schema_of(Manifest),

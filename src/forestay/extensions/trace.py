@@ -19,9 +19,9 @@ import msgspec
 
 from forestay.extensions.engine.image import image_digest
 from forestay.extensions.engine.limits import EngineTrap, Limits
-from forestay.extensions.isolate import Artifact, Isolate
+from forestay.extensions.isolate import Isolate, Program
 from forestay.extensions.loop import Macrotask
-from forestay.extensions.world import World
+from forestay.extensions.vm_inputs import VmInputs
 from forestay.kernel import Problem, canonical, former
 
 FORMAT = "forestay.trace.v1"
@@ -38,9 +38,9 @@ class Header(msgspec.Struct, frozen=True):
 
 
 class Recorder:
-    """A World that writes down everything it is asked, and an Observer that writes down every step."""
+    """A VmInputs that writes down everything it is asked, and an Observer that writes down every step."""
 
-    def __init__(self, world: World, write: Callable[[bytes], None]) -> None:
+    def __init__(self, world: VmInputs, write: Callable[[bytes], None]) -> None:
         self._world = world
         self._write = write
 
@@ -58,7 +58,7 @@ class Recorder:
     def trapped(self, trap: EngineTrap) -> None:
         self._line("trap", trap.kind, str(trap))
 
-    # -- World ------------------------------------------------------------------------------------------------------
+    # -- VmInputs ------------------------------------------------------------------------------------------------------
 
     def now_ms(self) -> int:
         return self._world.now_ms()
@@ -132,23 +132,23 @@ def header(lines: Iterable[bytes]) -> Header:
         raise Problem("invalid_json", "This is not a trace.", fix="Record one with `forestay ext trace`.") from error
 
 
-def replay(lines: Iterable[bytes], artifact: Artifact) -> list[bytes]:
+def replay(lines: Iterable[bytes], program: Program) -> list[bytes]:
     """Run the trace again; the lines of the new run, which are those of the old one, or a Problem (T2)."""
     script = [line.rstrip(b"\n") for line in lines if line.strip()]
     player = _Player(script)
     recorder = Recorder(player, player.compare)
     isolate: Isolate | None = None
     try:
-        player.read_header(artifact)
+        player.read_header(program)
         while (kind := player.next_kind()) is not None:
             if kind == "trace":  # the beginning, and again after each trap
                 if isolate is not None:
                     isolate.close()
-                header = player.read_header(artifact)
+                header = player.read_header(program)
                 isolate = Isolate.start(recorder, header.limits, recorder)
                 recorder.header(header)
             elif isolate is not None and kind == "arrive":
-                _arrive(isolate, artifact, player.peek())
+                _arrive(isolate, program, player.peek())
             elif isolate is not None and kind == "now":
                 _tick(isolate, recorder)
             else:
@@ -159,10 +159,10 @@ def replay(lines: Iterable[bytes], artifact: Artifact) -> list[bytes]:
     return player.written
 
 
-def _arrive(isolate: Isolate, artifact: Artifact, line: list[Any]) -> None:
+def _arrive(isolate: Isolate, program: Program, line: list[Any]) -> None:
     _, _, what, number, name, body = line
     if name == "load":
-        isolate.load(artifact, number, body.encode())
+        isolate.load(program, number, body.encode())
     else:
         isolate.arrive(what, number, name, body.encode())
 
@@ -175,14 +175,14 @@ def _tick(isolate: Isolate, recorder: Recorder) -> None:
 
 
 class _Player:
-    """A World made of the lines of a trace; it also takes the lines of the replay and compares them (T1, T2)."""
+    """A VmInputs made of the lines of a trace; it also takes the lines of the replay and compares them (T1, T2)."""
 
     def __init__(self, script: list[bytes]) -> None:
         self.touched = False
         self.written: list[bytes] = []
         self._script = script
 
-    def read_header(self, artifact: Artifact) -> Header:
+    def read_header(self, program: Program) -> Header:
         """The header at this place of the trace, if it is of this program on this engine."""
         at = len(self.written)
         try:
@@ -193,7 +193,7 @@ class _Player:
         if parts[0] != "trace" or header is None or former.renamed(header.format) != FORMAT:
             raise Problem("schema_mismatch", "This is not a trace.", fix=f"The first line names the format {FORMAT}.")
         for name, expected, observed in (
-            ("artifact", header.artifact, artifact.digest),
+            ("artifact", header.artifact, program.digest),
             ("image", header.image, image_digest()),
         ):
             if expected != observed:

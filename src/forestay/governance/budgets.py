@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import sqlite3
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
@@ -26,7 +25,7 @@ import msgspec
 from forestay.governance.accounts import Account, ModelCall, Reservation, Short, fit, fit_model_call, price
 from forestay.governance.budget_policy import Pool, agent_rules, check_model, pools, price_of, read_policy, resolve
 from forestay.kernel import Budgets as Settings
-from forestay.kernel import Ceiling, Clock, Draft, Ledger, Problem, Record, iso
+from forestay.kernel import Ceiling, Clock, Draft, Ledger, Problem, Record, Transaction, iso
 from forestay.runs import (
     DIMENSIONS,
     CreateRun,
@@ -53,19 +52,22 @@ class BudgetTable:
     version = 1
     prefix = PREFIX
     schema = """
-        CREATE TABLE IF NOT EXISTS budget_spent (
-            tenant TEXT NOT NULL, account TEXT NOT NULL, dimension TEXT NOT NULL, amount INTEGER NOT NULL,
+        CREATE TABLE budget_spent (
+            tenant TEXT NOT NULL, account TEXT NOT NULL, dimension TEXT NOT NULL, amount BIGINT NOT NULL,
             PRIMARY KEY (tenant, account, dimension)
         );
-        CREATE TABLE IF NOT EXISTS budget_held (
+        CREATE TABLE budget_held (
             tenant TEXT NOT NULL, hold TEXT NOT NULL, run_id TEXT NOT NULL, account TEXT NOT NULL,
-            dimension TEXT NOT NULL, amount INTEGER NOT NULL, PRIMARY KEY (tenant, hold, account, dimension)
+            dimension TEXT NOT NULL, amount BIGINT NOT NULL, PRIMARY KEY (tenant, hold, account, dimension)
         );
-        CREATE INDEX IF NOT EXISTS budget_held_account ON budget_held (tenant, account)
+        CREATE INDEX budget_held_account ON budget_held (tenant, account)
     """
-    reset = "DROP TABLE IF EXISTS budget_spent; DROP TABLE IF EXISTS budget_held"
 
-    def apply(self, tx: sqlite3.Cursor, record: Record) -> None:
+    def apply(self, tx: Transaction, records: Sequence[Record]) -> None:
+        for record in records:
+            self._take(tx, record)
+
+    def _take(self, tx: Transaction, record: Record) -> None:
         said = record.payload
         tenant = said["tenant"]
         tx.execute("DELETE FROM budget_held WHERE tenant = ? AND hold = ?", (tenant, said["hold"]))
@@ -283,7 +285,7 @@ class Budgets:
             "WHERE h.tenant = ? AND h.account = ? AND h.hold <> ? AND r.ended IS NULL GROUP BY h.dimension",
             (tenant, name, but),
         )
-        return Account(name, limits, dict(spent), dict(held))
+        return Account(name, limits, dict(spent), {dimension: int(amount) for dimension, amount in held})
 
     async def standings(self, tenant: str) -> list[Standing]:
         """Every account of a tenant that is in use: its ceilings where the settings have them."""

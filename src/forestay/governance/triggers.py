@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -33,7 +33,7 @@ from forestay.governance.trigger import (
     delay_ms,
     move,
 )
-from forestay.kernel import Clock, Draft, Ids, Ledger, Problem, Record
+from forestay.kernel import Clock, Draft, Ids, Ledger, Problem, Record, Transaction
 from forestay.runs import CreateRun, Fact, Runs
 
 PREFIX = "trigger/"
@@ -50,20 +50,23 @@ class TriggerTable:
     version = 1
     prefix = PREFIX
     schema = """
-        CREATE TABLE IF NOT EXISTS trigger_subscriptions (
+        CREATE TABLE trigger_subscriptions (
             subscription_id TEXT PRIMARY KEY, tenant TEXT NOT NULL, doc TEXT NOT NULL
         );
-        CREATE TABLE IF NOT EXISTS trigger_deliveries (
+        CREATE TABLE trigger_deliveries (
             delivery_id TEXT PRIMARY KEY, subscription_id TEXT NOT NULL, tenant TEXT NOT NULL, dedup_key TEXT NOT NULL,
-            state TEXT NOT NULL, attempts INTEGER NOT NULL, due_ms INTEGER NOT NULL, received_ms INTEGER NOT NULL,
-            seq INTEGER NOT NULL, run_id TEXT
+            state TEXT NOT NULL, attempts BIGINT NOT NULL, due_ms BIGINT NOT NULL, received_ms BIGINT NOT NULL,
+            seq BIGINT NOT NULL, run_id TEXT
         );
-        CREATE INDEX IF NOT EXISTS trigger_due ON trigger_deliveries (state, due_ms);
-        CREATE INDEX IF NOT EXISTS trigger_keys ON trigger_deliveries (subscription_id, dedup_key, received_ms)
+        CREATE INDEX trigger_due ON trigger_deliveries (state, due_ms);
+        CREATE INDEX trigger_keys ON trigger_deliveries (subscription_id, dedup_key, received_ms)
     """
-    reset = "DROP TABLE IF EXISTS trigger_subscriptions; DROP TABLE IF EXISTS trigger_deliveries"
 
-    def apply(self, tx: sqlite3.Cursor, record: Record) -> None:
+    def apply(self, tx: Transaction, records: Sequence[Record]) -> None:
+        for record in records:
+            self._take(tx, record)
+
+    def _take(self, tx: Transaction, record: Record) -> None:
         said = record.payload
         if record.type == "trigger.subscription":
             doc = msgspec.json.encode(said["subscription"]).decode()
@@ -214,8 +217,8 @@ class Triggers:
         """The newest deliveries; `dead` are the dead letters."""
         rows = await self._ledger.query(
             f"SELECT {_SHOWN} FROM trigger_deliveries "  # noqa: S608 - the columns are ours
-            "WHERE tenant = ? AND (? = '' OR state = ?) ORDER BY received_ms DESC, delivery_id DESC LIMIT ?",
-            (tenant, state or "", state or "", limit),
+            f"WHERE tenant = ?{' AND state = ?' if state else ''} ORDER BY received_ms DESC, delivery_id DESC LIMIT ?",
+            (tenant, *((state,) if state else ()), limit),
         )
         return [Delivery(*row) for row in rows]
 

@@ -24,7 +24,7 @@ from forestay.host.extensions import ProjectExtensions
 from forestay.host.gate import PolicyGate
 from forestay.host.hooks import SuiteHooks
 from forestay.host.memory import LedgerMemory
-from forestay.host.model_caller import Conversation, RelayCaller
+from forestay.host.model_caller import RelayModel
 from forestay.host.models import HostModels
 from forestay.host.tools import AgentTools, NoTools
 from forestay.host.tracing import Tracing
@@ -64,7 +64,6 @@ class AgentNode:
         self._data = data
         self._runs = runs
         self._tracing = tracing or Tracing()
-        self._talks: dict[str, tuple[Session, Conversation]] = {}
         self._parked: dict[str, _Parked] = {}
 
     @property
@@ -83,10 +82,17 @@ class AgentNode:
         before = self._parked.pop(node, None) or _Parked(self._ids.new("life"))
         try:
             return await self._invoke(ctx, manifest, session, task, before)
+        except Exception:
+            if ctx.appends:  # what the model said is on record, whatever failed after it
+                await ctx.flush()
+            raise
         except Parked:
             if waiting(node):
                 self._parked[node] = before
             raise
+        finally:
+            if ctx.appends:  # the session is ahead of its stream until they are written
+                self._relay.drop(session.id)
 
     async def _invoke(
         self, ctx: Execution, manifest: AgentManifest, session: Session, task: Any, parked: _Parked
@@ -104,14 +110,13 @@ class AgentNode:
                 else:
                     ctx.emit(item.type, item.payload)
         assert result is not None, "an invocation ends with its result"
-        self._talks.pop(session.id, None)
         is_open = not session.warm.closed and not session.warm.expired
         if result.problem is not None:
             if is_open:
                 await session.close()
             raise result.problem
         if is_open:  # the session ends in the commit that ends the node
-            ctx.appends.append(await session.closing())
+            ctx.along(await session.closing())
         return _outputs(manifest, session, result)
 
     async def _agent(self, ctx: Execution, manifest: AgentManifest, session: Session, parked: _Parked) -> Agent:
@@ -119,7 +124,7 @@ class AgentNode:
         tools, hooks = await self._extended(ctx, manifest, parked)
         return Agent(
             manifest,
-            model=RelayCaller(session, self._talk(ctx, manifest, session)),
+            model=RelayModel(ctx, self._relay, session, self._models.for_class(manifest.model_class)),
             tools=tools,
             effects=Guarded(ctx.effect, parked.life, self._clock),
             gate=PolicyGate(self._settings, self._ledger, self._clock, manifest.agent_id, about),
@@ -179,16 +184,6 @@ class AgentNode:
         if not ctx.config.get("context") or ctx.tenant != OPERATOR:
             return iter(())
         return texts(self._extensions.root, self._settings.context, apart=self._data)
-
-    def _talk(self, ctx: Execution, manifest: AgentManifest, session: Session) -> Conversation:
-        """The session's model; the session keeps it across the executions of this process."""
-        known, talk = self._talks.get(session.id, (None, None))
-        if talk is None or known is not session:
-            talk = Conversation(ctx, self._models.for_class(manifest.model_class))
-            session.use_model(talk, priority=0)
-            self._talks[session.id] = (session, talk)
-        talk.ctx = ctx
-        return talk
 
 
 class _Parked(msgspec.Struct):

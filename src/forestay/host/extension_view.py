@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from forestay.extensions import CAPABILITIES, Grants, Member, Suite, policy_of, stream_of
+from forestay.extensions import CAPABILITIES, Extensions, Grants, Member, policy_of, stream_of
 from forestay.extensions import GrantStanding as Decided
 from forestay.host.extension_evidence import Seen, Trouble, Use, seen
 from forestay.host.opening import Host
@@ -151,7 +151,7 @@ async def portrait(host: Host, name: str) -> Portrait:
 # Where things come from
 
 
-async def _names(host: Host, suite: Suite | None) -> list[str]:
+async def _names(host: Host, suite: Extensions | None) -> list[str]:
     """Loaded extensions in their order, then those that only left evidence."""
     names = [member.extension.name for member in suite.members] if suite is not None else []
     for stream in await host.ledger.streams(_STREAMS, "", 1000):
@@ -170,14 +170,14 @@ async def _evidence(host: Host, name: str) -> tuple[Seen, int]:
     return seen(records), head + 1
 
 
-async def _policy(host: Host, suite: Suite | None) -> Policy:
+async def _policy(host: Host, suite: Extensions | None) -> Policy:
     """The policy in force, or the one that would be when the suite opened now (L3)."""
     if suite is not None:
         return suite.dispatcher.policy
     return await Grants(host.ledger, host.clock).apply(policy_of(host.config.extensions, host.clock))
 
 
-def _member(suite: Suite | None, name: str) -> Member | None:
+def _member(suite: Extensions | None, name: str) -> Member | None:
     return next((item for item in suite.members if item.extension.name == name), None) if suite is not None else None
 
 
@@ -198,7 +198,7 @@ def _of_user(host: Host, path: Path) -> bool:
     return path.is_relative_to(Path.home()) and not path.is_relative_to(host.root)
 
 
-async def _card(host: Host, suite: Suite | None, name: str, trust: _Trust) -> Card:
+async def _card(host: Host, suite: Extensions | None, name: str, trust: _Trust) -> Card:
     evidence, _ = await _evidence(host, name)
     return _drawn(host, name, _member(suite, name), evidence, trust)
 

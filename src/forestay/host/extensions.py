@@ -18,7 +18,7 @@ from forestay.extensions import USER, Standing, Trust
 from forestay.kernel import Clock, Config, Ledger, Problem, Randomness
 
 if TYPE_CHECKING:
-    from forestay.extensions import Consent, Model, Resource, Suite
+    from forestay.extensions import Consent, Extensions, Model, Resource
     from forestay.host.prompts import Prompts
     from forestay.runs import Execution
 
@@ -54,7 +54,7 @@ class ProjectExtensions:
         self._consent = consent
         self._model = model
         self._data = data
-        self._suite: Suite | None = None
+        self._suite: Extensions | None = None
         self.runs: str | None = None  # the hash of what was loaded
         self._opening = asyncio.Lock()
         self._following: asyncio.Task[None] | None = None
@@ -95,7 +95,7 @@ class ProjectExtensions:
                 await self._bring(self._suite, standing, "reload")
         return standing
 
-    async def suite(self, ctx: Execution | None = None) -> Suite:
+    async def suite(self, ctx: Execution | None = None) -> Extensions:
         """The running suite; the first caller opens it and the others wait.
 
         What an extension asks for while it is loaded, the node that opens the suite asks a person about.
@@ -106,30 +106,32 @@ class ProjectExtensions:
             return await self._opened()
         return await self.prompts.during(ctx, self._opened, name="extensions:", repeats=True)
 
-    async def _opened(self) -> Suite:
+    async def _opened(self) -> Extensions:
         async with self._opening:
             if self._suite is None:
                 self._suite = await self._open()
             return self._suite
 
     @property
-    def opened(self) -> Suite | None:
+    def opened(self) -> Extensions | None:
         return self._suite
 
-    async def _open(self) -> Suite:
-        from forestay.extensions import Suite
+    async def _open(self) -> Extensions:
+        from forestay.extensions import Extensions, Settings
 
-        suite = Suite(
+        suite = Extensions(
             self._ledger,
             root=self.root,
-            config=self._config.extensions,
             consent=self._consent or self.prompts,
-            trusted=True,
-            model=self._model,
-            clock=self._clock,
-            randomness=self._randomness,
-            log_file=True,
-            data=self._data,
+            settings=Settings(
+                config=self._config.extensions,
+                trusted=True,
+                model=self._model,
+                clock=self._clock,
+                randomness=self._randomness,
+                log_file=True,
+                data=self._data,
+            ),
         )
         await suite.__aenter__()
         self.prompts.recorded = suite.recorded
@@ -141,7 +143,7 @@ class ProjectExtensions:
         self._following = asyncio.get_running_loop().create_task(self._follow(suite))
         return suite
 
-    async def _bring(self, suite: Suite, standing: Standing, reason: str) -> None:
+    async def _bring(self, suite: Extensions, standing: Standing, reason: str) -> None:
         """Load what a person trusts, and let it begin; a suite without the project may be given it later."""
         trusted = standing.state == "trusted"
         if trusted:
@@ -152,7 +154,7 @@ class ProjectExtensions:
         await suite.emit({"type": "session_start", "reason": reason})
         await suite.find_resources(texts(self.root, trusted))
 
-    async def _load_brought(self, suite: Suite, standing: Standing) -> None:
+    async def _load_brought(self, suite: Extensions, standing: Standing) -> None:
         """Everything executable that the project brings; what cannot be loaded is kept as a failure."""
         from forestay.extensions import Failure, named
 
@@ -169,7 +171,7 @@ class ProjectExtensions:
             if resource.kind == "extension" and not resource.problem:
                 await self._load(suite, Path(resource.path), self.trust, self.root)
 
-    async def _load(self, suite: Suite, path: Path, trust: Trust, folder: Path) -> None:
+    async def _load(self, suite: Extensions, path: Path, trust: Trust, folder: Path) -> None:
         """Load what stands at `path` in a trusted folder; what cannot be loaded is kept apart, the rest is loaded."""
         from forestay.extensions import Failure
 
@@ -186,14 +188,14 @@ class ProjectExtensions:
             else:
                 await suite.try_load(entry)
 
-    async def _load_users(self, suite: Suite) -> None:
+    async def _load_users(self, suite: Extensions) -> None:
         """What lies in the user's own folder, when the user trusts it as it is (N1)."""
         standing, home = await self.users(), Path.home()
         if standing.state == "trusted" and home.resolve() != self.root.resolve():  # else it is the project's already
             for item in standing.brings:
                 await self._load(suite, home / item.path, self.own, home)
 
-    async def _follow(self, suite: Suite) -> None:
+    async def _follow(self, suite: Extensions) -> None:
         """Decisions on the ledger become the suite's as they are written, by whichever process (N2)."""
         async for _ in self._ledger.follow(GRANTS, suite.decided + 1, poll=GRANTS_SECONDS):
             await suite.refresh()

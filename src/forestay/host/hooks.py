@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from forestay.agents import text_of
-from forestay.extensions import Suite, skills_prompt
+from forestay.extensions import Extensions, skills_prompt
 from forestay.host.prompts import Prompts
 from forestay.kernel import canonical
 from forestay.runs import Execution
@@ -28,7 +28,7 @@ class Told(msgspec.Struct):
 class SuiteHooks:
     """`agents.Hooks` over the loaded extensions, for one execution of a node."""
 
-    def __init__(self, suite: Suite, prompts: Prompts, ctx: Execution, told: Told | None = None) -> None:
+    def __init__(self, suite: Extensions, prompts: Prompts, ctx: Execution, told: Told | None = None) -> None:
         self._suite = suite
         self._prompts = prompts
         self._ctx = ctx
@@ -51,6 +51,8 @@ class SuiteHooks:
         return await self._told(event)
 
     async def _told(self, event: dict[str, Any]) -> dict[str, Any] | None:
+        if self._ctx.appends and self._suite.hooks.listening(event["type"]):
+            await self._ctx.flush()  # extensions hear of an answer when it is on disk
         answer = await (self._asking(event) if self._suite.asks else self._suite.emit(event))
         if event["type"] == "context":
             return {"messages": answer} if isinstance(answer, list) else None

@@ -6,7 +6,8 @@ nobody can make the registry grow.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
+from contextlib import aclosing
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -14,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from forestay.host.tracing import Tracing
 from forestay.kernel import Ledger, Record
-from forestay.models import DEFAULT_PARAMS, Delta, Message, OpenModel, Params, ToolSpec
+from forestay.models import DEFAULT_PARAMS, Deltas, Message, OpenModel, Params, ToolSpec
 from forestay.relay import Relay
 from forestay.runs import TERMINAL_EVENTS, Runs
 
@@ -135,7 +136,7 @@ class WatchedModel:
 
     async def stream(
         self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = DEFAULT_PARAMS
-    ) -> AsyncIterator[Delta]:
+    ) -> Deltas:
         provider, _, name = self.name.partition(":")
         span = self._tracing.begin(f"chat {name or provider}", kind="client")
         span.set("gen_ai.operation.name", "chat")
@@ -145,13 +146,14 @@ class WatchedModel:
             span.set("gen_ai.request.max_tokens", params.max_tokens)
         outcome, used = "cancelled", (0, 0)
         try:
-            async for delta in self._model.stream(messages, tools=tools, params=params):
-                if delta.usage is not None:
-                    used = (delta.usage.input_tokens, delta.usage.output_tokens)
-                if delta.finish_reason is not None:
-                    outcome = "ok"
-                    span.set("gen_ai.response.finish_reasons", [delta.finish_reason])
-                yield delta
+            async with aclosing(self._model.stream(messages, tools=tools, params=params)) as deltas:
+                async for delta in deltas:
+                    if delta.usage is not None:
+                        used = (delta.usage.input_tokens, delta.usage.output_tokens)
+                    if delta.finish_reason is not None:
+                        outcome = "ok"
+                        span.set("gen_ai.response.finish_reasons", [delta.finish_reason])
+                    yield delta
         except Exception as error:
             outcome = "error"
             span.fail(error)

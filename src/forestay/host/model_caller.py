@@ -1,202 +1,166 @@
-"""An agent's model call through the relay: facts go in, windows are kept, and each answer is paid for once.
+"""An agent's model through a relay session: facts go in, windows are kept, and each answer is paid for once.
 
-C1  What a model answered is an effect of the run before anybody sees it; whoever asks again after a crash is given
-    that answer, and the provider is not called.
-C2  The relay shares out the window, adds the facts and joins what a limit cut; the conversation around the prompt
-    (a memory, tool calls and their results) is spliced in as it is.
-    One model writes an answer: a host that was started again with another one does not go on with it.
+C1  An answer is in the ledger before anybody else hears of it: before a gate looks at its tool calls, before an
+    extension is told. A last answer that nobody hears goes in with the end of the node. A crash asks again only for
+    what was not in the ledger.
+C2  The relay shares out the window, adds the facts and joins what a limit cut. One model writes an answer: a host that
+    was started again with another one does not go on with it.
 C3  Text reaches the run's log while it is written, as `output.chunk`.
+C4  The answer stands once, in the session's stream; the run's log names the session and the answer's digest.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from forestay.kernel import Problem
-from forestay.models import (
-    DEFAULT_PARAMS,
-    Completion,
-    Delta,
-    Message,
-    Model,
-    Params,
-    ToolSpec,
-    Usage,
-    fold,
-    message_tokens,
-    whole,
-)
-from forestay.relay import QualityReport, Run, Session, Telemetry, pack_text, unpack_text
+from forestay.agents import Heard
+from forestay.kernel import Append, Problem
+from forestay.models import DEFAULT_PARAMS, Completion, Delta, Deltas, Message, Model, Params, ToolSpec, whole
+from forestay.relay import Piece, Relay, Session, Turned, unpack_text
 from forestay.runs import Execution
 
 _CHUNK_CHARACTERS = 160
-_LEAST_WINDOW = 256  # tokens
-_CUT = frozenset({"max_windows", "max_continuations", "no_new_text", "information_flow"})
 
 
-class Conversation:
-    """A model as the relay sees it during one agent's conversation (C1, C2)."""
+class RelayModel:
+    """`agents.AgentModel` over one relay session, for one execution of a node."""
 
-    def __init__(self, ctx: Execution, model: Model) -> None:
+    def __init__(self, ctx: Execution, relay: Relay, session: Session, model: Model) -> None:
         self.name = model.name
-        self.max_output_tokens = model.max_output_tokens
-        self.ctx = ctx
-        self._model = model
-        self._before: tuple[Message, ...] = ()
-        self._since: tuple[Message, ...] = ()
-        self._turn = 0
-        self._windows = 0
-        self._writer = ""  # the model that wrote the windows before
-        self._params = DEFAULT_PARAMS
-
-    def begin(self, before: Sequence[Message], since: Sequence[Message], turn: int, params: Params) -> None:
-        """The next question: what was said before and since the prompt, and which turn this is."""
-        self._before = tuple(before)
-        self._since = tuple(since)
-        self._turn = turn
-        self._windows = 0
-        self._writer = ""
-        self._params = params
-        if self._model.context_window - self._spent < _LEAST_WINDOW:
-            raise Problem(
-                "window_exceeded",
-                f"The conversation has {self._spent} tokens; the window of {self.name} has "
-                f"{self._model.context_window}.",
-                fix="Begin a new conversation, let tools answer with less, or use a model with a larger window.",
-            )
-
-    @property
-    def _spent(self) -> int:
-        return sum(message_tokens(self.count_tokens, message) for message in (*self._before, *self._since))
-
-    @property
-    def context_window(self) -> int:
-        return max(_LEAST_WINDOW, self._model.context_window - self._spent)
-
-    def count_tokens(self, text: str) -> int:
-        return self._model.count_tokens(text)
-
-    async def stream(
-        self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = DEFAULT_PARAMS
-    ) -> AsyncIterator[Delta]:
-        asked = self._spliced(messages)
-        wanted = Params(max_tokens=params.max_tokens, temperature=self._params.temperature, timeout=params.timeout)
-
-        async def ask() -> dict[str, Any]:
-            if self._writer not in ("", self.name):
-                raise Problem(
-                    "provider_missing",
-                    f"{self._writer} began this answer, and the host now asks {self.name}. No other model goes on.",
-                    model=self._writer,
-                    fix="Configure that model again, or start the run anew.",
-                )
-            answer = await fold(self._heard(self._model.stream(asked, tools=tools, params=wanted)))
-            if answer.finish_reason == "error":  # not put on record: whoever tries again asks again
-                raise Problem("provider_error", "The model ended with an error.", model=self.name)
-            made: dict[str, Any] = msgspec.to_builtins(answer)
-            return {**made, "text": pack_text(answer.text), "model": self.name}  # the text may end in half a character
-
-        key = f"model/turn-{self._turn}/window-{self._windows}"
-        kept: dict[str, Any] = await self.ctx.effect(key, ask, provider=f"model:{self.name}")
-        answer = msgspec.convert({**kept, "text": unpack_text(kept["text"])}, Completion)
-        self._writer = kept.get("model", self.name)
-        self._windows += 1
-        yield Delta(answer.text, answer.tool_calls, answer.finish_reason, answer.usage, answer.served_by)
-
-    def _spliced(self, messages: Sequence[Message]) -> list[Message]:
-        """The relay's messages with the conversation around the prompt."""
-        at = next(index for index, message in enumerate(messages) if message.role == "user")
-        return [*messages[:at], *self._before, messages[at], *self._since, *messages[at + 1 :]]
-
-    async def _heard(self, deltas: AsyncIterator[Delta]) -> AsyncIterator[Delta]:
-        """C3: chunks of a readable size, because each is a record on disk."""
-        waiting = ""
-        async for delta in deltas:
-            waiting += delta.text
-            if len(waiting) >= _CHUNK_CHARACTERS or (waiting and delta.finish_reason is not None):
-                await self._say(waiting, last=delta.finish_reason is not None)
-                waiting = ""
-            yield delta
-
-    async def _say(self, text: str, *, last: bool) -> None:
-        ctx = self.ctx
-        ctx.emit("output.chunk", {"nodeId": ctx.node_id, "runId": ctx.run_id, "chunk": whole(text), "isLast": last})
-        if not last:  # the last one goes into the log with the answer itself, a moment later
-            await ctx.flush()
-
-
-class RelayCaller:
-    """`agents.ModelCaller` over one relay session."""
-
-    records = True  # C1
-
-    def __init__(self, session: Session, talk: Conversation) -> None:
+        self._ctx = ctx
+        self._relay = relay
         self._session = session
-        self._talk = talk
+        self._model = model
+        self._known: dict[tuple[str, str], Turned] = {}  # by session and key
+        session.write = self._write
 
-    @property
-    def name(self) -> str:
-        return self._talk.name
+    async def once(self, key: str, ask: Callable[[], Awaitable[Completion]]) -> Completion:
+        async def reference() -> dict[str, Any]:
+            await ask()
+            return {"session": self._session.id, "digest": self._known[self._session.id, key].digest}
+
+        kept: dict[str, Any] = await self._ctx.effect(key, reference, later=True)
+        if "text" in kept:  # until 0.2 the run's log had a copy of it
+            return msgspec.convert({**kept, "served_by": ""}, Completion)
+        return (await self._recalled(key, **kept)).answer
+
+    async def turn(
+        self, key: str, messages: Sequence[Message], tools: Sequence[ToolSpec], params: Params, heard: Heard
+    ) -> Completion:
+        chunks = _Chunks(self._ctx)
+
+        async def both(piece: Piece) -> None:
+            await chunks.take(piece)
+            if text := whole(piece.text):
+                await heard(text)
+
+        session = self._session
+        session.use_model(_former(self._ctx, self._model, key), priority=0)
+        turned = await session.turn(messages, tools, params, key=key, heard=both)
+        self._known[session.id, key] = turned
+        self._ctx.emit(
+            "forestay.relay.answered",
+            {
+                "nodeId": self._ctx.node_id,
+                "sessionId": session.id,
+                "windowId": turned.window_id,
+                "windows": turned.windows,
+                "tier": turned.tier,
+                "factsInEnvelope": turned.facts_in_envelope,
+            },
+        )
+        if turned.answer.tool_calls:
+            await session.flush()
+        else:
+            self._ctx.along(session.give())
+        return turned.answer
+
+    async def _recalled(self, key: str, session: str, digest: str) -> Turned:
+        """The answer that the run's log names (C4)."""
+        if (session, key) not in self._known:
+            self._known |= {(session, name): turn for name, turn in (await self._relay.turns(session)).items()}
+        found = self._known.get((session, key))
+        if found is None or found.digest != digest:
+            raise Problem(
+                "chain_broken",
+                "The answer that the run's log names is not in the relay's session.",
+                stream=f"relay/{session}",
+                turn=key,
+            )
+        return found
+
+    async def _write(self, append: Append) -> None:
+        """The session's records, in one commit with what the node has to say."""
+        self._ctx.along(append)
+        await self._ctx.flush()
+
+
+class _Chunks:
+    """C3: chunks of a readable size, because each is a record on disk. Each window counts its own."""
+
+    def __init__(self, ctx: Execution) -> None:
+        self._ctx = ctx
+        self._window = 0
+        self._waiting = ""
+
+    async def take(self, piece: Piece) -> None:
+        if piece.window != self._window:
+            self._say(last=False)
+            self._window = piece.window
+        self._waiting += piece.text
+        if piece.last:
+            self._say(last=True)
+        elif len(self._waiting) >= _CHUNK_CHARACTERS:
+            self._say(last=False)
+            await self._ctx.flush()
+
+    def _say(self, *, last: bool) -> None:
+        text, self._waiting = whole(self._waiting), ""
+        if text:
+            ctx = self._ctx
+            chunk = {"nodeId": ctx.node_id, "runId": ctx.run_id, "chunk": text, "isLast": last}
+            ctx.emit("output.chunk", chunk, place=f"window-{self._window}>")
+
+
+def _former(ctx: Execution, model: Model, key: str) -> Model:
+    """The model; where a host of 0.2 died inside this turn, one that first says again what it had said by then."""
+    turn = key.split("/")[1]
+    said: list[dict[str, Any]] = []
+    while (kept := ctx.recorded(f"model/{turn}/window-{len(said)}")) is not None:
+        said.append(kept)
+    return _Former(model, said) if said else model
+
+
+class _Former:
+    """A model behind the answers that 0.2 recorded as effects of the run."""
+
+    def __init__(self, model: Model, said: list[dict[str, Any]]) -> None:
+        self.name = model.name
+        self.context_window = model.context_window
+        self.max_output_tokens = model.max_output_tokens
+        self.count_tokens = model.count_tokens
+        self._model = model
+        self._said = said
+        self._writer = model.name  # of the answer that is being written
 
     async def stream(
         self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = DEFAULT_PARAMS
-    ) -> AsyncIterator[Delta]:
-        system, before, task, since = _parts(messages)
-        self._talk.begin(before, since, sum(message.role == "assistant" for message in messages), params)
-        toolbox = self._session.toolbox()
-        toolbox.specs = tuple(tools)  # the relay's own context tools are not the agent's: its allowlist decides
-        engines: list[Run] = []
-        events = self._session.events(
-            system, task, max_output_tokens=params.max_tokens, run={"toolbox": toolbox}, holder=engines
-        )
-        async for event in events:
-            if event.event_type == "token" and event.data:
-                yield Delta(whole(event.data))
-            elif event.event_type == "done":
-                self._report(event.data)
-                yield _end(event.data, engines[0])
-
-    def _report(self, report: QualityReport) -> None:
-        """What the relay says of the answer, in the run's log."""
-        telemetry = _telemetry(report)
-        told = {
-            "nodeId": self._talk.ctx.node_id,
-            "sessionId": report.session_id,
-            "windowId": report.window_id,
-            "windows": telemetry.windows,
-            "tier": report.quality_tier,
-            "factsInEnvelope": telemetry.facts_in_envelope,
-        }
-        self._talk.ctx.emit("forestay.relay.answered", told)
-
-
-def _parts(messages: Sequence[Message]) -> tuple[str, list[Message], str, list[Message]]:
-    """The system prompt, what was said before the task (a memory), the task, and everything said since.
-
-    An extension may take the task out of the conversation; what the user says last is then what is asked.
-    """
-    system = "\n\n".join(message.content for message in messages if message.role == "system")
-    spoken = [message for message in messages if message.role != "system"]
-    asked = [index for index, message in enumerate(spoken) if message.role == "user"]
-    if not asked:
-        return system, [], "", spoken
-    at = next((index for index in asked if spoken[index].task), asked[-1])
-    return system, spoken[:at], spoken[at].content, spoken[at + 1 :]
-
-
-def _telemetry(report: QualityReport) -> Telemetry:
-    assert report.telemetry is not None, "the engine measures every dispatch"
-    return report.telemetry
-
-
-def _end(report: QualityReport, engine: Run) -> Delta:
-    telemetry = _telemetry(report)
-    usage = Usage(telemetry.input_tokens, telemetry.output_tokens)
-    if engine.pending_calls:
-        return Delta(tool_calls=engine.pending_calls, finish_reason="tool_calls", usage=usage)
-    if telemetry.stopped_by == "filtered":
-        return Delta(finish_reason="content_filter", usage=usage)
-    return Delta(finish_reason="length" if telemetry.stopped_by in _CUT else "stop", usage=usage)
+    ) -> Deltas:
+        if self._said:
+            kept = self._said.pop(0)
+            answer = msgspec.convert({**kept, "text": unpack_text(kept["text"])}, Completion)
+            self._writer = kept.get("model", self.name) if answer.finish_reason == "length" else self.name
+            yield Delta(answer.text, answer.tool_calls, answer.finish_reason, answer.usage, answer.served_by)
+            return
+        if self._writer != self.name:
+            raise Problem(
+                "provider_missing",
+                f"{self._writer} began this answer, and the host now asks {self.name}. No other model goes on.",
+                model=self._writer,
+                fix="Configure that model again, or start the run anew.",
+            )
+        async for delta in self._model.stream(messages, tools=tools, params=params):
+            yield delta

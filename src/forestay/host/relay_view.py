@@ -28,7 +28,7 @@ from forestay.relay import (
     Session,
     Warm,
     guard,
-    looking,
+    inspect,
     pack,
     pack_text,
     rank,
@@ -199,7 +199,7 @@ class SessionView:
         session = Session(self._relay, self.id, self.warm, self.seq, key)
         if (live := self._relay.loaded(self.id)) is not None:
             session.models = live.models  # its providers' keys are in memory only
-        return await looking.preview(session, system_prompt, task, None, "")
+        return await inspect.preview(session, system_prompt, task, None, "")
 
     async def shown(self, window_id: str) -> Shown:
         """What the relay put before the model in this window (Y3)."""

@@ -15,7 +15,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from forestay.agents import EffectClass, Tool, ToolOutcome, Update, text_of
-from forestay.extensions import HostCall, Member, Subject, Suite, prepared
+from forestay.extensions import Extensions, HostCall, Member, Subject, prepared
 from forestay.extensions import ToolOutcome as Performed
 from forestay.host.builtin import BUILTIN
 from forestay.host.prompts import CHANGING, Prompts
@@ -47,7 +47,7 @@ class AgentTools:
 
     def __init__(
         self,
-        suite: Suite,
+        suite: Extensions,
         runs: Runs,
         ctx: Execution,
         *,

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
         Config,
         DeploymentGate,
         Deployments,
+        ExtensionConfig,
         ExtensionQuotas,
-        Extensions,
         HttpLimits,
         ModelEntry,
         Models,
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
         object_schema,
         schema_mistake,
     )
-    from forestay.kernel.ledger import Append, Draft, Head, Ledger, Projection, Record, Verification
+    from forestay.kernel.ledger import Append, Draft, Head, Ledger, Projection, Record, Transaction, Verification
+    from forestay.kernel.ledger.sqlite_file import SQLITE_VERSION, sqlite_fault
     from forestay.kernel.loss import Weighed, weigh
     from forestay.kernel.policy import Decision, Grant, Mode, Policy, Request, SubjectRules, scope_policy, scope_request
     from forestay.kernel.problem_table import LAFS_CODES, TABLE, AgentAction, Category, LafsCode, Row

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from collections.abc import Iterable
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -46,6 +47,11 @@ def encode_strict(value: object) -> bytes:
     if b"null" in data and _has_non_finite(value):
         raise Problem("invalid_json", "A number is NaN or infinite.", fix="Send finite numbers, or null.")
     return data
+
+
+def encode_all(values: Iterable[object]) -> list[bytes]:
+    """`encode_strict` of each."""
+    return [encode_strict(value) for value in values]
 
 
 @overload

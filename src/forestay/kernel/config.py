@@ -101,7 +101,7 @@ class ExtensionOverride(_Section, frozen=True):
     mode: Mode | None = None
 
 
-class Extensions(_Section, frozen=True):
+class ExtensionConfig(_Section, frozen=True):
     """`tool_words` is a file with the wording of the built-in tools; without one they have our own.
 
     `unprotected` lifts what `doctor` lists as protected, by its name or its path. `build_seconds` is how long compiling
@@ -227,7 +227,7 @@ class Config(_Section, frozen=True):
     output: Output = Output()
     data: Data = Data()
     http: Http = Http()
-    extensions: Extensions = Extensions()
+    extensions: ExtensionConfig = ExtensionConfig()
     models: Models = Models()
     agents: Agents = Agents()
     workflows: Workflows = Workflows()

@@ -60,17 +60,21 @@ class Ids:
 
     def new(self, prefix: str = "") -> str:
         """A new id, `prefix_…` when a prefix is given."""
+        (text,) = self.several(1)
+        return f"{prefix}_{text}" if prefix else text
+
+    def several(self, count: int) -> list[str]:
+        """New ids in a row, without a prefix."""
         with self._lock:
             now = self._clock.now_ms()
             if now > self._last_ms:
                 self._last_ms = now
                 # The top bit stays free, so that counting up cannot overflow into the time.
-                self._last = (now << 80) | (int.from_bytes(self._randomness.bytes(10), "big") >> 1)
+                first = (now << 80) | (int.from_bytes(self._randomness.bytes(10), "big") >> 1)
             else:
-                self._last += 1
-            number = self._last
-        text = _base32(number)
-        return f"{prefix}_{text}" if prefix else text
+                first = self._last + 1
+            self._last = first + count - 1
+        return [_base32(number) for number in range(first, first + count)]
 
     def uuid4(self) -> str:
         return str(uuid.UUID(bytes=self._randomness.bytes(16), version=4))

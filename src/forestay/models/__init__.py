@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         DEFAULT_PARAMS,
         Completion,
         Delta,
+        Deltas,
         FinishReason,
         Message,
         Model,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from forestay.models.assemble import SurrogateJoiner, ToolCallFragments, finish_reason, usage
 from forestay.models.faults import Endpoint
-from forestay.models.protocol import Delta, Message, Params, ToolSpec
+from forestay.models.protocol import Delta, Deltas, Message, Params, ToolSpec
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -45,7 +45,7 @@ class AnthropicMessages:
             request["stop_sequences"] = list(params.stop)
         return request
 
-    async def deltas(self, request: dict[str, Any]) -> AsyncGenerator[Delta, None]:
+    async def deltas(self, request: dict[str, Any]) -> Deltas:
         stream = await self._client.messages.create(**request)
         async with stream:
             async for delta in _deltas(stream):
@@ -59,7 +59,7 @@ class AnthropicMessages:
         await self._client.close()
 
 
-async def _deltas(stream: AsyncIterator[Any]) -> AsyncGenerator[Delta, None]:
+async def _deltas(stream: AsyncIterator[Any]) -> Deltas:
     calls, characters = ToolCallFragments(), SurrogateJoiner()
     reported: str | None = None
     input_tokens: Any = None

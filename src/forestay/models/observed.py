@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 
-from forestay.models.protocol import Delta, Message, ToolSpec
+from forestay.models.protocol import Deltas, Message, ToolSpec
 from forestay.models.tokens import Estimator, ExactCounter
 
 # Framing costs a few tokens a message; below this it would be mistaken for text.
@@ -12,11 +12,11 @@ _LEAST_INPUT = 1_000
 
 
 async def observed(
-    deltas: AsyncGenerator[Delta, None],
+    deltas: Deltas,
     counter: Estimator | ExactCounter,
     messages: Sequence[Message],
     tools: Sequence[ToolSpec],
-) -> AsyncGenerator[Delta, None]:
+) -> Deltas:
     """`deltas` unchanged; at the end the counter hears what the provider counted, where text is all that counted."""
     texts: list[str] = []
     plain = True

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from forestay.kernel import canonical
 from forestay.models.assemble import SurrogateJoiner, ToolCallFragments, finish_reason, usage
 from forestay.models.faults import Endpoint
-from forestay.models.protocol import Delta, Message, Params, ToolSpec, Usage
+from forestay.models.protocol import Delta, Deltas, Message, Params, ToolSpec, Usage
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -56,7 +56,7 @@ class OpenAIChat:
             request["seed"] = params.seed
         return request
 
-    async def deltas(self, request: dict[str, Any]) -> AsyncGenerator[Delta, None]:
+    async def deltas(self, request: dict[str, Any]) -> Deltas:
         # The package insists on a key; a server that was given none is sent none.
         headers = {"Authorization": self.sdk.Omit()} if self.endpoint.key is None else None
         stream = await self._client.chat.completions.create(**request, extra_headers=headers)
@@ -68,7 +68,7 @@ class OpenAIChat:
         await self._client.close()
 
 
-async def _deltas(stream: AsyncIterator[Any]) -> AsyncGenerator[Delta, None]:
+async def _deltas(stream: AsyncIterator[Any]) -> Deltas:
     calls, characters = ToolCallFragments(), SurrogateJoiner()
     reported: str | None = None
     counted: Usage | None = None

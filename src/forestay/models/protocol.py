@@ -13,7 +13,8 @@ M6  A failure is a Problem (`provider_error`, `provider_timeout`, `rate_limited`
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -88,6 +89,10 @@ class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
     served_by: str = ""
 
 
+Deltas = AsyncGenerator[Delta, None]
+"""An answer as it is written; closing it closes the request behind it (M5)."""
+
+
 class Completion(msgspec.Struct, frozen=True):
     """A whole answer."""
 
@@ -112,36 +117,33 @@ class Model(Protocol):
 
     def stream(
         self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = DEFAULT_PARAMS
-    ) -> AsyncIterator[Delta]:
+    ) -> Deltas:
         """The answer to `messages`, piece by piece (M1 to M6)."""
 
     def count_tokens(self, text: str) -> int:
         """Tokens of `text`: exact where a tokenizer is there, else the model's best estimate."""
 
 
-async def fold(stream: AsyncIterator[Delta]) -> Completion:
-    """Everything that `stream` says, as one Completion; a stream without an end is a Problem (M3)."""
+async def fold(stream: Deltas, heard: Callable[[str], Awaitable[None]] | None = None) -> Completion:
+    """Everything that `stream` says, as one Completion; a stream without an end is a Problem (M3). `heard` is told each
+    text as it comes."""
     texts: list[str] = []
     calls: list[ToolCall] = []
-    finish: FinishReason | None = None
-    usage: Usage | None = None
+    last = Delta()
     served_by = ""
-    try:
+    async with aclosing(stream):
         async for delta in stream:
             texts.append(delta.text)
             calls.extend(delta.tool_calls)
-            finish = delta.finish_reason or finish
-            usage = delta.usage or usage
+            last = delta
             served_by = served_by or delta.served_by
-    finally:
-        close = getattr(stream, "aclose", None)
-        if close is not None:
-            await close()
-    if finish is None:
+            if heard is not None and delta.text:
+                await heard(delta.text)
+    if last.finish_reason is None:
         raise Problem(
             "provider_error",
             "The model's answer broke off before its end.",
             received_characters=sum(map(len, texts)),
             fix="Ask again, or use another provider.",
         )
-    return Completion("".join(texts), tuple(calls), finish, usage, served_by)
+    return Completion("".join(texts), tuple(calls), last.finish_reason, last.usage, served_by)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from forestay.kernel import Clock, Problem, Randomness, SystemRandomness
 from forestay.models.faults import Endpoint, translated
 from forestay.models.limits import ModelLimits
 from forestay.models.observed import observed
-from forestay.models.protocol import DEFAULT_PARAMS, Delta, Message, Params, ToolSpec
+from forestay.models.protocol import DEFAULT_PARAMS, Deltas, Message, Params, ToolSpec
 from forestay.models.resend import DEFAULT_RETRIES, Retries, paced, resend
 from forestay.models.tokens import Estimator, ExactCounter
 
@@ -30,7 +30,7 @@ class Wire(Protocol):
 
     def request(self, messages: Sequence[Message], tools: Sequence[ToolSpec], params: Params) -> dict[str, Any]: ...
 
-    def deltas(self, request: dict[str, Any]) -> AsyncGenerator[Delta, None]: ...
+    def deltas(self, request: dict[str, Any]) -> Deltas: ...
 
     async def aclose(self) -> None: ...
 
@@ -59,7 +59,7 @@ class Remote:
 
     def stream(
         self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = DEFAULT_PARAMS
-    ) -> AsyncIterator[Delta]:
+    ) -> Deltas:
         request = self._wire.request(messages, tools, params)
         silence = params.timeout or _SILENCE
         deltas = resend(
@@ -86,7 +86,7 @@ class Remote:
     async def aclose(self) -> None:
         await self._wire.aclose()
 
-    async def _attempt(self, request: dict[str, Any]) -> AsyncGenerator[Delta, None]:
+    async def _attempt(self, request: dict[str, Any]) -> Deltas:
         with translated(self._wire.sdk, self._wire.endpoint, self._clock):
             deltas = self._wire.deltas(request)
             try:

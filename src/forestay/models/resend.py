@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 
 import msgspec
 
 from forestay.kernel import Problem, Randomness
 from forestay.models.faults import Endpoint, silent
-from forestay.models.protocol import Delta
+from forestay.models.protocol import Deltas
 
-Attempt = Callable[[], AsyncGenerator[Delta, None]]
+Attempt = Callable[[], Deltas]
 
 
 class Retries(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class Retries(msgspec.Struct, frozen=True):
 DEFAULT_RETRIES = Retries()
 
 
-async def resend(attempt: Attempt, retries: Retries, randomness: Randomness) -> AsyncGenerator[Delta, None]:
+async def resend(attempt: Attempt, retries: Retries, randomness: Randomness) -> Deltas:
     """The deltas of `attempt()`, tried again as long as it fails before its first one."""
     for number in itertools.count(1):
         stream = attempt()
@@ -47,7 +47,7 @@ async def resend(attempt: Attempt, retries: Retries, randomness: Randomness) -> 
         await stream.aclose()
 
 
-async def paced(stream: AsyncGenerator[Delta, None], silence: float, endpoint: Endpoint) -> AsyncGenerator[Delta, None]:
+async def paced(stream: Deltas, silence: float, endpoint: Endpoint) -> Deltas:
     """`stream`, given up with `provider_timeout` after `silence` seconds without a delta."""
     shown = False
     try:

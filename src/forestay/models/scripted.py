@@ -16,14 +16,24 @@ A token is `token_characters` code points: that is this model's tokenizer, so it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
 from forestay.kernel import TABLE, Problem, canonical
-from forestay.models.protocol import DEFAULT_PARAMS, Delta, FinishReason, Message, Params, ToolCall, ToolSpec, Usage
+from forestay.models.protocol import (
+    DEFAULT_PARAMS,
+    Delta,
+    Deltas,
+    FinishReason,
+    Message,
+    Params,
+    ToolCall,
+    ToolSpec,
+    Usage,
+)
 
 T = TypeVar("T")
 
@@ -79,7 +89,7 @@ class Scripted:
 
     def stream(
         self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = DEFAULT_PARAMS
-    ) -> AsyncIterator[Delta]:
+    ) -> Deltas:
         return self._play(messages, params)
 
     def count_tokens(self, text: str) -> int:
@@ -88,7 +98,7 @@ class Scripted:
     async def aclose(self) -> None:
         """Nothing is open."""
 
-    async def _play(self, messages: Sequence[Message], params: Params) -> AsyncGenerator[Delta, None]:
+    async def _play(self, messages: Sequence[Message], params: Params) -> Deltas:
         self.calls += 1
         index, start = self._choose(messages)
         turn = self._script.turns[index]

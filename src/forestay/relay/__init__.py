@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from forestay.face import face
 
 if TYPE_CHECKING:
-    from forestay.relay.dispatch import Run
     from forestay.relay.facts import Batch, Fact, view
     from forestay.relay.meters import Meters
     from forestay.relay.packing import pack
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from forestay.relay.replies import told
     from forestay.relay.session import Session
     from forestay.relay.state import read_header
+    from forestay.relay.turn import Piece, Turned
     from forestay.relay.types import (
         PROTOCOL_VERSION,
         CostEstimate,

@@ -5,60 +5,75 @@ Invariants:
 - D1  One natural `stop` is one model call (C1); the tokens put together are the output, byte for byte (C2).
 - D2  Caps are looked at before every window; what is left never gets below zero (C10, C14).
 - D3  A window is in the ledger, with its raw text and its facts, before its `window_complete` event; a process that is
-      killed after that goes on behind it.
-- D4  A window is asked for again only while nothing of it was shown (C15, `turn.py`). The caller's next model is
+      killed after that goes on behind it. A caller with a log of its own (`Terms.later`) writes the last window there.
+- D4  A window is asked for again only while nothing of it was shown (C15, `answer.py`). The caller's next model is
       asked only before the first window is complete; the one that began an answer goes on with it (C18).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from forestay.kernel import Draft, Problem, canonical
-from forestay.models import Message, Model, ToolCall, ToolSpec, halves, joined, paired, whole
+from forestay.models import Message, Model, Params, ToolCall, ToolSpec, halves, joined, paired, whole
 from forestay.relay import drift, window
-from forestay.relay.caps import within_caps
-from forestay.relay.choose import envelope
+from forestay.relay.answer import Answer, Built, ask
+from forestay.relay.budget import within_caps
 from forestay.relay.continuation import Seam, is_wall
+from forestay.relay.envelope import envelope
 from forestay.relay.extract import units
 from forestay.relay.facts import Batch, batches
 from forestay.relay.packing import Packed
 from forestay.relay.progress import Flow, Structure, safe_cut
 from forestay.relay.report import completed, report_of
-from forestay.relay.turn import Built, Turn, ask
 from forestay.relay.types import QualityReport, Stop, StreamEvent
 from forestay.relay.warm import WINDOW, Dispatch, pack_text
+from forestay.relay.window import ALONE, Around
 
 if TYPE_CHECKING:
     from forestay.relay.session import Session
     from forestay.relay.tools import Toolbox
 
 
-class Run:
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """How a dispatch is asked, beyond its task."""
+
+    toolbox: Toolbox | None = None  # the context tools, which the relay runs by itself
+    tools: tuple[ToolSpec, ...] | None = None  # the caller's; where there are any, calls are handed back
+    max_steps: int = 10
+    reground: bool = False
+    window_tokens: int | None = None
+    around: Around = ALONE
+    temperature: float | None = None
+    later: bool = False
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The tools that the model is told about."""
+        return (*(self.toolbox.specs if self.toolbox is not None else ()), *(self.tools or ()))
+
+    @property
+    def takes_calls(self) -> bool:
+        return self.toolbox is not None or self.tools is not None
+
+
+PLAIN = Terms()
+
+
+class WindowEngine:
     """One dispatch under way; `warm.dispatch` is its memory, so that it can be picked up where it stopped."""
 
-    def __init__(
-        self,
-        session: Session,
-        *,
-        starting: Sequence[Draft] = (),
-        toolbox: Toolbox | None = None,
-        max_steps: int = 10,
-        reground: bool = False,
-        window_tokens: int | None = None,
-    ) -> None:
+    def __init__(self, session: Session, terms: Terms, plan: window.Plan | None = None) -> None:
         self.session = session
-        self.starting = list(starting)
-        self.toolbox = toolbox
-        self.max_steps = max_steps
-        self.reground = reground
-        self.window_tokens = window_tokens
+        self.terms = terms
+        self._planned = plan  # the first window's, by the first model
         self.pending_calls: tuple[ToolCall, ...] = ()
+        self._tools = terms.specs
         self._structure = Structure()
         self._flow = Flow()
         self._first: Built | None = None
@@ -79,15 +94,6 @@ class Run:
 
     async def events(self) -> AsyncGenerator[StreamEvent, None]:
         """The events of the dispatch; a failure is raised as a Problem with the partial output in its details."""
-        try:
-            async with aclosing(self._events()) as events:
-                async for event in events:
-                    yield event
-        finally:
-            self.session.models.asked = None
-
-    async def _events(self) -> AsyncGenerator[StreamEvent, None]:
-        self.session.stage(*self.starting)
         self._began = self.session.clock.monotonic()
         resumed = bool(self.state.output)
         if resumed:
@@ -99,10 +105,10 @@ class Run:
             self._shown = True
         going_on = resumed
         while True:
-            turn = Turn()
+            answer = Answer()
             join: Callable[[str, str], str] = joined
             try:
-                async with aclosing(self._window(going_on, turn)) as pieces:
+                async with aclosing(self._window(going_on, answer)) as pieces:
                     async for piece in pieces:
                         shown, self._half = halves(join(self._half, piece))
                         join = _within
@@ -110,23 +116,24 @@ class Run:
                             self._shown = True
                             yield StreamEvent("token", shown)
             except Problem as problem:
-                if self._built is not None and turn.new:  # cut after it was shown: kept, and can be gone on with (C15)
-                    self._complete(self._built, turn, last=False)
+                if self._built is not None and answer.new:  # cut after it was shown: kept, to go on with (C15)
+                    self._complete(self._built, answer, last=False)
                 raise await self._failed(problem) from problem.__cause__
             built = self._built
             assert built is not None, "a window that was answered was built"
-            stop = self._stop(turn, built)
-            calls = turn.calls if self.toolbox is not None and stop == "complete" else ()
+            stop = self._stop(answer, built)
+            calls = answer.calls if self.terms.takes_calls and stop == "complete" else ()
             facts = len(self.session.warm.facts)
             last = stop is not None and not calls
-            self._complete(built, turn, last=last)
+            self._complete(built, answer, last=last)
             new_facts = [fact.id for fact in self.session.warm.facts[facts:]]
-            summary = self._summary(built, turn)
-            again = bool(calls) and self._run_tools(turn, calls)
-            report = self._finish(built, turn, stop, resumed) if stop is not None and not again else None
+            summary = self._summary(built, answer)
+            again = bool(calls) and self._run_tools(answer, calls)
+            report = self._finish(built, answer, stop, resumed) if stop is not None and not again else None
             if report is None and not again:
-                self._go_on(built, turn)
-            await self.session.flush()
+                self._go_on(built, answer)
+            if report is None or not self.terms.later:
+                await self.session.flush()
             yield StreamEvent(
                 "extraction", {"window_id": built.window_id, "facts_extracted": len(new_facts), "fact_ids": new_facts}
             )
@@ -140,12 +147,12 @@ class Run:
             if going_on:
                 yield StreamEvent(
                     "continuation",
-                    {"window": summary["window"] + 1, "reason": turn.finish or "limit", "after": built.window_id},
+                    {"window": summary["window"] + 1, "reason": answer.finish or "limit", "after": built.window_id},
                 )
 
     # One window
 
-    async def _window(self, going_on: bool, turn: Turn) -> AsyncGenerator[str, None]:
+    async def _window(self, going_on: bool, answer: Answer) -> AsyncGenerator[str, None]:
         """The next window, of the first model in the order that answers (D4)."""
         waiting = deque(self._order())
         while True:
@@ -153,12 +160,12 @@ class Run:
             self._built = None
             self._built = built = await self._build(going_on)
             try:
-                async with aclosing(self._ask(built, turn)) as pieces:
+                async with aclosing(self._ask(built, answer)) as pieces:
                     async for piece in pieces:
                         yield piece
                 return
             except Problem as problem:
-                if turn.new or not self._fall_back(problem, waiting):
+                if answer.new or not self._fall_back(problem, waiting):
                     raise
 
     def _order(self) -> list[Model]:
@@ -186,21 +193,24 @@ class Run:
 
     def _takes(self, model: Model) -> bool:
         """Whether the task fits the window of `model`."""
-        state, config = self.state, self.session.warm.config
         try:
-            plan = window.plan(
-                model, config, state.system_prompt, state.task_input, state.max_output_tokens, self._tools
-            )
+            return self._plan(model).fits
         except Problem:  # more output was asked for than this model writes
             return False
-        return plan.fits
+
+    def _plan(self, model: Model) -> window.Plan:
+        planned, self._planned = self._planned, None
+        if planned is not None:
+            return planned
+        state, config = self.state, self.session.warm.config
+        asked = state.system_prompt, state.task_input, state.max_output_tokens
+        return window.plan(model, config, *asked, self._tools, self.terms.around)
 
     async def _build(self, going_on: bool) -> Built:
         """Share out the tokens, choose the facts, write down what will be asked (D2, W1)."""
         session, state = self.session, self.state
-        config, model = session.warm.config, session.model
-        plan = window.plan(model, config, state.system_prompt, state.task_input, state.max_output_tokens, self._tools)
-        reserve = min(plan.reserve, self.window_tokens) if self.window_tokens else plan.reserve
+        plan = self._plan(session.model)
+        reserve = min(plan.reserve, self.terms.window_tokens) if self.terms.window_tokens else plan.reserve
         free = plan.context_window - plan.system - plan.task
         extra, extra_tokens = self._extra(going_on, free - reserve)
         room = free - reserve - extra_tokens
@@ -213,11 +223,11 @@ class Run:
         if max_tokens < reserve or allowed < room:
             left = {"dispatch_id": state.id, "max_tokens": max_tokens, "envelope_tokens": allowed}
             session.stage(Draft("crp.dispatch.budget_warning", left))
-        first, anew = self._first, self.reground or state.reground
+        first, anew = self._first, self.terms.reground or state.reground
         query = f"{state.query}\n{state.output[-2000:]}" if anew else state.query
         known = first.packed if first is not None and not anew else None
         limit = min(plan.context_window - max_tokens, fixed + allowed)
-        packed, messages, tokens = await self._fitted(known, query, allowed, limit, extra)
+        packed, messages, tokens = await self._fitted(known, query, allowed, limit, extra, plan.tools)
         built = Built(
             session.relay.ids.uuid4(),
             messages,
@@ -226,6 +236,7 @@ class Run:
             max_tokens,
             min(1.0, packed.tokens / allowed) if allowed else 0.0,
             going_on,
+            self.terms.around,
             state.served_by,
         )
         self._first = built if first is None or state.reground else first
@@ -246,12 +257,8 @@ class Run:
         )
         return built
 
-    @property
-    def _tools(self) -> Sequence[ToolSpec]:
-        return self.toolbox.specs if self.toolbox is not None else ()
-
     async def _fitted(
-        self, packed: Packed | None, query: str, room: int, limit: int, extra: list[Message]
+        self, packed: Packed | None, query: str, room: int, limit: int, extra: list[Message], tools: int
     ) -> tuple[Packed, list[Message], int]:
         """The envelope, the messages and their tokens, at most `limit`: counted whole, as the model counts now (W1)."""
         state = self.state
@@ -259,7 +266,7 @@ class Run:
             if packed is None or packed.tokens > room:
                 packed = await self._envelope(query, room)
             messages = window.first_messages(state.system_prompt, packed.text, state.task_input) + extra
-            tokens = window.request_tokens(self.session.model, messages, self._tools)
+            tokens = window.request_tokens(self.session.model, messages) + tools
             if tokens <= limit:
                 return packed, messages, tokens
             if not packed.text:
@@ -284,28 +291,32 @@ class Run:
                 break
         return form, tokens
 
-    def _ask(self, built: Built, turn: Turn) -> AsyncGenerator[str, None]:
+    def _ask(self, built: Built, answer: Answer) -> AsyncGenerator[str, None]:
         session = self.session
         return ask(
             session.model,
             built,
-            turn,
+            answer,
             Seam(halves(self.state.output)[0] if built.going_on else ""),
             tools=self._tools,
-            timeout=session.warm.config.provider_timeout,
+            params=Params(
+                max_tokens=built.max_tokens,
+                temperature=self.terms.temperature,
+                timeout=session.warm.config.provider_timeout,
+            ),
         )
 
-    def _stop(self, turn: Turn, built: Built) -> Stop | None:
+    def _stop(self, answer: Answer, built: Built) -> Stop | None:
         """Why this window is the last one; None when the text goes on (CRP §1.4)."""
         state = self.state
-        if turn.finish == "content_filter":
+        if answer.finish == "content_filter":
             return "filtered"
-        if not is_wall(turn.finish, turn.output_tokens(self.session.model), built.max_tokens):
+        if not is_wall(answer.finish, answer.output_tokens(self.session.model), built.max_tokens):
             # A limit cut the text, and the model was asked for the rest and said nothing: that is no natural end.
-            return "complete" if turn.text or turn.calls or not built.going_on else "no_new_text"
-        if state.windows and not turn.new:
+            return "complete" if answer.text or answer.calls or not built.going_on else "no_new_text"
+        if state.windows and not answer.new:
             return "no_new_text"
-        if not self._flow.alive(turn.new):
+        if not self._flow.alive(answer.new):
             return "information_flow"
         if state.max_windows is not None and state.windows + 1 >= state.max_windows:
             return "max_windows"
@@ -313,11 +324,11 @@ class Run:
             return "max_continuations"
         return None
 
-    def _complete(self, built: Built, turn: Turn, *, last: bool) -> None:
+    def _complete(self, built: Built, answer: Answer, *, last: bool) -> None:
         """The window and its facts, in one append (D3)."""
         session, state, warm = self.session, self.state, self.session.warm
-        self._structure.feed(turn.new)
-        output = joined(state.output, turn.new)
+        self._structure.feed(answer.new)
+        output = joined(state.output, answer.new)
         cut = (
             len(output)
             if last
@@ -325,27 +336,28 @@ class Run:
             if self._structure.splittable
             else state.extracted
         )
-        usage = turn.usage
+        usage = answer.usage
         drafts = [
             Draft(
                 "crp.window.complete",
                 {
                     "dispatch_id": state.id,
                     "window_id": built.window_id,
-                    "output": pack_text(turn.text),
-                    "removed": turn.echo.length,
-                    "ambiguous": turn.echo.ambiguous,
-                    "other": turn.echo.other,
-                    "finish_reason": turn.finish or "unknown",
+                    "output": pack_text(answer.text),
+                    "removed": answer.echo.length,
+                    "ambiguous": answer.echo.ambiguous,
+                    "other": answer.echo.other,
+                    "finish_reason": answer.finish or "unknown",
                     "input_tokens": max(0, usage.input_tokens) if usage is not None else built.input_tokens,
-                    "output_tokens": turn.output_tokens(self.session.model),
+                    "output_tokens": answer.output_tokens(self.session.model),
                     "counted_by": "provider" if usage is not None else "relay",
-                    "model": turn.model,
-                    "served_by": turn.served_by,
-                    "visible": bool(turn.new),
+                    "model": answer.model,
+                    "served_by": answer.served_by,
+                    "visible": bool(answer.new),
                     "extracted": cut,
                     "continuation": built.going_on,
-                    "tool_calls": len(turn.calls),
+                    "tool_calls": len(answer.calls),
+                    **({"calls": msgspec.to_builtins(answer.calls)} if answer.calls else {}),
                 },
             )
         ]
@@ -368,7 +380,7 @@ class Run:
         session.stage_facts(made)
         self._corrected = len({item.new for item in session.settle_contradictions()})
 
-    def _go_on(self, built: Built, turn: Turn) -> None:
+    def _go_on(self, built: Built, answer: Answer) -> None:
         """Another window follows; one that drifted gets facts for what was just written (CRP §1.4)."""
         state = self.state
         new = set(self._statements) - self._said
@@ -381,33 +393,34 @@ class Run:
                 {
                     "dispatch_id": state.id,
                     "after": built.window_id,
-                    "reason": turn.finish or "limit",
+                    "reason": answer.finish or "limit",
                     "degradation": round(chain, 6),
                     "reground": drift.reground(chain, state.since_grounding + 1),
                 },
             )
         )
 
-    def _summary(self, built: Built, turn: Turn) -> dict[str, Any]:
+    def _summary(self, built: Built, answer: Answer) -> dict[str, Any]:
         return {
             "window_id": built.window_id,
             "window": self.state.windows,
-            "finish_reason": turn.finish,
-            "output_characters": len(turn.new),
-            "echo_characters": turn.echo.length,
-            "output_tokens": turn.output_tokens(self.session.model),
-            "model": turn.model,
+            "finish_reason": answer.finish,
+            "output_characters": len(answer.new),
+            "echo_characters": answer.echo.length,
+            "output_tokens": answer.output_tokens(self.session.model),
+            "model": answer.model,
         }
 
     # Tools
 
-    def _run_tools(self, turn: Turn, calls: tuple[ToolCall, ...]) -> bool:
+    def _run_tools(self, answer: Answer, calls: tuple[ToolCall, ...]) -> bool:
         """Run what the model asked for; False when a call is the caller's to make, or the steps are used up."""
-        assert self.toolbox is not None
-        if self.state.tool_calls >= self.max_steps or not all(self.toolbox.knows(call.name) for call in calls):
+        box = self.terms.toolbox
+        spent = self.state.tool_calls >= self.terms.max_steps
+        if box is None or spent or not all(box.knows(call.name) for call in calls):
             self.pending_calls = calls
             return False
-        messages = self._answered(Message("assistant", turn.text, tool_calls=calls))
+        messages = self._answered(box, Message("assistant", answer.text, tool_calls=calls))
         self.session.stage(
             Draft(
                 "crp.tools.complete",
@@ -421,36 +434,33 @@ class Run:
         )
         return True
 
-    def _answered(self, asked: Message) -> list[Message]:
+    def _answered(self, box: Toolbox, asked: Message) -> list[Message]:
         """The calls and their answers; one that does not fit into the window says so: the model can ask for less."""
-        assert self.toolbox is not None
-        session, state = self.session, self.state
-        model, config = session.model, session.warm.config
-        plan = window.plan(model, config, state.system_prompt, state.task_input, state.max_output_tokens, self._tools)
-        before = msgspec.convert(state.turns, list[Message])
-        left = plan.envelope - window.request_tokens(model, [*before, asked])
+        model = self.session.model
+        before = msgspec.convert(self.state.turns, list[Message])
+        left = self._plan(model).envelope - window.request_tokens(model, [*before, asked])
         messages = [asked]
         for call in asked.tool_calls:
-            answer = Message("tool", self.toolbox.call(call), tool_call_id=call.id)
-            needed = window.request_tokens(model, [answer])
+            result = Message("tool", box.call(call), tool_call_id=call.id)
+            needed = window.request_tokens(model, [result])
             if needed > left:
                 told = f"The answer has {needed} tokens and {max(0, left)} fit into the window. Ask for less."
-                answer = Message("tool", canonical.encode({"error": told}).decode(), tool_call_id=call.id)
-                needed = window.request_tokens(model, [answer])
+                result = Message("tool", canonical.encode({"error": told}).decode(), tool_call_id=call.id)
+                needed = window.request_tokens(model, [result])
             left -= needed
-            messages.append(answer)
+            messages.append(result)
         return messages
 
     # The end
 
-    def _finish(self, built: Built, turn: Turn, stop: Stop, resumed: bool) -> QualityReport:
+    def _finish(self, built: Built, answer: Answer, stop: Stop, resumed: bool) -> QualityReport:
         state = self.state
         report = report_of(
             self.session,
             state,
             window_id=built.window_id,
-            finish=turn.finish,
-            model=turn.model,
+            finish=answer.finish,
+            model=answer.model,
             stop=stop,
             resumed=resumed,
         )

@@ -5,7 +5,7 @@ O2  What changes the state is a record first; when writing fails, the state is r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 from forestay.kernel import Append, Draft
@@ -17,13 +17,19 @@ if TYPE_CHECKING:
     from forestay.relay.relay import Relay
 
 
+Write = Callable[[Append], Awaitable[object]]
+"""Puts an append on disk before it returns, alone or together with what the caller has to write."""
+
+
 class Journal:
-    """The stream of one session and the warm state that is its fold."""
+    """The stream of one session and the warm state that is its fold. `write` is the ledger's, or that of a caller who
+    commits the session's records together with its own."""
 
     def __init__(self, relay: Relay, session_id: str, warm: Warm, head: int) -> None:
         self.relay = relay
         self.id = session_id
         self.warm = warm
+        self.write: Write = relay.ledger.commit
         self._head = head
         self._staged: list[Draft] = []
         self._stale = False
@@ -44,16 +50,20 @@ class Journal:
         if not drafts:
             return
         try:
-            records = await self.relay.ledger.append(self.stream_name, drafts, expect=self._head)
+            await self.write(Append(self.stream_name, drafts, self._head))
         except BaseException:
             self._stale = True
             raise
-        self._head = records[-1].seq
+        self._head += len(drafts)
         self.relay.meters.count(drafts)
 
-    def next_append(self, *drafts: Draft) -> Append:
-        """Drafts that somebody else commits, behind what is written here; the last that this journal gives away."""
-        return Append(self.stream_name, drafts, self._head)
+    def give(self, *drafts: Draft) -> Append:
+        """What is staged and `drafts`, for the caller to commit. When that fails, the caller drops the session."""
+        staged, self._staged = (*self._staged, *drafts), []
+        given = Append(self.stream_name, staged, self._head)
+        self._head += len(staged)
+        self.relay.meters.count(staged)
+        return given
 
     async def record(self, *drafts: Draft) -> None:
         self.stage(*drafts)

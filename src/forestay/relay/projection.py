@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
-from forestay.kernel import Record
+from forestay.kernel import Record, Transaction
 
 
 class SessionsTable:
@@ -16,15 +16,18 @@ class SessionsTable:
     prefix = "relay/"
     schema = (
         "CREATE TABLE relay_sessions (id TEXT PRIMARY KEY, app TEXT NOT NULL, role TEXT NOT NULL, "
-        "created_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, closed INTEGER NOT NULL DEFAULT 0, "
-        "windows INTEGER NOT NULL DEFAULT 0, facts INTEGER NOT NULL DEFAULT 0, "
-        "input_tokens INTEGER NOT NULL DEFAULT 0, output_tokens INTEGER NOT NULL DEFAULT 0, "
-        "max_windows INTEGER, max_input INTEGER, max_output INTEGER);"
+        "created_ms BIGINT NOT NULL, expires_ms BIGINT NOT NULL, closed BIGINT NOT NULL DEFAULT 0, "
+        "windows BIGINT NOT NULL DEFAULT 0, facts BIGINT NOT NULL DEFAULT 0, "
+        "input_tokens BIGINT NOT NULL DEFAULT 0, output_tokens BIGINT NOT NULL DEFAULT 0, "
+        "max_windows BIGINT, max_input BIGINT, max_output BIGINT);"
         "CREATE INDEX relay_sessions_app ON relay_sessions (app, closed);"
     )
-    reset = "DROP TABLE IF EXISTS relay_sessions;"
 
-    def apply(self, tx: sqlite3.Cursor, record: Record) -> None:
+    def apply(self, tx: Transaction, records: Sequence[Record]) -> None:
+        for record in records:
+            self._take(tx, record)
+
+    def _take(self, tx: Transaction, record: Record) -> None:
         session = record.stream.removeprefix("relay/")
         payload = record.payload
         match record.type:

@@ -7,11 +7,12 @@ V2  Keys are kept in memory only. A session whose providers another process had 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from forestay.kernel import Problem
-from forestay.models import Model
+from forestay.models import Model, OpenModel
 
 if TYPE_CHECKING:
     from forestay.relay.relay import Relay
@@ -22,7 +23,7 @@ TYPES = ("openai", "anthropic", "ollama", "local")
 
 def open_provider(
     provider_type: str, model: str | None, *, api_key: str | None = None, base_url: str | None = None
-) -> Model:
+) -> OpenModel:
     """`openai`, `anthropic` or `ollama` as the contract names them, or `local`, which needs neither key nor network."""
     from forestay.models import registry
 
@@ -50,13 +51,29 @@ class Providers:
         self._relay = relay
         self._recorded = recorded
         self._own: list[tuple[int, int, Model]] = []
+        self._opened: list[OpenModel] = []
         self.asked: Model | None = None
 
     def __bool__(self) -> bool:
         return bool(self._known())
 
     def add(self, model: Model, priority: int) -> None:
-        self._own.append((priority, len(self._own), model))
+        """A model that the caller lends, and closes."""
+        if all(model is not known for _, _, known in self._own):
+            self._own.append((priority, len(self._own), model))
+
+    def open(self, model: OpenModel, priority: int) -> None:
+        """A model that the session opened, and closes."""
+        self._opened.append(model)
+        self.add(model, priority)
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """While a dispatch is under way, `asked` is the model that it has chosen."""
+        try:
+            yield
+        finally:
+            self.asked = None
 
     @property
     def current(self) -> Model:
@@ -103,8 +120,7 @@ class Providers:
         return [self._relay.model] if self._relay.model is not None else []
 
     async def aclose(self) -> None:
-        for _, _, model in self._own:
-            close = getattr(model, "aclose", None)
-            if close is not None:
-                await close()
+        opened, self._opened = self._opened, []
+        for model in opened:
+            await model.aclose()
         self._own.clear()

@@ -36,6 +36,7 @@ from forestay.relay.meters import Meters
 from forestay.relay.projection import SessionsTable
 from forestay.relay.replies import config_of
 from forestay.relay.session import Session
+from forestay.relay.turn import Turned, recorded
 from forestay.relay.types import Reply, SessionConfig, StreamEvent
 from forestay.relay.warm import Warm
 
@@ -247,6 +248,10 @@ class Relay:
         """One at a time for each app that opens and each session that is folded; others do not wait for them."""
         return self._opening.setdefault(name, asyncio.Lock())
 
+    async def turns(self, session_id: str) -> dict[str, Turned]:
+        """The turns that a session's stream holds, by their keys; a closed session's too."""
+        return recorded(await self.ledger.read(f"relay/{session_id}") if _is_plain(session_id) else [])
+
     async def fold(self, session_id: str) -> tuple[Warm, int]:
         """The warm state of a session out of its records, and where its stream stands."""
         records = await self.ledger.read(f"relay/{session_id}") if _is_plain(session_id) else []
@@ -275,7 +280,7 @@ class Relay:
         """The open sessions, oldest first."""
         rows = await self.ledger.query(
             "SELECT id, app, role, windows, facts, created_ms, expires_ms FROM relay_sessions "
-            "WHERE closed = 0 AND expires_ms > ? AND (? IS NULL OR app = ?) ORDER BY created_ms, id",
+            "WHERE closed = 0 AND expires_ms > ? AND (CAST(? AS TEXT) IS NULL OR app = ?) ORDER BY created_ms, id",
             (self.clock.now_ms(), app_id, app_id),
         )
         names = ("session_id", "app_id", "role", "windows_completed", "facts_in_warm_state", "created_ms", "expires_ms")

@@ -11,18 +11,18 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from forestay.kernel import Append, Clock, Draft, Problem
-from forestay.models import Model, ToolSpec, shown
-from forestay.relay import guard, looking
-from forestay.relay.choose import near
+from forestay.models import DEFAULT_PARAMS, Message, Model, Params, ToolSpec, shown
+from forestay.relay import guard, inspect
 from forestay.relay.compact import Compaction, due, plan
-from forestay.relay.dispatch import Run
+from forestay.relay.dispatch import PLAIN, Terms, WindowEngine
+from forestay.relay.envelope import near
 from forestay.relay.facts import Fact, fact_id
 from forestay.relay.ingest import ingest, restore, share
 from forestay.relay.journal import Journal
@@ -30,7 +30,7 @@ from forestay.relay.providers import Providers, open_provider
 from forestay.relay.ranking import CANDIDATES, rank
 from forestay.relay.replies import audit_event, config_of, fold, intent_of, told
 from forestay.relay.start import checked, start
-from forestay.relay.tools import Toolbox
+from forestay.relay.turn import Piece, Turned, parts, turned
 from forestay.relay.types import (
     PROTOCOL_VERSION,
     CostEstimate,
@@ -143,7 +143,7 @@ class Session(Journal):
         """
         await self.enter("register_provider")
         opened = open_provider(provider_type, model, api_key=api_key, base_url=base_url)
-        self.models.add(opened, priority)
+        self.models.open(opened, priority)
         await self.record(
             Draft(
                 "crp.session.provider",
@@ -163,7 +163,8 @@ class Session(Journal):
         return await fold(self.events(system_prompt, task_input, **options))
 
     async def dispatch_intent(self, intent: TaskIntent) -> Reply:
-        return await fold(self.events_of(intent, operation="dispatch_intent"))
+        async with self.begun(intent, operation="dispatch_intent") as engine:
+            return await fold(engine.events())
 
     async def stream(self, system_prompt: str, task_input: str, **options: Any) -> AsyncGenerator[StreamEvent, None]:
         """The events of a dispatch; the last is `done` or `error` (CRP §1.12)."""
@@ -175,7 +176,7 @@ class Session(Journal):
         """Go on with the dispatch that a crash, a cut or a cap interrupted."""
         return await fold(self.resumed_events())
 
-    def events(
+    async def events(
         self,
         system_prompt: str,
         task_input: str,
@@ -183,9 +184,9 @@ class Session(Journal):
         max_windows: int | None = None,
         max_output_tokens: int | None = None,
         description: str = "",
-        operation: str = "dispatch",
         **options: Any,
     ) -> AsyncGenerator[StreamEvent, None]:
+        """A dispatch as events; failures are raised. `options` are those of `begun`."""
         intent = intent_of(
             {
                 "system_prompt": system_prompt,
@@ -195,19 +196,22 @@ class Session(Journal):
                 "description": description,
             }
         )
-        return self.events_of(intent, operation=operation, **options)
+        async with self.begun(intent, **options) as engine, aclosing(engine.events()) as events:
+            async for event in events:
+                yield event
 
-    async def events_of(
+    @asynccontextmanager
+    async def begun(
         self,
         intent: TaskIntent,
+        terms: Terms = PLAIN,
         *,
         operation: str = "dispatch",
         query: str | None = None,
         remember: bool | None = None,
-        run: dict[str, Any] | None = None,
-        holder: list[Run] | None = None,
-    ) -> AsyncGenerator[StreamEvent, None]:
-        """A dispatch as events; failures are raised. `run` are arguments of the engine, for the variants.
+        key: str = "",
+    ) -> AsyncIterator[WindowEngine]:
+        """A dispatch that has begun, alone in its session (O4): the engine's `events` carry it out.
 
         With `remember` the answer becomes facts (C20); None leaves it to the session's `remember_answers`.
         """
@@ -216,27 +220,67 @@ class Session(Journal):
         await self._take(self._dispatches, 1)
         async with self._lock:
             await self.enter(operation)
-            toolbox: Toolbox | None = (run or {}).get("toolbox")
-            tools = toolbox.specs if toolbox is not None else ()
-            starting = await start(self, task, operation, query, remember, tools)
-            engine = Run(self, starting=starting, **(run or {}))
-            if holder is not None:
-                holder.append(engine)
-            async with aclosing(engine.events()) as events:
-                async for event in events:
-                    yield event
+            begun, plan = await start(
+                self, task, terms, operation=operation, query=query, remember=remember, key=key
+            )  # fmt: skip
+            self.stage(*begun)
+            with self.models.asking():
+                yield WindowEngine(self, terms, plan)
 
-    async def resumed_events(self, run: dict[str, Any] | None = None) -> AsyncGenerator[StreamEvent, None]:
+    @asynccontextmanager
+    async def _again(self, terms: Terms = PLAIN) -> AsyncIterator[WindowEngine]:
+        """The dispatch that was interrupted, to go on with."""
         await self.enter("dispatch")
         async with self._lock:
-            state = self.warm.dispatch
-            if state is None:
+            if self.warm.dispatch is None:
                 raise Problem(
                     "not_found", "There is no interrupted dispatch.", session_id=self.id, fix="Dispatch a task."
                 )
-            async with aclosing(Run(self, **(run or {})).events()) as events:
+            with self.models.asking():
+                yield WindowEngine(self, terms)
+
+    async def resumed_events(self) -> AsyncGenerator[StreamEvent, None]:
+        async with self._again() as engine, aclosing(engine.events()) as events:
+            async for event in events:
+                yield event
+
+    async def turn(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec] = (),
+        params: Params = DEFAULT_PARAMS,
+        *,
+        key: str = "",
+        heard: Callable[[Piece], Awaitable[None]] | None = None,
+    ) -> Turned:
+        """One turn of a conversation: the answer to its last message, with the facts that the task calls for.
+
+        `heard` is called with each new piece. A turn under a `key` is asked once in the session's life (T1). The caller
+        writes its end, with `flush` or together with records of its own (`give`).
+        """
+        if key in self.warm.answered:
+            return (await self.relay.turns(self.id))[key]
+        system, task, around = parts(messages)
+        terms = Terms(tools=tuple(tools), around=around, temperature=params.temperature, later=True)
+        asked = {"system_prompt": system, "task_input": task, "max_output_tokens": params.max_tokens}
+        pending = self.warm.dispatch
+        goes_on = bool(key) and pending is not None and pending.key == key
+        async with self._again(terms) if goes_on else self.begun(intent_of(asked), terms, key=key) as engine:
+            state = engine.state
+            known, number, stop = bool(state.output), state.windows, None
+            async with aclosing(engine.events()) as events:
                 async for event in events:
-                    yield event
+                    if event.event_type == "done":
+                        stop = event.data.telemetry.stopped_by
+                    elif event.event_type == "continuation":
+                        number += 1
+                    elif event.event_type == "token" and heard is not None and not known:
+                        await heard(Piece(event.data, number))
+                    known = False  # what was said before the interruption comes first, and was heard then
+            if heard is not None:
+                await heard(Piece("", number, last=True))
+        assert stop is not None, "a dispatch ends with done, or raises"
+        return turned(state, stop)
 
     async def _take(self, rate: guard.Rate, amount: int) -> None:
         try:
@@ -244,9 +288,6 @@ class Session(Journal):
         except Problem as problem:
             await self.record(Draft("crp.security.rate_limited", {"what": rate.what, "limit": rate.limit}))
             raise problem
-
-    def toolbox(self, extra: Sequence[ToolSpec] = ()) -> Toolbox:
-        return Toolbox(self.warm, extra, self.vectors)
 
     # Facts
 
@@ -351,14 +392,14 @@ class Session(Journal):
 
     async def session_status(self) -> SessionStatus:
         await self.enter("session_status")
-        return looking.status(self)
+        return inspect.status(self)
 
     async def preview_envelope(
         self, system_prompt: str, task_input: str, *, max_output_tokens: int | None = None, description: str = ""
     ) -> EnvelopePreview:
         """The envelope that `dispatch` would send now, and why each fact is in it."""
         await self.enter("preview_envelope")
-        return await looking.preview(self, system_prompt, task_input, max_output_tokens, description)
+        return await inspect.preview(self, system_prompt, task_input, max_output_tokens, description)
 
     async def estimate_session(
         self,
@@ -369,12 +410,12 @@ class Session(Journal):
     ) -> CostEstimate:
         """What so many dispatches would cost; sizes that are not given come from what the session has seen."""
         await self.enter("estimate_session")
-        return looking.estimate(self, planned_dispatches, avg_input_tokens, avg_output_tokens, pricing)
+        return inspect.estimate(self, planned_dispatches, avg_input_tokens, avg_output_tokens, pricing)
 
     async def estimate_task(self, system_prompt: str, task_input: str) -> CostEstimate:
         """As `estimate_session`, for one dispatch of this task with the envelope it would get."""
         await self.enter("estimate_session")
-        return await looking.estimate_task(self, system_prompt, task_input)
+        return await inspect.estimate_task(self, system_prompt, task_input)
 
     async def audit(self) -> list[dict[str, Any]]:
         """Every record as the contract's event: what the model was told and said can be read off it."""
@@ -432,8 +473,7 @@ class Session(Journal):
         The session leaves memory at once; when that commit fails, the log still has it open.
         """
         await self.enter("close")
-        await self.flush()
-        end = self.next_append(self._end())
+        end = self.give(self._end())
         await self._forget()
         self.relay.drop(self.id)
         return end

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from forestay.kernel import Draft, Problem
-from forestay.models import ToolSpec
 from forestay.relay import guard, window
 from forestay.relay.ingest import ingest
 from forestay.relay.oversize import question, shortened
 from forestay.relay.types import SecurityFlags, TaskIntent
 
 if TYPE_CHECKING:
+    from forestay.relay.dispatch import Terms
     from forestay.relay.session import Session
 
 
@@ -38,15 +37,22 @@ def checked(intent: TaskIntent) -> Task:
 async def start(
     session: Session,
     task: Task,
+    terms: Terms,
+    *,
     operation: str,
-    query: str | None,
+    query: str | None = None,
     remember: bool | None = None,
-    tools: Sequence[ToolSpec] = (),
-) -> list[Draft]:
-    """The records that begin a dispatch; the model's answer becomes facts where the caller asks for it (C20)."""
+    key: str = "",
+) -> tuple[list[Draft], window.Plan | None]:
+    """The records that begin a dispatch, and the plan of its first window where that is known already.
+
+    The model's answer becomes facts where the caller asks for it (C20).
+    """
     text = task.task_input
     limit = task.intent.max_output_tokens
-    plan = window.plan(session.model, session.warm.config, task.system_prompt, text, limit, tools)
+    plan = window.plan(
+        session.model, session.warm.config, task.system_prompt, text, limit, terms.specs, terms.around
+    )  # fmt: skip
     if not plan.fits:
         if plan.system + plan.reserve + 64 > plan.context_window:
             raise Problem(
@@ -73,5 +79,7 @@ async def start(
         "flags": msgspec.json.encode(task.flags).decode(),
         "auto_ingested": not plan.fits,
         "remember": session.warm.config.remember_answers if remember is None else remember,
+        **({"key": key} if key else {}),
     }
-    return [Draft("crp.dispatch.start", begun), *guard.injection_records(task.flags)]
+    drafts = [Draft("crp.dispatch.start", begun), *guard.injection_records(task.flags)]
+    return drafts, plan if plan.fits else None

@@ -1,149 +1,96 @@
-"""One window asked of one model: its answer is read past the seam, piece by piece, as it comes.
+"""One turn of a conversation: what `Session.turn` gives back, and where the session's stream holds it.
 
-The first half of D4 is kept here: an answer that breaks off is asked for again only while nothing of it was shown.
+T1  A turn under a key is asked once. What the stream holds under that key is given back; an answer that was cut short
+    goes on where it stopped.
+T2  The answer stands in the session's stream and nowhere else. Other records name the session and the digest.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from forestay.kernel import Problem
-from forestay.models import Message, Model, Params, ToolCall, ToolSpec, Usage, halves, paired
-from forestay.relay.continuation import Echo, Seam, is_wall
-from forestay.relay.packing import Packed
+from forestay.kernel import Record, canonical
+from forestay.models import Completion, FinishReason, Message, ToolCall, Usage, whole
+from forestay.relay import quality
+from forestay.relay.types import Stop, Tier
+from forestay.relay.warm import Dispatch
+from forestay.relay.window import Around
 
-_ATTEMPTS = 2
+_CUT = frozenset({"max_windows", "max_continuations", "no_new_text", "information_flow"})
 
 
-class Built(msgspec.Struct, frozen=True):
-    """A window that is ready to be sent."""
+class Piece(msgspec.Struct, frozen=True):
+    """The next piece of an answer, as it is written: in which window, and whether the answer ends with it."""
 
+    text: str
+    window: int
+    last: bool = False
+
+
+class Turned(msgspec.Struct, frozen=True):
+    """What a model said in one turn, and how the relay got it; `digest` is the answer's."""
+
+    answer: Completion
+    digest: str
     window_id: str
-    messages: list[Message]
-    packed: Packed
-    input_tokens: int
-    max_tokens: int
-    saturation: float
-    going_on: bool
-    served_by: str = ""  # what the provider said of the windows before
+    windows: int
+    tier: Tier
+    facts_in_envelope: int
 
 
-class Turn(msgspec.Struct):
-    """What one model call gave: `new` is what of its `text` was shown."""
-
-    text: str = ""
-    new: str = ""
-    calls: tuple[ToolCall, ...] = ()
-    finish: str | None = None
-    usage: Usage | None = None
-    echo: Echo = Echo()
-    model: str = ""
-    served_by: str = ""
-
-    def begin(self, model: str) -> None:
-        self.model, self.text, self.new, self.calls, self.finish, self.usage = model, "", "", (), None, None
-        self.served_by = ""
-
-    def cut(self, seam: Seam) -> None:
-        """It broke off after something was shown: what was shown is what it gave (C15)."""
-        self.finish = "cut"
-        self.echo = seam.echo or Echo()
-        self.text = self.text[: self.echo.length] + self.new
-
-    def output_tokens(self, model: Model) -> int:
-        """As the provider counted them, else as `model` does."""
-        if self.usage is not None:
-            return max(0, self.usage.output_tokens)
-        return model.count_tokens(self.text) if self.text else 0
-
-
-async def ask(
-    model: Model, built: Built, turn: Turn, seam: Seam, *, tools: Sequence[ToolSpec], timeout: float | None
-) -> AsyncGenerator[str, None]:
-    """Yields what is new in the answer of `model`; a failure is a Problem, and `turn` then holds what was shown."""
-    for left in reversed(range(_ATTEMPTS)):
-        attempt = seam.fresh()
-        turn.begin(model.name)
-        try:
-            async with aclosing(_read(model, built, tools, timeout, turn, attempt)) as pieces:
-                async for piece in pieces:
-                    turn.new += piece
-                    yield piece
-            if turn.finish is not None:
-                return
-            failure = Problem("provider_error", "The model's answer broke off before its end.", model=model.name)
-            broke_off = True
-        except Problem as problem:
-            failure = _of_provider(problem)
-            # A request that failed before its answer began was sent again by the model itself (M6).
-            broke_off = bool(turn.text) and failure.row.retryable
-        if turn.new:
-            turn.cut(attempt)
-            raise failure
-        if not broke_off or not left:
-            raise failure
-
-
-async def _read(
-    model: Model, built: Built, tools: Sequence[ToolSpec], timeout: float | None, turn: Turn, seam: Seam
-) -> AsyncGenerator[str, None]:
-    """The pieces of one answer. When it breaks off, `turn.finish` is None and what the seam holds back is dropped."""
-    texts: list[str] = []
-    params = Params(max_tokens=built.max_tokens, timeout=timeout)
-    half = ""  # of a character whose other half the next delta may bring
-    stream = model.stream(built.messages, tools=tools, params=params)
-    try:
-        async for delta in stream:
-            turn.calls += delta.tool_calls
-            turn.finish = delta.finish_reason or turn.finish
-            turn.usage = delta.usage or turn.usage
-            turn.served_by = turn.served_by or delta.served_by
-            if turn.served_by and built.served_by not in ("", turn.served_by):
-                raise _changed(model, built.served_by, turn.served_by)
-            if delta.text:
-                text, half = halves(paired(half + delta.text))
-                texts.append(text)
-                if piece := seam.feed(text):
-                    yield piece
-        texts.append(half)
-        if half and (piece := seam.feed(half)):
-            yield piece
-    finally:
-        turn.text = "".join(texts)
-        close = getattr(stream, "aclose", None)
-        if close is not None:
-            await close()
-    if turn.finish == "error":
-        turn.finish = None
-    if turn.finish is None and is_wall(None, turn.output_tokens(model), built.max_tokens):
-        turn.finish = "length"  # it filled the window, and its server says no reason (CRP §1.4)
-    if turn.finish is None:
-        return
-    if piece := seam.end():
-        yield piece
-    turn.echo = seam.echo or Echo()
-    length = turn.echo.length
-    if length and turn.text[length : 2 * length] == turn.text[:length]:
-        turn.echo = msgspec.structs.replace(turn.echo, ambiguous=True)
-
-
-def _changed(model: Model, before: str, now: str) -> Problem:
-    """A router may answer with another model than before; its words do not go into this answer (C18)."""
-    return Problem(
-        "provider_error",
-        f"{model.name} answered with {before} so far, and now with {now}.",
-        fix="Resume to ask again, or name one model that the provider does not replace.",
-        served_by=now,
+def turned(state: Dispatch, stop: Stop) -> Turned:
+    """The turn that a dispatch was, when it has ended."""
+    text = whole(state.output)
+    calls = msgspec.convert(state.calls, tuple[ToolCall, ...]) if stop == "complete" else ()
+    finish: FinishReason = "tool_calls" if calls else "length" if stop in _CUT else "stop"
+    return Turned(
+        Completion(
+            text,
+            calls,
+            "content_filter" if stop == "filtered" else finish,
+            Usage(state.input_tokens, state.output_tokens),
+            state.served_by,
+        ),
+        canonical.digest(text),
+        state.window_id,
+        state.windows,
+        quality.tier(state.windows),
+        len(state.envelope_facts),
     )
 
 
-def _of_provider(problem: Problem) -> Problem:
-    """A provider that asks to go more slowly has failed for us: 1002 is the session's own rate."""
-    if problem.key != "rate_limited":
-        return problem
-    told = Problem("provider_error", problem.message, retry_after_ms=problem.retry_after_ms, **problem.details)
-    told.__cause__ = problem.__cause__
-    return told
+def recorded(records: Iterable[Record]) -> dict[str, Turned]:
+    """The turns that a session's stream holds, by their keys (T1)."""
+    found: dict[str, Turned] = {}
+    state: Dispatch | None = None
+    for record in records:
+        match record.type.removeprefix("crp."):
+            case "dispatch.start":
+                state = Dispatch.begun(record.payload)
+            case "envelope.build_complete" if state is not None:
+                state.shown(record.payload)
+            case "window.complete" if state is not None:
+                state.said(record.payload)
+            case "dispatch.complete" if state is not None:
+                if state.key:
+                    found[state.key] = turned(state, record.payload["stopped_by"])
+                state = None
+            case _:
+                pass
+    return found
+
+
+def parts(messages: Sequence[Message]) -> tuple[str, str, Around]:
+    """The system prompt, the task, and the conversation around it.
+
+    The task is the message that is marked as one. Where an extension has taken that out, it is what the user says last.
+    """
+    system = "\n\n".join(message.content for message in messages if message.role == "system")
+    spoken = [message for message in messages if message.role != "system"]
+    asked = [index for index, message in enumerate(spoken) if message.role == "user"]
+    if not asked:
+        return system, "", Around((), tuple(spoken))
+    at = next((index for index in asked if spoken[index].task), asked[-1])
+    return system, spoken[at].content, Around(tuple(spoken[:at]), tuple(spoken[at + 1 :]))

@@ -20,9 +20,9 @@ import msgspec
 
 from forestay.kernel import Draft
 from forestay.models import ToolCall, ToolSpec
-from forestay.relay.dispatch import Run
-from forestay.relay.replies import fold
-from forestay.relay.tools import structure
+from forestay.relay.dispatch import Terms
+from forestay.relay.replies import fold, intent_of
+from forestay.relay.tools import Toolbox, structure
 from forestay.relay.types import QualityReport, Reply
 
 if TYPE_CHECKING:
@@ -50,21 +50,16 @@ async def tools(
     tools: Sequence[ToolSpec] = (),
     max_steps: int = _DEFAULT_STEPS,
     operation: str = "dispatch_tools",
+    remember: bool | None = None,
     **options: Any,
 ) -> Outcome:
     """The model pulls context by calling tools; calls of the caller's own tools are handed back to him."""
-    toolbox = session.toolbox(tools)
-    engines: list[Run] = []
-    events = session.events(
-        system_prompt,
-        task_input,
-        operation=operation,
-        run={"toolbox": toolbox, "max_steps": max_steps},
-        holder=engines,
-        **options,
-    )
-    reply = await fold(events)
-    return Outcome(reply.output, reply.report, engines[0].pending_calls, tuple(toolbox.trace))
+    toolbox = Toolbox(session.warm, tools, session.vectors)
+    terms = Terms(toolbox=toolbox, max_steps=max_steps)
+    intent = intent_of({"system_prompt": system_prompt, "task_input": task_input, **options})
+    async with session.begun(intent, terms, operation=operation, remember=remember) as engine:
+        reply = await fold(engine.events())
+    return Outcome(reply.output, reply.report, engine.pending_calls, tuple(toolbox.trace))
 
 
 async def agentic(
@@ -133,7 +128,7 @@ async def stream_augmented(session: Session, system_prompt: str, task_input: str
         system_prompt,
         task_input,
         operation="dispatch_stream_augmented",
-        run={"reground": True, "window_tokens": _AUGMENTED_WINDOW},
+        terms=Terms(reground=True, window_tokens=_AUGMENTED_WINDOW),
         **options,
     )
     return Outcome(reply.output, reply.report)

@@ -64,6 +64,58 @@ class Dispatch(msgspec.Struct):
     model: str = ""  # the one that began the answer, and so the one that goes on with it (C18)
     served_by: str = ""  # what its provider calls it
     fallbacks: list[dict[str, str]] = []  # who failed before it
+    key: str = ""  # of the turn that it is, where the caller gave one
+    calls: list[dict[str, Any]] = []  # tool calls of its last window
+
+    @classmethod
+    def begun(cls, payload: dict[str, Any], facts: int = 0) -> Dispatch:
+        return cls(
+            id=payload["dispatch_id"],
+            kind=payload["kind"],
+            system_prompt=payload["system_prompt"],
+            task_input=payload["task_input"],
+            max_windows=payload["max_windows"],
+            max_output_tokens=payload["max_output_tokens"],
+            flags=payload["flags"],
+            facts_before=facts,
+            auto_ingested=payload["auto_ingested"],
+            goal=payload["goal"],
+            query=payload["query"],
+            remember=payload.get("remember", True),  # earlier versions always did
+            key=payload.get("key", ""),
+        )
+
+    def shown(self, payload: dict[str, Any]) -> None:
+        """The next window is built."""
+        if not self.windows:
+            self.envelope_facts = list(payload["facts"])
+            self.saturation = payload["saturation"]
+        self.window_id = payload["window_id"]
+        self.reground = False
+
+    def said(self, payload: dict[str, Any]) -> None:
+        """The model has answered the window."""
+        self.windows += 1
+        self.model = self.model or payload["model"]
+        self.served_by = self.served_by or payload.get("served_by", "")
+        self.continuations += 1 if payload["continuation"] else 0
+        self.input_tokens += payload["input_tokens"]
+        self.output_tokens += payload["output_tokens"]
+        self.calls = payload.get("calls", [])
+        if not payload["visible"]:
+            self.overhead += 1
+            return
+        self.output = joined(self.output, unpack_text(payload["output"])[payload["removed"] :])
+        self.extracted = payload["extracted"]
+        if payload["removed"]:
+            self.seams.append(
+                {
+                    "window": self.windows,
+                    "removed_characters": payload["removed"],
+                    "ambiguous": payload["ambiguous"],
+                    "other_length": payload["other"],
+                }
+            )
 
 
 class Contradiction(msgspec.Struct, frozen=True):
@@ -107,6 +159,7 @@ class Warm:
         self.output_tokens = 0
         self.reserved = 0  # input tokens of the window under way
         self.dispatch: Dispatch | None = None
+        self.answered: set[str] = set()  # the keys of turns that the stream holds
 
     @property
     def parent(self) -> bytes:
@@ -287,20 +340,7 @@ class Warm:
     # Dispatches
 
     def _on_dispatch_start(self, payload: dict[str, Any]) -> None:
-        self.dispatch = Dispatch(
-            id=payload["dispatch_id"],
-            kind=payload["kind"],
-            system_prompt=payload["system_prompt"],
-            task_input=payload["task_input"],
-            max_windows=payload["max_windows"],
-            max_output_tokens=payload["max_output_tokens"],
-            flags=payload["flags"],
-            facts_before=len(self.facts),
-            auto_ingested=payload["auto_ingested"],
-            goal=payload["goal"],
-            query=payload["query"],
-            remember=payload.get("remember", True),  # earlier versions always did
-        )
+        self.dispatch = Dispatch.begun(payload, len(self.facts))
 
     def _on_envelope_build_complete(self, payload: dict[str, Any]) -> None:
         self.input_tokens += self.reserved  # a window that was begun and never finished (S3)
@@ -308,11 +348,7 @@ class Warm:
         for number in payload["facts"]:
             self.facts[number].shown += 1
         if self.dispatch is not None:
-            if not self.dispatch.windows:
-                self.dispatch.envelope_facts = list(payload["facts"])
-                self.dispatch.saturation = payload["saturation"]
-            self.dispatch.window_id = payload["window_id"]
-            self.dispatch.reground = False
+            self.dispatch.shown(payload)
 
     def _on_window_complete(self, payload: dict[str, Any]) -> None:
         self.reserved = 0
@@ -320,29 +356,8 @@ class Warm:
         self.productive += 1 if payload["visible"] else 0
         self.input_tokens += payload["input_tokens"]
         self.output_tokens += payload["output_tokens"]
-        state = self.dispatch
-        if state is None:
-            return
-        state.windows += 1
-        state.model = state.model or payload["model"]
-        state.served_by = state.served_by or payload.get("served_by", "")
-        state.continuations += 1 if payload["continuation"] else 0
-        state.input_tokens += payload["input_tokens"]
-        state.output_tokens += payload["output_tokens"]
-        if not payload["visible"]:
-            state.overhead += 1
-            return
-        state.output = joined(state.output, unpack_text(payload["output"])[payload["removed"] :])
-        state.extracted = payload["extracted"]
-        if payload["removed"]:
-            state.seams.append(
-                {
-                    "window": state.windows,
-                    "removed_characters": payload["removed"],
-                    "ambiguous": payload["ambiguous"],
-                    "other_length": payload["other"],
-                }
-            )
+        if self.dispatch is not None:
+            self.dispatch.said(payload)
 
     def _on_dispatch_fallback(self, payload: dict[str, Any]) -> None:
         if self.dispatch is not None:
@@ -366,6 +381,8 @@ class Warm:
         self.productive = max(0, self.productive - payload["windows"])
 
     def _on_dispatch_complete(self, payload: dict[str, Any]) -> None:
+        if self.dispatch is not None and self.dispatch.key:
+            self.answered.add(self.dispatch.key)
         self.dispatch = None
 
     def _on_dispatch_error(self, payload: dict[str, Any]) -> None:

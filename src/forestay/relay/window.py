@@ -20,18 +20,37 @@ from forestay.relay.progress import Structure, continuation_prompt
 from forestay.relay.types import SessionConfig
 
 _DEFAULT_RESERVE = 16_384
+_LEAST_WINDOW = 256  # tokens that a conversation leaves for the task and its answer
 # Characters of the output that a continuation shows as the model's own words and in its prompt (C13).
 _SHOWN_AGAIN = ((2000, ANCHOR), (1000, ANCHOR), (0, ANCHOR), (0, LEAST_ANCHOR))
 _JOINT = "\n\n"
 
 
+class Around(msgspec.Struct, frozen=True):
+    """The conversation that a task stands in: what was said before it, and since."""
+
+    before: tuple[Message, ...] = ()
+    since: tuple[Message, ...] = ()
+
+    def spliced(self, messages: Sequence[Message]) -> list[Message]:
+        """The relay's messages with the conversation around the task, which is the first of the user's."""
+        if not self.before and not self.since:
+            return list(messages)
+        at = next(index for index, message in enumerate(messages) if message.role == "user")
+        return [*messages[:at], *self.before, messages[at], *self.since, *messages[at + 1 :]]
+
+
+ALONE = Around()
+
+
 class Plan(msgspec.Struct, frozen=True):
-    """The shares of one window, in tokens; the system's share holds the tools."""
+    """The shares of one window, in tokens, without the conversation around the task; `system` holds the `tools`."""
 
     context_window: int
     system: int
     task: int
     reserve: int
+    tools: int = 0
 
     @property
     def envelope(self) -> int:
@@ -49,20 +68,30 @@ def plan(
     task_input: str,
     max_output: int | None,
     tools: Sequence[ToolSpec] = (),
+    around: Around = ALONE,
 ) -> Plan:
-    window, count = config.context_window or model.context_window, model.count_tokens
+    count = model.count_tokens
+    window = (config.context_window or model.context_window) - request_tokens(model, (*around.before, *around.since))
+    if window < _LEAST_WINDOW and (around.before or around.since):
+        raise Problem(
+            "window_exceeded",
+            f"The conversation leaves {window} tokens of the window of {model.name}, and {_LEAST_WINDOW} are needed.",
+            limit=config.context_window or model.context_window,
+            fix="Begin a new conversation, let tools answer with less, or use a model with a larger window.",
+        )
+    told = tool_tokens(count, tools)
     return Plan(
         window,
-        (count(system_prompt) + MESSAGE_TOKENS if system_prompt else 0) + tool_tokens(count, tools),
+        (count(system_prompt) + MESSAGE_TOKENS if system_prompt else 0) + told,
         count(task_input) + count(_JOINT) + MESSAGE_TOKENS,
         reserve(model, config, max_output, window),
+        told,
     )
 
 
-def request_tokens(model: Model, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> int:
-    """W1: what a request costs, all of it."""
-    count = model.count_tokens
-    return sum(message_tokens(count, message) for message in messages) + tool_tokens(count, tools)
+def request_tokens(model: Model, messages: Sequence[Message]) -> int:
+    """What messages cost; the tools are counted in the plan (W1)."""
+    return sum(message_tokens(model.count_tokens, message) for message in messages)
 
 
 def exceeded(needed: int, window: int) -> Problem:

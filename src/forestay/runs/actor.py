@@ -21,7 +21,7 @@ from forestay.runs.effects import plain
 from forestay.runs.evolve import evolve
 from forestay.runs.execution import Execution, Outcome, Parked
 from forestay.runs.frames import frames_of, logged
-from forestay.runs.log import standing_of, stream_of, to_draft
+from forestay.runs.log import append_of, standing_of
 from forestay.runs.nodes.registry import NodeError, NodeType
 from forestay.runs.state import ENDED, Event, RunState, shown_outputs
 
@@ -75,7 +75,8 @@ class RunActor:
         self._acting: dict[
             str, int
         ] = {}  # nodes with children whose code is not just waiting for them: how late it began
-        self._missed_ms = engine.missed_ms
+        self._missed_ms = engine.watch.missed_ms
+        self._turn_ms = 0  # the time of the turn that is being taken
         self._todo: dict[str, None] = {}
         self._driver: asyncio.Task[None] | None = None
         self._wake: asyncio.TimerHandle | None = None
@@ -84,6 +85,7 @@ class RunActor:
         self._ended: dict[str, asyncio.Queue[str]] = {}
         self._watchers: list[asyncio.Future[None]] = []
         self._committing = False
+        self._finishing = False
         self._orphans = len(state.orphans)
         self._batch = _NOTHING
 
@@ -94,14 +96,15 @@ class RunActor:
         return self.engine.ports
 
     def now(self) -> int:
-        return max(self.engine.clock.now_ms(), self.state.ts)
+        """The wall clock's time; a turn has one."""
+        return max(self._turn_ms or self.engine.clock.now_ms(), self.state.ts)
 
     def moment(self) -> int:
         """The time of the run's own clock (T1)."""
         state, now = self.state, self.now()
         if self.gathering or self.unborn or self._has_orphans:
             return state.at
-        here, due = now - self._lag, state.next_due()
+        here, due = state.reach(now - self._jump_ms, self._acting_lag)
         if due is not None and due <= here:
             here = min(here, self.engine.family.kin.horizon(self, now))
         return max(state.at, here)
@@ -111,7 +114,7 @@ class RunActor:
         state = self.state
         if self.gathering or self.owing or self._committing or self._inbox or state.ended is not None:
             return state.at
-        here, due = now - self._lag, state.next_due()
+        here, due = state.reach(now - self._jump_ms, self._acting_lag)
         return here if due is None else min(here, due)
 
     @property
@@ -120,14 +123,15 @@ class RunActor:
         return len(self.state.orphans) > self._orphans
 
     @property
-    def _lag(self) -> int:
-        acting = max(self._acting.values(), default=0)
-        return max(self.state.lag, acting) + self._jump_ms
+    def _acting_lag(self) -> int:
+        return max(self._acting.values(), default=0)
 
     @property
     def _jump_ms(self) -> int:
         """What the clock has jumped over while work was under way, and the log does not know yet (T4)."""
-        return self.engine.look_at_the_clock() - self._missed_ms if self.state.counts.get("running") else 0
+        if self._turn_ms or not self.state.counts.get("running"):
+            return 0
+        return self.engine.watch.look() - self._missed_ms
 
     def new_id(self, prefix: str) -> str:
         return self.engine.ids.new(prefix)
@@ -225,7 +229,7 @@ class RunActor:
                     break
                 moved = True
                 await self._commit(batch)
-                if batch.settled and not self._inbox:
+                if (batch.settled or self._finishing) and not self._inbox:
                     break
         except Exception as error:  # noqa: BLE001 - a fault of ours must not leave callers waiting
             self._let_go(Problem.unexpected(error))
@@ -234,13 +238,24 @@ class RunActor:
             self._batch = _NOTHING  # a run that rests keeps nothing of what it has written
         if moved:
             self.engine.family.kin.moved(self)
-        if not self.lost:
+        if not self.lost and (self.state.ended is None or self._wake is not None):
             self._rest()
 
     def _collect(self) -> _Batch | None:
         """What is to be written next: the commands that came in, each after what fell due before it (T3)."""
         batch = self._batch = _Batch()
         self._notice_a_jump()
+        self._turn_ms = self.engine.clock.now_ms()
+        try:
+            self._fill(batch)
+        finally:
+            self._turn_ms = 0
+        if batch.events or batch.appends:
+            return batch
+        self._answer(batch)
+        return None
+
+    def _fill(self, batch: _Batch) -> None:
         while self._news:
             event = self._news.pop(0)
             self._take(batch, event, event.at)
@@ -252,10 +267,6 @@ class RunActor:
             batch.asked = batch.asked or command.asked
             self._do(batch, command.make, command.future, at)
         batch.settled = not self._inbox and self._progress(batch) and not self._has_orphans
-        if batch.events or batch.appends:
-            return batch
-        self._answer(batch)
-        return None
 
     def _is_overdue(self, at: int | None) -> bool:
         """Whether a deadline comes before that time of the run's own clock; None: now."""
@@ -265,7 +276,7 @@ class RunActor:
     def _notice_a_jump(self) -> None:
         """Put into the log that the clock jumped while work is under way (T4)."""
         jump, at = self._jump_ms, self.moment()
-        self._missed_ms = self.engine.look_at_the_clock()
+        self._missed_ms = self.engine.watch.look()
         if jump:
             self._news.append(Event("forestay.clock.jumped", {"byMs": jump}, at=at))
 
@@ -311,7 +322,6 @@ class RunActor:
 
     def _take(self, batch: _Batch, event: Event, at: int) -> None:
         """Give an event its place and its times, and take it into the state."""
-        event.id = event.id or self.engine.ids.new()
         event.ts = event.ts or self.now()
         event.at = min(event.at or at, event.ts)
         event.seq = self.state.seq + 1
@@ -340,15 +350,13 @@ class RunActor:
                     self._stop_task(other)
 
     async def _commit(self, batch: _Batch) -> None:
-        first, last = batch.events[0] if batch.events else None, len(batch.events) - 1
         standing = standing_of(self.state, self.owner)
         if not self.owned:
             standing["b"] = 1  # so that the owner looks at what we appended
         changed = standing if standing != self._standing else None
-        drafts = [to_draft(event, changed if i == last else None) for i, event in enumerate(batch.events)]
-        appends = list(batch.appends)
-        if first is not None:
-            appends.insert(0, Append(stream_of(self.state.run_id), drafts, first.seq - 1))
+        appends = batch.appends
+        if batch.events:
+            appends = [append_of(self.state, batch.events, changed), *appends]
         self._committing = True
         try:
             await self.engine.ledger.commit(*appends)
@@ -393,6 +401,16 @@ class RunActor:
                 future.set_exception(problem)
         self.engine.on_lost(self, problem, own=not self._batch.asked)
         self._tell_watchers()
+
+    async def finish(self) -> None:
+        """Stop the nodes, write what waits for its turn, and let go (G6)."""
+        self._finishing = True
+        self._stop_tasks()
+        while self._driver is not None or (self._inbox and not self.lost):
+            self.poke()
+            if self._driver is not None:
+                await asyncio.wait([self._driver])
+        self.close()
 
     def close(self) -> None:
         """Let go without a word: what runs goes on from the log."""

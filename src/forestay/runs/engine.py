@@ -5,6 +5,7 @@
 - G3  What is not in memory is found by the sweep: `busy` and `wake` are written with the events that set them.
 - G4  A child's end reaches its parent, and a parent's end its children, whatever dies in between.
 - G5  A run whose next step cannot be taken or written, tried three times, fails with the reason: every run ends.
+- G6  An engine that has closed has written what its nodes did: only a crash leaves an effect to be repeated.
 """
 
 from __future__ import annotations
@@ -24,10 +25,9 @@ from forestay.runs.actor import Make, RunActor, error_of
 from forestay.runs.evolve import fold
 from forestay.runs.execution import Outcome
 from forestay.runs.family import Family
-from forestay.runs.log import FORK, PRIVATE, stream_of, to_event
+from forestay.runs.log import ENGINES, FORK, PRIVATE, stream_of, to_event
 from forestay.runs.nodes.registry import NodeRegistry
 from forestay.runs.ports import HttpConnector, ModelCaller, ToolSource
-from forestay.runs.projection import ENGINES
 from forestay.runs.run_clock import Watch
 from forestay.runs.state import Event, RunState, new_state
 from forestay.runs.types import Limits
@@ -94,16 +94,8 @@ class Engine:
         self._loading: dict[str, asyncio.Task[RunActor | RunState]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._faults: dict[str, int] = {}
-        self._watch = Watch(clock.now_ms(), clock.monotonic())
+        self.watch = Watch(clock)
         self.family = Family(self)
-
-    @property
-    def missed_ms(self) -> int:
-        """What the wall clock has jumped over since this engine was made."""
-        return self._watch.missed_ms
-
-    def look_at_the_clock(self) -> int:
-        return self._watch.look(self.clock.now_ms(), self.clock.monotonic())
 
     # Life
 
@@ -126,12 +118,13 @@ class Engine:
                     await asyncio.sleep(0.01)
 
     async def close(self) -> None:
+        """Stop every node, and return when what they did is on disk (G6)."""
         self.started = False
         self.draining = True
         for task in [*self._background, *self._loading.values()]:
-            task.cancel()
-        for actor in list(self._actors.values()):
-            actor.close()
+            if task is not asyncio.current_task():
+                task.cancel()
+        await asyncio.gather(*(actor.finish() for actor in list(self._actors.values())))
         self._actors.clear()
         self._idle.clear()
 
@@ -147,7 +140,7 @@ class Engine:
             await work
 
     async def _beating(self) -> None:
-        while True:
+        while self.started:
             await asyncio.sleep(self._beat_s)
             with contextlib.suppress(Problem):
                 await self._beat_once("engine.beat")

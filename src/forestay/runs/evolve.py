@@ -87,7 +87,8 @@ def _run_started(state: RunState, event: Event) -> None:
     state.channels = {name: channels.open_channel(item, event.at) for name, item in declared.items()}
     for name in state.plan.sensitive:
         learn(state, state.variables.get(name))
-    learn(state, _private(event, "secrets", []))
+    if given := _private(event, "secrets"):
+        learn(state, given)
     _apply_limits(state)
     for name in state.plan.roots:
         _touch(state, name)

@@ -216,9 +216,11 @@ class Execution:
 
     # What it can say
 
-    def _record(self, type: str, payload: dict[str, Any], private: dict[str, Any] | None = None) -> str:
+    def _record(
+        self, type: str, payload: dict[str, Any], private: dict[str, Any] | None = None, place: str = ""
+    ) -> str:
         """Keep an event for the log, unless an earlier execution put it there (X1). Its mark in the log."""
-        scope = self._prefix + _SCOPE.get()
+        scope = self._prefix + _SCOPE.get() + place
         count = self._emits[scope] = self._emits.get(scope, 0) + 1
         mark = f"{scope}{count}"
         if not self._has_said(mark, type, payload):
@@ -231,10 +233,11 @@ class Execution:
             return said is not None
         return said.type == type and (type in _UNDONE or said.payload == payload)
 
-    def emit(self, type: str, payload: dict[str, Any]) -> None:
+    def emit(self, type: str, payload: dict[str, Any], place: str = "") -> None:
+        """Say `type` in the run's log. What is said under a `place` of its own is counted apart (X1)."""
         if not type.startswith(EMITTED) and not _VENDOR.fullmatch(type):
             raise Problem("schema_mismatch", f"A node cannot emit {type!r}.", fix="Prefix it with a vendor's name.")
-        self._record(type, plain(payload))
+        self._record(type, plain(payload), place=place)
 
     def log(self, level: str, message: str, **fields: Any) -> None:
         payload: dict[str, Any] = {"level": level, "message": message, "nodeId": self.node_id}
@@ -347,6 +350,14 @@ class Execution:
             return Outcome(events, None, appends)
 
         return outcome
+
+    def along(self, append: Append) -> None:
+        """Write `append` together with what this execution says next. Two for one stream become one."""
+        for at, other in enumerate(self.appends):
+            if other.stream == append.stream:
+                self.appends[at] = Append(other.stream, (*other.drafts, *append.drafts), other.expect)
+                return
+        self.appends.append(append)
 
     def take(self) -> list[Event]:
         events, self.events = self.events, []

@@ -6,12 +6,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from forestay.kernel import Append, Problem
+from forestay.kernel import Problem
 from forestay.runs import decider
 from forestay.runs.actor import Make, RunActor
 from forestay.runs.evolve import evolve
 from forestay.runs.execution import Execution, Outcome
-from forestay.runs.log import standing_of, stream_of, to_draft
+from forestay.runs.log import append_of, standing_of
 from forestay.runs.requests import check_child
 from forestay.runs.run_clock import Kin, kin_of
 from forestay.runs.secrets import inside
@@ -25,8 +25,9 @@ MAX_FAMILY = 10_000
 """Runs that one run may start, and they in turn: two calls of itself in a workflow would be 2 ** MAX_DEPTH."""
 _KEEP_SIZES = 1_000
 _SIZE = (
-    "WITH RECURSIVE family (id) AS (VALUES (?) UNION ALL SELECT run_id FROM runs JOIN family ON parent = id) "
-    "SELECT count(*) FROM (SELECT id FROM family LIMIT ?)"
+    "WITH RECURSIVE family (id) AS (SELECT run_id FROM runs WHERE run_id = ? "
+    "UNION ALL SELECT r.run_id FROM runs r JOIN family f ON r.parent = f.id) "
+    "SELECT count(*) FROM (SELECT id FROM family LIMIT ?) AS most"
 )
 
 
@@ -91,11 +92,10 @@ class Family:
             private = {"key": key, "detached": True} if detached else {"key": key, "wait": wait}
             told = Event("node.dispatched", payload, execution.node_id, private)
             child = engine.blank(child_id, stored)
-            event.id, event.ts, event.seq = engine.ids.new(), parent.now(), 0
+            event.ts, event.seq = parent.now(), 0
             event.at = min(max(state.at, parent.moment()), event.ts)
             evolve(child, event)
-            append = Append(stream_of(child_id), [to_draft(event, standing_of(child, engine.instance))], -1)
-
+            append = append_of(child, [event], standing_of(child, engine.instance))
             parent.unborn += 1
 
             def begin() -> None:

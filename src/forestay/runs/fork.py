@@ -95,7 +95,7 @@ def _branch(
     private = None if shown == overlay else {"overlay": overlay}
     events.append(Event("forestay.run.forked", {**payload, "overlay": shown}, None, private))
     for event in events:
-        event.id, event.ts, event.seq = engine.ids.new(), engine.clock.now_ms(), state.seq + 1
+        event.ts, event.seq = engine.clock.now_ms(), state.seq + 1
         event.at = event.ts
         evolve(state, event)
         if event.seq == 0:

@@ -1,14 +1,20 @@
-"""Between a run's events and the ledger's records."""
+"""A run's log: how events become records of the ledger, and how records keep the tables `runs` and `engines`.
+
+The short keys of a record's attributes are known here and nowhere else. The last event of each batch carries the run's
+standing, which the `runs` table is told in the same transaction: a status and its event change together (OpenWOP §1.8).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from forestay.kernel import Draft, Record, former, iso
-from forestay.runs.state import Event, RunState
-from forestay.runs.types import RunEvent
+from forestay.kernel import Append, Draft, Record, Transaction, canonical, former, iso
+from forestay.runs.state import WAITING, Event, RunState
+from forestay.runs.types import TERMINAL, RunEvent
 
 PREFIX = "run/"
+ENGINES = "engine/"
 ENGINE_VERSION = "1.0.0"
 # Attributes of a record: node, cause, private part, standing (what the `runs` table is told), fork, and the run's own
 # time where the wall clock was ahead of it.
@@ -17,6 +23,13 @@ NODE, CAUSE, PRIVATE, STANDING, FORK, AT = "n", "c", "p", "s", "f", "t"
 
 def stream_of(run_id: str) -> str:
     return PREFIX + run_id
+
+
+def append_of(state: RunState, events: Sequence[Event], standing: dict[str, Any] | None) -> Append:
+    """The append of a run's next events, at the place that they have; the last one carries the standing."""
+    last = len(events) - 1
+    drafts = [to_draft(event, standing if place == last else None) for place, event in enumerate(events)]
+    return Append(PREFIX + state.run_id, drafts, events[0].seq - 1)
 
 
 def to_draft(event: Event, standing: dict[str, Any] | None = None, fork: dict[str, Any] | None = None) -> Draft:
@@ -33,7 +46,7 @@ def to_draft(event: Event, standing: dict[str, Any] | None = None, fork: dict[st
         attrs[STANDING] = standing
     if fork is not None:
         attrs[FORK] = fork
-    return Draft(event.type, event.payload, attrs, event.id, event.ts)
+    return Draft(event.type, event.payload, attrs, event.id or None, event.ts)
 
 
 def type_of(record: Record) -> str:
@@ -84,11 +97,139 @@ def standing_of(state: RunState, instance: str) -> dict[str, Any]:
         standing["w"] = wake
     if state.busy:
         standing["b"] = 1
+    link = state.parent
+    if link is not None and not link.get("detached"):
+        standing["d"] = link.get("depth", 1)
     if state.ended is not None:
-        if state.parent is not None:
-            standing["p"] = state.parent["runId"]
+        if link is not None:
+            standing["p"] = link["runId"]
         if state.children or state.orphans:
             standing["k"] = 1
         if state.error is not None:
             standing["e"] = str(state.error.get("code", ""))
+    elif state.children and state.waits_for_children:
+        standing["c"] = 1
     return standing
+
+
+# A run that waits for nothing but its children waits as they do: `status` is theirs when all of them wait, else its
+# `own` (W21). `{0}` leads to the run.
+_PLACE = " ".join(f"WHEN '{status}' THEN {place}" for place, (_, status) in enumerate(WAITING))
+_NAME = " ".join(f"WHEN {place} THEN '{status}'" for place, (_, status) in enumerate(WAITING))
+_WAIT_AS_CHILDREN = f"""
+    UPDATE runs SET status = COALESCE((
+        SELECT CASE WHEN max(CASE c.status {_PLACE} ELSE 9 END) < 9
+               THEN CASE min(CASE c.status {_PLACE} ELSE 9 END) {_NAME} END END
+        FROM runs c WHERE c.parent = runs.run_id AND c.attached = 1 AND c.ended IS NULL
+    ), own) WHERE run_id = {{0}} AND waits = 1
+"""  # noqa: S608 - the words are ours
+
+
+class RunsProjection:
+    """One row a run. `busy` and `wake` are what a sweep needs to find work after a restart."""
+
+    name = "runs"
+    version = 3
+    prefix = PREFIX
+    schema = """
+        CREATE TABLE runs (
+            run_id TEXT PRIMARY KEY, tenant TEXT NOT NULL, workflow_id TEXT NOT NULL, status TEXT NOT NULL,
+            own TEXT NOT NULL, waits BIGINT NOT NULL, attached BIGINT NOT NULL, scope_id TEXT, parent TEXT, source TEXT,
+            tags TEXT NOT NULL, created BIGINT NOT NULL, updated BIGINT NOT NULL, ended BIGINT, error TEXT, wake BIGINT,
+            busy BIGINT NOT NULL, instance TEXT
+        );
+        CREATE INDEX runs_tenant ON runs (tenant, run_id);
+        CREATE INDEX runs_status ON runs (tenant, status);
+        CREATE INDEX runs_wake ON runs (wake) WHERE wake IS NOT NULL;
+        CREATE INDEX runs_busy ON runs (run_id) WHERE busy = 1;
+        CREATE INDEX runs_parent ON runs (parent) WHERE parent IS NOT NULL;
+        CREATE TABLE run_tags (tag TEXT NOT NULL, run_id TEXT NOT NULL, PRIMARY KEY (tag, run_id));
+        CREATE INDEX run_tags_of ON run_tags (run_id)
+    """
+
+    def apply(self, tx: Transaction, records: Sequence[Record]) -> None:
+        run_id = records[0].stream[len(PREFIX) :]
+        for record in records:
+            if record.seq == 0:
+                _insert(tx, run_id, record)
+            if record.type == "forestay.run.forked" and (tags := overlaid_tags(record)) is not None:
+                tx.execute("UPDATE runs SET tags = ? WHERE run_id = ?", (canonical.encode(tags).decode(), run_id))
+                tx.execute("DELETE FROM run_tags WHERE run_id = ?", (run_id,))
+                _tag(tx, run_id, tags)
+            if (standing := record.attrs.get(STANDING)) is not None:
+                _stand(tx, run_id, record.ts, standing)
+
+
+def _stand(tx: Transaction, run_id: str, ts: int, standing: dict[str, Any]) -> None:
+    status, waits = standing["st"], standing.get("c", 0)
+    tx.execute(
+        "UPDATE runs SET status = ?, own = ?, waits = ?, updated = ?, ended = ?, error = ?, wake = ?, busy = ?, "
+        "instance = ? WHERE run_id = ?",
+        (
+            status,
+            status,
+            waits,
+            ts,
+            ts if status in TERMINAL else None,
+            standing.get("e"),
+            standing.get("w"),
+            standing.get("b", 0),
+            standing["i"],
+            run_id,
+        ),
+    )
+    if "p" in standing:  # the parent is told in the transaction that ends its child
+        tx.execute("UPDATE runs SET busy = 1 WHERE run_id = ? AND ended IS NULL", (standing["p"],))
+    if "k" in standing:  # and open children that their parent is gone
+        tx.execute("UPDATE runs SET busy = 1 WHERE parent = ? AND ended IS NULL", (run_id,))
+    if waits:
+        tx.execute(_WAIT_AS_CHILDREN.format("?"), (run_id,))
+    above = "?"
+    for _ in range(standing.get("d", 0)):
+        above = f"(SELECT parent FROM runs WHERE run_id = {above})"  # noqa: S608 - the words are ours
+        tx.execute(_WAIT_AS_CHILDREN.format(above), (run_id,))
+
+
+def _insert(tx: Transaction, run_id: str, record: Record) -> None:
+    payload: dict[str, Any] = record.payload
+    fork = record.attrs.get(FORK)
+    parent = payload.get("parent") if fork is None else None
+    tx.execute(
+        "INSERT INTO runs VALUES (?, ?, ?, 'pending', 'pending', 0, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL, 1, NULL)",
+        (
+            run_id,
+            payload.get("owner", {}).get("tenant", ""),
+            payload["workflowId"],
+            int(parent is not None and not parent.get("detached")),
+            payload.get("scopeId"),
+            parent["runId"] if parent else None,
+            fork["source"] if fork else None,
+            canonical.encode(payload.get("tags", [])).decode(),
+            fork["at"] if fork else record.ts,
+            record.ts,
+        ),
+    )
+    _tag(tx, run_id, payload.get("tags", []))
+
+
+def _tag(tx: Transaction, run_id: str, tags: list[str]) -> None:
+    if tags:
+        sql = "INSERT INTO run_tags VALUES (?, ?) ON CONFLICT (tag, run_id) DO NOTHING"
+        tx.executemany(sql, [(tag, run_id) for tag in tags])
+
+
+class EnginesProjection:
+    """Which engines are alive, by their last beat."""
+
+    name = "engines"
+    version = 1
+    prefix = ENGINES
+    schema = "CREATE TABLE engines (instance TEXT PRIMARY KEY, epoch BIGINT NOT NULL, until BIGINT NOT NULL)"
+
+    def apply(self, tx: Transaction, records: Sequence[Record]) -> None:
+        for record in records:
+            tx.execute(
+                "INSERT INTO engines VALUES (?, ?, ?) "
+                "ON CONFLICT (instance) DO UPDATE SET epoch = excluded.epoch, until = excluded.until",
+                (record.stream[len(ENGINES) :], record.payload["epoch"], record.payload["until"]),
+            )

@@ -7,134 +7,131 @@ not told again: it is older than the fork.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
-from forestay.kernel import Record
+from forestay.kernel import Record, Transaction
 from forestay.runs.log import FORK, overlaid_tags
 from forestay.runs.types import TERMINAL_EVENTS
 
 # What a run's `callbackUrl` is told: questions that somebody must answer, and the end.
 CALLBACK_EVENTS = frozenset({"node.suspended", *TERMINAL_EVENTS})
-
-
-def delivery_id(webhook: str, run_id: str, sequence: int) -> str:
-    """The same event for the same receiver has the same id, however often it is sent."""
-    return "whd_" + hashlib.sha256(f"{webhook}\0{run_id}\0{sequence}".encode()).hexdigest()[:24]
+# The same event for the same receiver has the same id, however often it is sent.
+_DELIVERY = "'whd_' || substr(digest({0}, r.run_id, ?), 1, 24)"
+_DUE = "CAST(? AS BIGINT), CAST(? AS TEXT)"
+# What a record owes: to each webhook that asked for its type and for one of the run's tags or for all, and to the run's
+# own callback address. Their values are the sequence as a text, sequence, type and time; run and time; and the type.
+_TO_WEBHOOKS = f"""
+    INSERT INTO webhook_outbox (delivery_id, webhook_id, tenant, run_id, sequence, type, due_ms)
+    SELECT DISTINCT {_DELIVERY.format("t.webhook_id")}, t.webhook_id, r.tenant, r.run_id, {_DUE}, CAST(? AS BIGINT)
+    FROM webhook_runs r JOIN webhook_types t ON t.tenant = r.tenant
+    WHERE r.run_id = ? AND r.since <= ? AND t.type = ? AND (t.tag = '' OR EXISTS
+        (SELECT 1 FROM webhook_run_tags g WHERE g.run_id = r.run_id AND g.tag = t.tag))
+    ON CONFLICT (delivery_id) DO NOTHING
+"""  # noqa: S608 - the words are ours
+_TO_CALLBACK = f"""
+    INSERT INTO webhook_outbox (delivery_id, webhook_id, tenant, run_id, sequence, type, due_ms, url)
+    SELECT {_DELIVERY.format("'callback'")}, 'callback', r.tenant, r.run_id, {_DUE}, CAST(? AS BIGINT), r.callback
+    FROM webhook_runs r WHERE r.run_id = ? AND r.since <= ? AND r.callback IS NOT NULL
+    ON CONFLICT (delivery_id) DO NOTHING
+"""  # noqa: S608 - the words are ours
 
 
 class Outbox:
-    """Tables `webhooks`, `webhook_types`, `webhook_runs` and `webhook_outbox`."""
+    """The tables `webhooks`, `webhook_types`, `webhook_runs`, `webhook_run_tags` and `webhook_outbox`."""
 
     name = "webhooks"
-    version = 1
+    version = 2
     prefix = ""
     schema = """
         CREATE TABLE webhooks (
-            webhook_id TEXT PRIMARY KEY, tenant TEXT NOT NULL, doc TEXT NOT NULL
-        ) WITHOUT ROWID;
+            webhook_id TEXT PRIMARY KEY, tenant TEXT NOT NULL, doc TEXT NOT NULL, secret_version BIGINT NOT NULL,
+            rotated_ms BIGINT
+        );
         CREATE TABLE webhook_types (
-            type TEXT NOT NULL, tenant TEXT NOT NULL, webhook_id TEXT NOT NULL, tags TEXT NOT NULL,
-            PRIMARY KEY (type, tenant, webhook_id)
-        ) WITHOUT ROWID;
+            type TEXT NOT NULL, tenant TEXT NOT NULL, webhook_id TEXT NOT NULL, tag TEXT NOT NULL,
+            PRIMARY KEY (type, tenant, webhook_id, tag)
+        );
         CREATE TABLE webhook_runs (
-            run_id TEXT PRIMARY KEY, tenant TEXT NOT NULL, tags TEXT NOT NULL, callback TEXT, since INTEGER NOT NULL
-        ) WITHOUT ROWID;
+            run_id TEXT PRIMARY KEY, tenant TEXT NOT NULL, callback TEXT, since BIGINT NOT NULL
+        );
         CREATE INDEX webhook_callbacks ON webhook_runs (run_id) WHERE callback IS NOT NULL;
+        CREATE TABLE webhook_run_tags (run_id TEXT NOT NULL, tag TEXT NOT NULL, PRIMARY KEY (run_id, tag));
         CREATE TABLE webhook_outbox (
             delivery_id TEXT PRIMARY KEY, webhook_id TEXT NOT NULL, tenant TEXT NOT NULL, run_id TEXT NOT NULL,
-            sequence INTEGER NOT NULL, type TEXT NOT NULL, url TEXT, state TEXT NOT NULL, due_ms INTEGER NOT NULL,
-            attempts INTEGER NOT NULL, error TEXT
-        ) WITHOUT ROWID;
+            sequence BIGINT NOT NULL, type TEXT NOT NULL, url TEXT, state TEXT NOT NULL DEFAULT 'due',
+            due_ms BIGINT NOT NULL, attempts BIGINT NOT NULL DEFAULT 0, error TEXT
+        );
         CREATE INDEX webhook_due ON webhook_outbox (state, due_ms);
-        CREATE INDEX webhook_of ON webhook_outbox (webhook_id, state);
-    """
-    reset = """
-        DROP TABLE IF EXISTS webhooks; DROP TABLE IF EXISTS webhook_types; DROP TABLE IF EXISTS webhook_runs;
-        DROP TABLE IF EXISTS webhook_outbox;
+        CREATE INDEX webhook_of ON webhook_outbox (webhook_id, state)
     """
 
-    def apply(self, tx: sqlite3.Cursor, record: Record) -> None:
-        family, _, name = record.stream.partition("/")
+    def apply(self, tx: Transaction, records: Sequence[Record]) -> None:
+        family, _, name = records[0].stream.partition("/")
         if family == "run":
-            _run_event(tx, name, record)
+            for record in records:
+                _run_event(tx, name, record)
         elif family == "webhook":
-            handler = _HANDLERS.get(record.type)
-            if handler is not None:
-                handler(tx, name, record)
+            for record in records:
+                if (handler := _HANDLERS.get(record.type)) is not None:
+                    handler(tx, name, record)
 
 
-def _run_event(tx: sqlite3.Cursor, run_id: str, record: Record) -> None:
+def _run_event(tx: Transaction, run_id: str, record: Record) -> None:
     if record.type == "run.started":
         payload = record.payload
+        tenant, since = (payload.get("owner") or {}).get("tenant", ""), (record.attrs.get(FORK) or {}).get("at", 0)
         tx.execute(
-            "INSERT OR REPLACE INTO webhook_runs VALUES (?, ?, ?, ?, ?)",
-            (
-                run_id,
-                (payload.get("owner") or {}).get("tenant", ""),
-                json.dumps(payload.get("tags") or []),
-                payload.get("callbackUrl"),
-                (record.attrs.get(FORK) or {}).get("at", 0),
-            ),
+            "INSERT INTO webhook_runs VALUES (?, ?, ?, ?) ON CONFLICT (run_id) DO NOTHING",
+            (run_id, tenant, payload.get("callbackUrl"), since),
         )
-    if (tags := overlaid_tags(record)) is not None:
-        tx.execute("UPDATE webhook_runs SET tags = ? WHERE run_id = ?", (json.dumps(tags), run_id))
-    wanted = tx.execute(
-        "SELECT t.webhook_id, t.tags, r.tenant, r.tags FROM webhook_types t "
-        "JOIN webhook_runs r ON r.run_id = ? AND r.tenant = t.tenant AND r.since <= ? WHERE t.type = ?",
-        (run_id, record.ts, record.type),
-    ).fetchall()
-    for webhook_id, tags, tenant, run_tags in wanted:
-        asked = set(json.loads(tags))
-        if not asked or asked & set(json.loads(run_tags)):
-            _put(tx, webhook_id, tenant, run_id, record, None)
+        _tag(tx, run_id, payload.get("tags") or [])
+    if record.type == "forestay.run.forked" and (tags := overlaid_tags(record)) is not None:
+        tx.execute("DELETE FROM webhook_run_tags WHERE run_id = ?", (run_id,))
+        _tag(tx, run_id, tags)
+    owed = (str(record.seq), record.seq, record.type, record.ts, run_id, record.ts)
+    tx.execute(_TO_WEBHOOKS, (*owed, record.type))
     if record.type in CALLBACK_EVENTS:
-        row = tx.execute(
-            "SELECT tenant, callback FROM webhook_runs WHERE run_id = ? AND callback IS NOT NULL AND since <= ?",
-            (run_id, record.ts),
-        ).fetchone()
-        if row is not None:
-            _put(tx, "callback", row[0], run_id, record, row[1])
+        tx.execute(_TO_CALLBACK, owed)
     if record.type in TERMINAL_EVENTS:
         tx.execute("DELETE FROM webhook_runs WHERE run_id = ?", (run_id,))
+        tx.execute("DELETE FROM webhook_run_tags WHERE run_id = ?", (run_id,))
 
 
-def _put(tx: sqlite3.Cursor, webhook: str, tenant: str, run_id: str, record: Record, url: str | None) -> None:
-    tx.execute(
-        "INSERT OR IGNORE INTO webhook_outbox VALUES (?, ?, ?, ?, ?, ?, ?, 'due', ?, 0, NULL)",
-        (delivery_id(webhook, run_id, record.seq), webhook, tenant, run_id, record.seq, record.type, url, record.ts),
-    )
+def _tag(tx: Transaction, run_id: str, tags: list[str]) -> None:
+    if tags:
+        sql = "INSERT INTO webhook_run_tags VALUES (?, ?) ON CONFLICT (run_id, tag) DO NOTHING"
+        tx.executemany(sql, [(run_id, tag) for tag in tags])
 
 
-def _registered(tx: sqlite3.Cursor, webhook: str, record: Record) -> None:
+def _registered(tx: Transaction, webhook: str, record: Record) -> None:
     doc: dict[str, Any] = record.payload
-    tx.execute("INSERT INTO webhooks VALUES (?, ?, ?)", (webhook, doc["tenant"], json.dumps(doc)))
+    tx.execute("INSERT INTO webhooks VALUES (?, ?, ?, ?, NULL)", (webhook, doc["tenant"], json.dumps(doc), 1))
+    tags = [tag for tag in doc["tags"] if tag] if doc.get("tags") else [""]  # '': whatever the run's tags are
     tx.executemany(
-        "INSERT OR IGNORE INTO webhook_types VALUES (?, ?, ?, ?)",
-        [(type, doc["tenant"], webhook, json.dumps(doc.get("tags") or [])) for type in doc["events"]],
+        "INSERT INTO webhook_types VALUES (?, ?, ?, ?) ON CONFLICT (type, tenant, webhook_id, tag) DO NOTHING",
+        [(type, doc["tenant"], webhook, tag) for type in doc["events"] for tag in tags],
     )
 
 
-def _rotated(tx: sqlite3.Cursor, webhook: str, record: Record) -> None:
-    row = tx.execute("SELECT doc FROM webhooks WHERE webhook_id = ?", (webhook,)).fetchone()
-    if row is None:  # another process removed it
-        return
-    doc = {**json.loads(row[0]), "secretVersion": record.payload["secretVersion"], "rotatedMs": record.ts}
-    tx.execute("UPDATE webhooks SET doc = ? WHERE webhook_id = ?", (json.dumps(doc), webhook))
+def _rotated(tx: Transaction, webhook: str, record: Record) -> None:
+    tx.execute(
+        "UPDATE webhooks SET secret_version = ?, rotated_ms = ? WHERE webhook_id = ?",
+        (record.payload["secretVersion"], record.ts, webhook),
+    )
 
 
-def _removed(tx: sqlite3.Cursor, webhook: str, record: Record) -> None:
+def _removed(tx: Transaction, webhook: str, record: Record) -> None:
     for table in ("webhooks", "webhook_types", "webhook_outbox"):
         tx.execute(f"DELETE FROM {table} WHERE webhook_id = ?", (webhook,))  # noqa: S608 - three names of ours
 
 
-def _delivered(tx: sqlite3.Cursor, webhook: str, record: Record) -> None:
+def _delivered(tx: Transaction, webhook: str, record: Record) -> None:
     tx.execute("DELETE FROM webhook_outbox WHERE delivery_id = ?", (record.payload["deliveryId"],))
 
 
-def _failed(tx: sqlite3.Cursor, webhook: str, record: Record) -> None:
+def _failed(tx: Transaction, webhook: str, record: Record) -> None:
     payload = record.payload
     tx.execute(
         "UPDATE webhook_outbox SET state = ?, due_ms = ?, attempts = ?, error = ? WHERE delivery_id = ?",
@@ -148,7 +145,7 @@ def _failed(tx: sqlite3.Cursor, webhook: str, record: Record) -> None:
     )
 
 
-def _retried(tx: sqlite3.Cursor, webhook: str, record: Record) -> None:
+def _retried(tx: Transaction, webhook: str, record: Record) -> None:
     tx.execute(
         "UPDATE webhook_outbox SET state = 'due', due_ms = ?, attempts = 0 WHERE delivery_id = ? AND state = 'dead'",
         (record.ts, record.payload["deliveryId"]),

@@ -179,7 +179,7 @@ class Replay:
         self._append(msgspec.structs.replace(event))
 
     def _append(self, event: Event) -> None:
-        event.id, event.ts, event.seq = self._engine.ids.new(), event.ts or self._actor.now(), self._state.seq + 1
+        event.id, event.ts, event.seq = "", event.ts or self._actor.now(), self._state.seq + 1
         event.at = event.at or event.ts
         evolve(self._state, event)
         if event.seq == 0:

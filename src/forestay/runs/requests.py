@@ -114,7 +114,7 @@ def _sizes(limits: Limits, inputs: dict[str, Any], configurable: dict[str, Any],
 
 
 def _small(value: Any, limit: int, at: str) -> None:
-    size = len(canonical.encode_strict(value))
+    size = len(canonical.encode_strict(value)) if value else 2
     if size > limit:
         raise Problem("payload_too_large", f"{at[2:]} may have {limit} bytes.", at=at, limit=limit, observed=size)
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from forestay.kernel import Clock
 from forestay.runs.state import RunState
 
 if TYPE_CHECKING:
@@ -75,11 +76,14 @@ class Kin:
 class Watch:
     """Sees the wall clock jump ahead of the machine's own: `missed_ms` is the sum of all jumps."""
 
-    def __init__(self, wall_ms: int, monotonic: float) -> None:
-        self._wall_ms, self._monotonic = wall_ms, monotonic
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._wall_ms, self._monotonic = clock.now_ms(), clock.monotonic()
         self.missed_ms = 0
 
-    def look(self, wall_ms: int, monotonic: float) -> int:
+    def look(self) -> int:
+        """What the clock has jumped over up to now."""
+        wall_ms, monotonic = self._clock.now_ms(), self._clock.monotonic()
         jump = round(wall_ms - self._wall_ms - (monotonic - self._monotonic) * 1000)
         self._wall_ms, self._monotonic = wall_ms, monotonic
         if jump > JUMP_MS:

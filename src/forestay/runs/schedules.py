@@ -15,14 +15,25 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-import sqlite3
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
 
-from forestay.kernel import Clock, Draft, Ids, Ledger, ManualClock, Problem, Record, SeededRandomness, canonical, iso
+from forestay.kernel import (
+    Clock,
+    Draft,
+    Ids,
+    Ledger,
+    ManualClock,
+    Problem,
+    Record,
+    SeededRandomness,
+    Transaction,
+    canonical,
+    iso,
+)
 from forestay.runs import cron
 from forestay.runs.types import TERMINAL, CreateRun, RunCreated, RunEvent, RunSnapshot, RunStanding, Wire
 
@@ -98,85 +109,99 @@ class RunStarter(Protocol):
 
 
 class _State(msgspec.Struct):
-    """One schedule in memory; the same fold as the table's."""
+    """One schedule in memory: its row of the table."""
 
     schedule_id: str
     tenant: str
     spec: ScheduleSpec
     created_ms: int
-    principal: str | None = None
-    workspace: str | None = None
-    seq: int = -1
-    paused: bool = False
-    done_ms: int = 0  # every moment up to here is dealt with
-    last_ms: int | None = None
-    last_run: str | None = None
-    queued_ms: int | None = None
+    principal: str | None
+    workspace: str | None
+    seq: int
+    paused: bool
+    done_ms: int  # every moment up to here is dealt with
+    last_ms: int | None
+    last_run: str | None
+    queued_ms: int | None
 
-    def take(self, record: Record) -> None:
-        payload = record.payload
-        self.seq = record.seq
-        if record.type == "schedule.updated":
-            self.spec = msgspec.convert(payload["spec"], ScheduleSpec)
-            self.paused, self.done_ms, self.queued_ms = self.spec.paused, record.ts, None
-        elif record.type == "schedule.paused":
-            self.paused = True
-        elif record.type == "schedule.resumed":
-            self.paused, self.done_ms = False, record.ts  # T4
-        elif record.type in ("schedule.fired", "schedule.skipped", "schedule.failed", "schedule.queued"):
-            at = payload["scheduledFor"]
-            self.done_ms = max(self.done_ms, at)
-            self.queued_ms = (
-                at if record.type == "schedule.queued" else None if at == self.queued_ms else self.queued_ms
-            )
-            if record.type == "schedule.fired":
-                self.last_ms, self.last_run = at, payload["runId"]
+    def become(self, other: _State) -> None:
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(other, name))
 
-    @classmethod
-    def begin(cls, record: Record) -> _State:
-        payload = record.payload
-        spec = msgspec.convert(payload["spec"], ScheduleSpec)
-        return cls(
-            record.stream.removeprefix("schedule/"),
-            payload["tenant"],
-            spec,
-            record.ts,
-            payload.get("principal"),
-            payload.get("workspace"),
-            0,
-            spec.paused,
-            record.ts,
-        )
+
+_COLUMNS = ", ".join(_State.__struct_fields__)
+
+
+def _state_of(row: tuple[Any, ...]) -> _State:
+    state = _State(*row)
+    state.spec, state.paused = canonical.decode(str(state.spec), ScheduleSpec), bool(state.paused)
+    return state
 
 
 class ScheduleTable:
-    """The projection `schedules`: a row for each that is not deleted."""
+    """The projection `schedules`: a row for each that is not deleted. It is the only fold of a schedule's stream."""
 
     name = "schedules"
-    version = 1
+    version = 2
     prefix = "schedule/"
     schema = """
-        CREATE TABLE schedules (schedule_id TEXT PRIMARY KEY, tenant TEXT NOT NULL, doc TEXT NOT NULL) WITHOUT ROWID;
-        CREATE INDEX schedules_of ON schedules (tenant, schedule_id);
+        CREATE TABLE schedules (
+            schedule_id TEXT PRIMARY KEY, tenant TEXT NOT NULL, spec TEXT NOT NULL, created_ms BIGINT NOT NULL,
+            principal TEXT, workspace TEXT, seq BIGINT NOT NULL, paused BIGINT NOT NULL, done_ms BIGINT NOT NULL,
+            last_ms BIGINT, last_run TEXT, queued_ms BIGINT
+        );
+        CREATE INDEX schedules_of ON schedules (tenant, schedule_id)
     """
-    reset = "DROP TABLE IF EXISTS schedules;"
 
-    def apply(self, tx: sqlite3.Cursor, record: Record) -> None:
-        name = record.stream.removeprefix(self.prefix)
+    def apply(self, tx: Transaction, records: Sequence[Record]) -> None:
+        for record in records:
+            self._take(tx, record)
+
+    def _take(self, tx: Transaction, record: Record) -> None:
+        name, payload, ts = record.stream.removeprefix(self.prefix), record.payload, record.ts
         if record.type == "schedule.deleted":
             tx.execute("DELETE FROM schedules WHERE schedule_id = ?", (name,))
-            return
-        if record.type == "schedule.created":
-            state = _State.begin(record)
+        elif record.type == "schedule.created":
+            who = (payload.get("principal"), payload.get("workspace"))
+            tx.execute(
+                "INSERT INTO schedules VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL)",
+                (name, payload["tenant"], _text(payload), ts, *who, record.seq, _is_paused(payload), ts),
+            )
         else:
-            row = tx.execute("SELECT doc FROM schedules WHERE schedule_id = ?", (name,)).fetchone()
-            if row is None:
-                return
-            state = canonical.decode(row[0], _State)
-            state.take(record)
-        tx.execute(
-            "INSERT OR REPLACE INTO schedules VALUES (?, ?, ?)", (name, state.tenant, canonical.encode(state).decode())
-        )
+            change, values = _change(record)
+            sql = f"UPDATE schedules SET seq = ?{change} WHERE schedule_id = ?"  # noqa: S608 - the words are ours
+            tx.execute(sql, (record.seq, *values, name))
+
+
+def _change(record: Record) -> tuple[str, tuple[Any, ...]]:
+    """What a record changes in its schedule's row, and the values of that."""
+    payload, at = record.payload, record.payload.get("scheduledFor")
+    dealt_with = ", done_ms = CASE WHEN done_ms < ? THEN ? ELSE done_ms END"
+    match record.type:
+        case "schedule.updated":
+            values = (_text(payload), _is_paused(payload), record.ts)
+            return ", spec = ?, paused = ?, done_ms = ?, queued_ms = NULL", values
+        case "schedule.paused":
+            return ", paused = 1", ()
+        case "schedule.resumed":
+            return ", paused = 0, done_ms = ?", (record.ts,)  # T4
+        case "schedule.fired":
+            change = f"{dealt_with}, queued_ms = NULLIF(queued_ms, ?), last_ms = ?, last_run = ?"
+            return change, (at, at, at, at, payload["runId"])
+        case "schedule.skipped" | "schedule.failed":
+            return f"{dealt_with}, queued_ms = NULLIF(queued_ms, ?)", (at, at, at)
+        case "schedule.queued":
+            return f"{dealt_with}, queued_ms = ?", (at, at, at)
+        case _:
+            return "", ()
+
+
+def _text(payload: dict[str, Any]) -> str:
+    return canonical.encode(payload["spec"]).decode()
+
+
+def _is_paused(payload: dict[str, Any]) -> int:
+    return int(payload["spec"].get("paused", False))
 
 
 class Schedules:
@@ -194,8 +219,8 @@ class Schedules:
         self._waiting: dict[str, asyncio.Task[None]] = {}
 
     async def start(self) -> None:
-        for (doc,) in await self._ledger.query("SELECT doc FROM schedules"):
-            state = canonical.decode(doc, _State)
+        for row in await self._ledger.query(f"SELECT {_COLUMNS} FROM schedules"):  # noqa: S608 - the columns are ours
+            state = _state_of(row)
             self._states[state.schedule_id] = state
         self._loop = asyncio.create_task(self._tick_all())
 
@@ -224,8 +249,8 @@ class Schedules:
             raise Problem("state_conflict", "The tenant has as many schedules as it may have.", limit=MAX_PER_TENANT)
         name = schedule_id or self._ids.new("sch")
         payload = {"spec": spec, "tenant": tenant, "principal": principal, "workspace": workspace}
-        (record,) = await self._ledger.append(f"schedule/{name}", [Draft("schedule.created", payload)], expect=-1)
-        self._states[name] = _State.begin(record)
+        await self._ledger.append(f"schedule/{name}", [Draft("schedule.created", payload)], expect=-1)
+        self._states[name] = self._look_up(name)
         self._wake.set()
         return await self._view(self._states[name])
 
@@ -307,9 +332,17 @@ class Schedules:
         stream = f"schedule/{state.schedule_id}"
         async with self._writing[state.schedule_id]:
             self._state(state.schedule_id, state.tenant)
-            (record,) = await self._ledger.append(stream, [Draft(type, payload)], expect=state.seq)
-            state.take(record)
+            await self._ledger.append(stream, [Draft(type, payload)], expect=state.seq)
+            if type != "schedule.deleted":
+                state.become(self._look_up(state.schedule_id))
         self._wake.set()
+
+    def _look_up(self, schedule_id: str) -> _State:
+        sql = f"SELECT {_COLUMNS} FROM schedules WHERE schedule_id = ?"  # noqa: S608 - the columns are ours
+        rows = self._ledger.look_up(sql, (schedule_id,))
+        if not rows:  # another process has deleted it
+            raise Problem("not_found", "There is no such schedule.")
+        return _state_of(rows[0])
 
     # What the clock does
 
@@ -341,8 +374,7 @@ class Schedules:
 
     async def _read_again(self, state: _State) -> None:
         with contextlib.suppress(Problem):
-            for record in await self._ledger.read(f"schedule/{state.schedule_id}", state.seq + 1):
-                state.take(record)
+            state.become(self._look_up(state.schedule_id))
 
     async def _due(self, state: _State, now: int) -> None:
         """Every moment up to `now`: started, or put down as missed (T2)."""

@@ -6,6 +6,7 @@ Every method that names a run takes the caller's tenant; a run of another tenant
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Self
@@ -13,7 +14,7 @@ from typing import Any, Self
 import msgspec
 
 from forestay.kernel import Append, Clock, Draft, Ids, Ledger, Problem, Projection, Randomness, iso
-from forestay.runs import artifacts, decider, fork, listing
+from forestay.runs import artifacts, decider, fork, views
 from forestay.runs.answering import Answering
 from forestay.runs.bundle import debug_bundle
 from forestay.runs.check import check_workflow
@@ -21,17 +22,15 @@ from forestay.runs.diff import diff_runs
 from forestay.runs.engine import Engine, Ports
 from forestay.runs.execution import Outcome
 from forestay.runs.expressions import compile_expression
-from forestay.runs.feeds import Feeds
 from forestay.runs.interrupts import NOBODY, Voter
-from forestay.runs.log import ENGINE_VERSION, PRIVATE, stream_of, to_wire
+from forestay.runs.log import ENGINE_VERSION, PRIVATE, EnginesProjection, RunsProjection, stream_of, to_wire
 from forestay.runs.mock_models import MockModels
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeRegistry
 from forestay.runs.ports import Fact, HttpConnector, ModelCaller, Opening, ToolSource
-from forestay.runs.projection import EnginesProjection, RunsProjection
 from forestay.runs.requests import check_against, check_create, check_engine
 from forestay.runs.secrets import TELLING, cover_event, masked, may_have
-from forestay.runs.state import WAITING, Event, RunState
+from forestay.runs.state import Event, RunState
 from forestay.runs.types import (
     TERMINAL,
     TERMINAL_EVENTS,
@@ -106,7 +105,6 @@ class Runs:
         self._opening = opening
         self._registry = nodes or standard_registry(sample_seams=sample_seams)
         self._workflows = Workflows(ledger, self._registry, self._limits)
-        self._feeds = Feeds(ledger)
         self.mocks = MockModels(models, programs=sample_seams)
         asked = self.mocks if models is not None or sample_seams else None
         self._engine = Engine(
@@ -142,8 +140,7 @@ class Runs:
         await self._engine.drain(timeout)
 
     async def close(self) -> None:
-        """Stop at once; what was running goes on at the next start."""
-        self._feeds.close()
+        """Stop what runs, and record what it has done; it goes on at the next start."""
         await self._engine.close()
 
     def load(self) -> Load:
@@ -276,24 +273,16 @@ class Runs:
         if not rows:
             return shown
         children = [ChildRun(run_id=run_id, workflow_id=name, status=status) for run_id, name, status in rows]
-        status = await self._waiting(state)
+        status = self._status(state.run_id) if shown.status == "running" else shown.status
         return msgspec.structs.replace(shown, child_runs=children, status=status)
-
-    async def _waiting(self, state: RunState) -> RunStatus:
-        """The status of a run: that of its children when all of them wait, and nothing else is under way (W21)."""
-        if state.status != "running" or not state.waits_for_children:
-            return state.status
-        found = {await self._waiting(await self._known(child_id)) for child_id in tuple(state.children)}
-        kinds = [status for _, status in WAITING if status in found]
-        return kinds[0] if kinds and len(kinds) == len(found) else state.status
 
     async def list_runs(self, filters: RunFilter, tenant: str, cursor: str | None = None, limit: int = 50) -> RunPage:
         """Newest first. A cursor that is none of ours is `validation_error`; `limit` is 1..200."""
-        return await listing.list_runs(self._ledger, filters, tenant, cursor, limit)
+        return await views.list_runs(self._ledger, filters, tenant, cursor, limit)
 
     async def count_runs(self, tenant: str) -> dict[str, int]:
         """How many runs the tenant has, by status."""
-        return await listing.count_runs(self._ledger, tenant)
+        return await views.count_runs(self._ledger, tenant)
 
     async def events(
         self, run_id: str, tenant: str, from_sequence: int = 0, limit: int | None = None
@@ -311,10 +300,23 @@ class Runs:
         await self._own(run_id, tenant)
         state: RunState | None = None
         covered = await self._may_have_secrets(run_id)
-        async for event in self._feeds.follow(run_id, max(0, from_sequence)):
+        async for event in self._live(run_id, max(0, from_sequence)):
             if covered and (state is None or event.sequence > state.seq or event.type in TELLING):
                 state = await self._known(run_id)
             yield event if state is None else cover_event(state, event)
+
+    async def _live(self, run_id: str, start: int) -> AsyncIterator[RunEvent]:
+        """Every event from `start` on, once, in order, and then the end, also when that comes before `start`."""
+        stream = stream_of(run_id)
+        (last,) = await self._ledger.read(stream, 0, 1, reverse=True)
+        if last.seq < start and last.type in TERMINAL_EVENTS:
+            return
+        async with contextlib.aclosing(self._ledger.follow(stream, min(start, last.seq + 1))) as records:
+            async for record in records:
+                if record.seq >= start:
+                    yield to_wire(record)
+                if record.type in TERMINAL_EVENTS:
+                    return
 
     async def wait(self, run_id: str, tenant: str) -> RunSnapshot:
         """The run when it has ended; nothing is read from the disk for a run that this engine carries."""
@@ -330,7 +332,7 @@ class Runs:
             if found.owned:
                 await found.over()
             else:  # another instance's: its log tells
-                async for _ in self._feeds.follow(run_id, 0):
+                async for _ in self._live(run_id, 0):
                     pass
 
     async def poll(self, run_id: str, tenant: str, last_sequence: int = -1, timeout: float = 30.0) -> EventPage:
@@ -511,8 +513,7 @@ class Runs:
 
     async def find_state(self, run_id: str) -> RunState | None:
         """The state of a run, whoever's it is; None when there is no such run."""
-        rows = self._ledger.look_up("SELECT 1 FROM runs WHERE run_id = ?", (run_id,))
-        return await self._known(run_id) if rows else None
+        return await self._known(run_id) if self._status(run_id) is not None else None
 
     async def shown_inputs(self, workflow_id: str, tenant: str, inputs: dict[str, Any]) -> dict[str, Any]:
         """Inputs for a workflow as they may be shown: without what its latest revision calls sensitive."""
@@ -544,9 +545,10 @@ class Runs:
         first = (await self._ledger.read(stream_of(run_id), 0, 1))[0].attrs[PRIVATE]
         return "secrets" in first or may_have((await self._workflows.at(Ref(*first["workflow"]))).plan)
 
-    async def _is_over(self, run_id: str) -> bool:
+    def _status(self, run_id: str) -> RunStatus | None:
+        """The status in the table; None when there is no such run."""
         rows = self._ledger.look_up("SELECT status FROM runs WHERE run_id = ?", (run_id,))
-        return bool(rows) and rows[0][0] in TERMINAL
+        return rows[0][0] if rows else None
 
     async def _create(self, run_id: str, stored: Stored, events: list[Event], *extra: Append) -> RunState:
         try:
@@ -576,7 +578,7 @@ class Runs:
         head = await self._ledger.read(stream, 0, 1, reverse=True)
         if head:
             active = head[0].payload["runId"]
-            if not await self._is_over(active):
+            if self._status(active) not in TERMINAL:
                 raise Problem(
                     "run_already_active",
                     "A run of this workflow and scope is active.",

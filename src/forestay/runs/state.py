@@ -209,6 +209,10 @@ class RunState(msgspec.Struct):
                 due = timers[0][0]
         return due
 
+    def reach(self, now: int, acting: int) -> tuple[int, int | None]:
+        """How far the run's own clock may go at `now`, and its next deadline. `acting`: how late other work is (T2)."""
+        return now - max(self.lag, acting), self.next_due()
+
     def next_wake(self) -> int | None:
         """When, by the wall clock, time alone will move this run."""
         due = self.next_due()

@@ -1,16 +1,18 @@
-"""What a run's state looks like from outside: snapshots and summaries, nothing sensitive."""
+"""What runs look like from outside, nothing sensitive: snapshots, and lists with their filters and cursors (W4)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from forestay.kernel import iso
+import msgspec
+
+from forestay.kernel import Ledger, Problem, base64url, bound_of, canonical, iso
 from forestay.runs import channels
 from forestay.runs.expressions import Scope
 from forestay.runs.log import ENGINE_VERSION
 from forestay.runs.secrets import cover, cover_run
 from forestay.runs.state import MASK, NodeState, RunState, shown_outputs
-from forestay.runs.types import RunError, RunSnapshot, RunSummary
+from forestay.runs.types import RunError, RunFilter, RunPage, RunSnapshot, RunStatus, RunSummary
 
 _SHOWN = {
     "approval": "suspended",
@@ -26,16 +28,16 @@ def snapshot(state: RunState, now: int) -> RunSnapshot:
     now = state.at if state.ended is not None else now - state.lag  # an ended run grows no older
     started = state.started
     hidden = state.plan.sensitive
-    error = state.error
+    error, status, created = state.error, state.status, iso(state.created_ms)
     shown = RunSnapshot(
         run_id=state.run_id,
         workflow_id=state.plan.workflow.id,
         workflow_version=state.plan.workflow.version,
-        status=state.status,
+        status=status,
         owner=state.owner,
-        current_node_id=current_node(state),
-        created_at=iso(state.created_ms),
-        started_at=iso(state.created_ms),
+        current_node_id=current_node(state, status),
+        created_at=created,
+        started_at=created,
         completed_at=iso(state.ended_ms) if state.ended is not None else None,
         paused_at=iso(state.paused_ms) if state.paused_ms is not None else None,
         agent=state.agent,
@@ -61,7 +63,7 @@ def snapshot(state: RunState, now: int) -> RunSnapshot:
         source_run_id=state.source["source"] if state.source else None,
         last_sequence=state.seq,
     )
-    return cover_run(state, shown)
+    return cover_run(state, shown) if state.secrets else shown
 
 
 def scope_of(state: RunState, now: int) -> Scope:
@@ -86,9 +88,9 @@ def scope_of(state: RunState, now: int) -> Scope:
     return state.scope({}, state.status, names)
 
 
-def current_node(state: RunState) -> str | None:
+def current_node(state: RunState, status: RunStatus) -> str | None:
     """The node that holds the interrupt, when the run waits for one."""
-    if not state.status.startswith("waiting"):
+    if not status.startswith("waiting"):
         return None
     return next((name for name in state.active if state.nodes[name].interrupt is not None), None)
 
@@ -112,8 +114,43 @@ def _channel(item: channels.ChannelState, now: int) -> Any:
     return MASK if item.sensitive else channels.read(item, now)
 
 
-def summary(row: tuple[Any, ...]) -> RunSummary:
-    run_id, workflow_id, status, created, updated, ended, scope_id, tags, parent, error = row
+_COLUMNS = "run_id, workflow_id, status, created, updated, ended, scope_id, tags, parent, error"
+
+
+class _Cursor(msgspec.Struct, frozen=True):
+    before: str
+
+
+async def list_runs(ledger: Ledger, filters: RunFilter, tenant: str, cursor: str | None, limit: int) -> RunPage:
+    """A page, newest first; ids sort by time, so the cursor is the last id seen."""
+    if not 1 <= limit <= 200:
+        raise Problem("out_of_range", "`limit` is 1 to 200.", at="limit", observed=limit)
+    where, values = _where(filters)
+    where.insert(0, "tenant = ?")
+    values.insert(0, tenant)
+    if cursor is not None:
+        where.append("run_id < ?")
+        values.append(_read_cursor(cursor))
+    rows = await ledger.query(
+        f"SELECT {_COLUMNS} FROM runs WHERE {' AND '.join(where)} ORDER BY run_id DESC LIMIT ?",  # noqa: S608 - the words are ours
+        [*values, limit + 1],
+    )
+    shown = [_summary(*row) for row in rows[:limit]]
+    return RunPage(runs=shown, next_cursor=_cursor(shown[-1].run_id) if len(rows) > limit else None)
+
+
+def _summary(
+    run_id: str,
+    workflow_id: str,
+    status: RunStatus,
+    created: int,
+    updated: int,
+    ended: int | None,
+    scope_id: str | None,
+    tags: str,
+    parent: str | None,
+    error: str | None,
+) -> RunSummary:
     return RunSummary(
         run_id=run_id,
         workflow_id=workflow_id,
@@ -122,7 +159,51 @@ def summary(row: tuple[Any, ...]) -> RunSummary:
         updated_at=iso(updated),
         completed_at=iso(ended) if ended is not None else None,
         scope_id=scope_id,
-        tags=tags,
+        tags=msgspec.json.decode(tags),
         parent_run_id=parent,
         error_code=error,
     )
+
+
+async def count_runs(ledger: Ledger, tenant: str) -> dict[str, int]:
+    """How many runs the tenant has, by status; a status that no run has is not there."""
+    rows = await ledger.query("SELECT status, COUNT(*) FROM runs WHERE tenant = ? GROUP BY status", [tenant])
+    return {str(status): int(count) for status, count in rows}
+
+
+def _where(filters: RunFilter) -> tuple[list[str], list[Any]]:
+    where: list[str] = []
+    values: list[Any] = []
+    if filters.status:
+        where.append(f"status IN ({', '.join('?' * len(filters.status))})")
+        values.extend(filters.status)
+    for column, value in (
+        ("workflow_id", filters.workflow_id),
+        ("scope_id", filters.scope_id),
+        ("parent", filters.parent_run_id),
+    ):
+        if value is not None:
+            where.append(f"{column} = ?")
+            values.append(value)
+    if filters.tag is not None:
+        where.append("EXISTS (SELECT 1 FROM run_tags t WHERE t.tag = ? AND t.run_id = runs.run_id)")
+        values.append(filters.tag)
+    for name, sign, text in (
+        ("createdAfter", ">=", filters.created_after),
+        ("createdBefore", "<", filters.created_before),
+    ):
+        if text is not None:
+            where.append(f"created {sign} ?")
+            values.append(bound_of(text, name))
+    return where, values
+
+
+def _cursor(run_id: str) -> str:
+    return base64url.encode(canonical.encode(_Cursor(run_id)))
+
+
+def _read_cursor(text: str) -> str:
+    try:
+        return msgspec.json.decode(base64url.decode(text), type=_Cursor).before
+    except (ValueError, msgspec.DecodeError) as error:
+        raise Problem("schema_mismatch", "This cursor is none of ours.", at="cursor") from error

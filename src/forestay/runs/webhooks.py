@@ -44,7 +44,7 @@ _DUE = """
     SELECT delivery_id, webhook_id, tenant, run_id, sequence, type, url, attempts FROM (
         SELECT *, row_number() OVER (PARTITION BY webhook_id, url ORDER BY due_ms, run_id, sequence) AS place
         FROM webhook_outbox WHERE state = 'due' AND due_ms <= ?
-    ) WHERE place <= ? ORDER BY due_ms, run_id, sequence
+    ) AS due WHERE place <= ? ORDER BY due_ms, run_id, sequence
 """
 EVENT_TYPE = r"^[a-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)+$"
 _TYPE = re.compile(EVENT_TYPE)
@@ -200,9 +200,10 @@ class Webhooks:
 
     async def subscriptions(self, tenant: str) -> list[Webhook]:
         rows = await self._ledger.query(
-            "SELECT webhook_id, doc FROM webhooks WHERE tenant = ? ORDER BY webhook_id", (tenant,)
+            f"SELECT webhook_id, {_DOC} FROM webhooks WHERE tenant = ? ORDER BY webhook_id",  # noqa: S608
+            (tenant,),
         )
-        return [self._view(webhook_id, json.loads(doc)) for webhook_id, doc in rows]
+        return [self._view(webhook_id, _doc(*row)) for webhook_id, *row in rows]
 
     async def get(self, webhook_id: str, tenant: str) -> Webhook:
         return self._view(webhook_id, await self._doc(webhook_id, tenant))
@@ -258,12 +259,12 @@ class Webhooks:
 
     async def _doc(self, webhook_id: str, tenant: str) -> dict[str, Any]:
         rows = await self._ledger.query(
-            "SELECT doc FROM webhooks WHERE webhook_id = ? AND tenant = ?", (webhook_id, tenant)
+            f"SELECT {_DOC} FROM webhooks WHERE webhook_id = ? AND tenant = ?",  # noqa: S608
+            (webhook_id, tenant),
         )
         if not rows:
             raise Problem("subscription_not_found", "There is no such webhook.")
-        doc: dict[str, Any] = json.loads(rows[0][0])
-        return doc
+        return _doc(*rows[0])
 
     def _view(self, webhook_id: str, doc: dict[str, Any]) -> Webhook:
         rotated = doc.get("rotatedMs")
@@ -334,8 +335,7 @@ class Webhooks:
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _follow(self) -> None:
-        follow = self._ledger.follow_all("run/")
-        async with contextlib.aclosing(follow) as records:  # type: ignore[type-var]
+        async with contextlib.aclosing(self._ledger.follow_all("run/")) as records:
             self._wake.set()  # what was written before we followed
             async for _, record in records:
                 if record.type in self._wanted:
@@ -486,6 +486,14 @@ class Webhooks:
         while True:
             yield
             await asyncio.sleep(0.01)
+
+
+_DOC = "doc, secret_version, rotated_ms"
+
+
+def _doc(doc: str, version: int, rotated_ms: int | None) -> dict[str, Any]:
+    """A subscription as it was registered, with the secret that it has now."""
+    return {**json.loads(doc), "secretVersion": version, "rotatedMs": rotated_ms}
 
 
 def _registered(webhook_id: str, secret: str) -> Registered:

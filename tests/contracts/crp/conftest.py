@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from forestay.http import bind, crp_app, serving, url_of
 from forestay.relay import Relay
+from forestay.surface import bind, crp_app, serving, url_of
 from tests.relay.conftest import Pieces
 
 

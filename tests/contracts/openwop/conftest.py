@@ -160,9 +160,9 @@ class LocalHost:
 
 
 async def _make_keys(folder: Path) -> dict[str, str]:
-    from forestay.http import Keys
-    from forestay.http.auth import KeyTable
     from forestay.kernel import Ids, Ledger, SystemClock
+    from forestay.surface import Keys
+    from forestay.surface.auth import KeyTable
 
     folder.mkdir(parents=True, exist_ok=True)
     clock = SystemClock()

@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 
 from forestay.host import Options
-from forestay.http import serve
-from forestay.http.limits import Rate, Rates
+from forestay.surface import serve
+from forestay.surface.limits import Rate, Rates
 
 
 def test_rate_limits_answer_429_with_when_to_come_back(tmp_path: Path) -> None:

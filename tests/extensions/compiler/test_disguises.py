@@ -6,8 +6,10 @@ import base64
 
 import pytest
 
-from forestay.extensions.compiler.rewrite import FORBIDDEN_MODULES
+from forestay.extensions.api_table import NODE_MODULES
 from forestay.extensions.compiler.scan import scan_text
+
+FORBIDDEN_MODULES = {name: row.forbidden for name, row in NODE_MODULES.items() if row.forbidden}
 
 MODULES = [name for name in FORBIDDEN_MODULES if "/" not in name]
 LOADS = {

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from forestay.extensions.api_table import NODE_MODULES
 from forestay.extensions.compiler import build
-from forestay.extensions.compiler.rewrite import FORBIDDEN_MODULES
 from forestay.extensions.compiler.scan import scan_text
 from forestay.kernel import Problem
+
+FORBIDDEN_MODULES = {name: row.forbidden for name, row in NODE_MODULES.items() if row.forbidden}
 
 # {m} is the module's name, {a} and {b} its two halves.
 MODULE_DISGUISES = {

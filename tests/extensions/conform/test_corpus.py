@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from forestay.extensions.api_table import EVENTS
 from forestay.extensions.compiler.build import compile_source
 from forestay.extensions.compiler.source import sources
 from forestay.extensions.conform.corpus import Corpus, Lock, OracleSpec, Package
@@ -16,7 +17,6 @@ from forestay.extensions.conform.recorded import read_recorded, record, registra
 from forestay.extensions.conform.report import document, page
 from forestay.extensions.conform.run import SetResult, conform, oracle_wording, packages_of, totals
 from forestay.extensions.conform.scenarios import ScenarioResult, compare_scenario, covered, read_scenarios
-from forestay.extensions.hooks import EVENTS
 from forestay.kernel import Problem
 
 ROOT = Path(__file__).resolve().parents[3]

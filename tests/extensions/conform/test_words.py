@@ -9,7 +9,7 @@ import pytest
 
 from forestay.extensions.compiler import build
 from forestay.extensions.conform.differential import registrations_of
-from forestay.extensions.words import TOOLS, read_wording
+from forestay.extensions.tool_wording import TOOLS, read_wording
 from forestay.kernel import Problem
 
 KINDS = [name.capitalize() for name in TOOLS]

@@ -11,8 +11,9 @@ import pytest
 from tests.extensions.hostile.cases import BUILDS, CASES, LOOPS, Case
 
 from forestay.extensions.engine.limits import Limits
-from forestay.extensions.suite import Suite
-from forestay.kernel import ExtensionQuotas, Extensions, Ledger, Problem, canonical
+from forestay.extensions.extensions import Extensions
+from forestay.extensions.settings import Settings
+from forestay.kernel import ExtensionConfig, ExtensionQuotas, Ledger, Problem, canonical
 
 NEIGHBOUR = """
 export default function (pi) {
@@ -48,15 +49,17 @@ class Attack:
             (self.folder / name).mkdir()
             (self.folder / name / "index.ts").write_text(code)
         async with Ledger.open(self.folder / "l.db") as ledger:
-            async with Suite(
+            async with Extensions(
                 ledger,
                 root=root,
                 mode=self.case.mode,  # type: ignore[arg-type]
                 grants=self.case.grants,
-                environ=ENVIRON,
-                config=Extensions(quotas=ExtensionQuotas(**self.case.quotas)),
-                deadline=self.case.seconds,
-                limits=Limits(memory_mb=64, slice_ms=700),
+                settings=Settings(
+                    environ=ENVIRON,
+                    config=ExtensionConfig(quotas=ExtensionQuotas(**self.case.quotas)),
+                    deadline=self.case.seconds,
+                    limits=Limits(memory_mb=64, slice_ms=700),
+                ),
             ) as suite:
                 await suite.load(self.folder / "neighbour")
                 attack = asyncio.ensure_future(self._attack(suite))
@@ -68,11 +71,11 @@ class Attack:
                 await self._ping(suite)
             return [record for _, record in await ledger.read_all("ext/", limit=10_000)]
 
-    async def _ping(self, suite: Suite) -> None:
+    async def _ping(self, suite: Extensions) -> None:
         outcome = await suite.call_tool("ping", {})
         assert outcome.content == [{"type": "text", "text": "pong"}]
 
-    async def _attack(self, suite: Suite) -> None:
+    async def _attack(self, suite: Extensions) -> None:
         try:
             await suite.load(self.folder / "hostile")
             if self.case.do == "tool":

@@ -78,7 +78,7 @@ def test_a_full_disk_on_a_real_small_file_system(tmp_path: Path) -> None:
 
 READ_ONLY = """
 import asyncio, os, sys, urllib.parse
-from forestay.kernel.ledger import Draft, Ledger
+from forestay.kernel.ledger import Draft, Ledger, sqlite  # before the right to read the library goes
 from forestay.kernel.problems import Problem
 if os.geteuid() == 0:  # root may write everything; nobody may not
     os.setgid(65534)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from forestay.kernel.clock import ManualClock
 from forestay.kernel.ids import Ids
-from forestay.kernel.ledger import Append, Draft, Head, Ledger, Record
+from forestay.kernel.ledger import Append, Draft, Head, Ledger, Record, Transaction
 from forestay.kernel.ledger.records import hash_of
 from forestay.kernel.problems import Problem
 
@@ -24,17 +25,17 @@ class Sums:
     """A projection: the sum of `n` per stream."""
 
     name, version, prefix = "sums", 1, "run/"
-    schema = "CREATE TABLE sums (stream TEXT PRIMARY KEY, total INTEGER NOT NULL);"
-    reset = "DROP TABLE IF EXISTS sums;"
+    schema = "CREATE TABLE sums (stream TEXT PRIMARY KEY, total BIGINT NOT NULL);"
 
-    def apply(self, tx: sqlite3.Cursor, record: Record) -> None:
-        if record.payload["n"] == 13:
+    def apply(self, tx: Transaction, records: Sequence[Record]) -> None:
+        numbers = [record.payload["n"] for record in records]
+        if 13 in numbers:
             raise Problem("state_conflict", "Thirteen is not counted.")
-        if record.payload["n"] == 14:
+        if 14 in numbers:
             raise ZeroDivisionError
         tx.execute(
-            "INSERT INTO sums VALUES (?, ?) ON CONFLICT (stream) DO UPDATE SET total = total + excluded.total",
-            (record.stream, record.payload["n"]),
+            "INSERT INTO sums VALUES (?, ?) ON CONFLICT (stream) DO UPDATE SET total = sums.total + excluded.total",
+            (records[0].stream, sum(numbers)),
         )
 
 
@@ -246,7 +247,7 @@ async def test_streams_are_found_by_their_prefix_without_looking_at_others(tmp_p
     async with Ledger.open(tmp_path / "l.db") as ledger:
         await ledger.append("workflow/a", drafts(1))
         seen: list[str] = []
-        reader = ledger.read_now(lambda db: db)
+        reader = ledger._read_now(lambda db: db)
         reader.set_trace_callback(seen.append)
         assert list(await ledger.streams("workflow/")) == ["workflow/a"]
         reader.set_trace_callback(None)
@@ -272,7 +273,7 @@ async def test_a_closed_ledger_says_so_and_keeps_what_was_waiting(tmp_path: Path
 async def test_a_writer_that_forgets_streams_goes_on_where_they_stand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forestay.kernel.ledger.writer._KEEP_STREAMS", 4)
+    monkeypatch.setattr("forestay.kernel.ledger.sqlite_writer._KEEP_STREAMS", 4)
     async with Ledger.open(tmp_path / "l.db") as ledger:
         for turn in range(3):
             for number in range(12):

@@ -102,6 +102,15 @@ class Artifact(msgspec.Struct, frozen=True):
     meta: ArtifactMeta
     root: str = ""  # where the sources were; a fact of this machine, in no hash and in no file
 
+    @classmethod
+    def of_manifest(cls, manifest: Manifest, code: bytes = b"") -> Artifact:
+        """The artifact of an extension that nothing is compiled for: what its manifest says, and its bytes."""
+        plain, bundle = "sha256:" + hashlib.sha256(code).hexdigest(), artifact_hash(manifest, code, b"")
+        meta = ArtifactMeta(
+            SCHEMA, manifest.extension_id, manifest.entrypoint, bundle, plain, plain, "", "", "", manifest, "compatible"
+        )
+        return cls(code, b"", None, meta)
+
     def code_with_inline_map(self) -> bytes:
         """The code with its map as a `data:` comment (Pi §2A.7.4)."""
         import base64

@@ -6,6 +6,7 @@ import hashlib
 import re
 from pathlib import Path
 
+from forestay.extensions.api_table import CAPABILITIES
 from forestay.extensions.compiler.artifact import (
     COMPILER_VERSION,
     ENGINE_VERSION,
@@ -25,7 +26,7 @@ from forestay.extensions.compiler.entry import check_entry
 from forestay.extensions.compiler.infer import infer
 from forestay.extensions.compiler.scan.syntax import Dialect
 from forestay.extensions.compiler.source import Source, source
-from forestay.extensions.manifest import CAPABILITIES, package_pi, read_package_json
+from forestay.extensions.manifest import package_pi, read_package_json
 from forestay.kernel import Problem, canonical
 
 

@@ -8,16 +8,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
 import msgspec
 from tree_sitter import Node
 
+from forestay.extensions.api_table import NODE_METHODS, NODE_MODULES, PACKAGE_HINTS, PI_FS, PI_MEMBERS
 from forestay.extensions.capabilities import derive
 from forestay.extensions.compiler.artifact import Evidence, Location
 from forestay.extensions.compiler.bundle import Input
-from forestay.extensions.compiler.node_apis import CAPABILITIES, HINTS, METHODS, PI_FS, PI_MEMBERS
 from forestay.extensions.compiler.scan.syntax import Dialect, File, call_arguments, text_of
 from forestay.extensions.compiler.scan.values import Value, Values
 from forestay.extensions.manifest import CAP_SCHEMA, CapabilityManifest, Requirement, Scope
@@ -69,9 +69,11 @@ def infer(inputs: Iterable[Input], hints: Iterable[str] = ()) -> Inference:
         if item.loader in ("js", "jsx", "ts", "tsx") and item.bytes_in_output and _SEEDS.search(item.contents):
             uses += _Reader(File(item.name, item.contents, item.loader)).all()  # type: ignore[arg-type]
     for package in sorted(hints):
-        if package in HINTS:
-            capability = HINTS[package]
-            uses.append(Use(capability, METHODS[capability], "config_hint", package, Location("package.json", 1, 1)))
+        if package in PACKAGE_HINTS:
+            capability = PACKAGE_HINTS[package]
+            uses.append(
+                Use(capability, NODE_METHODS[capability], "config_hint", package, Location("package.json", 1, 1))
+            )
     return _conclude(uses)
 
 
@@ -162,18 +164,17 @@ class _Reader:
         if argument.type != "identifier":
             return
         for value in self.values.of(argument):
-            if value[0] == "module" and len(value) == 2 and value[1] in CAPABILITIES:
-                for capability in CAPABILITIES[value[1]]["*"]:
-                    self._add(capability, METHODS[capability], "call", value[1], argument)
+            if value[0] == "module" and len(value) == 2:
+                for capability in _members_of(value[1]).get("*", ()):
+                    self._add(capability, NODE_METHODS[capability], "call", value[1], argument)
 
     def _api(self, value: Value, kind: str, node: Node, first: Node | None) -> None:
-        if value[0] != "module" or value[1] not in CAPABILITIES:
+        if value[0] != "module":
             return
-        table = CAPABILITIES[value[1]]
-        module, members = value[1], value[2:]
+        module, members, table = value[1], value[2:], _members_of(value[1])
         if members[:1] == ("promises",):
             module, members = "fs/promises", members[1:]
-        if not members:
+        if not members or not table:
             return
         for capability in table.get(members[0], table["*"]):
             literal = None
@@ -182,7 +183,9 @@ class _Reader:
                 literal = self._host(first) if capability == "http" else literal
             label = {"read": "literal_path", "write": "literal_path", "http": "literal_url"}.get(capability, kind)
             shown = literal if literal is not None else f"{module}.{members[0]}"
-            self._add(capability, METHODS[capability], label if literal is not None else kind, shown, node, literal)
+            self._add(
+                capability, NODE_METHODS[capability], label if literal is not None else kind, shown, node, literal
+            )
 
     def _tool(self, callee: Node, first: Node | None, node: Node) -> None:
         """`pi.tool("read", …)`."""
@@ -253,6 +256,11 @@ class _Reader:
             return urlsplit(text).hostname
         except ValueError:
             return None
+
+
+def _members_of(module: str) -> Mapping[str, tuple[str, ...]]:
+    row = NODE_MODULES.get(module)
+    return row.members if row is not None else {}
 
 
 def _api_names(file: File) -> frozenset[str]:

@@ -8,42 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-# Node builtins whose name in the sandbox follows from the name in Node: `/` becomes `_`.
-NODE_BUILTINS = frozenset(
-    """
-    assert assert/strict async_hooks buffer child_process cluster console constants crypto dgram diagnostics_channel
-    dns dns/promises domain events fs fs/promises http http2 https inspector inspector/promises module net os path
-    path/posix path/win32 perf_hooks process punycode querystring readline readline/promises repl sea sqlite stream
-    stream/consumers stream/promises stream/web string_decoder sys test timers timers/promises tls trace_events tty
-    url util util/types v8 vm wasi worker_threads zlib
-    """.split()
-)
-
-# Exist in Node only behind their prefix; a bare import of the name is an npm package.
-_PREFIX_ONLY = frozenset({"sea", "sqlite", "test"})
-
-# Forbidden modules (Pi §2A.4): why they stop the build.
-FORBIDDEN_MODULES = {
-    "vm": "Arbitrary code execution",
-    "worker_threads": "Unsupported concurrency model",
-    "cluster": "Unsupported concurrency model",
-    "dgram": "Raw UDP sockets",
-    "net": "Bypasses HTTP policy",
-    "tls": "Bypasses HTTP policy",
-    "inspector": "Debugger access",
-    "inspector/promises": "Debugger access",
-    "perf_hooks": "Performance timing oracle",
-    "v8": "Engine internals",
-    "repl": "Interactive eval",
-}
+from forestay.extensions.api_table import NODE_MODULES
 
 # The host's own packages, in both spellings that extensions use; a subpath belongs to its package.
 _PI_SCOPES = ("@mariozechner/", "@earendil-works/")
 _PI_PACKAGES = frozenset({"pi-agent-core", "pi-ai", "pi-coding-agent", "pi-tui"})
-
-# Packages that are part of a platform (other runtimes serve them themselves too): ours, over the connectors. Their real
-# sources would open sockets. A subpath is no public part of such a package and stays what it is.
-PLATFORM_PACKAGES = {"undici": "pi:web/undici"}
 
 # Packages that every extension may import without bringing them: bundled from the real source.
 PROVIDED_PACKAGES = {"typebox": "typebox", "@sinclair/typebox": "typebox"}
@@ -68,27 +37,32 @@ def polyfills(sources: Iterable[bytes]) -> tuple[str, ...]:
 def node_builtin(specifier: str) -> str | None:
     """The builtin's name without prefix (`fs/promises`), or None when the specifier is not one."""
     name = specifier.removeprefix("node:").rstrip("/")
-    if name not in NODE_BUILTINS:
-        return None
-    if name in _PREFIX_ONLY and not specifier.startswith("node:"):
+    row = NODE_MODULES.get(name)
+    if row is None or row.package or (row.prefix_only and not specifier.startswith("node:")):
         return None
     return name
 
 
 def platform_module(specifier: str) -> str | None:
     """The name under which an import is judged and inferred: a builtin's, or a platform package's own."""
-    return specifier if specifier in PLATFORM_PACKAGES else node_builtin(specifier)
+    return specifier if _is_platform_package(specifier) else node_builtin(specifier)
+
+
+def _is_platform_package(specifier: str) -> bool:
+    """Whether the platform serves this npm package itself; a subpath of it is no public part and stays what it is."""
+    row = NODE_MODULES.get(specifier)
+    return row is not None and row.package
 
 
 def virtual_module(specifier: str) -> str | None:
     """The sandbox module that `specifier` becomes, or None when it is a file or an npm package."""
     builtin = node_builtin(specifier)
     if builtin is not None:
-        return "pi:node/" + builtin.replace("/", "_")
+        return "pi:node/" + builtin.replace("/", "_")  # a name of the sandbox has no slash
     if specifier.startswith("pi:"):
         return specifier
-    if specifier in PLATFORM_PACKAGES:
-        return PLATFORM_PACKAGES[specifier]
+    if _is_platform_package(specifier):
+        return f"pi:web/{specifier}"  # its real sources would open sockets
     for scope in _PI_SCOPES:
         if specifier.startswith(scope) and specifier.removeprefix(scope).split("/", 1)[0] in _PI_PACKAGES:
             return specifier

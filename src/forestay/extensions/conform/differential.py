@@ -19,7 +19,7 @@ from forestay.extensions.compiler.source import sources
 from forestay.extensions.conform.host import Host, Place
 from forestay.extensions.conform.oracle import Verdict
 from forestay.extensions.registry import Registrations, Tool
-from forestay.extensions.words import ToolWords
+from forestay.extensions.tool_wording import ToolWords
 from forestay.kernel import Problem, canonical
 
 Outcome = Literal["equal", "different", "not_loaded", "blocked", "no_oracle"]

@@ -8,30 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from forestay.extensions.compiler import Artifact
-from forestay.extensions.connectors.compute import ComputeConnector
-from forestay.extensions.connectors.environment import EnvConnector, Environment
+from forestay.extensions.connectors.environment import Environment
 from forestay.extensions.connectors.exec import ExecConnector
-from forestay.extensions.connectors.fs import FsConnector
-from forestay.extensions.connectors.http import HttpConnector
+from forestay.extensions.connectors.model import ModelConnector
 from forestay.extensions.connectors.paths import Roots
-from forestay.extensions.connectors.small import (
-    EventsConnector,
-    LogConnector,
-    ModelConnector,
-    SessionConnector,
-    UiConnector,
-)
-from forestay.extensions.connectors.tool import ToolConnector
-from forestay.extensions.dispatcher import Dispatcher, Subject
+from forestay.extensions.connectors.standard import Neighbours, standard
+from forestay.extensions.connectors.ui import UiConnector
+from forestay.extensions.dispatcher import Dispatcher
 from forestay.extensions.engine.bytecode import KeptBytecode
 from forestay.extensions.engine.pool import Pool
 from forestay.extensions.evidence import Correlation, Evidence
 from forestay.extensions.grants import granted_folders, policy_of
+from forestay.extensions.isolate import Program
+from forestay.extensions.javascript_guest import JavaScriptGuest
 from forestay.extensions.outcomes import Surroundings
-from forestay.extensions.runtime import Extension
-from forestay.extensions.suite import loadable
-from forestay.extensions.words import ToolWords
-from forestay.kernel import Extensions, Ledger, SystemClock
+from forestay.extensions.pending_call import Subject
+from forestay.extensions.tool_wording import ToolWords
+from forestay.kernel import ExtensionConfig, Ledger, SystemClock
 
 
 class Place:
@@ -82,37 +75,23 @@ class Host:
         name = artifact.meta.extension_id
         self.ledger = Ledger.open(place.folder / f"{name}.db")
         clock = SystemClock()
-        policy = policy_of(
-            Extensions(), clock, mode="permissive", flags=[f"read:{place.home}/**", f"write:{place.home}/**", *grants],
-            subjects=[name],
-        )  # fmt: skip
+        flags = [f"read:{place.home}/**", f"write:{place.home}/**", *grants]
+        policy = policy_of(ExtensionConfig(), clock, mode="permissive", flags=flags, subjects=[name])
         root = Path(artifact.root)
         roots = Roots.of(place.project, extension=root, temp=place.temp, extra=granted_folders(policy, name))
         environment = Environment(place.environment())
-        files = FsConnector()
         programs = ExecConnector(environment=environment, temp=str(place.temp), sandbox=sandbox, unconfined=True)
+        neighbours = Neighbours(UiConnector(ui), ModelConnector(model), session, events=emitted)
         self.dispatcher = Dispatcher(
             policy,
-            [
-                files,
-                programs,
-                ToolConnector(files, programs),
-                http if http is not None else HttpConnector(),
-                EnvConnector(environment, temp=str(place.temp)),
-                ComputeConnector(),
-                LogConnector(lambda *_entry: None),
-                EventsConnector(emitted),
-                UiConnector(ui),
-                ModelConnector(model),
-                SessionConnector(session),
-            ],
+            standard(environment, programs, neighbours, http=http, temp=str(place.temp)),
             Evidence(self.ledger),
             clock=clock,
             loop=asyncio.get_running_loop(),
         )
         self.dispatcher.admit(Subject(name, roots, correlation=Correlation(name, "conform")))
-        self.extension = Extension(
-            loadable(artifact),
+        self.extension = JavaScriptGuest(
+            Program.of(artifact),
             Surroundings(name, str(place.project), str(root), has_ui=ui is not None, tool_words=dict(words or {})),
             self.dispatcher,
             pool=pool,

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from forestay.extensions.conform.node import node_for, run_node
-from forestay.extensions.words import ToolWords, wording_of
+from forestay.extensions.tool_wording import ToolWords, wording_of
 from forestay.kernel import Problem, canonical
 
 _SCRIPT = Path(__file__).with_name("oracle.mjs")

@@ -11,7 +11,7 @@ import msgspec
 from forestay.extensions.conform.corpus import Corpus, Package, Part
 from forestay.extensions.conform.differential import Result, compare
 from forestay.extensions.conform.oracle import Verdict, ask, wording
-from forestay.extensions.words import ToolWords, read_wording
+from forestay.extensions.tool_wording import ToolWords, read_wording
 from forestay.kernel import canonical
 
 

@@ -26,7 +26,7 @@ from forestay.extensions.conform.node import node_for, run_node
 from forestay.extensions.conform.oracle import Oracle
 from forestay.extensions.conform.run import oracle_wording
 from forestay.extensions.hooks import Hooks
-from forestay.extensions.words import ToolWords
+from forestay.extensions.tool_wording import ToolWords
 from forestay.kernel import Problem, canonical
 
 _SCRIPT = Path(__file__).with_name("scenario.mjs")

@@ -1,6 +1,6 @@
 """What a connector is given and what it gives back.
 
-A connector works on a thread (`Connector.run`) or waits on the event loop (`Waiting.run`); the dispatcher puts
+A connector works on a thread (`Connector.run`) or waits on the event loop (`Waiting.wait`); the dispatcher puts
 each where it belongs, so that a synchronous and an asynchronous call take the same path through it.
 """
 
@@ -15,12 +15,6 @@ from forestay.extensions.connectors.paths import Roots
 from forestay.kernel import Problem
 
 Output = dict[str, Any]
-
-
-class Session(Protocol):
-    """What an extension may read and change of the session that it runs in."""
-
-    async def request(self, operation: str, params: Mapping[str, Any]) -> Any: ...
 
 
 class Cancelled:
@@ -151,9 +145,8 @@ class Waiting(Protocol):
     """Waits for somebody: a person, a model, the session. Runs on the host's event loop."""
 
     method: str
-    waits: bool
 
-    async def run(self, call: Call, params: Mapping[str, Any]) -> Output: ...
+    async def wait(self, call: Call, params: Mapping[str, Any]) -> Output: ...
 
 
 def text(params: Mapping[str, Any], key: str, default: str | None = None) -> str:

@@ -13,6 +13,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, TextIO
 
+from forestay.extensions.connectors.contract import Call, Output, text
+from forestay.extensions.themes import OPERATIONS as THEME_OPERATIONS
+from forestay.extensions.themes import Themes
 from forestay.kernel import Problem, canonical
 
 KEYS = {"enter": "\r", "esc": "\x1b", "tab": "\t"} | {
@@ -183,6 +186,44 @@ class TerminalUi(Recorded):
         return self._source.readline()
 
 
+class UiConnector:
+    """Dialogs and notices. What nobody can answer is denied, not guessed (Pi §3.2A `ui`).
+
+    `hold(extension, True)` while a person has a dialog before them: how long they take is not the extension's time.
+    """
+
+    method = "ui"
+
+    def __init__(
+        self,
+        ui: Ui | None = None,
+        themes: Themes | None = None,
+        hold: Callable[[str, bool], None] = lambda _extension, _held: None,
+    ) -> None:
+        self._ui = ui or NoUi()
+        self._themes = themes or Themes()
+        self._hold = hold
+
+    async def wait(self, call: Call, params: Mapping[str, Any]) -> Output:
+        operation = text(params, "op")
+        if operation in DIALOGS:
+            return {"value": await self._dialog(call.extension, operation, params)}
+        if operation not in THEME_OPERATIONS:
+            return {"value": await self._ui.request(call.extension, operation, params)}
+        answer = self._themes.request(call.extension, operation, params)
+        if operation == "setTheme":  # who shows something may want to show it again
+            shown = {"op": operation, "name": params.get("name"), "success": answer["success"]}
+            await self._ui.request(call.extension, operation, shown)
+        return {"value": answer}
+
+    async def _dialog(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
+        self._hold(extension, True)
+        try:
+            return await self._ui.request(extension, operation, params)
+        finally:
+            self._hold(extension, False)
+
+
 def checked_answer(operation: str, params: Mapping[str, Any], answer: Any) -> Any:
     """The answer, if it is one that the dialog can have."""
     if answer is None or operation == "custom" or operation not in DIALOGS:
@@ -209,7 +250,7 @@ def _notice(operation: str, params: Mapping[str, Any]) -> list[str]:
     if operation == "setStatus" and params.get("text"):
         return [f"{params.get('key')}: {params['text']}"]
     if operation in ("setTitle", "setWorkingMessage"):
-        return [text] if (text := str(params.get("title") or params.get("message") or "")) else []
+        return [shown] if (shown := str(params.get("title") or params.get("message") or "")) else []
     return []
 
 

@@ -1,8 +1,13 @@
-"""Builds the guest: TypeScript under `src/` becomes one prelude file, cached by the hash of all it is made of."""
+"""Builds the guest: TypeScript under `src/` becomes one prelude file, cached by the hash of all it is made of.
+
+Two modules are generated from the tables of `api_table.py`: `@forestay/table` has the lists that the guest shares with
+the host, `@forestay/stubs` loads the files that define Node's modules.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 from functools import lru_cache
@@ -11,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from forestay import assets
+from forestay.extensions.api_table import EVENTS, NODE_MODULES, OLDER_EVENTS, PI_MEMBERS
 from forestay.kernel import Problem
 
 SOURCES = Path(__file__).parent / "src"
@@ -25,6 +31,20 @@ class Prelude(msgspec.Struct, frozen=True):
     digest: str
 
 
+def generated() -> dict[str, str]:
+    """The generated modules, by name."""
+    builtins = sorted(name for name, row in NODE_MODULES.items() if row.stub and not (row.forbidden or row.package))
+    lists = {
+        "EVENTS": EVENTS,
+        "OLDER_EVENTS": OLDER_EVENTS,
+        "NODE_BUILTINS": builtins,
+        "PI_METHODS": [(name, method) for name, (_, method) in PI_MEMBERS.items()],
+    }
+    table = [f"export const {name} = Object.freeze({json.dumps(rows)});\n" for name, rows in lists.items()]
+    stubs = dict.fromkeys(row.stub for row in NODE_MODULES.values() if row.stub)
+    return {"table": "".join(table), "stubs": "".join(f'import "./node/{stub}";\n' for stub in stubs)}
+
+
 def source_digest() -> str:
     """The hash of the guest's sources and of the packages that it is built with."""
     digest = hashlib.sha256()
@@ -33,7 +53,7 @@ def source_digest() -> str:
         if path.is_file():
             digest.update(f"\n{path.relative_to(SOURCES).as_posix()}\n".encode())
             digest.update(path.read_bytes())
-    digest.update(_esbuild_arguments_digest())
+    digest.update(json.dumps([generated(), _ARGUMENTS]).encode())
     return digest.hexdigest()
 
 
@@ -61,14 +81,14 @@ _ARGUMENTS = (
 )
 
 
-def _esbuild_arguments_digest() -> bytes:
-    return hashlib.sha256("\0".join(_ARGUMENTS).encode()).digest()
-
-
 def _run_esbuild(folder: Path, script: Path, mapping: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     work = folder / f"{script.stem}.{os.getpid()}.js"
     command = [str(assets.esbuild()), ENTRY, *_ARGUMENTS, f"--outfile={work}"]
+    for name, text in generated().items():
+        file = folder / f"{script.stem}.{name}.ts"
+        file.write_text(text.replace('"./', f'"{SOURCES}/'), "utf-8")
+        command.append(f"--alias:@forestay/{name}={file}")
     environment = {**os.environ, "NODE_PATH": str(assets.folder() / "node_modules")}
     done = subprocess.run(command, cwd=SOURCES, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sqlite3
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from forestay.kernel.canonical import encode_strict
+from forestay.kernel.canonical import encode_all, encode_strict
 from forestay.kernel.problems import Problem
 
 GENESIS = bytes(32)
 MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
+# (stream, seq, id, type, ts, payload, attrs or None, hash), as the table has them
+Row = tuple[int, int, str, str, int, bytes, bytes | None, bytes]
 _STREAM_NAME = re.compile(r"[a-z][a-z0-9_-]*(?:/[A-Za-z0-9._:@~-]+)*")
 _TYPE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._:-]{0,127}")
 
@@ -82,22 +83,6 @@ class Verification(msgspec.Struct, frozen=True):
         return not self.faults
 
 
-class Projection(Protocol):
-    """A queryable table that is a fold of records, kept in the transaction that writes them.
-
-    `schema` creates the tables, `reset` drops them; a new `version` has them built again from the log.
-    `apply` must depend on nothing but the record and the projection's own tables.
-    """
-
-    name: str
-    version: int
-    prefix: str
-    schema: str
-    reset: str
-
-    def apply(self, tx: sqlite3.Cursor, record: Record) -> None: ...
-
-
 class Encoded(msgspec.Struct, frozen=True):
     """A draft whose JSON is made: the caller's thread pays for that, not the writer."""
 
@@ -106,11 +91,25 @@ class Encoded(msgspec.Struct, frozen=True):
     attrs: bytes
 
 
-def encode_draft(draft: Draft) -> Encoded:
+def encode_appends(appends: Sequence[Append]) -> list[list[Encoded]]:
+    """The JSON of all drafts; each stream may stand once."""
+    names = set()
+    for item in appends:
+        check_stream(item.stream)
+        if item.stream in names:
+            raise Problem(
+                "invalid_request", f"The stream {item.stream} stands twice in one commit.", stream=item.stream
+            )
+        names.add(item.stream)
+    drafts = [draft for item in appends for draft in item.drafts]
+    payloads = iter(encode_all([draft.payload for draft in drafts]))
+    attrs = iter(encode_all([draft.attrs for draft in drafts]))
+    return [[_encoded(draft, next(payloads), next(attrs)) for draft in item.drafts] for item in appends]
+
+
+def _encoded(draft: Draft, payload: bytes, attrs: bytes) -> Encoded:
     if not _TYPE_NAME.fullmatch(draft.type):
         raise Problem("schema_mismatch", f"{draft.type[:80]!r} is not a record type.", at="$.type")
-    payload = encode_strict(draft.payload)
-    attrs = encode_strict(draft.attrs) if draft.attrs else b"{}"
     if len(payload) + len(attrs) > MAX_PAYLOAD_BYTES:
         raise Problem(
             "payload_too_large",
@@ -132,6 +131,33 @@ def check_stream(name: str) -> None:
             at="$.stream",
             fix="Use a lower-case family and segments: run/01h…, ext/name, audit.",
         )
+
+
+class Tail:
+    """Where a stream ends, as its writer knows it, and how it goes on (L1, L3)."""
+
+    def __init__(self, id: int, name: str, seq: int, hash: bytes, ts: int) -> None:
+        self.id = id
+        self.name = name
+        self.seq = seq
+        self.hash = hash
+        self._ts = ts
+        self._json = msgspec.json.encode(name)
+
+    def extend(self, drafts: Sequence[Encoded], now: int, ids: Sequence[str]) -> tuple[list[Record], list[Row]]:
+        """Give each draft its place; `ids` are for those that have none of their own."""
+        records, rows = [], []
+        for item, new in zip(drafts, ids, strict=True):
+            draft, prev = item.draft, self.hash
+            id, type = draft.id or new, draft.type
+            ts = self._ts = draft.ts if draft.ts is not None else max(now, self._ts)
+            self.seq += 1
+            self.hash, _ = link(self._json, self.seq, id, type, ts, item.payload, item.attrs, prev)
+            rows.append((self.id, self.seq, id, type, ts, item.payload, item.attrs if draft.attrs else None, self.hash))
+            records.append(
+                Record(self.name, self.seq, id, type, ts, draft.payload, draft.attrs, prev.hex(), self.hash.hex())
+            )
+        return records, rows
 
 
 def link(

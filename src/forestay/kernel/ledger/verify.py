@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
-from forestay.kernel.ledger.database import as_problem, is_failure_of_disk
+from forestay.kernel.ledger.projections import Database
 from forestay.kernel.ledger.records import GENESIS, Fault, Head, Verification, link
+from forestay.kernel.ledger.tables import hash_at
 
 _MOST_FAULTS = 100
+Unreadable = Callable[[Exception], bool]
 
 
-def verify(db: sqlite3.Connection, prefix: str, trusted: Mapping[str, Head]) -> Verification:
-    """Look at every stream under `prefix`; one that has a trusted head is looked at from there on."""
+def verify(db: Database, prefix: str, trusted: Mapping[str, Head], unreadable: Unreadable) -> Verification:
+    """Look at every stream under `prefix`; one that has a trusted head is looked at from there on.
+
+    `unreadable` tells which exceptions of the database mean that a record cannot be read.
+    """
     rows = db.execute(
         "SELECT id, name, head, hash FROM streams WHERE substr(name, 1, ?) = ? ORDER BY name", (len(prefix), prefix)
     ).fetchall()
@@ -22,7 +26,7 @@ def verify(db: sqlite3.Connection, prefix: str, trusted: Mapping[str, Head]) -> 
     faults = [Fault(name, head.seq, "the stream is gone") for name, head in trusted.items() if name not in known]
     checked = 0
     for stream_id, name, head, digest in rows:
-        count, fault = _check_stream(db, stream_id, name, Head(head, digest.hex()), trusted.get(name))
+        count, fault = _check_stream(db, stream_id, name, Head(head, digest.hex()), trusted.get(name), unreadable)
         checked += count
         if fault is not None and len(faults) < _MOST_FAULTS:
             faults.append(fault)
@@ -30,7 +34,7 @@ def verify(db: sqlite3.Connection, prefix: str, trusted: Mapping[str, Head]) -> 
 
 
 def _check_stream(
-    db: sqlite3.Connection, stream_id: int, name: str, head: Head, trusted: Head | None
+    db: Database, stream_id: int, name: str, head: Head, trusted: Head | None, unreadable: Unreadable
 ) -> tuple[int, Fault | None]:
     """The number of records that hold, and the first place where the chain does not."""
     seq, prev = -1, GENESIS
@@ -40,7 +44,7 @@ def _check_stream(
             return 0, Fault(name, trusted.seq, "the record of the trusted head is missing")
         if row[0].hex() != trusted.hash:
             return 0, Fault(name, trusted.seq, "the record is not the one that was trusted")
-        seq, prev = trusted.seq - 1, _hash_before(db, stream_id, trusted.seq)
+        seq, prev = trusted.seq - 1, hash_at(db, stream_id, trusted.seq - 1)
     stream = msgspec.json.encode(name)
     checked = 0
     try:
@@ -56,19 +60,14 @@ def _check_stream(
                 return checked, Fault(name, seq, "the record does not match its hash")
             prev = digest
             checked += 1
-    except sqlite3.Error as error:
-        if not is_failure_of_disk(error):
-            raise as_problem(error) from error
-        return checked, Fault(name, seq + 1, "the page that holds the record cannot be read")
     except (UnicodeError, ValueError):
         return checked, Fault(name, seq + 1, "the record holds text that is not valid")
+    except Exception as error:
+        if not unreadable(error):
+            raise
+        return checked, Fault(name, seq + 1, "the page that holds the record cannot be read")
     if seq != head.seq:
         return checked, Fault(name, seq + 1, f"the stream's head says {head.seq}, its last record is {seq}")
     if prev.hex() != head.hash:
         return checked, Fault(name, seq, "the stream's head has another hash than its last record")
     return checked, None
-
-
-def _hash_before(db: sqlite3.Connection, stream_id: int, seq: int) -> bytes:
-    row = db.execute("SELECT hash FROM records WHERE stream = ? AND seq = ?", (stream_id, seq - 1)).fetchone()
-    return row[0] if row else GENESIS

@@ -15,7 +15,17 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from forestay.models.local.passages import Sentence, best, sentences
 from forestay.models.local.toolpick import pick
-from forestay.models.protocol import DEFAULT_PARAMS, Delta, FinishReason, Message, Params, ToolCall, ToolSpec, Usage
+from forestay.models.protocol import (
+    DEFAULT_PARAMS,
+    Delta,
+    Deltas,
+    FinishReason,
+    Message,
+    Params,
+    ToolCall,
+    ToolSpec,
+    Usage,
+)
 
 _TOKEN = re.compile(r"\s*(?:\w+|[^\w\s])|\s+")
 _LONGEST_RESULT = 2_000
@@ -34,7 +44,7 @@ class Local:
 
     def stream(
         self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = DEFAULT_PARAMS
-    ) -> AsyncIterator[Delta]:
+    ) -> Deltas:
         return self._answer(messages, tools, params)
 
     def count_tokens(self, text: str) -> int:
@@ -43,9 +53,7 @@ class Local:
     async def aclose(self) -> None:
         """Nothing is open."""
 
-    async def _answer(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec], params: Params
-    ) -> AsyncGenerator[Delta, None]:
+    async def _answer(self, messages: Sequence[Message], tools: Sequence[ToolSpec], params: Params) -> Deltas:
         read = sum(self.count_tokens(message.content) for message in messages)
         question, context, done = _situation(messages)
         choice = pick(question, tools, [name for name, _ in done])

@@ -122,6 +122,7 @@ class NodeRegistry:
 
     def __init__(self, types: list[NodeType] | None = None) -> None:
         self._types: dict[str, NodeType] = {}
+        self.get = self._types.get
         for item in types or []:
             self.add(item)
 
@@ -129,9 +130,6 @@ class NodeRegistry:
         if item.type_id in self._types:
             raise Problem("schema_mismatch", f"The node type {item.type_id} is registered twice.", at="$.typeId")
         self._types[item.type_id] = item
-
-    def get(self, type_id: str) -> NodeType | None:
-        return self._types.get(type_id)
 
     def __iter__(self) -> Iterator[NodeType]:
         return iter(self._types.values())

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from forestay.extensions.compiler.rewrite import FORBIDDEN_MODULES
+from forestay.extensions.api_table import NODE_MODULES
 
 Severity = Literal["forbidden", "flagged"]
 
@@ -37,7 +37,9 @@ class Rule(msgspec.Struct, frozen=True):
         return Rule(self.api, "flagged", "A dependency asks whether it is there, and goes on without it")
 
 
-MODULE_RULES = {name: Rule(f"node:{name}", "forbidden", reason) for name, reason in FORBIDDEN_MODULES.items()}
+MODULE_RULES = {
+    name: Rule(f"node:{name}", "forbidden", row.forbidden) for name, row in NODE_MODULES.items() if row.forbidden
+}
 
 BINDING = Rule("process.binding()", "forbidden", "Native module access")
 DLOPEN = Rule("process.dlopen()", "forbidden", "Native addon loading")

@@ -1,19 +1,7 @@
-// The names of pi's events, and the bus between extensions.
+// The bus between extensions.
 
 import { hostCall, onInbound, report } from "./bridge";
-import { apply, freeze, resolved, table, then } from "./primordials";
-
-export const EVENTS: readonly string[] = freeze([
-  "resources_discover", "session_start", "session_before_switch", "session_before_fork", "session_before_compact",
-  "session_compact", "session_shutdown", "session_before_tree", "session_tree", "context", "before_provider_request",
-  "after_provider_response", "before_agent_start", "agent_start", "agent_end", "turn_start", "turn_end",
-  "message_start", "message_update", "message_end", "tool_execution_start", "tool_execution_update",
-  "tool_execution_end", "model_select", "thinking_level_select", "tool_call", "tool_result", "user_bash", "input",
-]);
-// Names that older extensions still listen to.
-export const OLDER_EVENTS: readonly string[] = freeze([
-  "session_switch", "session_fork", "session_directory", "session_branch",
-]);
+import { apply, resolved, table, then } from "./primordials";
 
 type Listener = (data: any) => any;
 

@@ -6,7 +6,7 @@ import "./modules";
 import "./loop";
 import "./chance";
 import "./globals/index";
-import "./node/index";
+import "@forestay/stubs";
 import "./virtual/index";
 import "./pi";
 import "./entry";

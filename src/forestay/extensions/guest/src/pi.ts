@@ -3,7 +3,8 @@
 import { HostError, afterReply, answer, hostCall, onInbound, progress, register, report } from "./bridge";
 import { commandContext, context, makeController, promptContext, session, sessionAction, sessionAsync, setAgent, shareProviders } from "./context";
 import { environment } from "./environment";
-import { EVENTS, OLDER_EVENTS, bus } from "./events";
+import { EVENTS, OLDER_EVENTS, PI_METHODS } from "@forestay/table";
+import { bus } from "./events";
 import { base64Decode, joined, utf8Decode } from "./globals/encoding";
 import { PrimordialError, PrimordialTypeError, append, hasOwn, resolved, table, then } from "./primordials";
 import * as check from "./register";
@@ -177,6 +178,11 @@ export const pi: any = {
     then(hostCall("log", { level: entry.level ?? "info", event: entry.event ?? "extension.log", message: entry.message ?? entry.event ?? "", data: entry.data ?? null }), () => undefined, (error) => report(error, "log"));
   },
 };
+
+// A member of the table that needs no code of its own: its parameters are the host call's.
+for (const [name, method] of PI_METHODS) {
+  if (!(name in pi)) pi[name] = (params: any = {}, options: any = {}) => hostCall(method, params, calling(options));
+}
 
 // A second registration adds to the first; what it leaves out stays.
 const given = (config: any): any => Object.fromEntries(Object.entries(config).filter(([, value]) => value !== undefined));

@@ -1,5 +1,6 @@
 // node:zlib, node:readline, node:module, and node:http/https as clients of the http connector.
 
+import { NODE_BUILTINS } from "@forestay/table";
 import { HostError, hostCall, hostCallSync } from "../bridge";
 import { hasModule } from "../modules";
 import { base64Decode, base64Encode, bytesOf } from "../globals/encoding";
@@ -124,9 +125,8 @@ defineNode("readline_promises", promises);
 
 // -- module ----------------------------------------------------------------------------------------------------------------
 
-const BUILTINS = ["assert", "assert/strict", "async_hooks", "buffer", "child_process", "console", "constants", "crypto", "diagnostics_channel", "dns", "dns/promises", "events", "fs", "fs/promises", "http", "https", "module", "os", "path", "path/posix", "path/win32", "process", "punycode", "querystring", "readline", "readline/promises", "stream", "stream/consumers", "stream/promises", "stream/web", "string_decoder", "timers", "timers/promises", "tty", "url", "util", "util/types", "zlib"];
 export const builtinName = (specifier: string): string => `pi:node/${specifier.replace(/^node:/, "").replace(/\//g, "_")}`;
-export const isBuiltin = (specifier: string): boolean => BUILTINS.includes(String(specifier).replace(/^node:/, ""));
+export const isBuiltin = (specifier: string): boolean => NODE_BUILTINS.includes(String(specifier).replace(/^node:/, ""));
 
 // Finds what is built in, what is bundled under its name, and JSON files beside the extension.
 export function createRequire(from: any): any {
@@ -225,7 +225,7 @@ function chosen(target: any, conditions: string[], star: string): string | undef
 }
 
 class Module {
-  static builtinModules = [...BUILTINS];
+  static builtinModules = [...NODE_BUILTINS];
   static createRequire = createRequire;
   static isBuiltin = isBuiltin;
   static Module: any;

@@ -1,0 +1,221 @@
+"""Who may do what: the policy in force, what people add to it, and its answers about calls under way.
+
+- A1  A person is asked at most once per extension and capability, unless they said "once"; without a person the
+      answer is no. What was asked and answered stands in the records between the first decision and the second.
+- A2  What a person decided for a session ends with that session.
+- A3  A yes for a path outside the project makes that path, and no other, reachable at once: for the call that asked,
+      and for as long as the yes holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from forestay.extensions.api_table import NONE
+from forestay.extensions.call_records import CallRecords
+from forestay.extensions.capabilities import asked_scope, resource_of
+from forestay.extensions.connectors.environment import looks_secret
+from forestay.extensions.connectors.paths import Roots, protected_problem
+from forestay.extensions.consent import Questions
+from forestay.extensions.pending_call import Learned, PendingCall, Subject
+from forestay.kernel import Clock, Decision, Grant, Policy, Problem, Request, Scope, SubjectRules
+
+_PARTLY = ("env", "read", "write")
+"""Capabilities of which a connector can show the granted part when the whole is not granted."""
+
+
+class Authority:
+    """Decides about the calls of the subjects that it knows."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        questions: Questions,
+        records: CallRecords,
+        clock: Clock,
+        reach: Callable[[str, Policy], Roots] | None,
+    ) -> None:
+        """`reach` gives the folders that a policy opens to a subject."""
+        self.policy = policy
+        self._base = policy
+        self._learned: list[Learned] = []
+        self._questions = questions
+        self._records = records
+        self._clock = clock
+        self._reach = reach
+        self._subjects: dict[str, Subject] = {}
+
+    def admit(self, subject: Subject) -> None:
+        self._subjects[subject.id] = subject
+
+    def dismiss(self, subject: str) -> None:
+        self._subjects.pop(subject, None)
+
+    def subject(self, name: str) -> Subject:
+        known = self._subjects.get(name)
+        if known is None:
+            raise Problem("permission_denied", f"No extension {name[:80]!r} is loaded here.")
+        return known
+
+    # Rules
+
+    def learn(self, subject: str, effect: Literal["allow", "deny"], grant: Grant, *, session: bool = False) -> None:
+        """A decision that holds as long as this host, or as this session, whatever the ledger says later."""
+        self._learned.append(Learned(subject, effect, grant, session))
+        self.policy = _with(self.policy, subject, effect, grant)
+        self._open_folders(subject)
+
+    def end_session(self) -> None:
+        """Another session begins: what was decided for the one before it is forgotten (A2)."""
+        self._learned = [item for item in self._learned if not item.session]
+        self.renew(self._base)
+
+    def renew(self, base: Policy, settled: Iterable[tuple[str, str]] = ()) -> None:
+        """Other rules from now on; what a person said about the `settled` (subject, capability) pairs is outdated."""
+        outdated = set(settled)
+        self._base = base
+        self._learned = [
+            item
+            for item in self._learned
+            if item.grant.source != "person" or (item.subject, item.grant.capability) not in outdated
+        ]
+        for item in self._learned:
+            base = _with(base, item.subject, item.effect, item.grant)
+        self.policy = base
+        self._open_folders(*self._subjects)
+
+    def _open_folders(self, *subjects: str) -> None:
+        """What policy allows is within reach from the next call on (A3)."""
+        for name in subjects if self._reach is not None else ():
+            known = self._subjects.get(name)
+            if known is not None and self._reach is not None:
+                self._subjects[name] = msgspec.structs.replace(known, roots=self._reach(name, self.policy))
+
+    # Before a call
+
+    def decide(self, pending: PendingCall) -> Decision:
+        """What policy says about a call as it stands."""
+        call, subject, capability = pending.request, pending.subject, pending.capability
+        if capability == NONE:
+            return Decision("allow", "no-capability", "Pure computation needs no capability.", {})
+        allowed = subject.methods.get(capability)
+        if allowed and call.method not in allowed:
+            reason = f"The manifest of {subject.id} limits {capability} to {', '.join(allowed)}."
+            return Decision("deny", "manifest-methods", reason, {"capability": capability, "method": call.method})
+        resource = resource_of(call.method, call.params, pending.roots)
+        pending.decided.add((capability, resource))
+        by_name = call.method == "env" and resource is not None and looks_secret(resource)
+        decision = self.policy.decide(Request(subject.id, capability, call.method, resource, by_name))
+        if decision.rule == "mode-strict" and resource is None and self._has_scoped(subject.id, capability):
+            # Only parts are granted: the connector shows those parts, and the extension's own folders.
+            return Decision("downgrade", "scope-filter", "Only what was granted is reachable.", decision.evidence)
+        return decision
+
+    async def settle(self, pending: PendingCall, decision: Decision) -> Decision:
+        """What a person says, when policy says to ask (A1); the first decision is on record before they are asked."""
+        call, capability = pending.request, pending.capability
+        request = Request(pending.subject.id, capability, call.method, decision.evidence.get("resource"))
+        before = self._clock.monotonic()
+        held = pending.roots.guarded(capability, request.resource)
+        if held is not None:
+            raise protected_problem(str(request.resource), held)  # no yes would open it
+        was_asked = False
+
+        def told(name: str, data: dict[str, Any]) -> None:
+            nonlocal was_asked
+            self._records.release(pending)
+            if name == "consent.asked":
+                was_asked = True
+                self._records.decided(pending, decision)
+            self._records.consent(pending, name, data)
+
+        scope = asked_scope(capability, call.method, call.params, request.resource)
+        settled = await self._questions.settle(self, request, decision, self._clock.now_ms(), told, scope)
+        pending.asked_for = self._clock.monotonic() - before
+        if settled.rule == "person-allow" and settled.allowed:
+            limits = tuple(settled.evidence.get("scope", ()))
+            pending.by_person[capability] = Scope.of(capability, limits) if limits else Scope()
+            pending.roots = self._subjects.get(pending.subject.id, pending.subject).roots
+            if was_asked and capability in ("read", "write") and is_outside(request.resource):
+                self._open_asked(pending, request)
+        return settled
+
+    def _open_asked(self, pending: PendingCall, request: Request) -> None:
+        """The path outside the project that a person was asked about and allowed, within reach of this call (A3)."""
+        path, who = str(request.resource), pending.subject.id
+        pending.opened.add((request.capability, path))
+        grant = Grant(request.capability, Scope(paths=(path,)), source="person")
+        if self._reach is not None:
+            pending.roots = self._reach(who, self.policy.allowing(who, grant))
+        holds = self.policy.decide(request).allowed  # for longer than this call
+        if holds and not self._names(who, request.capability, path) and "*" not in path and "?" not in path:
+            self.learn(who, "allow", grant, session=True)
+
+    # During a call, for its connector
+
+    def permit(self, pending: PendingCall, capability: str, resource: str | None) -> None:
+        """Policy again, for what a connector found on its way: where a link led, where a redirect points."""
+        outside, key = is_outside(resource), (capability, resource)
+        if key in pending.decided and not outside:
+            return
+        request = Request(pending.subject.id, capability, pending.request.method, resource)
+        decision = self.policy.decide(request)
+        asked = key in pending.opened
+        if decision.effect == "prompt" and (asked if outside else pending.allows(capability, resource)):
+            decision = Decision("allow", "person-allow", f"A person allowed {capability} here.", decision.evidence)
+        named = asked or not outside or self._names(pending.subject.id, capability, str(resource))
+        if not named and decision.effect != "deny":
+            reason = f"{resource} lies outside the project and no grant names it."
+            decision = Decision("deny", "outside-project", reason, decision.evidence)
+        if key not in pending.decided or not decision.allowed:
+            self._records.decided(pending, decision)
+        decision.require()
+        pending.decided.add(key)
+
+    def granted(self, pending: PendingCall, capability: str, resource: str) -> bool:
+        """Whether policy allows it without asking; `capability!` only when a grant names the resource."""
+        plain = capability.rstrip("!")
+        outside, subject = is_outside(resource), pending.subject.id
+        if plain == capability and not outside and pending.allows(plain, resource or None):
+            return True
+        if plain in ("read", "write") and outside and not self._names(subject, plain, resource):
+            return False
+        request = Request(subject, plain, pending.request.method, resource or None, plain != capability)
+        return self.policy.decide(request).allowed
+
+    def refused(self, pending: PendingCall, capability: str, resource: str) -> bool:
+        """Whether somebody denied exactly that."""
+        decision = self.policy.decide(Request(pending.subject.id, capability, pending.request.method, resource))
+        return decision.rule in ("subject-deny", "global-deny")
+
+    def scopes(self, pending: PendingCall, capability: str) -> list[str]:
+        """Patterns that are granted; none when a denial is about the same capability, for a process cannot tell."""
+        rules, now = self.policy.subjects.get(pending.subject.id, SubjectRules()), self._clock.now_ms()
+        if any(grant.capability == capability for grant in (*rules.deny, *self.policy.denials)):
+            return []
+        grants = [grant for grant in (*rules.allow, *self.policy.defaults) if grant.capability == capability]
+        return [pattern for grant in grants if grant.covers_time(now) for pattern in grant.scope.patterns]
+
+    def _names(self, subject: str, capability: str, path: str) -> bool:
+        """Whether a grant covers a path outside the project by its name: one without a scope ends at the project."""
+        rules, now = self.policy.subjects.get(subject, SubjectRules()), self._clock.now_ms()
+        request = Request(subject, capability, resource=path)
+        grants = [grant for grant in (*rules.allow, *self.policy.defaults) if grant.scope.paths]
+        return any(msgspec.structs.replace(grant, methods=()).covers(request, now) for grant in grants)
+
+    def _has_scoped(self, subject: str, capability: str) -> bool:
+        rules = self.policy.subjects.get(subject)
+        grants = (*self.policy.defaults, *(rules.allow if rules else ()))
+        return capability in _PARTLY and any(grant.capability == capability for grant in grants)
+
+
+def is_outside(resource: str | None) -> bool:
+    """Whether a path lies outside the project: only then it is absolute."""
+    return resource is not None and resource.startswith("/")
+
+
+def _with(policy: Policy, subject: str, effect: Literal["allow", "deny"], grant: Grant) -> Policy:
+    return policy.allowing(subject, grant) if effect == "allow" else policy.denying(subject, grant)

@@ -1,0 +1,134 @@
+"""The seam for kinds of extensions: what the host needs of a guest, whatever runs it.
+
+A guest is an extension that runs. JavaScript in QuickJS is one kind (`javascript_guest.py`). A new kind is a class with
+the abstract methods of `Guest`; it goes to `Extensions.add` with its artifact and makes its host calls through the
+dispatcher that it is given. Policy, evidence, quotas and problems are the same for every kind.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from forestay.extensions.compiler import Artifact
+from forestay.extensions.outcomes import HookOutcome, Surroundings, ToolOutcome
+from forestay.extensions.protocol import HostCalls
+from forestay.extensions.registry import Registrations
+from forestay.extensions.themes import Theme
+from forestay.kernel import Problem
+
+Report = Callable[[str, dict[str, Any]], None]
+"""Hears what happens to a guest (`trap`, `error`, …), for the evidence."""
+
+
+class Guest(Protocol):
+    """An extension that runs. A kind implements the abstract methods; the others say what a kind without them does.
+
+    Every method answers or raises a Problem, whatever the extension does.
+    """
+
+    runtime: str
+    """The kind, as evidence names it: `js`, `wasm`, `mcp`."""
+    name: str
+    registrations: Registrations
+    stopped: Problem | None = None
+    """Why the guest is off for good; None while it may be used."""
+
+    @abstractmethod
+    async def load(self) -> Registrations:
+        """Start the extension and learn what it registers. A load that fails leaves nothing behind."""
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    @abstractmethod
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Any,
+        *,
+        call_id: str = "call",
+        prepared: bool = False,
+        on_update: Callable[[Any], None] | None = None,
+        timeout: float | None = None,
+    ) -> ToolOutcome:
+        """Call a tool that it registered. A tool that throws has an outcome, an extension that ends is a Problem."""
+
+    @abstractmethod
+    async def run_command(self, name: str, arguments: str = "", *, timeout: float | None = None) -> Any: ...
+
+    @abstractmethod
+    async def hook(
+        self, event: dict[str, Any], index: int, *, timeout: float | None = None, signal: bool = False
+    ) -> HookOutcome:
+        """Run one handler of an event."""
+
+    @abstractmethod
+    def hold(self, held: bool) -> None:
+        """A person is asked (True) or has answered (False). Meanwhile the guest's deadlines do not run."""
+
+    @abstractmethod
+    def stop(self, problem: Problem) -> None:
+        """Take the guest out of use for this reason."""
+
+    # Optional
+
+    @property
+    def waited(self) -> float:
+        """Seconds that it waited for persons so far."""
+        return 0.0
+
+    @property
+    def flag_values(self) -> dict[str, bool | str]:
+        """The present values of its flags."""
+        return self.registrations.flag_values
+
+    async def restart(self) -> None:
+        """Load it again; its flags and the theme stay as they are set."""
+        await self.close()
+        await self.load()
+
+    async def prepare_arguments(self, name: str, arguments: Any, *, timeout: float | None = None) -> Any:
+        """The arguments as the tool's own preparation changes them."""
+        return arguments
+
+    async def autocomplete(self, lines: list[str], line: int, column: int) -> Any:
+        """Suggestions at a place in a text: `{items, prefix}`, or None."""
+
+    async def typed(self, data: str) -> str | None:
+        """What a person typed, after the extension's listeners; None when one of them kept it."""
+        return data
+
+    def use_theme(self, theme: Theme, *, tell: bool = True) -> None:
+        """Show things in this theme from now on; `tell` the extension unless it chose the theme itself."""
+
+    def agent(self, state: str) -> None:
+        """The agent starts (`start`), ends (`end`) or is aborted (`abort`)."""
+
+    def bus(self, channel: str, data: Any) -> None:
+        """Another extension says something on the bus between extensions."""
+
+    async def settled(self, timeout: float = 1.0) -> None:
+        """Wait until notices and messages that it sent without waiting have reached the host."""
+
+
+Make = Callable[[Surroundings, HostCalls, Report], Guest]
+"""Makes a guest from what it is told about where it runs, its way out, and the listener of its evidence."""
+
+
+class Member(msgspec.Struct, frozen=True):
+    """One loaded extension: where it is, what it was compiled to, and the guest."""
+
+    path: str
+    artifact: Artifact
+    extension: Guest
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An extension that could not be loaded, and why."""
+
+    path: str
+    problem: Problem

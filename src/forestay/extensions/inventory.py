@@ -1,0 +1,78 @@
+"""Which tools and commands the loaded extensions offer, and how a session lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from forestay.extensions.builtin import BUILT_IN, BuiltIn
+from forestay.extensions.guests import Member
+from forestay.extensions.packs import Resource
+from forestay.extensions.registry import Tool, command_names, tool_owners
+from forestay.kernel import Problem
+
+
+def owner_of(members: Sequence[Member], tool: str) -> Member:
+    """The extension whose tool a name means: the first one's (rules/pi P10)."""
+    owners = tool_owners(member.extension.registrations for member in members)
+    for member in members:
+        if owners.get(tool) == member.extension.name:
+            return member
+    raise Problem("not_found", f"There is no tool {tool[:80]}.", tools=sorted(owners), fix="Use one of `tools`.")
+
+
+def owned_tools(members: Sequence[Member]) -> list[tuple[Tool, Member]]:
+    """Every tool that can be called by its name, with its extension."""
+    owners = tool_owners(member.extension.registrations for member in members)
+    return [
+        (tool, member)
+        for member in members
+        for tool in member.extension.registrations.tools.values()
+        if owners[tool.name] == member.extension.name
+    ]
+
+
+def commands_of(members: Iterable[Member]) -> dict[str, tuple[Member, str]]:
+    """How each command is invoked: the invocation, with its extension and the name that it registered."""
+    members = list(members)
+    by_name = {member.extension.name: member for member in members}
+    names = command_names(member.extension.registrations for member in members)
+    return {invocation: (by_name[extension], name) for invocation, (extension, name) in names.items()}
+
+
+def listed_tools(members: Sequence[Member]) -> list[dict[str, Any]]:
+    """The built-in tools and those of extensions; an extension's tool replaces a built-in one of its name."""
+    found = {tool.name: _listed(tool, f"<builtin:{tool.name}>", "builtin") for tool in BUILT_IN.values()}
+    found.update({tool.name: _listed(tool, member.path, "local") for tool, member in owned_tools(members)})
+    return list(found.values())
+
+
+def listed_commands(members: Sequence[Member], resources: Iterable[Resource]) -> list[dict[str, Any]]:
+    """The commands of extensions, then the prompts and skills that are called as commands."""
+    found: list[dict[str, Any]] = []
+    for invocation, (member, name) in commands_of(members).items():
+        about = member.extension.registrations.commands[name].description
+        described = {} if about is None else {"description": about}
+        place = _source_info(member.path, "local")
+        found.append({"name": invocation, **described, "source": "extension", "sourceInfo": place})
+    texts = [item for item in resources if item.kind in ("prompt", "skill") and not item.problem]
+    return found + [
+        {
+            "name": item.name if item.kind == "prompt" else f"skill:{item.name}",
+            "source": item.kind,
+            "description": item.description,
+            "location": item.scope,
+            "sourceInfo": _source_info(item.path, "local", item.scope),
+        }
+        for item in texts
+    ]
+
+
+def _listed(tool: Tool | BuiltIn, path: str, source: str) -> dict[str, Any]:
+    about = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {**about, "sourceInfo": _source_info(path, source)}
+
+
+def _source_info(path: str, source: str, scope: str = "temporary") -> dict[str, str]:
+    """Where something comes from, in pi's words."""
+    return {"path": path, "source": source, "scope": scope, "origin": "top-level"}

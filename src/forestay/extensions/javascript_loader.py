@@ -1,0 +1,56 @@
+"""From the sources of an extension to a guest that runs them: compile in a process apart, then a VM from the pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from forestay.extensions.compiler import Artifact
+from forestay.extensions.compiler.apart import workshop
+from forestay.extensions.compiler.cache import default_cache
+from forestay.extensions.engine.bytecode import KeptBytecode
+from forestay.extensions.engine.pool import Pool
+from forestay.extensions.guests import Report
+from forestay.extensions.isolate import Program
+from forestay.extensions.javascript_guest import JavaScriptGuest
+from forestay.extensions.outcomes import Surroundings
+from forestay.extensions.protocol import HostCalls
+from forestay.extensions.settings import Settings
+
+Refused = Callable[[str, str], None]
+"""Hears what in the cache is not as this host left it: what it is, and its file."""
+
+
+class JavaScriptLoader:
+    """Compiles and makes the JavaScript guests of one project; they share a pool of warm VMs."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._pool = Pool()
+
+    async def compile(self, entry: Path, refused: Refused) -> Artifact:
+        """The artifact of an extension, from the cache or compiled now."""
+        cache = default_cache(self._settings.data, refused)
+        return await workshop().build(entry, cache, seconds=self._settings.config.build_seconds)
+
+    def guest(
+        self, artifact: Artifact, surroundings: Surroundings, calls: HostCalls, report: Report, refused: Refused
+    ) -> JavaScriptGuest:
+        """A guest that is not loaded yet."""
+        settings, cache = self._settings, default_cache(self._settings.data)
+        return JavaScriptGuest(
+            Program.of(artifact),
+            surroundings,
+            calls,
+            limits=settings.vm_limits(),
+            deadline=settings.deadline,
+            clock=settings.clock,
+            randomness=settings.randomness,
+            pool=self._pool,
+            record=settings.record,
+            bytecode_cache=None if cache is None else KeptBytecode(cache.folder / "bytecode", cache.seal, refused),
+            report=report,
+        )
+
+    def close(self) -> None:
+        self._pool.close()

