@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from forestay.governance import Budgets, BudgetTable, ModelCall, Short, fit
+from forestay.governance import Budgets, BudgetTable, Described, Metering, ModelCall, Short, fit
 from forestay.kernel import Budgets as Settings
 from forestay.kernel import Ceiling, Draft, Ids, Price, Problem, SeededRandomness
 from forestay.runs import CreateRun, Execution, NodeType, Runs, standard_registry
@@ -52,7 +52,7 @@ class World:
                 randomness=SeededRandomness(1),
                 secret=b"s" * 32,
                 nodes=registry,
-                opening=self.budgets,
+                governor=Metering(self.budgets, lambda request: Described("acme:small", lambda: ModelCall(10, 100))),
                 sweep_seconds=30.0,
                 lease_seconds=3600.0,
             )
@@ -63,7 +63,9 @@ class World:
         async def call() -> dict[str, Any]:
             wanted = ModelCall(10, ctx.config.get("most", 100))
             model = ctx.config.get("model", "acme:small")
-            async with self.budgets.model_call(ctx, "call", model, wanted, ctx.config.get("agent")) as (most, spent):
+            asked = self.budgets.model_call(ctx, "call", model, lambda: wanted, ctx.config.get("agent"))
+            async with asked as (most, spent):
+                most = most or wanted.max_output_tokens
                 self.asked.append((ctx.run_id, most))
                 if self.gate is not None:
                     await self.gate.wait()

@@ -160,10 +160,3 @@ def _policy(item: Ceiling) -> BudgetPolicy:
 def _words(policy: BudgetPolicy) -> dict[str, Any]:
     words: dict[str, Any] = msgspec.to_builtins(policy)
     return words
-
-
-def scopes_of(items: Iterable[Ceiling]) -> list[BudgetScope]:
-    """The scopes that a list of ceilings uses, and `run`, which every request can."""
-    order: tuple[BudgetScope, ...] = ("run", "workflow", "agent", "project")
-    used = {"run", *(item.scope for item in items)}
-    return [scope for scope in order if scope in used]

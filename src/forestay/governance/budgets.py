@@ -131,22 +131,23 @@ class Budgets:
 
     @contextlib.asynccontextmanager
     async def model_call(
-        self, ctx: Execution, key: str, model: str, call: ModelCall, agent_id: str | None = None
-    ) -> AsyncIterator[tuple[int, Spent]]:
-        """Hold room for a question to a model; gives how long the answer may be, and takes what was used."""
+        self, ctx: Execution, key: str, model: str, call: Callable[[], ModelCall], agent_id: str | None = None
+    ) -> AsyncIterator[tuple[int | None, Spent]]:
+        """Hold room for a question to a model; gives how long the answer may be (None: as long as it likes), and takes
+        what was used. `call` is asked for when something limits it."""
         own = await ctx.budget()
         shared = pools(self._settings, ctx.workflow_id, agent_id)
         if own is None and not shared:
-            yield call.max_output_tokens, Spent()
+            yield None, Spent()
             return
         if self._is_hard(own):
             check_model([*(own.models if own else ()), *agent_rules(self._settings, ctx.workflow_id, agent_id)], model)
-        priced = msgspec.structs.replace(call, price=price_of(self._settings.prices, model))
+        priced = msgspec.structs.replace(call(), price=price_of(self._settings.prices, model))
         async with self._holding(ctx, key, agent_id, lambda accounts: fit_model_call(accounts, priced)) as (
             hold,
             spent,
         ):
-            yield hold.reservation.max_output_tokens or call.max_output_tokens, spent
+            yield hold.reservation.max_output_tokens or None, spent
 
     @contextlib.asynccontextmanager
     async def tool_call(self, ctx: Execution, key: str, agent_id: str | None = None) -> AsyncIterator[None]:
@@ -159,10 +160,33 @@ class Budgets:
             spent.amounts = one
             yield
 
+    def used(self, model: str, input_tokens: int, output_tokens: int) -> dict[Dimension, int]:
+        """What a call used, with its cost where the operator gave the model a price."""
+        cost = self.cost(model, input_tokens, output_tokens)
+        used: dict[Dimension, int] = {"tokens": input_tokens + output_tokens}
+        return used if cost is None else {**used, "cost": cost}
+
     def cost(self, model: str, input_tokens: int, output_tokens: int) -> int | None:
         """What a call cost by the operator's prices, in micro-USD."""
         found = price_of(self._settings.prices, model)
         return None if found is None else price(found, input_tokens, output_tokens)
+
+    def priced(self, usage: dict[str, Any]) -> dict[str, Any]:
+        """The payload of `provider.usage` with what the call cost."""
+        name = f"{usage['provider']}:{usage['model']}"
+        cost = self.cost(name, usage["inputTokens"], usage["outputTokens"])
+        return usage if cost is None else {**usage, "costEstimateUsd": cost / 1_000_000}
+
+    def capability(self) -> dict[str, Any]:
+        """What discovery says: cost is a dimension where there are prices, models where a budget can refuse them."""
+        hard = self._settings.enforce == "hard"
+        dimensions = ["tokens", *(["cost"] if self._settings.prices else []), "toolCalls", "retries"]
+        return {
+            "supported": True,
+            "dimensions": [*dimensions, *(["model"] if hard else [])],
+            "enforce": self._settings.enforce,
+            "scopes": ["run", "workflow", "agent", "project"],
+        }
 
     @contextlib.asynccontextmanager
     async def _holding(

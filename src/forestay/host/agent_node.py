@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from forestay.agents import Agent, AgentManifest, AgentResult, Guarded, Hooks, Invocation, Quiet, ToolSource
+from forestay.governance import Budgets, MeteredGate, MeteredModel
 from forestay.host.approvals import RunApprovals
 from forestay.host.catalogue import ASSISTANT, Catalogue
 from forestay.host.context import open_session, texts
@@ -45,6 +46,7 @@ class AgentNode:
         relay: Relay,
         models: HostModels,
         extensions: ProjectExtensions,
+        budgets: Budgets,
         catalogue: Catalogue,
         settings: Agents,
         clock: Clock,
@@ -57,6 +59,7 @@ class AgentNode:
         self._relay = relay
         self._models = models
         self._extensions = extensions
+        self._budgets = budgets
         self._catalogue = catalogue
         self._settings = settings
         self._clock = clock
@@ -108,7 +111,8 @@ class AgentNode:
                 if isinstance(item, AgentResult):
                     result = item
                 else:
-                    ctx.emit(item.type, item.payload)
+                    is_usage = item.type == "provider.usage"
+                    ctx.emit(item.type, self._budgets.priced(item.payload) if is_usage else item.payload)
         assert result is not None, "an invocation ends with its result"
         is_open = not session.warm.closed and not session.warm.expired
         if result.problem is not None:
@@ -124,16 +128,25 @@ class AgentNode:
         tools, hooks = await self._extended(ctx, manifest, parked)
         return Agent(
             manifest,
-            model=RelayModel(ctx, self._relay, session, self._models.for_class(manifest.model_class)),
+            model=RelayModel(ctx, self._relay, session, self._metered(ctx, manifest)),
             tools=tools,
             effects=Guarded(ctx.effect, parked.life, self._clock),
-            gate=PolicyGate(self._settings, self._ledger, self._clock, manifest.agent_id, about),
+            gate=MeteredGate(
+                PolicyGate(self._settings, self._ledger, self._clock, manifest.agent_id, about),
+                self._budgets,
+                ctx,
+                manifest.agent_id,
+            ),
             approvals=RunApprovals(ctx),
             hooks=hooks,
             memory=LedgerMemory(self._ledger, ctx.tenant),
             clock=self._clock,
             verbosity="summary",
         )
+
+    def _metered(self, ctx: Execution, manifest: AgentManifest) -> MeteredModel:
+        model = self._models.for_class(manifest.model_class)
+        return MeteredModel(model, self._budgets, ctx, manifest.agent_id)
 
     async def _extended(self, ctx: Execution, manifest: AgentManifest, parked: _Parked) -> tuple[ToolSource, Hooks]:
         """The tools and the hooks of the project's extensions; they are the operator's alone."""

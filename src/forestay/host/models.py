@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from forestay import models
+from forestay.governance import Described, ModelCall
 from forestay.kernel import Clock, Models, Problem
-from forestay.models import FinishReason, Message, Model, OpenModel, Params, ToolCall, ToolSpec, whole
+from forestay.models import FinishReason, Message, Model, OpenModel, Params, ToolCall, ToolSpec, message_tokens, whole
 from forestay.runs import Caller, ModelDelta, ModelRequest
+
+_MOCK_TOKENS = 4096  # the longest answer of a mock provider
 
 
 class HostModels:
@@ -93,6 +96,20 @@ class NodeModels:
 
     def __init__(self, models: HostModels) -> None:
         self._models = models
+
+    def described(self, request: ModelRequest) -> Described:
+        """The model that a request means, a mock one too, and the most that the call may use."""
+        mock = request.extra.get("mockProvider")
+        if mock is not None or request.provider == "mock":
+            name = (mock.get("config") or {}).get("model", mock["id"]) if mock is not None else request.model or "mock"
+            return Described(f"mock:{name}", lambda: ModelCall(0, request.max_tokens or _MOCK_TOKENS))
+        model = self._models.chosen(request.provider, request.model)
+
+        def call() -> ModelCall:
+            asked = sum(message_tokens(model.count_tokens, _message(item)) for item in request.messages)
+            return ModelCall(asked, request.max_tokens or model.max_output_tokens or model.context_window)
+
+        return Described(model.name, call)
 
     async def stream(self, request: ModelRequest, caller: Caller) -> AsyncIterator[ModelDelta]:
         model = self._models.chosen(request.provider, request.model)

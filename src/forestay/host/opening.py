@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from forestay.governance import Budgets, BudgetTable, Metering
 from forestay.host.agent_node import ASK, AgentNode
 from forestay.host.catalogue import Catalogue
 from forestay.host.egress import Egress
@@ -111,6 +112,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     webhooks: Webhooks
     schedules: Schedules
     idempotency: Idempotency
+    budgets: Budgets
     egress: Egress
     clock: Clock
     ids: Ids
@@ -136,10 +138,11 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     def capabilities(self) -> dict[str, Any]:
         """What this host adds to the discovery document: what is wired, and nothing else."""
         return {
+            "budget": self.budgets.capability(),
             "forestay": {
                 "agents": sorted(agent.agent_id for agent in self.agents),
                 "model": self.models.default.name,
-            }
+            },
         }
 
 
@@ -158,6 +161,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         *Relay.projections(),
         Outbox(),
         ScheduleTable(),
+        BudgetTable(),
         *options.projections,
     ]
     async with AsyncExitStack() as stack:
@@ -205,11 +209,14 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         )
         stack.push_async_callback(extensions.close)
         stack.push_async_callback(prompts.close)
+        budgets = Budgets(ledger, config.budgets, clock=clock)
+        asked = NodeModels(models)
         node = AgentNode(
             ledger=ledger,
             relay=relay,
             models=models,
             extensions=extensions,
+            budgets=budgets,
             catalogue=catalogue,
             settings=config.agents,
             clock=clock,
@@ -231,7 +238,8 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             randomness=randomness,
             secret=derive(secret, "interrupts"),
             nodes=registry,
-            models=NodeModels(models),
+            models=asked,
+            governor=Metering(budgets, asked.described),
             tools=NodeTools(extensions, config.agents, ledger, clock, runs=lambda: runs),
             http=egress,
             limits=options.limits or Limits(max_loop_iterations=config.workflows.max_loop_iterations),
@@ -275,6 +283,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             webhooks=webhooks,
             schedules=schedules,
             idempotency=idempotency,
+            budgets=budgets,
             egress=egress,
             clock=clock,
             ids=ids,

@@ -33,8 +33,8 @@ def decide(state: RunState, now: int, chance: Chance = lambda: 0.5, until: int |
     the run's own clock; `now` is the wall clock's."""
     if state.ended is not None or state.seq < 0:
         return []
-    if state.budget is not None and (told := spending.following(state.budget)):
-        return _spent(state, now, told)
+    if state.budget is not None and (spent := _spent(state, now, state.budget)):
+        return spent
     if state.failure is not None:
         error = state.nodes[state.failure].error or {}
         return finish_failed(state, now, error, state.failure)
@@ -325,13 +325,13 @@ def _out_of_time(state: RunState, now: int) -> list[Event]:
     return [breach, *finish_failed(state, now, error, None)]
 
 
-def _spent(state: RunState, now: int, told: list[spending.Told]) -> list[Event]:
-    """What follows from what the run used; a hard ceiling that was passed ends it (B3)."""
-    events = [Event(*item) for item in told]
-    if told[-1][0] != "cap.breached":
-        return events
-    dimension = next(payload["dimension"] for type, payload in told if type == "budget.exhausted")
-    return [*events, *finish_failed(state, now, _exhausted(dimension), None)]
+def _spent(state: RunState, now: int, budget: spending.RunBudget) -> list[Event]:
+    """What follows from what the run used; a hard ceiling that was met ends it, whoever told it first (B3)."""
+    if told := spending.following(budget):
+        return [Event(*item) for item in told]
+    if not budget.stops or not budget.exhausted:
+        return []
+    return finish_failed(state, now, _exhausted(min(budget.exhausted)), state.failure)
 
 
 def _exhausted(dimension: str) -> dict[str, Any]:

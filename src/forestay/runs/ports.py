@@ -69,11 +69,14 @@ class Fact(msgspec.Struct, frozen=True):
     id: str = ""  # the event's id, where somebody must know it before
 
 
-class Opening(Protocol):
-    """What is decided about a run when it is made."""
+class Governor(Protocol):
+    """What is decided about a run when it is made, and who counts what its nodes ask of models."""
 
     def facts(self, request: CreateRun, tenant: str) -> list[Fact]:
         """The facts, in their order; a Problem refuses the run."""
+
+    def metered(self, models: ModelCaller) -> ModelCaller:
+        """The models with a meter in front of them."""
 
 
 class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,7 +27,7 @@ from forestay.runs.log import ENGINE_VERSION, PRIVATE, EnginesProjection, RunsPr
 from forestay.runs.mock_models import MockModels
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeRegistry
-from forestay.runs.ports import Fact, HttpConnector, ModelCaller, Opening, ToolSource
+from forestay.runs.ports import Fact, Governor, HttpConnector, ModelCaller, ToolSource
 from forestay.runs.requests import check_against, check_create, check_engine
 from forestay.runs.secrets import TELLING, cover_event, masked, may_have
 from forestay.runs.state import Event, RunState
@@ -89,7 +89,7 @@ class Runs:
         models: ModelCaller | None = None,
         tools: ToolSource | None = None,
         http: HttpConnector | None = None,
-        opening: Opening | None = None,
+        governor: Governor | None = None,
         limits: Limits | None = None,
         instance: str = "host",
         sample_seams: bool = False,
@@ -102,11 +102,13 @@ class Runs:
         self._clock = clock
         self._ids = ids
         self._limits = limits or Limits()
-        self._opening = opening
+        self._governor = governor
         self._registry = nodes or standard_registry(sample_seams=sample_seams)
         self._workflows = Workflows(ledger, self._registry, self._limits)
         self.mocks = MockModels(models, programs=sample_seams)
-        asked = self.mocks if models is not None or sample_seams else None
+        asked: ModelCaller | None = self.mocks if models is not None or sample_seams else None
+        if governor is not None and asked is not None:
+            asked = governor.metered(asked)
         self._engine = Engine(
             ledger,
             self._workflows,
@@ -247,7 +249,7 @@ class Runs:
             callbackUrl=request.callback_url,
         )
         event.cause = causation_id
-        told = [*facts, *(self._opening.facts(request, tenant) if self._opening else ())]
+        told = [*facts, *(self._governor.facts(request, tenant) if self._governor else ())]
         events = [event, *(Event(fact.type, fact.payload, None, fact.private, id=fact.id) for fact in told)]
         if dedup:
             state = await self._create_alone(run_id, stored, events, request.scope_id, tenant)
