@@ -1,4 +1,4 @@
-"""What one agent turn costs: processor time, commits, records and bytes of the ledger, for a short or a long answer."""
+"""What one agent turn costs: processor time, commits, records and bytes of the ledger."""
 
 from __future__ import annotations
 

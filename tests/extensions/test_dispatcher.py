@@ -18,7 +18,7 @@ from forestay.extensions import capabilities
 from forestay.extensions.api_table import CAPABILITIES, FILE_READS, FILE_WRITES
 from forestay.extensions.capabilities import derive
 from forestay.extensions.connectors.log import LogConnector
-from forestay.extensions.connectors.ui import NoUi, RpcUi, ScriptedUi, TerminalUi
+from forestay.extensions.connectors.ui import NoUi, ScriptedUi, TerminalUi
 from forestay.extensions.consent import Answer, Question
 from forestay.extensions.evidence import Correlation, Evidence, LogFile, log_entry, normalized, params_hash, stream_of
 from forestay.extensions.grants import Grants, checked, policy_of
@@ -520,19 +520,9 @@ def test_a_script_answers_in_order(tmp_path: Path) -> None:
     world.close()
 
 
-async def test_rpc_and_terminal_ask_somebody_else() -> None:
+async def test_a_terminal_asks_the_person_at_it() -> None:
     import io
 
-    seen: list[Mapping[str, Any]] = []
-
-    async def client(message: dict[str, Any]) -> Any:
-        seen.append(message)
-        return "a"
-
-    assert await RpcUi(client).request("e", "select", {"options": ["a"]}) == "a"
-    assert seen[0]["type"] == "ui_request" and seen[0]["extension"] == "e"
-    with pytest.raises(Problem):
-        await RpcUi(client).request("e", "confirm", {})
     screen = io.StringIO()
     terminal = TerminalUi(io.StringIO("2\ny\nname\n"), screen)
     assert await terminal.request("e", "select", {"title": "Pick\u001b[2J", "options": ["a", "b"]}) == "b"
@@ -564,10 +554,11 @@ def test_the_model_streams_and_a_missing_one_says_so(tmp_path: Path) -> None:
 
 
 async def test_d4_a_timeout_ends_a_call_that_waits_for_somebody(tmp_path: Path, clock: ManualClock) -> None:
-    async def never(message: dict[str, Any]) -> Any:
-        await asyncio.sleep(3600)
+    class Silent(NoUi):
+        async def request(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
+            await asyncio.sleep(3600)
 
-    world = World(tmp_path, grants=["ui"], ui=RpcUi(never), clock=clock)
+    world = World(tmp_path, grants=["ui"], ui=Silent(), clock=clock)
     call = world.request("ui", {"op": "confirm", "title": "?"}, timeout_ms=5_000)
     results = [result async for result in world.dispatcher.call(call, "ext.test")]
     assert len(results) == 1 and results[0].error is not None and results[0].error.code == "timeout"

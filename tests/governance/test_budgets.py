@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from forestay.governance import Budgets, BudgetTable, Described, Metering, ModelCall, Short, fit
+from forestay.governance import Budgets, BudgetTable, Metering, ModelCall, Short, fit
 from forestay.kernel import Budgets as Settings
 from forestay.kernel import Ceiling, Draft, Ids, Price, Problem, SeededRandomness
 from forestay.runs import CreateRun, Execution, NodeType, Runs, standard_registry
@@ -52,7 +52,7 @@ class World:
                 randomness=SeededRandomness(1),
                 secret=b"s" * 32,
                 nodes=registry,
-                governor=Metering(self.budgets, lambda request: Described("acme:small", lambda: ModelCall(10, 100))),
+                governor=Metering(self.budgets),
                 sweep_seconds=30.0,
                 lease_seconds=3600.0,
             )

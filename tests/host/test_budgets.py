@@ -56,7 +56,7 @@ def test_an_agent_stops_when_its_tokens_are_used_up(tmp_path: Path) -> None:
         used = [payload["consumed"] for _, payload in await told(host, free.run_id, "budget.consumed")]
         asked = [payload for _, payload in await told(host, free.run_id, "provider.usage")]
         assert used[-1] == sum(item["inputTokens"] + item["outputTokens"] for item in asked) > 0
-        tight = await ended(host, {"maxTokens": used[0] + 5})
+        tight = await ended(host, {"maxTokens": used[-1] - 20})  # the first question fits, the second does not
         assert tight.error is not None and tight.error.code == "budget_exhausted", tight.error
         types = [type for type, _ in await told(host, tight.run_id, "budget.", "cap.", "run.failed")]
         assert types[0] == "budget.reserved"
@@ -145,7 +145,7 @@ def test_a_person_gives_an_agent_more_tokens_before_its_next_question(tmp_path: 
     async def story(host: Host) -> None:
         free = await ended(host, {"maxTokens": 1_000_000})
         used = [payload["consumed"] for _, payload in await told(host, free.run_id, "budget.consumed")]
-        run_id = await begin(host, {"maxTokens": used[0] + 5, "onExhaustion": "interrupt"})
+        run_id = await begin(host, {"maxTokens": used[-1] - 20, "onExhaustion": "interrupt"})
         async for event in host.runs.follow(run_id, TENANT):
             if event.type == "interrupt.requested":
                 break
@@ -168,7 +168,7 @@ def test_a_node_that_asks_a_model_itself_is_held_to_the_budget(tmp_path: Path) -
         free = await ended(host, {"maxTokens": 100_000}, "two")
         assert free.status == "completed"
         used = [payload["consumed"] for _, payload in await told(host, free.run_id, "budget.consumed")]
-        tight = await ended(host, {"maxTokens": used[0] + 1}, "two")
+        tight = await ended(host, {"maxTokens": used[-1] - 1}, "two")
         assert tight.error is not None and tight.error.code == "budget_exhausted"
         assert len(await told(host, tight.run_id, "provider.usage")) == 1
 

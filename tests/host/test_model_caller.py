@@ -7,78 +7,142 @@ from typing import Any, cast
 
 import pytest
 
-from forestay.host.model_caller import Conversation
-from forestay.host.models import HostModels, NodeModels
-from forestay.kernel import ManualClock, Models, Problem
-from forestay.models import FinishReason, Message, Params, fold
-from forestay.runs import Caller, Execution, ModelRequest
-from tests.relay.conftest import Pieces
+from forestay.host.model_caller import RelayModel
+from forestay.kernel import Append, Ledger, ManualClock, Problem
+from forestay.models import Completion, FinishReason, Message, Params
+from forestay.runs import Execution
+from tests.relay.conftest import Pieces, ledger, make_relay
+
+__all__ = ["ledger"]
 
 
 class Node:
-    """A node's effects as they survive a process: what was recorded is not done again."""
+    """A node's log as it survives a process: what was recorded is not done again."""
 
     node_id, run_id = "n", "run"
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         self.kept: dict[str, Any] = {}
+        self.said: list[dict[str, Any]] = []
+        self.appends: list[Append] = []
+        self._ledger = ledger
 
     async def effect(self, key: str, body: Callable[[], Awaitable[Any]], **_: Any) -> Any:
         if key not in self.kept:
             self.kept[key] = await body()
         return self.kept[key]
 
-    def emit(self, *_: Any) -> None:
-        pass
+    def recorded(self, key: str) -> Any:
+        return self.kept.get(key)
+
+    def emit(self, type: str, payload: dict[str, Any], place: str = "") -> None:
+        self.said.append({"type": type, **payload})
+
+    def along(self, append: Append) -> None:
+        self.appends.append(append)
 
     async def flush(self) -> None:
-        pass
+        appends, self.appends = self.appends, []
+        if appends:
+            await self._ledger.commit(*appends)
 
 
-def talk(node: Node, model: Any) -> Conversation:
-    made = Conversation(cast(Execution, node), model)
-    made.begin((), (), 0, Params())
-    return made
+class Life:
+    """One process: a relay over the ledger, a node, and an agent that asks once."""
+
+    def __init__(self, ledger: Ledger, node: Node, model: Any) -> None:
+        self.relay = make_relay(ledger, ManualClock())
+        self._node = node
+        self._model = model
+        self.heard = ""
+
+    async def ask(self, session_id: str | None = None) -> Completion:
+        relay = self.relay
+        session = await (relay.session(session_id) if session_id else relay.init("app"))
+        model = RelayModel(cast(Execution, self._node), relay, session, self._model)
+
+        async def heard(text: str) -> None:
+            self.heard += text
+
+        async def ask() -> Completion:
+            return await model.turn(KEY, [Message("user", "Write.", task=True)], (), Params(), heard)
+
+        answer = await model.once(KEY, ask)
+        await self._node.flush()
+        return answer
 
 
-async def said(conversation: Conversation) -> str:
-    return (await fold(conversation.stream([Message("user", "Write.")]))).text
+KEY = "agent/turn-0/model"
 
 
-async def test_a_host_that_restarts_with_another_model_does_not_go_on_with_an_answer() -> None:
-    node = Node()
-    assert await said(talk(node, Pieces(["First half, ", "second half."], name="a"))) == "First half, "
+async def test_c4_the_run_names_the_answer_and_the_relay_holds_it(ledger: Ledger) -> None:
+    node, model = Node(ledger), Pieces(["Berth 7, as the note says."])
+    life = Life(ledger, node, model)
+    first = await life.ask()
+    assert first.text == life.heard == "Berth 7, as the note says."
+    assert set(node.kept[KEY]) == {"session", "digest"}
+    assert "Berth" not in str(node.kept), "the run's log has no copy of it"
+    again = Life(ledger, node, Pieces(["never"]))
+    assert await again.ask(node.kept[KEY]["session"]) == first
+    assert len(model.calls) == 1 and again.heard == ""
+
+
+async def test_c4_an_answer_that_is_not_the_one_that_was_named_is_refused(ledger: Ledger) -> None:
+    node = Node(ledger)
+    await Life(ledger, node, Pieces(["Berth 7."])).ask()
+    node.kept[KEY]["digest"] = "sha256:" + "0" * 64
+    with pytest.raises(Problem) as caught:
+        await Life(ledger, node, Pieces(["never"])).ask(node.kept[KEY]["session"])
+    assert caught.value.key == "chain_broken"
+
+
+async def test_c3_chunks_put_together_are_the_answer(ledger: Ledger) -> None:
+    text = "The Aurora lies at berth 7 and sails on Thursday. " * 20
+    node = Node(ledger)
+    await Life(ledger, node, Pieces([text])).ask()
+    chunks = [item for item in node.said if item["type"] == "output.chunk"]
+    assert "".join(item["chunk"] for item in chunks) == text
+    assert [item["isLast"] for item in chunks] == [False] * (len(chunks) - 1) + [True]
+    assert len(chunks) > 3
+
+
+def recorded(text: str, finish: str, model: str) -> dict[str, Any]:
+    """An answer as 0.2 recorded it: an effect of the run for each window."""
+    return {"text": text, "tool_calls": [], "finish_reason": finish, "usage": None, "served_by": "", "model": model}
+
+
+async def test_an_answer_that_0_2_recorded_whole_is_given_back(ledger: Ledger) -> None:
+    node = Node(ledger)
+    node.kept[KEY] = {
+        "type": "answered", "text": "Berth 7.", "tool_calls": [], "finish_reason": "stop",
+        "usage": {"input_tokens": 4, "output_tokens": 2},
+    }  # fmt: skip
+    model = Pieces(["never"])
+    assert (await Life(ledger, node, model).ask()).text == "Berth 7."
+    assert model.calls == []
+
+
+async def test_a_turn_in_which_a_host_of_0_2_died_goes_on_from_its_windows(ledger: Ledger) -> None:
+    node = Node(ledger)
+    node.kept["model/turn-0/window-0"] = recorded("First half, ", "length", "a")
+    model = Pieces(["second half."], name="a")
+    assert (await Life(ledger, node, model).ask()).text == "First half, second half."
+    assert len(model.calls) == 1
+
+
+async def test_no_other_model_goes_on_with_an_answer_of_0_2(ledger: Ledger) -> None:
+    node = Node(ledger)
+    node.kept["model/turn-0/window-0"] = recorded("First half, ", "length", "a")
     other = Pieces(["another voice."], name="b")
-    again = talk(node, other)
-    assert await said(again) == "First half, ", "what is on record is given again, whoever wrote it"
     with pytest.raises(Problem) as caught:
-        await said(again)
-    assert caught.value.key == "provider_missing"
-    assert other.calls == []
-    same = talk(node, Pieces(["second half."], name="a"))
-    assert await said(same) + await said(same) == "First half, second half."
+        await Life(ledger, node, other).ask()
+    assert caught.value.key == "provider_missing" and other.calls == []
 
 
 @pytest.mark.parametrize("finish", ["error", None])
-async def test_an_answer_that_ends_in_an_error_is_not_on_record(finish: FinishReason | None) -> None:
-    node = Node()
+async def test_an_answer_that_ends_in_an_error_is_not_on_record(ledger: Ledger, finish: FinishReason | None) -> None:
+    node = Node(ledger)
     with pytest.raises(Problem) as caught:
-        await said(talk(node, Pieces(["Half"], last=finish)))
-    assert caught.value.key == "provider_error"
-    assert await said(talk(node, Pieces(["Whole."]))) == "Whole."
-
-
-@pytest.mark.parametrize("finish", ["error", None])
-async def test_a_node_does_not_take_an_answer_that_broke_off_for_a_whole_one(finish: FinishReason | None) -> None:
-    class Open(Pieces):
-        async def aclose(self) -> None:
-            pass
-
-    models = HostModels(
-        Models(default="m"), clock=ManualClock(), folder=cast(Any, None), own={"m": Open(["Half"], last=finish)}
-    )
-    request = ModelRequest(messages=[{"role": "user", "content": "x"}])
-    with pytest.raises(Problem) as caught:
-        async for _ in NodeModels(models).stream(request, Caller("t", "r", "n", "k")):
-            pass
-    assert caught.value.key == "provider_error"
+        await Life(ledger, node, Pieces([""], last=finish)).ask()
+    assert caught.value.key == "provider_error" and KEY not in node.kept
+    assert (await Life(ledger, node, Pieces(["Whole."])).ask()).text == "Whole."

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from forestay.kernel import Problem
+from forestay.models import DEFAULT_PARAMS, Delta, Deltas, FinishReason, Message, Params, ToolSpec, Usage
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeError
-from forestay.runs.ports import Caller, HttpRequest, HttpResponse, ModelDelta, ModelRequest
+from forestay.runs.ports import Caller, HttpRequest, HttpResponse
 from forestay.runs.types import ForkRequest
 from tests.runs.conftest import Host
 from tests.runs.documents import edge, finish, node, start, waiting, when, workflow
@@ -18,21 +19,31 @@ from tests.runs.events import check_events, snapshot_schema
 
 
 class Script:
-    """A model that plays a list of answers; what it plays is the protocol's own data."""
+    """A model that plays a list of answers, and the source that gives it to every node."""
 
-    def __init__(self, *answers: ModelDelta | list[ModelDelta]) -> None:
+    name, context_window, max_output_tokens = "p:m", 8_192, None
+
+    def __init__(self, *answers: Delta | list[Delta]) -> None:
         self.answers = list(answers)
-        self.requests: list[ModelRequest] = []
+        self.asked: list[Params] = []
 
-    async def stream(self, request: ModelRequest, caller: Caller) -> AsyncIterator[ModelDelta]:
-        self.requests.append(request)
+    def chosen(self, provider: str | None, name: str | None) -> Script:
+        return self
+
+    def count_tokens(self, text: str) -> int:
+        return len(text)
+
+    async def stream(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = DEFAULT_PARAMS
+    ) -> Deltas:
+        self.asked.append(params)
         answer = self.answers.pop(0)
         for delta in answer if isinstance(answer, list) else [answer]:
             yield delta
 
 
-def said(text: str, **fields: Any) -> ModelDelta:
-    return ModelDelta(text=text, finish_reason=fields.pop("finish_reason", "stop"), model="m", provider="p", **fields)
+def said(text: str, finish_reason: FinishReason | None = "stop", **fields: Any) -> Delta:
+    return Delta(text, finish_reason=finish_reason, **fields)
 
 
 class Tools:
@@ -145,7 +156,7 @@ async def test_events_of_failing_runs(host: Host) -> None:
 
 
 async def test_a_prompt_streams_its_text_and_is_asked_once(host: Host) -> None:
-    model = Script([said("Hel", finish_reason=None), said("lo", input_tokens=3, output_tokens=2, cost_usd=0.01)])
+    model = Script([said("Hel", finish_reason=None), said("lo", usage=Usage(3, 2, cost_usd=0.01))])
     async with host(models=model) as runs:
         run_id = await start(runs, workflow("w", [node("ai", "core.ai.callPrompt", config={"prompt": "hi"})]))
         run = await finish(runs, run_id)
@@ -159,7 +170,7 @@ async def test_a_prompt_streams_its_text_and_is_asked_once(host: Host) -> None:
         }
         replay = await runs.fork(run_id, "acme", ForkRequest(mode="replay"))
         assert replay.status == "completed"
-        assert len(model.requests) == 1
+        assert len(model.asked) == 1
 
 
 async def test_structured_output_tries_again_with_what_was_wrong(host: Host) -> None:
@@ -192,7 +203,7 @@ async def test_structured_output_tries_again_with_what_was_wrong(host: Host) -> 
             check_events(events)
             assert [event.type for event in events if event.type.startswith("envelope.")] == expected
             if "envelope.truncated" in expected:
-                assert [request.max_tokens for request in model.requests] == [50, 100]
+                assert [params.max_tokens for params in model.asked] == [50, 100]
 
 
 async def test_tools_and_http_go_through_what_is_wired(host: Host) -> None:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from forestay.models import Script, Scripted, Turn
 from forestay.runs.check import check_workflow
 from forestay.runs.nodes.core import standard_registry
-from forestay.runs.ports import Caller, ModelDelta, ModelRequest
+from forestay.runs.ports import Caller
 from forestay.runs.types import CreateRun
 from forestay.surface.openwop.fixtures import is_done
 from tests.contracts.openwop.documents import node, workflow
@@ -96,8 +96,8 @@ class Deciding:
     def __init__(self) -> None:
         self.decisions = [{"kind": "next-worker", "nextWorkerIds": ["worker"]}, {"kind": "terminate", "reason": "done"}]
 
-    async def stream(self, request: ModelRequest, caller: Caller) -> AsyncIterator[ModelDelta]:
-        yield ModelDelta(text=json.dumps(self.decisions.pop(0)), finish_reason="stop")
+    def chosen(self, provider: str | None, name: str | None) -> Scripted:
+        return Scripted(Script((Turn(json.dumps(self.decisions.pop(0))),)))
 
 
 class Echo:

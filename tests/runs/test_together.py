@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from forestay.kernel import Problem
+from forestay.models import DEFAULT_PARAMS, Delta, Deltas, Message, Params, ToolSpec, Usage
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeContext, NodeError
-from forestay.runs.ports import Caller, ModelDelta, ModelRequest
+from forestay.runs.ports import Caller
 from forestay.runs.types import ForkRequest, RunFilter
 from tests.runs.conftest import Host
 from tests.runs.documents import edge, finish, kinds, node, start, when, workflow
@@ -88,13 +89,23 @@ class Stumbling:
     def names(self) -> list[str]:
         return ["echo"]
 
-    async def stream(self, request: ModelRequest, caller: Caller) -> AsyncIterator[ModelDelta]:
+    name, context_window, max_output_tokens = "stumbling", 8_192, None
+
+    def chosen(self, provider: str | None, name: str | None) -> Stumbling:
+        return self
+
+    def count_tokens(self, text: str) -> int:
+        return len(text)
+
+    async def stream(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = DEFAULT_PARAMS
+    ) -> Deltas:
         self.calls += 1
         for text in ("one ", "two ", "three") if self.calls == 1 else ("eins ", "zwei ", "drei"):
             if self.calls == 1 and text == "three":
                 raise Problem("unavailable", "Not now.", retry_after_ms=1000)
-            yield ModelDelta(text=text)
-        yield ModelDelta(finish_reason="stop", input_tokens=1, output_tokens=3)
+            yield Delta(text)
+        yield Delta(finish_reason="stop", usage=Usage(1, 3))
 
 
 async def test_a_second_attempt_says_what_it_meets(host: Host) -> None:

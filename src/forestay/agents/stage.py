@@ -50,12 +50,14 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
         later: bool = False,
     ) -> T:
         """The recorded value of `key`, typed; JSON in the record."""
+        made: list[T] = []
 
         async def plain() -> Any:
-            return msgspec.to_builtins(await body())
+            made.append(await body())
+            return msgspec.to_builtins(made[0])
 
         done = await self.effects.perform(key, plain, cls=cls, idempotency_key=identity, later=later)
-        return msgspec.convert(done, type)
+        return made[0] if made else msgspec.convert(done, type)
 
     async def step(self, key: str, body: Callable[[], Awaitable[T]], type: type[T]) -> T:
         """As `once`, for what the loop does itself: it may be repeated, so it is recorded with what comes next."""

@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from forestay.console.inbox import questions_of
 from forestay.console.parts import Parts, caller_of, form_of, whole
 from forestay.console.render import SECURITY_HEADERS, go
-from forestay.host import AgentWork, agent_work, relay_view
+from forestay.host import AgentWork, read_work, relay_view
 from forestay.kernel import Problem, canonical, parse_iso
 from forestay.runs import TERMINAL, CreateRun, ForkRequest, RunEvent, RunFilter, RunSnapshot, stream_of, svg
 from forestay.surface import Caller
@@ -123,7 +123,7 @@ async def _shown(parts: Parts, session_id: str, window_id: str) -> relay_view.Sh
 
 async def _works(parts: Parts, run_id: str) -> list[AgentWork]:
     """The agents' steps of a run that the caller was found to own."""
-    return agent_work(await parts.ledger.read(stream_of(run_id), 0, _RECORDS_READ))
+    return await read_work(await parts.ledger.read(stream_of(run_id), 0, _RECORDS_READ), parts.host.relay)
 
 
 def _took(snapshot: RunSnapshot) -> int | None:

@@ -8,7 +8,7 @@ R3  a registration that cannot be true is a Problem; nothing of it is kept.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ from forestay.extensions.manifest import CapabilityManifest
 from forestay.extensions.protocol import VERSION, Register
 from forestay.kernel import Problem
 
+T = TypeVar("T", bound=msgspec.Struct)
 MAX_REGISTRATIONS = 1_000
 MAX_HANDLERS = 100  # of one event
 MAX_BYTES = 8 * 1024 * 1024  # of all registrations of one extension, as JSON
@@ -80,6 +81,21 @@ class Handler(msgspec.Struct, frozen=True):
     known: bool = True
 
 
+_KINDS: dict[str, type[msgspec.Struct]] = {
+    "tool": Tool,
+    "command": Command,
+    "shortcut": Shortcut,
+    "flag": Flag,
+    "renderer": Renderer,
+    "entry_renderer": Renderer,
+    "provider": Provider,
+}
+
+
+_NAMES = {"provider": "provider", "unregister_provider": "provider", "handler": "event", "shortcut": "shortcut"}
+"""What a registration is known by, when that is not its `name`."""
+
+
 class Registrations:
     """What one extension registered, in order."""
 
@@ -94,6 +110,15 @@ class Registrations:
         self.entry_renderers: dict[str, Renderer] = {}
         self.providers: dict[str, Provider] = {}
         self.handlers: dict[str, int] = {}
+        self._kept: dict[str, dict[str, Any]] = {
+            "tool": self.tools,
+            "command": self.commands,
+            "shortcut": self.shortcuts,
+            "flag": self.flags,
+            "renderer": self.renderers,
+            "entry_renderer": self.entry_renderers,
+            "provider": self.providers,
+        }
         self._sizes: dict[tuple[str, str], int] = {}
         self._bytes = 0
 
@@ -102,76 +127,47 @@ class Registrations:
         self._weigh(kind, spec)
         if kind == "unregister_provider":
             self.providers.pop(str(spec.get("provider")), None)
-            return
-        if kind == "tool":
-            self._keep(self.tools, self._read(spec, Tool), "name")
-        elif kind == "command":
-            self._keep(self.commands, self._read(spec, Command), "name")
-        elif kind == "shortcut":
-            self._keep(self.shortcuts, self._read(spec, Shortcut), "shortcut")
-        elif kind == "flag":
-            flag: Flag = self._read(spec, Flag)
-            self._keep(self.flags, flag, "name")
-            if flag.default is not None:
-                self.flag_values.setdefault(flag.name, flag.default)
-        elif kind == "renderer":
-            self._keep(self.renderers, self._read(spec, Renderer), "name")
-        elif kind == "entry_renderer":
-            self._keep(self.entry_renderers, self._read(spec, Renderer), "name")
-        elif kind == "provider":
-            self._keep(self.providers, self._read(spec, Provider), "provider")
         elif kind == "handler":
-            handler = self._read(spec, Handler)
-            if handler.count > MAX_HANDLERS or len(self.handlers) >= MAX_REGISTRATIONS:
-                raise Problem(
-                    "registration_invalid",
-                    f"The extension registers more than {MAX_HANDLERS} handlers of {handler.event[:64]}.",
-                    extension=self.extension,
-                )
-            self.handlers[handler.event] = handler.count
+            self._add_handler(self._read(spec, Handler))
+        elif kind in _KINDS:
+            name, item = self.key(kind, spec)[1], self._read(spec, _KINDS[kind])
+            kept = self._kept[kind]
+            if len(kept) >= MAX_REGISTRATIONS:
+                raise self._refusal(f"The extension registers more than {MAX_REGISTRATIONS} of a kind.")
+            kept[name] = item
+            if isinstance(item, Flag) and item.default is not None:
+                self.flag_values.setdefault(item.name, item.default)
         else:
-            raise Problem("registration_invalid", f"Nothing can be registered as {kind!r}.", extension=self.extension)
+            raise self._refusal(f"Nothing can be registered as {kind!r}.")
+
+    def _add_handler(self, handler: Handler) -> None:
+        if handler.count > MAX_HANDLERS or len(self.handlers) >= MAX_REGISTRATIONS:
+            raise self._refusal(f"The extension registers more than {MAX_HANDLERS} handlers of {handler.event[:64]}.")
+        self.handlers[handler.event] = handler.count
+
+    def _refusal(self, message: str, **details: Any) -> Problem:
+        return Problem("registration_invalid", message, extension=self.extension, **details)
 
     def _weigh(self, kind: str, spec: dict[str, Any]) -> None:
         key, size = self.key(kind, spec), len(msgspec.json.encode(spec))
         if len(key[1]) > MAX_NAME:
-            raise Problem(
-                "registration_invalid",
-                f"A name has {len(key[1])} characters; at most {MAX_NAME} are taken.",
-                extension=self.extension,
-                registration=kind[:64],
-            )
+            told = f"A name has {len(key[1])} characters; at most {MAX_NAME} are taken."
+            raise self._refusal(told, registration=kind[:64])
         total = self._bytes - self._sizes.get(key, 0) + size
         if total > MAX_BYTES:
-            raise Problem(
-                "registration_invalid",
-                f"The extension registers {total} bytes; at most {MAX_BYTES} are kept.",
-                extension=self.extension,
-                registration=kind[:64],
-            )
+            told = f"The extension registers {total} bytes; at most {MAX_BYTES} are kept."
+            raise self._refusal(told, registration=kind[:64])
         self._sizes[key], self._bytes = size, total
 
-    def _read(self, spec: dict[str, Any], kind: type[msgspec.Struct]) -> Any:
+    def _read(self, spec: dict[str, Any], kind: type[T]) -> T:
         try:
             return msgspec.convert(spec, kind)
         except msgspec.ValidationError as error:
-            raise Problem(
-                "registration_invalid", str(error), extension=self.extension, registration=kind.__name__.lower()
-            ) from error
-
-    def _keep(self, kept: dict[str, Any], item: Any, key: str) -> None:
-        if len(kept) >= MAX_REGISTRATIONS:
-            raise Problem(
-                "registration_invalid",
-                f"The extension registers more than {MAX_REGISTRATIONS} of a kind.",
-                extension=self.extension,
-            )
-        kept[getattr(item, key)] = item
+            raise self._refusal(str(error), registration=kind.__name__.lower()) from error
 
     def key(self, kind: str, spec: dict[str, Any]) -> tuple[str, str]:
         """Which registration this is: a later one of the same key replaces it."""
-        name = next((spec[k] for k in ("provider", "event", "shortcut", "name") if k in spec), "")
-        return kind, str(name)
+        return kind, str(spec.get(_NAMES.get(kind, "name"), ""))
 
     def message(self, version: str, manifest: CapabilityManifest | None = None) -> Register:
         """What was registered, as the protocol's `register` payload (§3)."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from forestay.governance.deployments import WORKFLOW, Deployments, Score
     from forestay.governance.eval_suite import EvalSuite, Match, Thresholds, read_suite
     from forestay.governance.evaluations import EVALUATION, Evaluations
-    from forestay.governance.metering import Described, MeteredGate, MeteredModel, Metering
+    from forestay.governance.metering import MeteredGate, Metering
     from forestay.governance.roster import OrgChart, RosterEntry, read_chart, responsibilities
     from forestay.governance.scorecard import TaskScore, Trial, interval, percentile, summary
     from forestay.governance.scoring import Finding, Judge, scorer_of

@@ -1,8 +1,8 @@
-"""Where budgets meet calls: a model, a node's model caller and a tool gate that reserve first (OpenWOP RFC 0084 §D)."""
+"""Where budgets meet calls: a model and a tool gate that reserve first (OpenWOP RFC 0084 §D)."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -10,35 +10,27 @@ import msgspec
 from forestay.agents import Tool, Verdict
 from forestay.governance.accounts import ModelCall
 from forestay.governance.budgets import Budgets
-from forestay.models import DEFAULT_PARAMS, Delta, Deltas, Message, Model, Params, ToolSpec, message_tokens
-from forestay.runs import Caller, CreateRun, Execution, Fact, ModelCaller, ModelDelta, ModelRequest
-
-
-class Described(msgspec.Struct, frozen=True):
-    """A request as budgets see it: the model's whole name, and what the call may use at most."""
-
-    model: str
-    call: Callable[[], ModelCall]
+from forestay.models import DEFAULT_PARAMS, Delta, Deltas, Message, Model, Params, ToolSpec, Usage, message_tokens
+from forestay.runs import CreateRun, Execution, Fact
 
 
 class Metering:
-    """`runs.Governor` over budgets: `described` knows the host's models."""
+    """`runs.Governor` over budgets."""
 
-    def __init__(self, budgets: Budgets, described: Callable[[ModelRequest], Described]) -> None:
+    def __init__(self, budgets: Budgets) -> None:
         self._budgets = budgets
-        self._described = described
 
     def facts(self, request: CreateRun, tenant: str) -> list[Fact]:
         return self._budgets.facts(request, tenant)
 
-    def metered(self, models: ModelCaller) -> ModelCaller:
-        return MeteredCaller(models, self._budgets, self._described)
+    def metered(self, model: Model, node: Execution, agent_id: str | None = None) -> Model:
+        return MeteredModel(model, self._budgets, node, agent_id)
 
 
 class MeteredModel:
-    """A model for one execution of an agent's node."""
+    """A model for one execution of a node; what an answer cost is said with its usage."""
 
-    def __init__(self, model: Model, budgets: Budgets, ctx: Execution, agent_id: str) -> None:
+    def __init__(self, model: Model, budgets: Budgets, ctx: Execution, agent_id: str | None) -> None:
         self.name = model.name
         self.context_window = model.context_window
         self.max_output_tokens = model.max_output_tokens
@@ -62,38 +54,19 @@ class MeteredModel:
         held = self._budgets.model_call(self._ctx, f"{place}#{number}", self.name, call, self._agent_id)
         async with held as (most, spent):
             bounded = params if most is None or most >= longest else msgspec.structs.replace(params, max_tokens=most)
-            text, last = 0, Delta()
+            written = 0
             async for delta in self._model.stream(messages, tools=tools, params=bounded):
-                text += self.count_tokens(delta.text) if delta.usage is None and delta.text else 0
-                last = delta if delta.usage is not None else last
+                written += self.count_tokens(delta.text) if delta.text and most is not None else 0
                 if delta.finish_reason not in (None, "error"):
-                    asked = last.usage.input_tokens if last.usage else call().input_tokens
-                    said = last.usage.output_tokens if last.usage else text
-                    spent.amounts = self._budgets.used(self.name, asked, said)
+                    usage = delta.usage or (Usage(call().input_tokens, written) if most is not None else Usage(0, 0))
+                    spent.amounts = self._budgets.used(self.name, usage.input_tokens, usage.output_tokens)
+                    delta = self._priced(delta, spent.amounts.get("cost"))
                 yield delta
 
-
-class MeteredCaller:
-    """`runs.ModelCaller` for nodes that ask a model themselves; what an answer cost is said with its last piece."""
-
-    def __init__(self, models: ModelCaller, budgets: Budgets, described: Callable[[ModelRequest], Described]) -> None:
-        self._models = models
-        self._budgets = budgets
-        self._described = described
-
-    async def stream(self, request: ModelRequest, caller: Caller) -> AsyncIterator[ModelDelta]:
-        asked = self._described(request)
-        held = self._budgets.model_call(caller.node, caller.idempotency_key, asked.model, asked.call)
-        async with held as (most, spent):
-            if most is not None and (request.max_tokens is None or most < request.max_tokens):
-                request = msgspec.structs.replace(request, max_tokens=most)
-            async for delta in self._models.stream(request, caller):
-                if delta.finish_reason is not None:
-                    spent.amounts = self._budgets.used(asked.model, delta.input_tokens, delta.output_tokens)
-                    cost = spent.amounts.get("cost")
-                    if cost is not None and delta.cost_usd is None:
-                        delta = msgspec.structs.replace(delta, cost_usd=cost / 1_000_000)
-                yield delta
+    def _priced(self, delta: Delta, cost: int | None) -> Delta:
+        if cost is None or delta.usage is None or delta.usage.cost_usd is not None:
+            return delta
+        return msgspec.structs.replace(delta, usage=msgspec.structs.replace(delta.usage, cost_usd=cost / 1_000_000))
 
 
 class _Gate(Protocol):

@@ -6,7 +6,7 @@ from forestay.face import face
 
 if TYPE_CHECKING:
     from forestay.host.agent_node import ASK
-    from forestay.host.agent_view import AgentWork, agent_work
+    from forestay.host.agent_view import AgentWork, read_work
     from forestay.host.extension_model import ExtensionModel
     from forestay.host.extensions import texts
     from forestay.host.health_check import health

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from forestay.agents import Agent, AgentManifest, AgentResult, Guarded, Hooks, Invocation, Quiet, ToolSource
-from forestay.governance import Budgets, MeteredGate, MeteredModel
+from forestay.governance import Budgets, MeteredGate
 from forestay.host.approvals import RunApprovals
 from forestay.host.catalogue import ASSISTANT, Catalogue
 from forestay.host.context import open_session, texts
@@ -126,9 +126,10 @@ class AgentNode:
     async def _agent(self, ctx: Execution, manifest: AgentManifest, session: Session, parked: _Parked) -> Agent:
         about = {"runId": ctx.run_id, "nodeId": ctx.node_id}
         tools, hooks = await self._extended(ctx, manifest, parked)
+        model = self._models.for_class(manifest.model_class)
         return Agent(
             manifest,
-            model=RelayModel(ctx, self._relay, session, self._metered(ctx, manifest)),
+            model=RelayModel(ctx, self._relay, session, ctx.metered(model, manifest.agent_id)),
             tools=tools,
             effects=Guarded(ctx.effect, parked.life, self._clock),
             gate=MeteredGate(
@@ -143,10 +144,6 @@ class AgentNode:
             clock=self._clock,
             verbosity="summary",
         )
-
-    def _metered(self, ctx: Execution, manifest: AgentManifest) -> MeteredModel:
-        model = self._models.for_class(manifest.model_class)
-        return MeteredModel(model, self._budgets, ctx, manifest.agent_id)
 
     async def _extended(self, ctx: Execution, manifest: AgentManifest, parked: _Parked) -> tuple[ToolSource, Hooks]:
         """The tools and the hooks of the project's extensions; they are the operator's alone."""

@@ -7,18 +7,22 @@ Z2  A turn belongs to the window of the relay that its record names; which facts
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from forestay.kernel import Record
+from forestay.relay import Relay, Turned
 from forestay.runs import type_of
 
 _KEY = re.compile(r"agent/turn-(\d+)/(?:model|tool-(\d+)/(\w+))")
 _CALL = re.compile(r"agent/turn-(\d+)/tool-(\d+)/")
 _PRIVATE = "p"
 _NODE = "n"
+_NAMED = {"session", "digest"}  # an answer that the run's log names; until 0.2 it held the answer itself
+Answers = Mapping[str, Mapping[str, Turned]]
+"""The turns of relay sessions, by session and key."""
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -123,7 +127,16 @@ class AgentWork(msgspec.Struct, kw_only=True):
         return told
 
 
-def agent_work(records: Iterable[Record]) -> list[AgentWork]:
+async def read_work(records: Sequence[Record], relay: Relay) -> list[AgentWork]:
+    """`agent_work`, with the answers that the run's log names and the relay's sessions hold."""
+    named = {
+        result["session"] for record in records if isinstance(result := _result(record), dict) and {*result} >= _NAMED
+    }
+    answers = {session: await relay.turns(session) for session in named}
+    return agent_work(records, answers)
+
+
+def agent_work(records: Iterable[Record], answers: Answers | None = None) -> list[AgentWork]:
     """The invocations of agents in a run's log, in their order."""
     found: list[AgentWork] = []
     current: dict[str, AgentWork] = {}
@@ -133,8 +146,13 @@ def agent_work(records: Iterable[Record]) -> list[AgentWork]:
             current[node] = _invoked(node, record.payload)
             found.append(current[node])
         elif (work := current.get(node)) is not None:
-            _note(work, record)
+            _note(work, record, answers or {})
     return found
+
+
+def _result(record: Record) -> Any:
+    """What an effect gave; None for any other record."""
+    return (record.attrs.get(_PRIVATE) or {}).get("result") if type_of(record) == "forestay.effect.recorded" else None
 
 
 def _invoked(node: str, payload: dict[str, Any]) -> AgentWork:
@@ -149,11 +167,15 @@ def _invoked(node: str, payload: dict[str, Any]) -> AgentWork:
     )
 
 
-def _note(work: AgentWork, record: Record) -> None:
+def _note(work: AgentWork, record: Record, answers: Answers) -> None:
     payload = record.payload if isinstance(record.payload, dict) else {}
     kind = type_of(record)
     if kind == "forestay.effect.recorded":
-        _effect(work, str(payload.get("key", "")), (record.attrs.get(_PRIVATE) or {}).get("result"), record.ts)
+        key, result = str(payload.get("key", "")), _result(record)
+        if isinstance(result, dict) and {*result} >= _NAMED:
+            turn = answers.get(result["session"], {}).get(key)
+            result = msgspec.to_builtins(turn.answer) if turn is not None else {}
+        _effect(work, key, result, record.ts)
     elif kind == "forestay.relay.answered":
         _answered_by_relay(work, payload)
     elif kind == "node.suspended":

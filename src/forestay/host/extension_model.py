@@ -7,12 +7,24 @@ E2  What the provider counted is in the answer and, through the connector, in th
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from typing import Any
 
 from forestay.agents import from_pi
 from forestay.host.models import HostModels, identity
 from forestay.kernel import Problem
-from forestay.models import Completion, Delta, FinishReason, Message, OpenModel, Params, ToolSpec, Usage, whole
+from forestay.models import (
+    Completion,
+    Delta,
+    FinishReason,
+    Message,
+    OpenModel,
+    Params,
+    ToolCall,
+    ToolSpec,
+    Usage,
+    whole,
+)
 
 API = "forestay"
 _STOPS: dict[FinishReason, str] = {
@@ -39,18 +51,18 @@ class ExtensionModel:
         messages = _messages(context if isinstance(context, Mapping) else {})
         tools = _tools(context.get("tools") if isinstance(context, Mapping) else None)
         texts: list[str] = []
+        calls: list[ToolCall] = []
         last = Delta()
-        calls: list[Any] = []
-        async for delta in model.stream(messages, tools=tools, params=_params(request.get("options"))):
-            if text := whole(delta.text):
-                texts.append(text)
-                yield {"delta": text}
-            calls.extend(delta.tool_calls)
-            last = delta
+        async with aclosing(model.stream(messages, tools=tools, params=_params(request.get("options")))) as deltas:
+            async for delta in deltas:
+                if text := whole(delta.text):
+                    texts.append(text)
+                    yield {"delta": text}
+                calls.extend(delta.tool_calls)
+                last = delta
         if last.finish_reason is None:
             raise Problem("provider_error", "The model's answer broke off before its end.")
-        answer = Completion("".join(texts), tuple(calls), last.finish_reason, last.usage)
-        yield _answer(model, answer)
+        yield _answer(model, Completion("".join(texts), tuple(calls), last.finish_reason, last.usage))
 
     def _chosen(self, named: Any) -> OpenModel:
         """The model that was named; the default when none was (E1)."""

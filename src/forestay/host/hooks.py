@@ -51,9 +51,10 @@ class SuiteHooks:
         return await self._told(event)
 
     async def _told(self, event: dict[str, Any]) -> dict[str, Any] | None:
-        if self._ctx.appends and self._suite.hooks.listening(event["type"]):
+        heard = self._suite.hooks.listening(event["type"])
+        if heard and self._ctx.appends:
             await self._ctx.flush()  # extensions hear of an answer when it is on disk
-        answer = await (self._asking(event) if self._suite.asks else self._suite.emit(event))
+        answer = await (self._asking(event) if heard and self._suite.asks else self._suite.emit(event))
         if event["type"] == "context":
             return {"messages": answer} if isinstance(answer, list) else None
         if not isinstance(answer, dict):

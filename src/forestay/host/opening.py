@@ -16,7 +16,7 @@ from forestay.host.egress import Egress
 from forestay.host.extension_model import ExtensionModel
 from forestay.host.extensions import ProjectExtensions
 from forestay.host.metrics import HostMetrics, WatchedModel
-from forestay.host.models import HostModels, NodeModels
+from forestay.host.models import HostModels
 from forestay.host.node_files import load_nodes, trust_in_nodes
 from forestay.host.node_tools import NodeTools
 from forestay.host.prompts import Prompts
@@ -210,7 +210,6 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         stack.push_async_callback(extensions.close)
         stack.push_async_callback(prompts.close)
         budgets = Budgets(ledger, config.budgets, clock=clock)
-        asked = NodeModels(models)
         node = AgentNode(
             ledger=ledger,
             relay=relay,
@@ -238,8 +237,8 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             randomness=randomness,
             secret=derive(secret, "interrupts"),
             nodes=registry,
-            models=asked,
-            governor=Metering(budgets, asked.described),
+            models=models,
+            governor=Metering(budgets),
             tools=NodeTools(extensions, config.agents, ledger, clock, runs=lambda: runs),
             http=egress,
             limits=options.limits or Limits(max_loop_iterations=config.workflows.max_loop_iterations),

@@ -72,21 +72,25 @@ DEFAULT_PARAMS = Params()
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Tokens as the provider counted them; `hidden_tokens` are those of the output that it did not show (reasoning)."""
+    """Tokens as the provider counted them; `hidden_tokens` are those of the output that it did not show (reasoning),
+    `cost_usd` what it asks for them, where it says so."""
 
     input_tokens: int
     output_tokens: int
     hidden_tokens: int = 0
+    cost_usd: float | None = None
 
 
 class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The next piece of an answer; `served_by` is the model that wrote it, where the provider says it."""
+    """The next piece of an answer. `served_by` is the model that wrote it, `refusal` what it said instead of an
+    answer, where the provider tells."""
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     finish_reason: FinishReason | None = None
     usage: Usage | None = None
     served_by: str = ""
+    refusal: str = ""
 
 
 Deltas = AsyncGenerator[Delta, None]
@@ -101,6 +105,7 @@ class Completion(msgspec.Struct, frozen=True):
     finish_reason: FinishReason
     usage: Usage | None
     served_by: str = ""
+    refusal: str = ""
 
 
 class Model(Protocol):
@@ -130,13 +135,14 @@ async def fold(stream: Deltas, heard: Callable[[str], Awaitable[None]] | None = 
     texts: list[str] = []
     calls: list[ToolCall] = []
     last = Delta()
-    served_by = ""
+    served_by = refusal = ""
     async with aclosing(stream):
         async for delta in stream:
             texts.append(delta.text)
             calls.extend(delta.tool_calls)
             last = delta
             served_by = served_by or delta.served_by
+            refusal += delta.refusal
             if heard is not None and delta.text:
                 await heard(delta.text)
     if last.finish_reason is None:
@@ -146,4 +152,4 @@ async def fold(stream: Deltas, heard: Callable[[str], Awaitable[None]] | None = 
             received_characters=sum(map(len, texts)),
             fix="Ask again, or use another provider.",
         )
-    return Completion("".join(texts), tuple(calls), last.finish_reason, last.usage, served_by)
+    return Completion("".join(texts), tuple(calls), last.finish_reason, last.usage, served_by, refusal)

@@ -93,7 +93,7 @@ class Scripted:
         return self._play(messages, params)
 
     def count_tokens(self, text: str) -> int:
-        return len(self._tokens(text))
+        return -(-len(text) // self._script.token_characters)
 
     async def aclose(self) -> None:
         """Nothing is open."""

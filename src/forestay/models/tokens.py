@@ -8,7 +8,6 @@ What a provider reports corrects it: at once where it was too low, step by step 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 import string
@@ -17,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from forestay.models.protocol import Message, ToolSpec
 
@@ -127,7 +128,7 @@ def tool_tokens(count: Callable[[str], int], tools: Iterable[ToolSpec]) -> int:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
+    return msgspec.json.encode(value).decode()
 
 
 def _units(text: str) -> tuple[float, float]:

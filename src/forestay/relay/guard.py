@@ -150,8 +150,13 @@ def check_text(text: str, at: str, limit: int = MAX_INPUT_BYTES) -> int:
     return size
 
 
+_NOTHING = SecurityFlags()
+
+
 def validate(text: str, at: str) -> tuple[str, SecurityFlags]:
     """Structural validation of one input (G1): the clean text and what was found in the raw one."""
+    if not text:
+        return "", _NOTHING
     check_text(text, at)
     return clean(text)[0], flags_of(text)
 

@@ -153,8 +153,9 @@ class Session(Journal):
         return {"provider": opened.name, "priority": priority, "registered": True}
 
     def use_model(self, model: Model, priority: int = 10) -> None:
-        """A model object of the caller's, as `register_provider` takes one, for this session and this process."""
-        self.models.add(model, priority)
+        """A model object of the caller's, as `register_provider` takes one, for this session and this process. One of the
+        same name and priority takes the place of the one before."""
+        self.models.lend(model, priority)
 
     # Dispatching
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from forestay.runs.nodes.outside import HTTP_METHODS
     from forestay.runs.nodes.registry import NodeRegistry, NodeType, declaring
     from forestay.runs.outbox import Outbox
-    from forestay.runs.ports import Caller, Fact, HttpRequest, HttpResponse, ModelCaller, ModelDelta, ModelRequest
+    from forestay.runs.ports import Caller, Fact, HttpRequest, HttpResponse
     from forestay.runs.requests import CONFIGURABLE, MAX_NAME
     from forestay.runs.schedules import Firing, Schedule, Schedules, ScheduleSpec, ScheduleTable
     from forestay.runs.secrets import cover_record, masked_defaults

@@ -26,8 +26,9 @@ from forestay.runs.evolve import fold
 from forestay.runs.execution import Outcome
 from forestay.runs.family import Family
 from forestay.runs.log import ENGINES, FORK, PRIVATE, stream_of, to_event
+from forestay.runs.mock_models import MockModels
 from forestay.runs.nodes.registry import NodeRegistry
-from forestay.runs.ports import HttpConnector, ModelCaller, ToolSource
+from forestay.runs.ports import Governor, HttpConnector, ToolSource
 from forestay.runs.run_clock import Watch
 from forestay.runs.state import Event, RunState, new_state
 from forestay.runs.types import Limits
@@ -48,9 +49,10 @@ _log = logging.getLogger("forestay.runs")
 class Ports(msgspec.Struct, frozen=True):
     """What is wired; a node type that needs what is not is refused (W6)."""
 
-    models: ModelCaller | None = None
+    models: MockModels | None = None
     tools: ToolSource | None = None
     http: HttpConnector | None = None
+    governor: Governor | None = None
 
     def has(self, name: str) -> bool:
         return name in ("models", "tools", "http") and getattr(self, name) is not None

@@ -18,12 +18,14 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from forestay.kernel import Append, Draft, Problem, iso
+from forestay.models import Model
 from forestay.runs import channels
 from forestay.runs.artifacts import artifact_stream
 from forestay.runs.effects import invocation_id, ordinal_of, plain
 from forestay.runs.expressions import compile_expression
+from forestay.runs.mock_models import MockModels
 from forestay.runs.plan import passes
-from forestay.runs.ports import Caller, HttpConnector, ModelCaller, ToolSource
+from forestay.runs.ports import Caller, HttpConnector, ToolSource
 from forestay.runs.spending import RunBudget
 from forestay.runs.state import MASK, Event, RunState, Said, check_reader
 from forestay.runs.types import Limits
@@ -150,7 +152,7 @@ class Execution:
         return self._actor.now()
 
     @property
-    def models(self) -> ModelCaller:
+    def models(self) -> MockModels:
         return _wired(self._actor.ports.models, "models")
 
     @property
@@ -203,6 +205,11 @@ class Execution:
         if self.root == self.run_id:
             return self._state.budget
         return (await self._actor.engine.state(self.root)).budget
+
+    def metered(self, model: Model, agent_id: str | None = None) -> Model:
+        """The model as this node may ask it: with the budget's meter, where there is one."""
+        governor = self._actor.ports.governor
+        return model if governor is None else governor.metered(model, self, agent_id)
 
     async def raise_budget(self, mark: str, payload: dict[str, Any]) -> None:
         """Record a second `budget.reserved` with more, once for each `mark`."""

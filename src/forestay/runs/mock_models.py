@@ -8,17 +8,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from forestay.kernel import Problem
-from forestay.runs.ports import Caller, ModelCaller, ModelDelta, ModelRequest
+from forestay.models import DEFAULT_PARAMS, Delta, Deltas, FinishReason, Message, Model, Params, ToolSpec, Usage
+from forestay.runs.ports import Caller, ModelSource
 from forestay.runs.types import Wire
 
 MOCK_PROVIDERS = ("stream-text", "error", "usage-only")
-_FINISH: dict[str, Any] = {"max_tokens": "length", "length": "length", "safety": "content_filter"}
+_FINISH: dict[str, FinishReason] = {"max_tokens": "length", "length": "length", "safety": "content_filter"}
 
 
 class Staged(Wire, frozen=True):
@@ -36,11 +37,22 @@ class _Program(msgspec.Struct):
     played: int = 0
     budget: int | None = None
 
+    async def play(self, params: Params) -> Deltas:
+        self.budget = params.max_tokens
+        staged = self.entries[self.played] if self.played < len(self.entries) else Staged()
+        self.played += 1
+        yield Delta(
+            staged.content,
+            finish_reason=_FINISH.get(staged.stop_reason, "stop"),
+            usage=Usage(staged.input_tokens, staged.output_tokens),
+            refusal=staged.refusal_text or "",
+        )
+
 
 class MockModels:
-    """A `ModelCaller` in front of the host's own."""
+    """Mock providers in front of the host's own models."""
 
-    def __init__(self, models: ModelCaller | None, *, programs: bool) -> None:
+    def __init__(self, models: ModelSource | None, *, programs: bool) -> None:
         self._models = models
         self._may_program = programs
         self._programs: dict[tuple[str, str], _Program] = {}
@@ -54,36 +66,41 @@ class MockModels:
         found = self._programs.get((tenant, node_id))
         return None if found is None else found.budget
 
-    async def stream(self, request: ModelRequest, caller: Caller) -> AsyncIterator[ModelDelta]:
-        chosen = request.extra.get("mockProvider")
-        if chosen is not None:
-            async for delta in _play(chosen["id"], chosen.get("config") or {}):
-                yield delta
-        elif self._may_program and request.provider == "mock":
-            yield self._next(request, caller)
-        elif self._models is None:
+    def chosen(
+        self, provider: str | None, name: str | None, caller: Caller, mock: dict[str, Any] | None = None
+    ) -> Model:
+        """The model for one call of a node; `mock` is the run's own, by P1."""
+        if mock is not None:
+            config = mock.get("config") or {}
+            return _Mock(str(config.get("model", mock["id"])), lambda params: _played(mock["id"], config))
+        if self._may_program and provider == "mock":
+            program = self._programs.setdefault((caller.tenant, caller.node_id), _Program([]))
+            return _Mock(name or "mock", program.play)
+        if self._models is None:
             raise Problem("capability_not_provided", "This host has no models.", requiredCapability="models")
-        else:
-            async for delta in self._models.stream(request, caller):
-                yield delta
-
-    def _next(self, request: ModelRequest, caller: Caller) -> ModelDelta:
-        program = self._programs.setdefault((caller.tenant, caller.node_id), _Program([]))
-        program.budget = request.max_tokens
-        staged = program.entries[program.played] if program.played < len(program.entries) else Staged()
-        program.played += 1
-        return ModelDelta(
-            text=staged.content,
-            finish_reason=_FINISH.get(staged.stop_reason, "stop"),
-            provider="mock",
-            model=request.model or "mock",
-            input_tokens=staged.input_tokens,
-            output_tokens=staged.output_tokens,
-            refusal=staged.refusal_text,
-        )
+        return self._models.chosen(provider, name)
 
 
-async def _play(id: str, config: dict[str, Any]) -> AsyncIterator[ModelDelta]:
+class _Mock:
+    """A `Model` whose answers somebody wrote down."""
+
+    context_window = 1 << 20
+    max_output_tokens = None
+
+    def __init__(self, name: str, play: Callable[[Params], Deltas]) -> None:
+        self.name = f"mock:{name}"
+        self._play = play
+
+    def stream(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = DEFAULT_PARAMS
+    ) -> Deltas:
+        return self._play(params)
+
+    def count_tokens(self, text: str) -> int:
+        return len(text.split())
+
+
+async def _played(id: str, config: dict[str, Any]) -> Deltas:
     """The providers of `configurable.mockProvider`; `check_mock` has looked at their configuration."""
     if id == "error":
         await asyncio.sleep(config.get("failAfterMs", 0) / 1000)
@@ -92,14 +109,11 @@ async def _play(id: str, config: dict[str, Any]) -> AsyncIterator[ModelDelta]:
         )
     for token in config.get("tokens", []):
         await asyncio.sleep(config.get("delayMsPerToken", 0) / 1000)
-        yield ModelDelta(text=token)
+        yield Delta(token)
     usage = config.get("usage") or {}
-    yield ModelDelta(
+    yield Delta(
         finish_reason=_FINISH.get(config.get("finishReason", "stop"), "stop"),
-        provider="mock",
-        model=str(config.get("model", id)),
-        input_tokens=usage.get("inputTokens", 0),
-        output_tokens=usage.get("outputTokens", len(config.get("tokens", []))),
+        usage=Usage(usage.get("inputTokens", 0), usage.get("outputTokens", len(config.get("tokens", [])))),
     )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
+from forestay.models import Model
 from forestay.runs.types import CreateRun
 
 
@@ -24,33 +24,11 @@ class Caller(msgspec.Struct, frozen=True):
     node: Any = None
 
 
-class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
-    messages: list[dict[str, Any]]
-    provider: str | None = None
-    model: str | None = None
-    tools: list[dict[str, Any]] = []
-    temperature: float | None = None
-    max_tokens: int | None = None
-    response_schema: dict[str, Any] | None = None
-    extra: dict[str, Any] = {}
+class ModelSource(Protocol):
+    """The models that nodes may ask."""
 
-
-class ModelDelta(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of an answer; the last one carries `finish_reason` and usage."""
-
-    text: str = ""
-    finish_reason: Literal["stop", "length", "tool_calls", "content_filter"] | None = None
-    provider: str | None = None
-    model: str | None = None
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float | None = None
-    tool_calls: list[dict[str, Any]] = []
-    refusal: str | None = None
-
-
-class ModelCaller(Protocol):
-    def stream(self, request: ModelRequest, caller: Caller) -> AsyncIterator[ModelDelta]: ...
+    def chosen(self, provider: str | None, name: str | None) -> Model:
+        """The model that a node names by its provider, its name or both; the default for none."""
 
 
 class ToolSource(Protocol):
@@ -75,8 +53,8 @@ class Governor(Protocol):
     def facts(self, request: CreateRun, tenant: str) -> list[Fact]:
         """The facts, in their order; a Problem refuses the run."""
 
-    def metered(self, models: ModelCaller) -> ModelCaller:
-        """The models with a meter in front of them."""
+    def metered(self, model: Model, node: Any, agent_id: str | None = None) -> Model:
+        """A model that counts what a node's execution asks of it, for an agent or for itself."""
 
 
 class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):

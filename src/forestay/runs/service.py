@@ -27,7 +27,7 @@ from forestay.runs.log import ENGINE_VERSION, PRIVATE, EnginesProjection, RunsPr
 from forestay.runs.mock_models import MockModels
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeRegistry
-from forestay.runs.ports import Fact, Governor, HttpConnector, ModelCaller, ToolSource
+from forestay.runs.ports import Fact, Governor, HttpConnector, ModelSource, ToolSource
 from forestay.runs.requests import check_against, check_create, check_engine
 from forestay.runs.secrets import TELLING, cover_event, masked, may_have
 from forestay.runs.state import Event, RunState
@@ -86,7 +86,7 @@ class Runs:
         randomness: Randomness,
         secret: bytes,
         nodes: NodeRegistry | None = None,
-        models: ModelCaller | None = None,
+        models: ModelSource | None = None,
         tools: ToolSource | None = None,
         http: HttpConnector | None = None,
         governor: Governor | None = None,
@@ -106,14 +106,12 @@ class Runs:
         self._registry = nodes or standard_registry(sample_seams=sample_seams)
         self._workflows = Workflows(ledger, self._registry, self._limits)
         self.mocks = MockModels(models, programs=sample_seams)
-        asked: ModelCaller | None = self.mocks if models is not None or sample_seams else None
-        if governor is not None and asked is not None:
-            asked = governor.metered(asked)
+        asked = self.mocks if models is not None or sample_seams else None
         self._engine = Engine(
             ledger,
             self._workflows,
             self._registry,
-            Ports(asked, tools, http),
+            Ports(asked, tools, http, governor),
             clock=clock,
             ids=ids,
             randomness=randomness,

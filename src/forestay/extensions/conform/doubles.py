@@ -6,7 +6,7 @@ They mirror those of `scenario.mjs`, operation for operation, so that what diffe
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from forestay.extensions.connectors.contract import Call, Output
@@ -60,135 +60,65 @@ class SessionDouble:
 
     async def request(self, operation: str, params: Mapping[str, Any]) -> Any:
         arguments = list(params.get("args") or ())
-        read = getattr(self, "_read_" + operation, None)
-        if read is not None:
-            return read(*arguments)
-        change = getattr(self, "_do_" + operation, None)
-        if change is None:
+        if operation in _READS:
+            return _READS[operation](self, *arguments)
+        if operation not in _CHANGES:
             raise Problem("invalid_request", f"The session double knows no {operation}.")
         self.acted.append({"op": operation, "args": arguments})
-        return change(*arguments)
+        return _CHANGES[operation](self, *arguments)
 
-    def _read_getCwd(self) -> str:
-        return self.cwd
+    @property
+    def last(self) -> dict[str, Any]:
+        return self.entries[-1] if self.entries else {}
 
-    def _read_getSessionDir(self) -> str:
-        return "/sessions"
+    def append(self, custom_type: str, data: Any = None) -> None:
+        entry = {"type": "custom", "id": f"new-{len(self.entries) + 1}", "parentId": self.last.get("id")}
+        self.entries.append({**entry, "timestamp": _STAMP, "customType": custom_type, "data": data})
 
-    def _read_getSessionId(self) -> str:
-        return "session-1"
-
-    def _read_getSessionFile(self) -> Any:
-        return self.given.get("file")
-
-    def _read_getLeafEntry(self) -> Any:
-        return self.entries[-1] if self.entries else None
-
-    def _read_getLeafId(self) -> Any:
-        return self.entries[-1].get("id") if self.entries else None
-
-    def _read_getEntry(self, entry_id: str) -> Any:
-        return next((entry for entry in self.entries if entry.get("id") == entry_id), None)
-
-    def _read_getLabel(self, entry_id: str) -> Any:
-        return self.labels.get(entry_id)
-
-    def _read_getHeader(self) -> Any:
-        return self.given.get("header")
-
-    def _read_getSessionName(self) -> Any:
-        return self.name
-
-    def _read_getChildren(self, entry_id: str) -> Any:
-        return [entry for entry in self.entries if entry.get("parentId") == entry_id]
-
-    def _read_getEntries(self, *_: Any) -> Any:
-        return list(self.entries)
-
-    def _read_getBranch(self, *_: Any) -> Any:
-        return list(self.entries)
-
-    def _read_getTree(self) -> Any:
-        return []
-
-    def _read_buildSessionContext(self) -> Any:
-        return self.given.get("context")
-
-    def _read_getModel(self) -> Any:
-        return self.model
-
-    def _read_isIdle(self) -> bool:
-        return self.scenario.get("idle") is not False
-
-    def _read_hasPendingMessages(self) -> bool:
-        return self.scenario.get("pending") is True
-
-    def _read_getContextUsage(self) -> Any:
-        return self.given.get("usage")
-
-    def _read_getSystemPrompt(self) -> str:
-        return str(self.scenario.get("systemPrompt") or "")
-
-    def _read_getActiveTools(self) -> Any:
-        return list(self.tools)
-
-    def _read_getAllTools(self) -> Any:
-        return [*(self.scenario.get("tools") or ()), *self.registered]
-
-    def _read_getCommands(self) -> Any:
-        return list(self.scenario.get("commands") or ())
-
-    def _read_getThinkingLevel(self) -> Any:
-        return self.thinking
-
-    def _read_waitForIdle(self) -> None:
-        return None
-
-    def _do_sendMessage(self, *_: Any) -> None: ...
-
-    def _do_sendUserMessage(self, *_: Any) -> None: ...
-
-    def _do_abort(self, *_: Any) -> None: ...
-
-    def _do_shutdown(self, *_: Any) -> None: ...
-
-    def _do_reload(self, *_: Any) -> None: ...
-
-    def _do_compact(self, *_: Any) -> None: ...
-
-    def _do_newSession(self, *_: Any) -> Any:
-        return {"cancelled": False}
-
-    _do_fork = _do_switchSession = _do_navigateTree = _do_newSession
-
-    def _do_appendEntry(self, custom_type: str, data: Any = None) -> None:
-        last = self.entries[-1].get("id") if self.entries else None
-        self.entries.append(
-            {
-                "type": "custom",
-                "id": f"new-{len(self.entries) + 1}",
-                "parentId": last,
-                "timestamp": _STAMP,
-                "customType": custom_type,
-                "data": data,
-            }
-        )
-
-    def _do_setSessionName(self, name: Any) -> None:
-        self.name = name
-
-    def _do_setLabel(self, entry_id: str, label: Any = None) -> None:
-        self.labels[entry_id] = label
-
-    def _do_setActiveTools(self, names: list[str]) -> None:
-        self.tools = list(names)
-
-    def _do_setModel(self, model: Any) -> bool:
+    def choose_model(self, model: Any) -> bool:
         self.model = model
         return True
 
-    def _do_setThinkingLevel(self, level: Any) -> None:
-        self.thinking = level
+
+_READS: dict[str, Callable[..., Any]] = {
+    "getCwd": lambda self: self.cwd,
+    "getSessionDir": lambda _self: "/sessions",
+    "getSessionId": lambda _self: "session-1",
+    "getSessionFile": lambda self: self.given.get("file"),
+    "getLeafEntry": lambda self: self.last or None,
+    "getLeafId": lambda self: self.last.get("id"),
+    "getEntry": lambda self, id: next((entry for entry in self.entries if entry.get("id") == id), None),
+    "getLabel": lambda self, id: self.labels.get(id),
+    "getHeader": lambda self: self.given.get("header"),
+    "getSessionName": lambda self: self.name,
+    "getChildren": lambda self, id: [entry for entry in self.entries if entry.get("parentId") == id],
+    "getEntries": lambda self, *_: list(self.entries),
+    "getBranch": lambda self, *_: list(self.entries),
+    "getTree": lambda _self: [],
+    "buildSessionContext": lambda self: self.given.get("context"),
+    "getModel": lambda self: self.model,
+    "isIdle": lambda self: self.scenario.get("idle") is not False,
+    "hasPendingMessages": lambda self: self.scenario.get("pending") is True,
+    "getContextUsage": lambda self: self.given.get("usage"),
+    "getSystemPrompt": lambda self: str(self.scenario.get("systemPrompt") or ""),
+    "getActiveTools": lambda self: list(self.tools),
+    "getAllTools": lambda self: [*(self.scenario.get("tools") or ()), *self.registered],
+    "getCommands": lambda self: list(self.scenario.get("commands") or ()),
+    "getThinkingLevel": lambda self: self.thinking,
+    "waitForIdle": lambda _self: None,
+}
+_CHANGES: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(
+        ("sendMessage", "sendUserMessage", "abort", "shutdown", "reload", "compact"), lambda _self, *_: None
+    ),
+    **dict.fromkeys(("newSession", "fork", "switchSession", "navigateTree"), lambda _self, *_: {"cancelled": False}),
+    "appendEntry": SessionDouble.append,
+    "setSessionName": lambda self, name: setattr(self, "name", name),
+    "setLabel": lambda self, id, label=None: self.labels.__setitem__(id, label),
+    "setActiveTools": lambda self, names: setattr(self, "tools", list(names)),
+    "setModel": SessionDouble.choose_model,
+    "setThinkingLevel": lambda self, level: setattr(self, "thinking", level),
+}
 
 
 class Models:

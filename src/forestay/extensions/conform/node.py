@@ -65,10 +65,6 @@ def _without_network() -> tuple[str, ...]:
     return (unshare, "-rn") if done.returncode == 0 else ()
 
 
-def is_cut_off() -> bool:
-    return bool(_without_network())
-
-
 @cache
 def _version(node: str) -> tuple[int, ...]:
     try:

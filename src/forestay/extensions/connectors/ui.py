@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, TextIO
 
@@ -101,22 +101,6 @@ class ScriptedUi(Recorded):
                 )
             answer = entry.get("answer")
         answer = checked_answer(operation, params, answer)
-        self.record(extension, operation, params, answer)
-        return answer
-
-
-class RpcUi(Recorded):
-    """A client on the other side of a connection answers: `ask(message)` sends it and waits."""
-
-    interactive = True
-
-    def __init__(self, ask: Callable[[dict[str, Any]], Awaitable[Any]]) -> None:
-        super().__init__()
-        self._ask = ask
-
-    async def request(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
-        message = {**params, "type": "ui_request", "extension": extension, "op": operation}
-        answer = checked_answer(operation, params, await self._ask(message))
         self.record(extension, operation, params, answer)
         return answer
 

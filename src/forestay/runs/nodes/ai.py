@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from forestay.kernel import Problem, canonical, check_schema, misfit
+from forestay.models import Completion, Message, Params, ToolCall, Usage, fold, whole
 from forestay.runs.execution import Execution
 from forestay.runs.nodes.checks import numbers, positive, shaped
 from forestay.runs.nodes.outside import mcp_tool
 from forestay.runs.nodes.registry import NodeError, NodeType
-from forestay.runs.ports import ModelDelta, ModelRequest
 
 _FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n?```\s*\Z", re.DOTALL)
 TRUNCATION_GROWTH = 2
@@ -42,7 +42,7 @@ async def ask_structured(
     ctx: Execution, messages: list[dict[str, Any]], schema: dict[str, Any], key: str
 ) -> dict[str, Any]:
     """An answer that fits `schema`; what is wrong with a try is told to the model with the next."""
-    request = _request(ctx, messages, schema)
+    request = _request(ctx, messages)
     failed = _Try("unknown", "")
     rounds = max(1, ctx.limits.schema_rounds)
     for attempt in range(1, rounds + 1):
@@ -54,8 +54,9 @@ async def ask_structured(
         if failed.reason is None:
             return failed.value  # type: ignore[no-any-return]
         if failed.reason == "truncation":  # a matter of room, not of the schema: nothing is said to the model
-            budget = request.max_tokens * TRUNCATION_GROWTH if request.max_tokens else None
-            request = msgspec.structs.replace(request, max_tokens=budget)
+            budget = request.params.max_tokens * TRUNCATION_GROWTH if request.params.max_tokens else None
+            params = msgspec.structs.replace(request.params, max_tokens=budget)
+            request = msgspec.structs.replace(request, params=params)
         else:
             request = _corrected(request, messages, answer["text"], failed.detail)
     if failed.reason == "parse-error" and _is_prose(answer["text"]):
@@ -95,7 +96,7 @@ def _judge(ctx: Execution, answer: dict[str, Any], schema: dict[str, Any]) -> _T
     return _Try(None, "", value)
 
 
-def _corrected(request: ModelRequest, messages: list[dict[str, Any]], text: str, detail: str) -> ModelRequest:
+def _corrected(request: _Request, messages: list[dict[str, Any]], text: str, detail: str) -> _Request:
     correction = f"Your answer was not accepted: {detail} Answer with JSON that fits the schema."
     said = [{"role": "assistant", "content": text}, {"role": "user", "content": correction}]
     return msgspec.structs.replace(request, messages=[*messages, *said])
@@ -148,72 +149,89 @@ def _messages(ctx: Execution) -> list[dict[str, Any]]:
     return [{"role": "system", "content": system}, *asked] if isinstance(system, str) else asked
 
 
-def _request(ctx: Execution, messages: list[dict[str, Any]], schema: dict[str, Any] | None = None) -> ModelRequest:
+class _Request(msgspec.Struct, frozen=True):
+    """What a node asks of which model; `mock` is the run's mock provider."""
+
+    messages: list[dict[str, Any]]
+    provider: str | None
+    model: str | None
+    params: Params
+    mock: dict[str, Any] | None
+
+
+def _request(ctx: Execution, messages: list[dict[str, Any]]) -> _Request:
     """The request, where the run's `configurable` overrides the node's configuration."""
     chosen = {**ctx.config, **{k: v for k, v in ctx.configurable.items() if k in ("model", "temperature", "maxTokens")}}
-    extra = {"mockProvider": ctx.configurable["mockProvider"]} if "mockProvider" in ctx.configurable else {}
-    return ModelRequest(
-        messages=messages,
-        provider=chosen.get("provider"),
-        model=chosen.get("model"),
-        temperature=chosen.get("temperature"),
-        max_tokens=int(chosen["maxTokens"]) if chosen.get("maxTokens") else None,
-        response_schema=schema,
-        extra=extra,
-    )
+    tokens = int(chosen["maxTokens"]) if chosen.get("maxTokens") else None
+    params = Params(max_tokens=tokens, temperature=chosen.get("temperature"))
+    return _Request(messages, chosen.get("provider"), chosen.get("model"), params, ctx.configurable.get("mockProvider"))
 
 
-async def _ask(ctx: Execution, key: str, request: ModelRequest, *, stream: bool = False) -> dict[str, Any]:
+async def _ask(ctx: Execution, key: str, request: _Request, *, stream: bool = False) -> dict[str, Any]:
     """One call as one effect; chunks go out while it runs, the usage with its record."""
     provider = f"model:{request.provider or 'default'}"
 
     async def call() -> dict[str, Any]:
+        named = ctx.models.chosen(request.provider, request.model, ctx.caller(key, provider), request.mock)
+        model = ctx.metered(named)
+        used, _, name = model.name.partition(":")
         text: list[str] = []
-        last = ModelDelta()
+
+        async def heard(piece: str) -> None:
+            if stream and text:  # one behind: only what comes next tells that it was not the last
+                _chunk(ctx, text[-1])
+                await ctx.flush()
+            text.append(whole(piece))
+
         try:
-            async for delta in ctx.models.stream(request, ctx.caller(key, provider)):
-                if delta.text:
-                    if stream and text:  # one behind: only what comes next tells that it was not the last
-                        _chunk(ctx, text[-1])
-                        await ctx.flush()
-                    text.append(delta.text)
-                last = delta
+            answer = await fold(
+                model.stream([_message(item) for item in request.messages], params=request.params), heard
+            )
+            if answer.finish_reason == "error":
+                raise Problem("provider_error", "The model ended with an error.", model=model.name)
         except Exception:
             if stream and text:
                 _chunk(ctx, text[-1])  # the answer broke off behind it
             raise
         if stream:
-            _chunk(ctx, text[-1] if text else "", last)
-        used = last.provider or request.provider or "default"
-        model = last.model or request.model or "default"
+            _chunk(ctx, text[-1] if text else "", answer)
+        counted = answer.usage or Usage(0, 0)
         usage: dict[str, Any] = {
             "provider": used,
-            "model": model,
-            "inputTokens": last.input_tokens,
-            "outputTokens": last.output_tokens,
+            "model": name or used,
+            "inputTokens": counted.input_tokens,
+            "outputTokens": counted.output_tokens,
             "nodeId": ctx.node_id,
         }
-        if last.cost_usd is not None:
-            usage["costEstimateUsd"] = last.cost_usd
+        if counted.cost_usd is not None:
+            usage["costEstimateUsd"] = counted.cost_usd
         ctx.emit("provider.usage", usage)
         return {
             "text": "".join(text),
             "provider": used,
-            "model": model,
-            "finishReason": last.finish_reason or "stop",
-            "refusal": last.refusal,
+            "model": name or used,
+            "finishReason": answer.finish_reason,
+            "refusal": answer.refusal or None,
         }
 
     return await ctx.effect(key, call, provider=provider)
 
 
-def _chunk(ctx: Execution, text: str, end: ModelDelta | None = None) -> None:
+def _message(item: dict[str, Any]) -> Message:
+    calls = tuple(ToolCall(call["id"], call["name"], call.get("arguments", {})) for call in item.get("tool_calls", ()))
+    content = item.get("content")
+    return Message(
+        item["role"], content if isinstance(content, str) else str(content or ""), calls, item.get("tool_call_id")
+    )
+
+
+def _chunk(ctx: Execution, text: str, end: Completion | None = None) -> None:
     """A piece of an answer as it goes out; the last one says how the answer ended and what it used."""
     chunk: dict[str, Any] = {"nodeId": ctx.node_id, "runId": ctx.run_id, "chunk": text, "isLast": end is not None}
     if end is not None:
-        asked, said = end.input_tokens, end.output_tokens
+        asked, said = (end.usage.input_tokens, end.usage.output_tokens) if end.usage is not None else (0, 0)
         usage = {"promptTokens": asked, "completionTokens": said, "totalTokens": asked + said}
-        chunk["meta"] = {"finishReason": end.finish_reason or "stop", "usage": usage}
+        chunk["meta"] = {"finishReason": end.finish_reason, "usage": usage}
     ctx.emit("output.chunk", chunk)
 
 

@@ -12,7 +12,8 @@ import msgspec
 
 from forestay.kernel import Problem
 from forestay.runs.authoring import being_drawn, workflow
-from forestay.runs.ports import Caller, HttpConnector, ModelCaller, ToolSource
+from forestay.runs.mock_models import MockModels
+from forestay.runs.ports import Caller, HttpConnector, ToolSource
 
 T = TypeVar("T")
 
@@ -34,7 +35,7 @@ class NodeContext(Protocol):
     def variables(self) -> dict[str, Any]: ...
 
     @property
-    def models(self) -> ModelCaller: ...
+    def models(self) -> MockModels: ...
 
     @property
     def tools(self) -> ToolSource: ...

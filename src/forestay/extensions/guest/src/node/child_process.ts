@@ -7,7 +7,7 @@ import { argumentError, defineNode, errnoNumber } from "./define";
 import { EventEmitter } from "./events";
 import { pathOf } from "./files";
 import { ownVariables } from "./process";
-import { SIGNALS } from "./small";
+import { SIGNALS } from "./os";
 import { Readable, Writable } from "./stream";
 
 const MAX_BUFFER = 1024 * 1024;

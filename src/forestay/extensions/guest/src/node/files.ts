@@ -4,7 +4,7 @@ import { HostError, hostCall, hostCallSync } from "../bridge";
 import { base64Decode, base64Encode, wellFormed } from "../globals/encoding";
 import { Buffer, decode, encodingOf } from "./buffer";
 import { argumentError, systemError } from "./define";
-import { fileURLToPath } from "./small";
+import { fileURLToPath } from "./url";
 import { basename, join } from "./path";
 
 export function pathOf(value: any, name = "path"): string {

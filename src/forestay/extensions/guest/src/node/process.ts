@@ -7,7 +7,7 @@ import { since } from "../globals/performance";
 import { argumentError, defineNode } from "./define";
 import { EventEmitter } from "./events";
 import { format, inspect } from "./inspect";
-import { SIGNALS, system } from "./small";
+import { SIGNALS, system } from "./os";
 import { Readable, Writable } from "./stream";
 
 // -- environment variables ---------------------------------------------------------------------------------------------

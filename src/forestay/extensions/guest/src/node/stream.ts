@@ -5,7 +5,7 @@ import { ReadableStream, WritableStream } from "../globals/streams";
 import { Buffer, encode } from "./buffer";
 import { argumentError, defineNode } from "./define";
 import { EventEmitter, callable } from "./events";
-import { StringDecoder } from "./small";
+import { StringDecoder } from "./string_decoder";
 
 const later = nextTick;
 const highMark = (options: any, own: any, object: boolean): number => own ?? options?.highWaterMark ?? (object ? 16 : 65536);

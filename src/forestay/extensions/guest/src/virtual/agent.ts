@@ -7,7 +7,7 @@ import { defineModule } from "../modules";
 import { Theme, theme } from "../theme";
 import { EventEmitter } from "../node/events";
 import { join } from "../node/path";
-import { os } from "../node/small";
+import { os } from "../node/os";
 import { CancellableLoader, Container, Loader, Spacer, Text } from "./components";
 import { Editor } from "./editor";
 import { getKeybindings } from "./keys";

@@ -4,7 +4,7 @@ import { Type } from "typebox";
 import { hostCall } from "../bridge";
 import { Buffer } from "../node/buffer";
 import { fs, promises } from "../node/fs";
-import { os, system } from "../node/small";
+import { os, system } from "../node/os";
 import { isAbsolute, join, resolve } from "../node/path";
 import { spawn } from "../node/child_process";
 import { wordsOf } from "./words";
