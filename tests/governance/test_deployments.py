@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from forestay.governance import WORKFLOW, Deployments, Score, Transition
-from forestay.kernel import DeploymentGate, Ids, Problem, SeededRandomness
-from forestay.kernel import Deployments as Settings
+from forestay.governance import WORKFLOW, DeploymentGate, Deployments, Score, Transition
+from forestay.kernel import Ids, Problem, SeededRandomness
 from forestay.runs import CreateRun, Runs, RunSnapshot, standard_registry
 from forestay.runs.service import projections
 from tests.runs.patient import CountedLedger, PatientClock
@@ -24,7 +23,7 @@ SCORES = {"run_good": Score(AGENT, True, 0.9), "run_bad": Score(AGENT, False, 0.
 
 class World:
     def __init__(self, folder: Path, *gates: DeploymentGate) -> None:
-        self.folder, self.settings, self.clock, self.lives = folder, Settings(list(gates)), PatientClock(), 0
+        self.folder, self.gates, self.clock, self.lives = folder, gates, PatientClock(), 0
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[World]:
@@ -38,7 +37,7 @@ class World:
                 return SCORES.get(run_id) if tenant == TENANT else None
 
             self.ledger = ledger
-            self.deployments = Deployments(ledger, self.settings, runs=lambda: self.runs, scores=scores)
+            self.deployments = Deployments(ledger, self.gates, runs=lambda: self.runs, scores=scores)
             registry = standard_registry()
             registry.add(self.deployments.type)
             self.runs = Runs(

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from forestay.governance.accounts import Account, ModelCall, Reservation, Short, fit, fit_model_call
     from forestay.governance.budgets import Budgets, BudgetTable
     from forestay.governance.deployment import Deployment, Fleet, Transition, decide, evolve, precedence, resolve
-    from forestay.governance.deployments import WORKFLOW, Deployments, Score
+    from forestay.governance.deployments import WORKFLOW, DeploymentGate, Deployments, Score
     from forestay.governance.eval_suite import EvalSuite, Match, Thresholds, read_suite
     from forestay.governance.evaluations import EVALUATION, Evaluations
     from forestay.governance.metering import MeteredGate, Metering

@@ -12,7 +12,7 @@ Invariants:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -20,8 +20,7 @@ import msgspec
 
 from forestay.governance.deployment import Change, Deployment, Fleet, Transition, Verb, decide, evolve, resolve
 from forestay.governance.journal import Journal
-from forestay.kernel import DeploymentGate, Draft, Ledger, Problem, Record, scope_policy, scope_request
-from forestay.kernel import Deployments as Settings
+from forestay.kernel import Draft, Ledger, Problem, Record, scope_policy, scope_request
 from forestay.runs import CreateRun, Execution, Fact, NodeType, RunCreated, Runs, stream_of
 
 TYPE = "forestay.deployment"
@@ -58,6 +57,17 @@ WORKFLOW: dict[str, Any] = {
 }
 
 
+class DeploymentGate(msgspec.Struct, frozen=True):
+    """What a promotion to `active` needs, for agents whose id fits `agent`: a person's yes, an evaluation that passed,
+    or one with a score. `auto_rollback` is the score of a live-shadow evaluation under which a canary goes back."""
+
+    agent: str = "*"
+    approval: bool = False
+    evaluation: bool = False
+    pass_score: float | None = None
+    auto_rollback: float | None = None
+
+
 class Score(msgspec.Struct, frozen=True):
     """What a gate looks at in an evaluation: whether it passed, and how well."""
 
@@ -73,9 +83,11 @@ Scores = Callable[[str, str], Awaitable[Score | None]]
 class Deployments:
     """The deployments of one ledger. `runs` is asked for when it is needed: the two know each other."""
 
-    def __init__(self, ledger: Ledger, settings: Settings, *, runs: Callable[[], Runs], scores: Scores) -> None:
+    def __init__(
+        self, ledger: Ledger, gates: Sequence[DeploymentGate], *, runs: Callable[[], Runs], scores: Scores
+    ) -> None:
         self._ledger = ledger
-        self._settings = settings
+        self._gates = gates
         self._runs = runs
         self._scores = scores
         self._fleets: dict[tuple[str, str], Journal[Fleet]] = {}
@@ -184,7 +196,7 @@ class Deployments:
         raise AssertionError("the fleet knows the transition")
 
     def _gate(self, agent_id: str) -> DeploymentGate:
-        found = (gate for gate in self._settings.gates if fnmatchcase(agent_id, gate.agent))
+        found = (gate for gate in self._gates if fnmatchcase(agent_id, gate.agent))
         return next(found, DeploymentGate())
 
     def _fleet(self, tenant: str, agent_id: str) -> Journal[Fleet]:

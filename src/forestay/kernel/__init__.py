@@ -15,8 +15,6 @@ if TYPE_CHECKING:
         Budgets,
         Ceiling,
         Config,
-        DeploymentGate,
-        Deployments,
         ExtensionConfig,
         ExtensionQuotas,
         HttpLimits,

@@ -208,21 +208,6 @@ class Budgets(_Section, frozen=True):
     prices: dict[str, Price] = {}
 
 
-class DeploymentGate(_Section, frozen=True):
-    """What a promotion to `active` needs, for agents whose id fits `agent`: a person's yes, an evaluation that passed,
-    or one with a score. `auto_rollback` is the score of a live-shadow evaluation under which a canary goes back."""
-
-    agent: str = "*"
-    approval: bool = False
-    evaluation: bool = False
-    pass_score: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
-    auto_rollback: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
-
-
-class Deployments(_Section, frozen=True):
-    gates: list[DeploymentGate] = []
-
-
 class Config(_Section, frozen=True):
     output: Output = Output()
     data: Data = Data()
@@ -232,7 +217,6 @@ class Config(_Section, frozen=True):
     agents: Agents = Agents()
     workflows: Workflows = Workflows()
     budgets: Budgets = Budgets()
-    deployments: Deployments = Deployments()
     telemetry: Telemetry = Telemetry()
 
 
