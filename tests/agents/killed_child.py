@@ -16,21 +16,11 @@ from typing import Any, cast
 
 import msgspec
 
-from forestay.agents import (
-    Agent,
-    AgentResult,
-    ApprovalAnswer,
-    ApprovalRequest,
-    Direct,
-    Guarded,
-    Invocation,
-    Tool,
-    ToolOutcome,
-    Verdict,
-)
-from forestay.kernel import Draft, Ledger, SystemClock
+from forestay.agents import Agent, AgentResult, Direct, Invocation
+from forestay.kernel import Decision, Draft, Ledger, SystemClock
 from forestay.models import Model, Script, Scripted, ScriptedCall, Turn
-from tests.agents.world import TOOLS, manifest
+from forestay.tools import ApprovalAnswer, ApprovalRequest, Guarded, Tool, ToolOutcome
+from tests.agents.world import TOOLS, decided, manifest
 
 STREAM = "run/one"
 CALLS = tuple(ScriptedCall(name, {"x": 1}) for name in ("do_read", "do_write", "do_unsafe"))
@@ -97,10 +87,10 @@ class World:
             await self.record("answer", key, known[key])
         return msgspec.convert(known[key], ApprovalAnswer)
 
-    async def decide(self, tool: Tool, arguments: dict[str, Any]) -> Verdict:
-        return Verdict("allow")
+    async def decide(self, tool: Tool, arguments: dict[str, Any]) -> Decision:
+        return decided("allow")
 
-    async def tools(self) -> Sequence[Tool]:
+    async def list(self) -> Sequence[Tool]:
         return TOOLS
 
     async def prepare(self, tool: Tool, arguments: Any) -> Any:

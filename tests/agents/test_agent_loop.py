@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from forestay.agents import ApprovalAnswer, Tool, ToolOutcome, Verdict
 from forestay.kernel import Problem
 from forestay.models import Message, ScriptedCall, Turn, Usage
-from tests.agents.world import Listener, Policy, Tools, World, manifest
+from forestay.tools import ApprovalAnswer, Tool, ToolOutcome, ToolSource
+from tests.agents.world import Listener, Policy, Tools, World, decided, manifest
 
 CALL = Turn("I look.", (ScriptedCall("do_read", {"x": 1}),))
 DONE = Turn("Done.")
@@ -60,7 +60,7 @@ async def test_without_an_allowlist_there_are_no_tools() -> None:
 
 
 async def test_policy_denies() -> None:
-    world = World([CALL, DONE], policy=Policy(do_read=Verdict("deny", "not today")))
+    world = World([CALL, DONE], policy=Policy(do_read=decided("deny", "not today")))
     await world.start()
     assert conversation(world, 1)[-1].content == "not today"
     assert not world.tools.done
@@ -77,7 +77,7 @@ async def test_policy_denies() -> None:
     ],
 )
 async def test_policy_prompts_a_person(answer: ApprovalAnswer, content: str, done: int) -> None:
-    world = World([CALL, DONE], policy=Policy(do_read=Verdict("prompt", "reading is asked for")), answer=answer)
+    world = World([CALL, DONE], policy=Policy(do_read=decided("prompt", "reading is asked for")), answer=answer)
     await world.start()
     (request,) = world.person.asked
     assert (request.kind, request.tool, request.arguments) == ("approval", "do_read", {"x": 1})
@@ -341,8 +341,10 @@ async def test_memory_is_recalled_and_kept_when_the_manifest_says_so() -> None:
 async def test_of_two_tools_with_one_name_the_first_is_kept() -> None:
     schema: dict[str, Any] = {"type": "object"}
 
-    class Two:
-        async def tools(self) -> Sequence[Tool]:
+    class Two(ToolSource):
+        kind = "test"
+
+        async def list(self) -> Sequence[Tool]:
             return [Tool("t", "first", schema, id="test:a"), Tool("t", "second", schema, id="test:b")]
 
         async def call(self, tool: Tool, arguments: Any, **more: Any) -> ToolOutcome:

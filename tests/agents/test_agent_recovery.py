@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forestay.agents import ApprovalAnswer, EffectClass, Verdict, recover
 from forestay.models import ScriptedCall, Turn
-from tests.agents.world import CLASSES, Policy, World
+from forestay.tools import ApprovalAnswer, EffectClass, recover
+from tests.agents.world import CLASSES, Policy, World, decided
 
 CALLS = st.builds(
     lambda cls, x: ScriptedCall(f"do_{cls}", {"x": x}),
@@ -110,7 +110,7 @@ def test_a_begun_unsafe_call_tells_the_person_what_is_known() -> None:
 
 def test_an_approval_survives_the_crash_and_is_asked_once() -> None:
     turns = [Turn("", (ScriptedCall("do_unsafe", {"x": 5}),)), Turn("Done.")]
-    policy = Policy(do_unsafe=Verdict("prompt", "unsafe tools are asked for"))
+    policy = Policy(do_unsafe=decided("prompt", "unsafe tools are asked for"))
     calm = World(turns, policy=policy)
     calm.live()
     for death in range(1, calm.log.boundaries + 1):

@@ -14,24 +14,30 @@ from forestay.agents import (
     AgentEvent,
     AgentManifest,
     AgentResult,
+    Direct,
+    Invocation,
+)
+from forestay.kernel import Decision, Effect, ManualClock, Problem
+from forestay.models import Script, Scripted, Turn
+from forestay.tools import (
     ApprovalAnswer,
     ApprovalRequest,
-    Direct,
     EffectClass,
     Guarded,
-    Invocation,
     Tool,
     ToolOutcome,
-    Verdict,
+    ToolSource,
 )
-from forestay.kernel import ManualClock, Problem
-from forestay.models import Script, Scripted, Turn
 
 ANY = {"type": "object", "properties": {"x": {"type": "number"}}}
 CLASSES: tuple[EffectClass, ...] = ("pure", "read", "write", "unsafe")
 TOOLS = tuple(
     Tool(f"do_{cls}", f"A {cls} tool.", ANY, cls, id=f"test:do_{cls}", takes_key=cls == "write") for cls in CLASSES
 )
+
+
+def decided(effect: Effect, reason: str = "") -> Decision:
+    return Decision(effect, "test", reason, {})
 
 
 class Killed(BaseException):
@@ -95,8 +101,10 @@ class Journal:
             self._log.write(*entry)
 
 
-class Tools:
+class Tools(ToolSource):
     """Tools whose consequences outlive the process; a key is honoured once."""
+
+    kind = "test"
 
     def __init__(self, log: Log, tools: Sequence[Tool] = TOOLS) -> None:
         self._log = log
@@ -104,7 +112,7 @@ class Tools:
         self.done: Counter[str] = Counter()
         self.keys: dict[str, int] = {}
 
-    async def tools(self) -> Sequence[Tool]:
+    async def list(self) -> Sequence[Tool]:
         return self._tools
 
     async def prepare(self, tool: Tool, arguments: dict[str, Any]) -> Any:
@@ -149,13 +157,13 @@ class Person:
 
 
 class Policy:
-    def __init__(self, **verdicts: Verdict) -> None:
-        self._verdicts = verdicts
+    def __init__(self, **decisions: Decision) -> None:
+        self._decisions = decisions
         self.asked: list[str] = []
 
-    async def decide(self, tool: Tool, arguments: dict[str, Any]) -> Verdict:
+    async def decide(self, tool: Tool, arguments: dict[str, Any]) -> Decision:
         self.asked.append(tool.name)
-        return self._verdicts.get(tool.name, Verdict("allow"))
+        return self._decisions.get(tool.name, decided("allow"))
 
 
 class Listener:

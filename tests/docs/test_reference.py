@@ -16,11 +16,11 @@ from benchmarks.readme import refreshed
 from forestay.cli.commands import COMMANDS, GROUPS
 from forestay.extensions import CAPABILITIES, EVENTS, OLDER_EVENTS
 from forestay.extensions.api_table import FILE_READS, FILE_WRITES, METHODS
-from forestay.host.builtin import BUILTIN
 from forestay.kernel import TABLE, Config
 from forestay.kernel.config import ExtensionOverride, _leaves
 from forestay.runs import definition
 from forestay.runs.channels import REDUCERS
+from forestay.tools import BUILT_IN
 from tests.docs.pages import ROOT, blocks
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -91,7 +91,7 @@ def test_every_field_of_a_workflow_document_is_on_its_page() -> None:
 
 def test_every_built_in_tool_is_named() -> None:
     text = (ROOT / "docs" / "how-to" / "gate-a-tool.md").read_text("utf-8")
-    assert all(f"`{tool.name}`" in text for tool in BUILTIN)
+    assert all(f"`{name}`" in text for name in BUILT_IN)
 
 
 def test_every_event_of_extensions_is_named() -> None:

@@ -16,9 +16,9 @@ import pytest
 from tests.extensions.dispatcher_world import World
 
 from forestay.extensions.evidence import Correlation, Event, Evidence
+from forestay.extensions.history import seen
 from forestay.extensions.quotas import BURST_SECONDS, Quotas
 from forestay.extensions.repeats import FULL_CALLS, MAX_KNOWN, Repeats
-from forestay.host.extension_evidence import seen
 from forestay.kernel import ExtensionQuotas, Ledger, ManualClock, Problem, Record
 
 

@@ -63,7 +63,7 @@ def options(folder: Path, *tools: str, mode: Mode = "prompt") -> Options:
     config = Config(
         models=Models(default="script"),
         extensions=ExtensionConfig(policy=ExtensionPolicy(mode=mode)),
-        agents=Agents(allow=["ext:crier/*"]),
+        agents=Agents(allow=["ext:*"]),
     )
     return Options(config=config, root=folder, data=folder / ".forestay", models={"script": script})
 

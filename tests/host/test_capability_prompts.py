@@ -86,6 +86,31 @@ def test_what_was_allowed_for_the_session_is_not_asked_again(tmp_path: Path) -> 
     play(project(tmp_path), story, "shout", "shout")
 
 
+BORROWER = """
+export default function (pi) {
+  pi.registerTool({ name: "borrow", label: "borrow", description: "Borrows a voice",
+    parameters: { type: "object", properties: {} }, execute: async () => pi.tool("shout", {}) });
+}
+"""
+
+
+def test_the_run_of_an_extension_asks_for_the_one_whose_tool_it_calls(tmp_path: Path) -> None:
+    async def story(me: Person) -> None:
+        run_id = await me.start()
+        assert await me.settled(run_id) == "waiting-approval"
+        asked = (await me.question(run_id))["data"]["artifactData"]
+        assert (asked["extension"], asked["capability"], asked["resource"]) == ("borrower", "tool", "shout")
+        assert await me.answer(run_id, action="accept") == "waiting-approval"
+        asked = (await me.question(run_id))["data"]["artifactData"]
+        assert (asked["extension"], asked["capability"]) == (ID, "exec")
+        assert await me.answer(run_id, action="accept") == "completed"
+        assert me.returned() == ["loud\n"]
+
+    folder = project(tmp_path)
+    (folder / ".pi" / "extensions" / "borrower.js").write_text(BORROWER)
+    play(folder, story, "borrow")
+
+
 def test_once_is_for_one_call(tmp_path: Path) -> None:
     async def story(me: Person) -> None:
         run_id = await me.start()

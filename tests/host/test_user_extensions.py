@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from forestay.extensions import overview
 from forestay.extensions.themes import TOKENS
 from forestay.host import Host
-from forestay.host.extension_view import overview
 from tests.host.test_project_packages import extension, play, write
 
 
@@ -46,7 +46,7 @@ def test_n1_the_users_extensions_are_listed_until_the_user_trusts_them(tmp_path:
     async def trusted(host: Host) -> None:
         assert await host.extensions.untrusted_of_user() == []
         assert tools(await host.extensions.suite()) == ["mine", "shared"]  # the project's own is another decision
-        seen = {card.source: card.trust for card in (await overview(host)).cards}
+        seen = {card.source: card.trust for card in (await overview(host.extensions)).cards}
         assert seen == {"~/.forestay/extensions/mine.ts": "trusted", "~/.pi/agent/extensions/two": "trusted"}
         write(home / ".pi/agent/extensions/two/index.ts", extension("changed"))
 

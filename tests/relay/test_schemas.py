@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from forestay.kernel import Ledger, ManualClock, Problem
-from forestay.relay.replies import error_body
+from forestay.relay.reply import error_body
 from forestay.relay.schemas import TYPES, schemas
 from forestay.relay.state import read_header
 

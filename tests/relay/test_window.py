@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from forestay.kernel import Ledger, ManualClock, Problem
 from forestay.models import DEFAULT_PARAMS, Delta, Message, Params, ToolCall, ToolSpec, Usage, tool_tokens
-from forestay.models.observed import observed
+from forestay.models.remote import observed
 from forestay.models.tokens import Estimator
 from forestay.relay import Relay, variants
 from forestay.relay.window import request_tokens

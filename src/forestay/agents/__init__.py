@@ -7,29 +7,11 @@ from forestay.face import face
 if TYPE_CHECKING:
     from forestay.agents.agent import Agent, AgentResult
     from forestay.agents.asking import Direct
+    from forestay.agents.catalogue import ASSISTANT, Catalogue
     from forestay.agents.events import AgentEvent, Invocation
-    from forestay.agents.guarded import Guarded
+    from forestay.agents.history import AgentWork, read_work
     from forestay.agents.manifest import AgentManifest, load, parse
     from forestay.agents.pi import from_pi, text_of
-    from forestay.agents.ports import (
-        AgentModel,
-        ApprovalAnswer,
-        ApprovalRequest,
-        Approvals,
-        EffectClass,
-        Effects,
-        Gate,
-        Heard,
-        Hooks,
-        Memory,
-        Quiet,
-        Tool,
-        ToolOutcome,
-        ToolSource,
-        Update,
-        Verdict,
-    )
-    from forestay.agents.recovery import recover
-    from forestay.agents.uncertain import once_or_ask
+    from forestay.agents.ports import AgentModel, Heard, Hooks, Memory, Quiet
 
 __getattr__, __dir__ = face(__name__, __file__)

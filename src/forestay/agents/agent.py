@@ -12,11 +12,12 @@ from forestay.agents.decide import AgentState, decide, evolve
 from forestay.agents.events import AgentEvent, Invocation, Narrator, Verbosity
 from forestay.agents.manifest import AgentManifest
 from forestay.agents.performer import end, perform, tell_end
-from forestay.agents.ports import AgentModel, Approvals, Effects, Gate, Hooks, Memory, Quiet, ToolSource
+from forestay.agents.ports import AgentModel, Hooks, Memory, Quiet
 from forestay.agents.stage import Stage
 from forestay.agents.steps import Confirm, Fail, Finish, Outcome
 from forestay.kernel import Clock, Problem, SystemClock, mistakes
 from forestay.models import Usage
+from forestay.tools import Approvals, Effects, Gate, ToolSource
 
 
 class AgentResult(msgspec.Struct, frozen=True):

@@ -9,11 +9,12 @@ import msgspec
 
 from forestay.agents import pi
 from forestay.agents.decide import AgentState
-from forestay.agents.ports import Effects, Heard
+from forestay.agents.ports import Heard
 from forestay.agents.stage import Stage
 from forestay.agents.steps import Answered
 from forestay.kernel import Problem
 from forestay.models import Completion, Message, Model, Params, ToolCall, ToolSpec, fold
+from forestay.tools import Effects
 
 
 class ModelFailed(Exception):

@@ -9,12 +9,11 @@ import msgspec
 
 from forestay.agents import pi
 from forestay.agents.decide import AgentState
-from forestay.agents.ports import ApprovalAnswer, ApprovalRequest, Tool, ToolOutcome
 from forestay.agents.stage import Stage
 from forestay.agents.steps import Approved, AskApproval, CallTool, Gated, RefuseCall, Returned, ReturnStatus
-from forestay.agents.uncertain import once_or_ask
 from forestay.kernel import Problem
 from forestay.models import Message, ToolCall
+from forestay.tools import ApprovalAnswer, Tool, ToolOutcome, approved, fit_for, once_or_ask
 
 
 class _Called(msgspec.Struct, frozen=True):
@@ -31,7 +30,7 @@ async def gate_call(stage: Stage, state: AgentState, call: ToolCall) -> Gated:
         if call.malformed is not None:
             return Gated("refuse", reason="The arguments are not a JSON object.", status="error")
         try:
-            arguments = await _prepared(stage, state, tool, call.arguments)
+            arguments = await _fit(stage, state, tool, call.arguments)
         except Problem as problem:
             return Gated("refuse", reason=problem.message, status="error")
         try:
@@ -44,41 +43,23 @@ async def gate_call(stage: Stage, state: AgentState, call: ToolCall) -> Gated:
         except Problem as problem:
             status: ReturnStatus = "error" if problem.key == "schema_mismatch" else "forbidden"
             return Gated("refuse", reason=problem.message, status=status)
-        return await _verdict(stage, tool, arguments)
+        return await _decided(stage, tool, arguments)
 
     return await stage.step(f"agent/{state.place}/gate", body, Gated)
 
 
-async def _prepared(stage: Stage, state: AgentState, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments after the tool's own preparation, which happens once, converted and validated (Pi P15)."""
-    if not tool.prepares:
-        return tool.fit(arguments)
-
-    async def body() -> Any:
-        return await stage.tools.prepare(tool, arguments)
-
-    return tool.fit(await stage.step(f"agent/{state.place}/prepared", body, Any))
+async def _fit(stage: Stage, state: AgentState, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments as the tool takes them; the tool's own preparation happens once."""
+    key = f"agent/{state.place}/prepared"
+    return await fit_for(stage.tools, tool, arguments, lambda prepare: stage.step(key, prepare, Any))
 
 
 async def ask_approval(stage: Stage, state: AgentState, step: AskApproval) -> Approved:
     tool = state.tool(step.call.name)
     assert tool is not None, "decide asks only for tools that are there"
-    request = ApprovalRequest(
-        "approval",
-        f"May the agent call {step.call.name}?",
-        step.reason,
-        tool=step.call.name,
-        arguments=step.arguments,
-        known={"agentId": stage.manifest.agent_id, "effect": tool.effect},
-        actions=("accept", "reject", "edit-accept"),
-    )
-    answer = await stage.approvals.ask(f"agent/{state.place}/approval", request)
-    if answer.action != "edit-accept":
-        return Approved(answer.action, note=answer.note)
-    try:
-        return Approved("edit-accept", tool.fit(answer.arguments or {}), answer.note)
-    except Problem as problem:
-        return Approved("reject", note=f"The edited arguments do not fit: {problem.message}")
+    key, known = f"agent/{state.place}/approval", {"agentId": stage.manifest.agent_id}
+    answer = await approved(stage.approvals, key, "agent", tool, step.arguments, step.reason, **known)
+    return Approved(answer.action, answer.arguments, answer.note)
 
 
 async def call_tool(stage: Stage, place: str, step: CallTool) -> Returned:
@@ -120,11 +101,11 @@ async def refuse_call(stage: Stage, place: str, step: RefuseCall) -> Returned:
     return await stage.step(f"agent/{place}/result", body, Returned)
 
 
-async def _verdict(stage: Stage, tool: Tool, arguments: dict[str, Any]) -> Gated:
-    verdict = await stage.gate.decide(tool, arguments)
-    if verdict.effect == "deny":
-        return Gated("refuse", arguments, verdict.reason or "Policy denies this call.", "forbidden")
-    return Gated("prompt" if verdict.effect == "prompt" else "run", arguments, verdict.reason)
+async def _decided(stage: Stage, tool: Tool, arguments: dict[str, Any]) -> Gated:
+    decision = await stage.gate.decide(tool, arguments)
+    if decision.effect == "deny":
+        return Gated("refuse", arguments, decision.reason or "Policy denies this call.", "forbidden")
+    return Gated("prompt" if decision.effect == "prompt" else "run", arguments, decision.reason)
 
 
 async def _once_or_ask(

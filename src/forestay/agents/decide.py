@@ -16,7 +16,6 @@ import msgspec
 
 from forestay.agents import structured
 from forestay.agents.manifest import AgentManifest
-from forestay.agents.ports import Tool
 from forestay.agents.steps import (
     Answered,
     Approved,
@@ -40,6 +39,7 @@ from forestay.agents.steps import (
     Step,
 )
 from forestay.models import Message, ToolCall, Usage
+from forestay.tools import Tool
 
 DEFAULT_THRESHOLD = 0.7  # OpenWOP RFC 0002 §F
 

@@ -17,7 +17,6 @@ import rfc8785
 
 from forestay.agents.decide import AgentState
 from forestay.agents.manifest import AgentManifest
-from forestay.agents.ports import Tool
 from forestay.agents.steps import (
     Answered,
     Begun,
@@ -34,6 +33,7 @@ from forestay.agents.steps import (
 )
 from forestay.kernel import canonical, redact, redact_text
 from forestay.models import Usage
+from forestay.tools import Tool
 
 Source = Literal["workflow-node", "run-api", "chat-mention"]
 Verbosity = Literal["off", "summary", "full"]

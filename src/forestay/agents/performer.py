@@ -10,7 +10,6 @@ from forestay.agents.asking import call_model
 from forestay.agents.calling import ask_approval, call_tool, gate_call, refuse_call
 from forestay.agents.decide import AgentState
 from forestay.agents.manifest import AgentManifest
-from forestay.agents.ports import ApprovalRequest, Tool
 from forestay.agents.stage import Stage
 from forestay.agents.steps import (
     AskApproval,
@@ -31,6 +30,7 @@ from forestay.agents.steps import (
 )
 from forestay.kernel import canonical
 from forestay.models import Message
+from forestay.tools import ApprovalRequest, Tool
 
 
 async def perform(stage: Stage, state: AgentState, step: Step) -> Record:
@@ -80,7 +80,7 @@ async def tell_end(stage: Stage, state: AgentState, error: str | None) -> None:
 
 async def _begin(stage: Stage) -> Begun:
     async def body() -> Begun:
-        offered = await stage.tools.tools()
+        offered = await stage.tools.list()
         system = stage.manifest.instructions
         if stage.manifest.return_schema is not None:
             system += "\n\n" + structured.wanted(stage.manifest.return_schema)

@@ -18,9 +18,10 @@ from forestay.agents import pi
 from forestay.agents.decide import AgentState
 from forestay.agents.events import Invocation
 from forestay.agents.manifest import AgentManifest
-from forestay.agents.ports import AgentModel, Approvals, EffectClass, Effects, Gate, Hooks, Memory, ToolSource
+from forestay.agents.ports import AgentModel, Hooks, Memory
 from forestay.kernel import Clock
 from forestay.models import Message
+from forestay.tools import Approvals, EffectClass, Effects, Gate, ToolSource
 
 T = TypeVar("T")
 

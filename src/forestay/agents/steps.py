@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from forestay.agents.ports import Tool
 from forestay.models import FinishReason, Message, ToolCall, Usage
+from forestay.tools import Tool
 
 Outcome = Literal["completed", "handed-off", "escalated", "refused", "failed"]
 ReturnStatus = Literal["ok", "error", "forbidden"]

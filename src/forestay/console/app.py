@@ -21,8 +21,9 @@ from forestay.console import api, extensions, inbox, ledger, overview, relay, ru
 from forestay.console.parts import Parts
 from forestay.console.render import SECURITY_HEADERS, Templates, go
 from forestay.console.session import COOKIE, LIFETIME_MS, Session, Sessions
-from forestay.host import Host, Looks
+from forestay.host import Host
 from forestay.kernel import Problem
+from forestay.relay import SessionHistories
 from forestay.surface import Services, as_problem, hostapi, note_caller, note_route, request_id
 
 Page = Callable[[Request, Parts], Awaitable[Response]]
@@ -73,7 +74,7 @@ def mounts(host: Host, services: Services) -> dict[str, ASGIApp]:
         host=host,
         keys=services.keys,
         templates=Templates(),
-        looks=Looks(host.relay),
+        looks=SessionHistories(host.relay),
         facts=_facts(host),
         operations=tuple(hostapi.operations(host, services)),
     )

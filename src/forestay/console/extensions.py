@@ -18,13 +18,13 @@ _CALLS = 50
 
 
 async def listing(request: Request, parts: Parts) -> Response:
-    from forestay.host import extension_view
+    from forestay.extensions import overview
 
     operator_of(request)
     return parts.templates.page(
         request,
         "extensions.html",
-        view=await extension_view.overview(parts.host),
+        view=await overview(parts.host.extensions),
         done=request.query_params.get("done", ""),
     )
 
@@ -37,12 +37,11 @@ async def load(request: Request, parts: Parts) -> Response:
 
 
 async def show(request: Request, parts: Parts) -> Response:
-    from forestay.extensions import CAPABILITIES
-    from forestay.host import extension_view
+    from forestay.extensions import CAPABILITIES, portrait
 
     operator_of(request)
     start = number_of(request, "start")
-    view = await extension_view.portrait(parts.host, request.path_params["name"])
+    view = await portrait(parts.host.extensions, request.path_params["name"])
     calls = [call for call in view.seen.calls if _wanted(call.allowed, request.query_params.get("only", ""))]
     return parts.templates.page(
         request,
@@ -64,7 +63,7 @@ def _wanted(allowed: bool, only: str) -> bool:
 
 async def decide(request: Request, parts: Parts) -> Response:
     """Grant or deny a capability, in force for the next call."""
-    from forestay.host import granting
+    from forestay.host import grant_of
 
     caller = operator_of(request, "grants:manage")
     form, name = form_of(request), request.path_params["name"]
@@ -72,19 +71,17 @@ async def decide(request: Request, parts: Parts) -> Response:
     if expiry and expiry not in EXPIRIES:
         raise Problem("schema_mismatch", "The decision holds for an hour, a day, a week or until it is taken back.")
     until = parts.clock.now_ms() + EXPIRIES[expiry] * 1000 if expiry else None
-    grant = granting.grant_of(form.get("capability", ""), form.get("scope", ""), until)
+    grant = grant_of(form.get("capability", ""), form.get("scope", ""), until)
     effect: Literal["allow", "deny"] = "deny" if form.get("effect") == "deny" else "allow"
-    await granting.decide(parts.host, name, effect, grant, by=caller.principal or caller.key_id)
+    await parts.host.extensions.decide(name, effect, grant, by=caller.principal or caller.key_id)
     return _back(name, "granted" if effect == "allow" else "denied")
 
 
 async def revoke(request: Request, parts: Parts) -> Response:
-    from forestay.host import granting
-
     caller = operator_of(request, "grants:manage")
     name = request.path_params["name"]
     capability = form_of(request).get("capability", "")
-    await granting.take_back(parts.host, name, capability, by=caller.principal or caller.key_id)
+    await parts.host.extensions.take_back(name, capability, by=caller.principal or caller.key_id)
     return _back(name, "revoked")
 
 

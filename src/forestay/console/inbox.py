@@ -8,7 +8,7 @@ from starlette.responses import Response
 from forestay.console.parts import Parts, caller_of, form_of
 from forestay.console.questions import Question, answer_of
 from forestay.console.render import go
-from forestay.host import pending
+from forestay.runs import pending_prompts
 from forestay.surface import Caller
 
 
@@ -17,7 +17,7 @@ async def open_questions(parts: Parts, caller: Caller) -> tuple[list[Question], 
     not answer."""
     if "approvals:respond" not in caller.scopes:
         return [], 0
-    found = await pending(parts.host, caller.tenant)
+    found = await pending_prompts(parts.runs, caller.tenant)
     return [Question(item.run_id, item.workflow_id, item.interrupt) for item in found.prompts], found.more
 
 

@@ -6,8 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from forestay.console.parts import Parts, number_of, operator_of
-from forestay.host import LedgerView
 from forestay.kernel import Problem
+from forestay.runs import LedgerView
 
 _PAGE = 100
 

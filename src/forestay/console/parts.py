@@ -9,8 +9,9 @@ from starlette.requests import Request
 
 from forestay.console.render import Templates
 from forestay.console.session import Session
-from forestay.host import Host, Looks
+from forestay.host import Host
 from forestay.kernel import Clock, Ledger, Problem
+from forestay.relay import SessionHistories
 from forestay.runs import Runs
 from forestay.surface import Caller, Keys, Operation
 
@@ -21,7 +22,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     host: Host
     keys: Keys
     templates: Templates
-    looks: Looks  # relay sessions as they were last looked at
+    looks: SessionHistories  # relay sessions as they were last looked at
     facts: dict[str, str] = {}  # what the overview says of the host: model, address, version
     operations: tuple[Operation, ...] = ()  # of the host's own API
 

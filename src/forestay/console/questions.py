@@ -12,8 +12,8 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from forestay.extensions import EXPIRIES
-from forestay.host import Prompt
 from forestay.kernel import SCOPED, Problem, Scope, canonical
+from forestay.runs import Prompt
 
 T = TypeVar("T")
 PROMPT = "capability-prompt"

@@ -6,8 +6,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from forestay.console.parts import Parts, number_of, operator_of, whole
-from forestay.host import relay_view, run_of
 from forestay.kernel import OPERATOR, Problem
+from forestay.relay import SessionHistory, sessions
+from forestay.runs import run_of
 
 _PAGE = 50
 _DISPATCHES = 20
@@ -17,7 +18,7 @@ _MOST_TASK = 4_000
 async def listing(request: Request, parts: Parts) -> Response:
     operator_of(request)
     start = number_of(request, "start")
-    found = await relay_view.sessions(parts.host.relay, after=start, limit=_PAGE + 1)
+    found = await sessions(parts.host.relay, after=start, limit=_PAGE + 1)
     return parts.templates.page(
         request,
         "relay.html",
@@ -74,7 +75,7 @@ async def window(request: Request, parts: Parts) -> Response:
     return parts.templates.page(request, "window.html", view=view, shown=shown, window=request.path_params["window"])
 
 
-async def _view(request: Request, parts: Parts) -> relay_view.SessionView:
+async def _view(request: Request, parts: Parts) -> SessionHistory:
     """The session; that of a run which hides something is for those who may read the run (W24)."""
     caller = operator_of(request)
     view = await parts.looks.session(request.path_params["session"])

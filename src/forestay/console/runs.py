@@ -11,12 +11,13 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from forestay.agents import AgentWork, read_work
 from forestay.console.inbox import questions_of
 from forestay.console.parts import Parts, caller_of, form_of, whole
 from forestay.console.render import SECURITY_HEADERS, go
-from forestay.host import AgentWork, read_work, relay_view
 from forestay.kernel import Problem, canonical, parse_iso
-from forestay.runs import TERMINAL, CreateRun, ForkRequest, RunEvent, RunFilter, RunSnapshot, stream_of, svg
+from forestay.relay import Shown
+from forestay.runs import TERMINAL, CreateRun, ForkRequest, RunEvent, RunFilter, RunSnapshot, stream_of, svg, to_event
 from forestay.surface import Caller
 
 _EVENTS_SHOWN = 500
@@ -109,7 +110,7 @@ async def turn(request: Request, parts: Parts) -> Response:
     )
 
 
-async def _shown(parts: Parts, session_id: str, window_id: str) -> relay_view.Shown | None:
+async def _shown(parts: Parts, session_id: str, window_id: str) -> Shown | None:
     """What the relay added; None when the log does not name the window, or the relay's stream is elsewhere."""
     if not session_id or not window_id:
         return None
@@ -123,7 +124,8 @@ async def _shown(parts: Parts, session_id: str, window_id: str) -> relay_view.Sh
 
 async def _works(parts: Parts, run_id: str) -> list[AgentWork]:
     """The agents' steps of a run that the caller was found to own."""
-    return await read_work(await parts.ledger.read(stream_of(run_id), 0, _RECORDS_READ), parts.host.relay)
+    events = await parts.ledger.read(stream_of(run_id), 0, _RECORDS_READ)
+    return await read_work([to_event(record) for record in events], parts.host.relay)
 
 
 def _took(snapshot: RunSnapshot) -> int | None:

@@ -11,10 +11,10 @@ from forestay.kernel import Problem
 
 
 async def show(request: Request, parts: Parts) -> Response:
-    from forestay.host import trust_view
+    from forestay.extensions import brought
 
     operator_of(request)
-    return parts.templates.page(request, "trust.html", view=await trust_view.brings(parts.host))
+    return parts.templates.page(request, "trust.html", view=await brought(parts.host.extensions))
 
 
 async def give(request: Request, parts: Parts) -> Response:

@@ -6,7 +6,7 @@ from forestay.face import face
 
 if TYPE_CHECKING:
     from forestay.extensions.api_table import CAPABILITIES, EVENTS, OLDER_EVENTS
-    from forestay.extensions.builtin import BUILT_IN, prepared
+    from forestay.extensions.brought_files import brought
     from forestay.extensions.catalog import SourceTier, build_catalog, read_catalog
     from forestay.extensions.compiler import Artifact
     from forestay.extensions.compiler.artifact import ArtifactMeta
@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from forestay.extensions.consent import EXPIRIES, REMEMBER, Answer, Consent, Question, Remember
     from forestay.extensions.engine.bytecode import compile_module
     from forestay.extensions.evidence import stream_of
+    from forestay.extensions.explain import explained
     from forestay.extensions.extensions import Extensions
     from forestay.extensions.grants import STREAM, Grants, checked, policy_of
-    from forestay.extensions.grants import Standing as GrantStanding
-    from forestay.extensions.guests import Failure, Guest, Member
+    from forestay.extensions.guests import Failure, Guest
+    from forestay.extensions.history import seen
     from forestay.extensions.isolate import Program
     from forestay.extensions.javascript_guest import JavaScriptGuest
     from forestay.extensions.outcomes import Surroundings, ToolOutcome
@@ -41,11 +42,13 @@ if TYPE_CHECKING:
     from forestay.extensions.packs import Resource, skills_prompt
     from forestay.extensions.packs import discover as discover_resources
     from forestay.extensions.pending_call import Subject
+    from forestay.extensions.profiles import Card, Line, overview, portrait
     from forestay.extensions.protection import LASTING, Protected, of_git, protected
     from forestay.extensions.protocol import HostCall, HostResult
     from forestay.extensions.sandbox import Sandbox
     from forestay.extensions.settings import Settings
+    from forestay.extensions.tool_sources import CHANGING, BuiltInTools, ExtensionTools, at_once
     from forestay.extensions.trace import header, replay
-    from forestay.extensions.trust import USER, Places, Standing, Trust, files
+    from forestay.extensions.trust import USER, Places, Standing, Trust
 
 __getattr__, __dir__ = face(__name__, __file__)

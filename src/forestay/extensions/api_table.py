@@ -11,6 +11,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from forestay.tools import BUILT_IN
+
 NONE = ""
 """The capability of pure computation."""
 
@@ -52,12 +54,9 @@ FILE_READS = ("read", "list", "stat", "realpath", "access", "exists", "readlink"
 FILE_WRITES = (
     "write", "append", "mkdir", "delete", "rename", "copy", "chmod", "utimes", "symlink", "mkdtemp", "truncate",
 )  # fmt: skip
-BUILT_IN_TOOLS = {
-    "read": "read", "grep": "read", "find": "read", "ls": "read", "write": "write", "edit": "write", "bash": "exec",
-}  # fmt: skip
 
 METHODS: dict[str, Method] = {
-    "tool": Method("tool", "name", BUILT_IN_TOOLS),
+    "tool": Method("tool", "name", {name: row.capability for name, row in BUILT_IN.items()}),
     "exec": Method("exec"),
     "http": Method("http"),
     "fs": Method(None, "op", {**dict.fromkeys(FILE_READS, "read"), **dict.fromkeys(FILE_WRITES, "write")}),

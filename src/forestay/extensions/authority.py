@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -60,6 +60,11 @@ class Authority:
             raise Problem("permission_denied", f"No extension {name[:80]!r} is loaded here.")
         return known
 
+    def methods_of(self, name: str) -> dict[str, tuple[str, ...]]:
+        """The methods that a loaded extension's manifest limits it to, by capability."""
+        known = self._subjects.get(name)
+        return dict(known.methods) if known is not None else {}
+
     # Rules
 
     def learn(self, subject: str, effect: Literal["allow", "deny"], grant: Grant, *, session: bool = False) -> None:
@@ -101,18 +106,9 @@ class Authority:
         call, subject, capability = pending.request, pending.subject, pending.capability
         if capability == NONE:
             return Decision("allow", "no-capability", "Pure computation needs no capability.", {})
-        allowed = subject.methods.get(capability)
-        if allowed and call.method not in allowed:
-            reason = f"The manifest of {subject.id} limits {capability} to {', '.join(allowed)}."
-            return Decision("deny", "manifest-methods", reason, {"capability": capability, "method": call.method})
         resource = resource_of(call.method, call.params, pending.roots)
         pending.decided.add((capability, resource))
-        by_name = call.method == "env" and resource is not None and looks_secret(resource)
-        decision = self.policy.decide(Request(subject.id, capability, call.method, resource, by_name))
-        if decision.rule == "mode-strict" and resource is None and self._has_scoped(subject.id, capability):
-            # Only parts are granted: the connector shows those parts, and the extension's own folders.
-            return Decision("downgrade", "scope-filter", "Only what was granted is reachable.", decision.evidence)
-        return decision
+        return decided(self.policy, Request(subject.id, capability, call.method, resource), subject.methods)
 
     async def settle(self, pending: PendingCall, decision: Decision) -> Decision:
         """What a person says, when policy says to ask (A1); the first decision is on record before they are asked."""
@@ -151,7 +147,7 @@ class Authority:
         if self._reach is not None:
             pending.roots = self._reach(who, self.policy.allowing(who, grant))
         holds = self.policy.decide(request).allowed  # for longer than this call
-        if holds and not self._names(who, request.capability, path) and "*" not in path and "?" not in path:
+        if holds and not _names(self.policy, request, self._clock.now_ms()) and "*" not in path and "?" not in path:
             self.learn(who, "allow", grant, session=True)
 
     # During a call, for its connector
@@ -166,10 +162,8 @@ class Authority:
         asked = key in pending.opened
         if decision.effect == "prompt" and (asked if outside else pending.allows(capability, resource)):
             decision = Decision("allow", "person-allow", f"A person allowed {capability} here.", decision.evidence)
-        named = asked or not outside or self._names(pending.subject.id, capability, str(resource))
-        if not named and decision.effect != "deny":
-            reason = f"{resource} lies outside the project and no grant names it."
-            decision = Decision("deny", "outside-project", reason, decision.evidence)
+        if not asked:
+            decision = confined(self.policy, request, decision, self._clock.now_ms())
         if key not in pending.decided or not decision.allowed:
             self._records.decided(pending, decision)
         decision.require()
@@ -181,9 +175,9 @@ class Authority:
         outside, subject = is_outside(resource), pending.subject.id
         if plain == capability and not outside and pending.allows(plain, resource or None):
             return True
-        if plain in ("read", "write") and outside and not self._names(subject, plain, resource):
-            return False
         request = Request(subject, plain, pending.request.method, resource or None, plain != capability)
+        if plain in ("read", "write") and outside and not _names(self.policy, request, self._clock.now_ms()):
+            return False
         return self.policy.decide(request).allowed
 
     def refused(self, pending: PendingCall, capability: str, resource: str) -> bool:
@@ -199,17 +193,42 @@ class Authority:
         grants = [grant for grant in (*rules.allow, *self.policy.defaults) if grant.capability == capability]
         return [pattern for grant in grants if grant.covers_time(now) for pattern in grant.scope.patterns]
 
-    def _names(self, subject: str, capability: str, path: str) -> bool:
-        """Whether a grant covers a path outside the project by its name: one without a scope ends at the project."""
-        rules, now = self.policy.subjects.get(subject, SubjectRules()), self._clock.now_ms()
-        request = Request(subject, capability, resource=path)
-        grants = [grant for grant in (*rules.allow, *self.policy.defaults) if grant.scope.paths]
-        return any(msgspec.structs.replace(grant, methods=()).covers(request, now) for grant in grants)
 
-    def _has_scoped(self, subject: str, capability: str) -> bool:
-        rules = self.policy.subjects.get(subject)
-        grants = (*self.policy.defaults, *(rules.allow if rules else ()))
-        return capability in _PARTLY and any(grant.capability == capability for grant in grants)
+def decided(policy: Policy, request: Request, methods: Mapping[str, tuple[str, ...]]) -> Decision:
+    """What policy says of a call of an extension, whose manifest limits capabilities to `methods`."""
+    subject, capability, resource = request.subject, request.capability, request.resource
+    limits = methods.get(capability)
+    if limits and request.method and request.method not in limits:
+        reason = f"The manifest of {subject} limits {capability} to {', '.join(limits)}."
+        return Decision("deny", "manifest-methods", reason, {"capability": capability, "method": request.method})
+    by_name = capability == "env" and resource is not None and looks_secret(resource)
+    decision = policy.decide(Request(subject, capability, request.method, resource, by_name))
+    if decision.rule == "mode-strict" and resource is None and _has_scoped(policy, subject, capability):
+        # Only parts are granted: the connector shows those parts, and the extension's own folders.
+        return Decision("downgrade", "scope-filter", "Only what was granted is reachable.", decision.evidence)
+    return decision
+
+
+def confined(policy: Policy, request: Request, decision: Decision, now_ms: int) -> Decision:
+    """The decision, or a denial where the path lies outside the project and no grant names it."""
+    if decision.effect == "deny" or not is_outside(request.resource) or _names(policy, request, now_ms):
+        return decision
+    reason = f"{request.resource} lies outside the project and no grant names it."
+    return Decision("deny", "outside-project", reason, decision.evidence)
+
+
+def _names(policy: Policy, request: Request, now_ms: int) -> bool:
+    """Whether a grant covers a path outside the project by its name: one without a scope ends at the project."""
+    rules = policy.subjects.get(request.subject, SubjectRules())
+    plain = Request(request.subject, request.capability, resource=request.resource)
+    grants = [grant for grant in (*rules.allow, *policy.defaults) if grant.scope.paths]
+    return any(msgspec.structs.replace(grant, methods=()).covers(plain, now_ms) for grant in grants)
+
+
+def _has_scoped(policy: Policy, subject: str, capability: str) -> bool:
+    rules = policy.subjects.get(subject)
+    grants = (*policy.defaults, *(rules.allow if rules else ()))
+    return capability in _PARTLY and any(grant.capability == capability for grant in grants)
 
 
 def is_outside(resource: str | None) -> bool:

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from forestay.extensions.api_table import BUILT_IN_TOOLS, METHODS, NONE
+from forestay.extensions.api_table import METHODS, NONE
 from forestay.extensions.connectors.addresses import canonical_host
 from forestay.extensions.connectors.paths import Roots
 from forestay.kernel import Problem, exactly
+from forestay.tools import BUILT_IN, BuiltIn
 
 LINK_ITSELF = frozenset({"delete", "rename", "readlink", "symlink"})
 """Operations that mean a link at the end of their path, not where it leads."""
-_FOLDERS = frozenset({"grep", "find", "ls"})
 
 
 def derive(method: str, params: Mapping[str, Any]) -> str:
@@ -42,17 +42,19 @@ def resource_of(method: str, params: Mapping[str, Any], roots: Roots) -> str | N
         path = params.get("prefix") if operation == "mkdtemp" else params.get("path")
         follow = operation not in LINK_ITSELF and params.get("follow") is not False
         return roots.resource(path, follow=follow) if isinstance(path, str) else None
-    if method == "tool" and params.get("name") in BUILT_IN_TOOLS and params["name"] != "bash":
-        given = params.get("input")
-        path = given.get("path", ".") if isinstance(given, Mapping) else None
-        return roots.resource(path) if isinstance(path, str) else None
     if method == "http":
         return _host(params.get("url"))
-    if method == "env" and isinstance(params.get("name"), str):
-        return str(params["name"])
-    if method == "tool" and isinstance(params.get("name"), str) and params["name"] not in BUILT_IN_TOOLS:
-        return str(params["name"])
-    return None
+    if method == "tool" and (known := _built_in(params)) is not None:
+        given = params.get("input")
+        path = given.get("path", ".") if isinstance(given, Mapping) and known.capability != "exec" else None
+        return roots.resource(path) if isinstance(path, str) else None
+    name = params.get("name")
+    return name if method in ("env", "tool") and isinstance(name, str) else None
+
+
+def _built_in(params: Mapping[str, Any]) -> BuiltIn | None:
+    name = params.get("name")
+    return BUILT_IN.get(name) if isinstance(name, str) else None
 
 
 def asked_scope(
@@ -69,7 +71,10 @@ def asked_scope(
 
 def _looks_below(method: str, params: Mapping[str, Any]) -> bool:
     """Whether a call reads a whole folder: everything below it is what it asks about."""
-    return params.get("op") == "list" if method == "fs" else method == "tool" and params.get("name") in _FOLDERS
+    if method == "fs":
+        return params.get("op") == "list"
+    known = _built_in(params) if method == "tool" else None
+    return known is not None and known.below
 
 
 def _host(url: Any) -> str | None:

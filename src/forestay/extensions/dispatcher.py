@@ -156,7 +156,7 @@ class Dispatcher:
                 pending.asking = self._posted(self.authority.settle(pending, decision))
                 decision = pending.asking.result()
             entered = self._enter(pending, decision, None, default_ms=SYNC_LIMIT_MS)
-            waiting = self._waiting.get(call.method)
+            waiting = self._waiting_for(call)
             if waiting is None:
                 output = self._connectors[call.method].run(entered, call.params)
             else:
@@ -247,7 +247,7 @@ class Dispatcher:
     def _work(self, call: Call, request: HostCall) -> asyncio.Future[Output]:
         """Start the connector: on the loop, on a thread of its own when it may take long, or in the pool."""
         loop, params = asyncio.get_running_loop(), request.params
-        waiting = self._waiting.get(request.method)
+        waiting = self._waiting_for(request)
         if waiting is not None:
             task = asyncio.ensure_future(waiting.wait(call, params))
             call.on_cancel(partial(_cancel_task, loop, task))
@@ -256,6 +256,11 @@ class Dispatcher:
         if request.method == "exec" or params.get("op") == "watch":
             return own_thread(loop, partial(connector.run, call, params))
         return loop.run_in_executor(self._threads, connector.run, call, params)
+
+    def _waiting_for(self, request: HostCall) -> Waiting | None:
+        """The connector that waits for the answer; a tool that is not built in is another extension's."""
+        other = request.method == "tool" and derive(request.method, request.params) == "tool"
+        return self._waiting.get("tool.other" if other else request.method)
 
     def _patience(self, pending: PendingCall) -> float | None:
         """Seconds that are left for a call, and a moment more for its connector."""

@@ -48,6 +48,7 @@ from forestay.extensions.session_tree import SessionTree
 from forestay.extensions.settings import Settings
 from forestay.extensions.themes import BUILT_IN as BUILT_IN_THEMES
 from forestay.extensions.themes import Theme, Themes
+from forestay.extensions.tool_sources import OtherTools
 from forestay.extensions.tool_wording import read_wording
 from forestay.kernel import Ids, Ledger, Mode, Policy, Problem, Weighed
 
@@ -107,9 +108,10 @@ class Extensions:
         self._quotas = Quotas(self._config.quotas, self._over_quota, clock=self._clock)
         self._evidence = Evidence(ledger, sink=self._log, weigh=self._spent, clock=self._clock)
         self._loader = JavaScriptLoader(settings)
+        self.others = OtherTools(self)
         self.dispatcher = Dispatcher(
             Policy(clock=self._clock),
-            self._connectors(),
+            [*self._connectors(), self.others],
             self._evidence,
             consent=consent,
             grants=self._granted,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from forestay.extensions.builtin import BUILT_IN, BuiltIn
 from forestay.extensions.guests import Member
 from forestay.extensions.packs import Resource
 from forestay.extensions.registry import Tool, command_names, tool_owners
 from forestay.kernel import Problem
+from forestay.tools import BUILT_IN
+from forestay.tools import Tool as AnyTool
 
 
 def owner_of(members: Sequence[Member], tool: str) -> Member:
@@ -42,7 +43,7 @@ def commands_of(members: Iterable[Member]) -> dict[str, tuple[Member, str]]:
 
 def listed_tools(members: Sequence[Member]) -> list[dict[str, Any]]:
     """The built-in tools and those of extensions; an extension's tool replaces a built-in one of its name."""
-    found = {tool.name: _listed(tool, f"<builtin:{tool.name}>", "builtin") for tool in BUILT_IN.values()}
+    found = {name: _listed(row.tool, f"<builtin:{name}>", "builtin") for name, row in BUILT_IN.items()}
     found.update({tool.name: _listed(tool, member.path, "local") for tool, member in owned_tools(members)})
     return list(found.values())
 
@@ -68,7 +69,7 @@ def listed_commands(members: Sequence[Member], resources: Iterable[Resource]) ->
     ]
 
 
-def _listed(tool: Tool | BuiltIn, path: str, source: str) -> dict[str, Any]:
+def _listed(tool: Tool | AnyTool, path: str, source: str) -> dict[str, Any]:
     about = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     return {**about, "sourceInfo": _source_info(path, source)}
 

@@ -29,7 +29,8 @@ from forestay.extensions.themes import Theme
 from forestay.extensions.trace import FORMAT, Header, Recorder
 from forestay.extensions.vm_driver import VmDriver
 from forestay.extensions.vm_inputs import RealInputs, VmInputs
-from forestay.kernel import Clock, Problem, Randomness, SystemClock, Validator, checker, fitted
+from forestay.kernel import Clock, Problem, Randomness, SystemClock, Validator
+from forestay.tools import checker, fitted
 
 _encode = msgspec.json.Encoder().encode
 MAX_UPDATES = 10_000  # of one call are kept, of MAX_UPDATED bytes together; the listener hears all

@@ -12,16 +12,8 @@ from typing import Any, Literal
 import msgspec
 
 from forestay.kernel import Problem, canonical
+from forestay.tools import BUILT_IN
 
-TOOLS: dict[str, tuple[str, ...]] = {
-    "read": ("path", "offset", "limit"),
-    "bash": ("command", "timeout"),
-    "edit": ("path", "edits", "edits.oldText", "edits.newText"),
-    "write": ("path", "content"),
-    "grep": ("pattern", "path", "glob", "ignoreCase", "literal", "context", "limit"),
-    "find": ("pattern", "path", "limit"),
-    "ls": ("path", "limit"),
-}
 _MAX_FILE = 1024 * 1024
 
 
@@ -55,20 +47,21 @@ def read_wording(path: Path) -> dict[str, ToolWords]:
 def checked_wording(wording: Wording) -> dict[str, ToolWords]:
     """The words by tool, each of a tool and a parameter that exist."""
     for name, words in wording.tools.items():
-        if name not in TOOLS:
+        if name not in BUILT_IN:
             raise Problem(
                 "schema_mismatch",
                 f"There is no built-in tool {name[:80]}.",
                 at=f"tools.{name[:80]}",
-                tools=sorted(TOOLS),
+                tools=sorted(BUILT_IN),
             )
+        known = BUILT_IN[name].parameter_names
         for parameter in words.parameters:
-            if parameter not in TOOLS[name]:
+            if parameter not in known:
                 raise Problem(
                     "schema_mismatch",
                     f"The tool {name} has no parameter {parameter[:80]}.",
                     at=f"tools.{name}.parameters.{parameter[:80]}",
-                    parameters=list(TOOLS[name]),
+                    parameters=list(known),
                 )
     return dict(wording.tools)
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from forestay.agents import Tool, Verdict
 from forestay.governance.accounts import ModelCall
 from forestay.governance.budgets import Budgets
 from forestay.models import DEFAULT_PARAMS, Delta, Deltas, Message, Model, Params, ToolSpec, Usage, message_tokens
 from forestay.runs import CreateRun, Execution, Fact
+from forestay.tools import Gate, Tool, Verdict
 
 
 class Metering:
@@ -69,14 +69,10 @@ class MeteredModel:
         return msgspec.structs.replace(delta, usage=msgspec.structs.replace(delta.usage, cost_usd=cost / 1_000_000))
 
 
-class _Gate(Protocol):
-    async def decide(self, tool: Tool, arguments: dict[str, Any]) -> Verdict: ...
-
-
 class MeteredGate:
     """A tool gate that counts each call before policy is asked about it."""
 
-    def __init__(self, gate: _Gate, budgets: Budgets, ctx: Execution, agent_id: str) -> None:
+    def __init__(self, gate: Gate, budgets: Budgets, ctx: Execution, agent_id: str) -> None:
         self._gate = gate
         self._budgets = budgets
         self._ctx = ctx

@@ -6,18 +6,15 @@ from forestay.face import face
 
 if TYPE_CHECKING:
     from forestay.host.agent_node import ASK
-    from forestay.host.agent_view import AgentWork, read_work
     from forestay.host.extension_model import ExtensionModel
-    from forestay.host.extensions import texts
+    from forestay.host.extensions import grant_of, texts
     from forestay.host.health_check import health
-    from forestay.host.ledger_view import LedgerView, RecordShown, run_of
     from forestay.host.metrics import CONTENT_TYPE
     from forestay.host.models import HostModels
     from forestay.host.node_files import trust_in_nodes, types_to_check
     from forestay.host.opening import Host, Options, open_host
+    from forestay.host.policies import Explained, explain
     from forestay.host.prompt_form import everything
-    from forestay.host.questions import Prompt, pending
-    from forestay.host.relay_view import Looks
     from forestay.host.skill_texts import skills
     from forestay.host.tracing import Tracing
     from forestay.host.workflow_files import LeftOut

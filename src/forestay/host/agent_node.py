@@ -10,28 +10,27 @@ A4  The agent's events go into the run's log in their order, once.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from forestay.agents import Agent, AgentManifest, AgentResult, Guarded, Hooks, Invocation, Quiet, ToolSource
+from forestay.agents import ASSISTANT, Agent, AgentManifest, AgentResult, Catalogue, Hooks, Invocation, Quiet
 from forestay.governance import Budgets, MeteredGate
 from forestay.host.approvals import RunApprovals
-from forestay.host.catalogue import ASSISTANT, Catalogue
 from forestay.host.context import open_session, texts
 from forestay.host.extensions import ProjectExtensions
-from forestay.host.gate import PolicyGate
 from forestay.host.hooks import SuiteHooks
 from forestay.host.memory import LedgerMemory
 from forestay.host.model_caller import RelayModel
 from forestay.host.models import HostModels
-from forestay.host.tools import AgentTools, NoTools
+from forestay.host.tools import HostTools
 from forestay.host.tracing import Tracing
 from forestay.kernel import OPERATOR, Agents, Clock, Ids, Ledger, Problem
 from forestay.relay import MAX_SESSIONS_PER_APP, Relay, Session
-from forestay.runs import Execution, NodeType, Parked, Runs
+from forestay.runs import Execution, NodeType, Parked
+from forestay.tools import Guarded
 
 TYPE = "core.agent"
 
@@ -52,7 +51,7 @@ class AgentNode:
         clock: Clock,
         ids: Ids,
         data: Path,
-        runs: Callable[[], Runs],
+        tools: HostTools,
         tracing: Tracing | None = None,
     ) -> None:
         self._ledger = ledger
@@ -65,7 +64,7 @@ class AgentNode:
         self._clock = clock
         self._ids = ids
         self._data = data
-        self._runs = runs
+        self._tools = tools
         self._tracing = tracing or Tracing()
         self._parked: dict[str, _Parked] = {}
 
@@ -124,45 +123,30 @@ class AgentNode:
         return _outputs(manifest, session, result)
 
     async def _agent(self, ctx: Execution, manifest: AgentManifest, session: Session, parked: _Parked) -> Agent:
-        about = {"runId": ctx.run_id, "nodeId": ctx.node_id}
-        tools, hooks = await self._extended(ctx, manifest, parked)
-        model = self._models.for_class(manifest.model_class)
+        consents = self._extensions.has_consent
+        name = manifest.agent_id
+        model = ctx.metered(self._models.for_class(manifest.model_class), name)
         return Agent(
             manifest,
-            model=RelayModel(ctx, self._relay, session, ctx.metered(model, manifest.agent_id)),
-            tools=tools,
+            model=RelayModel(ctx, self._relay, session, model),
+            tools=await self._tools.sources(ctx, name, consents=consents),
             effects=Guarded(ctx.effect, parked.life, self._clock),
-            gate=MeteredGate(
-                PolicyGate(self._settings, self._ledger, self._clock, manifest.agent_id, about),
-                self._budgets,
-                ctx,
-                manifest.agent_id,
-            ),
+            gate=MeteredGate(self._tools.gate(ctx, name), self._budgets, ctx, name),
             approvals=RunApprovals(ctx),
-            hooks=hooks,
+            hooks=await self._hooks(ctx, parked),
             memory=LedgerMemory(self._ledger, ctx.tenant),
             clock=self._clock,
             verbosity="summary",
         )
 
-    async def _extended(self, ctx: Execution, manifest: AgentManifest, parked: _Parked) -> tuple[ToolSource, Hooks]:
-        """The tools and the hooks of the project's extensions; they are the operator's alone."""
+    async def _hooks(self, ctx: Execution, parked: _Parked) -> Hooks:
+        """The hooks of the project's extensions; they are the operator's alone."""
         if ctx.tenant != OPERATOR:
-            return NoTools(), Quiet()
+            return Quiet()
         suite = await self._extensions.suite(ctx)
-        prompts = self._extensions.prompts
-        hooks = SuiteHooks(suite, prompts, ctx, parked.hooks.told if parked.hooks else None)
-        parked.hooks = hooks
-        tools = AgentTools(
-            suite,
-            self._runs(),
-            ctx,
-            subject=manifest.agent_id,
-            consents=self._extensions.has_consent,
-            prompts=prompts,
-            tracing=self._tracing,
-        )
-        return tools, hooks
+        told = parked.hooks.told if parked.hooks else None
+        parked.hooks = SuiteHooks(suite, self._extensions.prompts, ctx, told)
+        return parked.hooks
 
     # The relay session of one node
 

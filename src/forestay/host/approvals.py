@@ -1,15 +1,15 @@
-"""Questions of an agent as interrupts of its run: the node is parked, and whoever answers wakes it."""
+"""Questions about a tool as interrupts of a run: the node parks, and the answer wakes it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from forestay.agents import ApprovalAnswer, ApprovalRequest
 from forestay.runs import Execution
+from forestay.tools import ApprovalAnswer, ApprovalRequest
 
 
 class RunApprovals:
-    """`agents.Approvals` over a node's interrupts (OpenWOP §1.8)."""
+    """`tools.Approvals` over a node's interrupts (OpenWOP §1.8)."""
 
     def __init__(self, ctx: Execution) -> None:
         self._ctx = ctx

@@ -7,6 +7,8 @@ Invariants:
 - E2  What is connected to is what was checked: the name is resolved once and its address pinned.
 - E3  Redirects are not followed, upgrades are not asked for, proxies of the environment are not used.
 - E4  Only `https`, or `http` where the operator allowed the host; bodies and time are bounded.
+- E5  Policy decides: the capability is `egress`, the resource `host:port`. What E1 or E4 names needs a grant by name.
+      A refused call of a run is a record of the stream `audit`.
 """
 
 from __future__ import annotations
@@ -14,12 +16,27 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import Literal
 
 import httpx
+import msgspec
 
 from forestay.extensions import is_public
-from forestay.kernel import Place, Problem, place_of
+from forestay.kernel import (
+    AUDIT,
+    Decision,
+    Draft,
+    Grant,
+    Ledger,
+    Place,
+    Policy,
+    Problem,
+    Request,
+    Scope,
+    SubjectRules,
+    place_of,
+)
 from forestay.runs import Caller, HttpRequest, HttpResponse
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -30,31 +47,58 @@ _BLOCKED_NAMES = frozenset({"localhost", "ip6-localhost", "ip6-loopback", "metad
 _BLOCKED_ZONES = (".localhost", ".localdomain", ".internal", ".local")
 
 
+EGRESS = "egress"
+SUBJECT = "host"
+_WHY = {
+    "plain_http": "The address must begin with https://.",
+    "ssrf": "This address is not reachable from here.",
+}
+
+
+class Ruling(msgspec.Struct, frozen=True):
+    """What policy says of a call out, and why the place needs a grant by name."""
+
+    decision: Decision
+    why: Literal["plain_http", "ssrf"] | None = None
+
+    def require(self, at: str) -> None:
+        if self.why is not None:
+            self.decision.require("address_blocked", _WHY[self.why], at=at, reason=self.why)
+
+
 class Egress:
     """An HTTP sender that cannot be talked into reaching the host's own network."""
 
-    def __init__(self, allow: Collection[str] = (), *, plain_http: bool = False) -> None:
+    def __init__(self, allow: Collection[str] = (), *, plain_http: bool = False, ledger: Ledger | None = None) -> None:
         """`allow` names `host:port` pairs that may be reached though they are not public. `plain_http` permits http
-        to public hosts."""
-        self._allow = frozenset(item.lower() for item in allow)
+        to public hosts. `ledger` keeps what was refused."""
+        named = tuple(Grant(EGRESS, Scope(hosts=(item.lower(),)), source="flag") for item in allow)
+        everybody = Grant(EGRESS, source="builtin")
+        self._policy = Policy("strict", defaults=[everybody], subjects={SUBJECT: SubjectRules(named)})
         self._plain_http = plain_http
+        self._ledger = ledger
         self._client: httpx.AsyncClient | None = None
+
+    def decide(self, place: Place, *, https_only: bool = True, addresses: Sequence[str] = ()) -> Ruling:
+        """What policy says of a call to `place`, as far as is known of the `addresses` that its name means (E5)."""
+        host, port, scheme = place
+        why: Literal["plain_http", "ssrf"] | None = None
+        if scheme == "http" and (https_only or not self._plain_http):
+            why = "plain_http"
+        elif host in _BLOCKED_NAMES or host.endswith(_BLOCKED_ZONES) or not all(map(_is_public, (host, *addresses))):
+            why = "ssrf"
+        request = Request(SUBJECT, EGRESS, scheme, f"{host}:{port}", by_name_only=why is not None)
+        return Ruling(self._policy.decide(request), why)
 
     def check_url(self, url: str, at: str = "$.url", *, https_only: bool = True) -> Place:
         """Where `url` leads; refused when it could never be called: the part of E1 and E4 that needs no resolver."""
-        place = host, port, scheme = place_of(url, at)
-        if self._is_allowed(host, port):
-            return place
-        if scheme == "http" and (https_only or not self._plain_http):
-            raise Problem("address_blocked", "The address must begin with https://.", at=at, reason="plain_http")
-        if host in _BLOCKED_NAMES or host.endswith(_BLOCKED_ZONES):
-            raise Problem("address_blocked", "This host is not reachable from here.", at=at, reason="ssrf")
-        if _is_literal(host):  # a name is checked when it is resolved
-            _check_address(ipaddress.ip_address(host), at)
+        place = place_of(url, at)
+        self.decide(place, https_only=https_only).require(at)
         return place
 
     async def send(self, request: HttpRequest, caller: Caller) -> HttpResponse:
-        host, port, _ = self.check_url(request.url, https_only=False)
+        place = host, port, _ = place_of(request.url, "$.url")
+        await self._require(self.decide(place, https_only=False), caller)
         if request.method.upper() not in _METHODS:
             raise Problem("schema_mismatch", f"{request.method[:16]!r} is not a method.", at="$.method")
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _FORBIDDEN_HEADERS}
@@ -62,8 +106,10 @@ class Egress:
             raise Problem("address_blocked", "A connection upgrade is not allowed.", reason="upgrade")
         try:
             async with asyncio.timeout(request.timeout_ms / 1000):
-                address = await self._resolve(host, port)
-                return await self._exchange(request, headers, host, address)
+                addresses = [host] if _is_literal(host) else await _look_up(host, port)
+                # All that the name means must be allowed, not only the first (E1, E2).
+                await self._require(self.decide(place, https_only=False, addresses=addresses), caller)
+                return await self._exchange(request, headers, host, addresses[0])
         except (TimeoutError, httpx.TimeoutException) as error:
             raise Problem("timeout", f"{host} did not answer in time.", host=host) from error
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
@@ -71,13 +117,14 @@ class Egress:
                 "upstream_failed", f"{host} could not be reached.", host=host, reason=str(error)[:200]
             ) from error
 
-    async def _resolve(self, host: str, port: int) -> str:
-        """The address to connect to (E1, E2): all that the name means must be allowed, not only the first."""
-        addresses = [host] if _is_literal(host) else await _look_up(host, port)
-        if not self._is_allowed(host, port):
-            for address in addresses:
-                _check_address(ipaddress.ip_address(address))
-        return addresses[0]
+    async def _require(self, ruling: Ruling, caller: Caller) -> None:
+        """Go on when the call is allowed; else leave a record and refuse."""
+        decision = ruling.decision
+        if not decision.allowed and self._ledger is not None:
+            said = {"effect": decision.effect, "rule": decision.rule, "reason": decision.reason}
+            about = {"runId": caller.run_id, "nodeId": caller.node_id}
+            await self._ledger.append(AUDIT, [Draft("policy.decision", {**about, **decision.evidence, **said})])
+        ruling.require("$.url")
 
     async def _exchange(self, request: HttpRequest, headers: dict[str, str], host: str, address: str) -> HttpResponse:
         url = httpx.URL(request.url)
@@ -108,9 +155,6 @@ class Egress:
         if self._client is not None:
             await self._client.aclose()
 
-    def _is_allowed(self, host: str, port: int) -> bool:
-        return f"{host}:{port}" in self._allow
-
 
 async def _look_up(host: str, port: int) -> list[str]:
     loop = asyncio.get_running_loop()
@@ -129,6 +173,6 @@ def _is_literal(host: str) -> bool:
     return True
 
 
-def _check_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address, at: str = "$.url") -> None:
-    if not is_public(address):
-        raise Problem("address_blocked", "This address is not reachable from here.", at=at, reason="ssrf")
+def _is_public(host: str) -> bool:
+    """Whether an address is one of the internet; a name is checked when it is resolved."""
+    return not _is_literal(host) or is_public(ipaddress.ip_address(host))

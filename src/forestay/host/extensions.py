@@ -2,7 +2,8 @@
 
 N1  Extensions are executed when a person trusts what the folder brings, as it is; otherwise they are only listed. That
     holds for the project's folder and, apart from it, for the user's own; the project's come first, as in pi.
-N2  What a person decides while the host runs (in a run, over HTTP, by a command) holds from then on.
+N2  What a person decides while the host runs (in a run, over HTTP, by a command) holds from then on. The decision is a
+    record before it is in force. Taking back takes exactly what people decided; what the settings say stays.
 N3  An agent's own tools go through the same door as an extension's host calls: same policy, same evidence.
 """
 
@@ -10,12 +11,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 from forestay import assets
 from forestay.extensions import STREAM as GRANTS
-from forestay.extensions import USER, Standing, Trust
-from forestay.kernel import Clock, Config, Ledger, Problem, Randomness
+from forestay.extensions import USER, Grants, Standing, Trust, checked
+from forestay.kernel import Clock, Config, Grant, Ledger, Problem, Randomness
 
 if TYPE_CHECKING:
     from forestay.extensions import Consent, Extensions, Model, Resource
@@ -47,13 +50,13 @@ class ProjectExtensions:
         self.trust = Trust(ledger, config.extensions.paths)
         self.own = Trust(ledger, places=USER)
         self.has_consent = consent is not None
-        self._ledger = ledger
-        self._config = config
-        self._clock = clock
+        self.ledger = ledger
+        self.settings = config.extensions
+        self.clock = clock
         self._randomness = randomness
         self._consent = consent
         self._model = model
-        self._data = data
+        self.data = data
         self._suite: Extensions | None = None
         self.runs: str | None = None  # the hash of what was loaded
         self._opening = asyncio.Lock()
@@ -95,6 +98,22 @@ class ProjectExtensions:
                 await self._bring(self._suite, standing, "reload")
         return standing
 
+    async def decide(self, extension: str, effect: Literal["allow", "deny"], grant: Grant, *, by: str) -> None:
+        """Allow or deny `grant` to the extension from now on (N2)."""
+        grants = Grants(self.ledger, self.clock)
+        await (grants.allow if effect == "allow" else grants.deny)(extension, grant, by=by)
+        await self._take_in()
+
+    async def take_back(self, extension: str, capability: str, *, by: str) -> int:
+        """Undo what people decided about one capability of the extension; how many decisions that were (N2)."""
+        count = await Grants(self.ledger, self.clock).revoke(extension, capability, by=by)
+        await self._take_in()
+        return count
+
+    async def _take_in(self) -> None:
+        if self._suite is not None:  # a suite that is opened later reads the ledger then
+            await self._suite.refresh()
+
     async def suite(self, ctx: Execution | None = None) -> Extensions:
         """The running suite; the first caller opens it and the others wait.
 
@@ -120,21 +139,21 @@ class ProjectExtensions:
         from forestay.extensions import Extensions, Settings
 
         suite = Extensions(
-            self._ledger,
+            self.ledger,
             root=self.root,
             consent=self._consent or self.prompts,
             settings=Settings(
-                config=self._config.extensions,
+                config=self.settings,
                 trusted=True,
                 model=self._model,
-                clock=self._clock,
+                clock=self.clock,
                 randomness=self._randomness,
                 log_file=True,
-                data=self._data,
+                data=self.data,
             ),
         )
         await suite.__aenter__()
-        self.prompts.recorded = suite.recorded
+        self.prompts.recorded, self.prompts.callers = suite.recorded, suite.others.callers
         try:
             await self._bring(suite, await self.standing(), "startup")
         except BaseException:
@@ -197,7 +216,7 @@ class ProjectExtensions:
 
     async def _follow(self, suite: Extensions) -> None:
         """Decisions on the ledger become the suite's as they are written, by whichever process (N2)."""
-        async for _ in self._ledger.follow(GRANTS, suite.decided + 1, poll=GRANTS_SECONDS):
+        async for _ in self.ledger.follow(GRANTS, suite.decided + 1, poll=GRANTS_SECONDS):
             await suite.refresh()
 
     async def close(self) -> None:
@@ -207,6 +226,13 @@ class ProjectExtensions:
             await self._suite.emit({"type": "session_shutdown", "reason": "quit"})
             await self._suite.__aexit__(None, None, None)
             self._suite, self.runs = None, None
+
+
+def grant_of(capability: str, scope: str, expires_ms: int | None) -> Grant:
+    """What a form says, checked: `scope` is a list of patterns with commas between them."""
+    patterns = ",".join(part.strip() for part in scope.split(",") if part.strip())
+    text = f"{capability}:{patterns}" if patterns else capability
+    return msgspec.structs.replace(checked(text), expires_ms=expires_ms, source="person")
 
 
 def _waiting(standing: Standing) -> list[str]:

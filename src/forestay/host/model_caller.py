@@ -42,7 +42,7 @@ class RelayModel:
             await ask()
             return {"session": self._session.id, "digest": self._known[self._session.id, key].digest}
 
-        kept: dict[str, Any] = await self._ctx.effect(key, reference, later=True)
+        kept: dict[str, Any] = await self._ctx.effect(key, reference, provider=f"model:{self.name}", later=True)
         if "text" in kept:  # until 0.2 the run's log had a copy of it
             return msgspec.convert({**kept, "served_by": ""}, Completion)
         return (await self._recalled(key, **kept)).answer

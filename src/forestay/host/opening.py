@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from forestay.agents import Catalogue
 from forestay.governance import Budgets, BudgetTable, Metering
 from forestay.host.agent_node import ASK, AgentNode
-from forestay.host.catalogue import Catalogue
 from forestay.host.egress import Egress
 from forestay.host.extension_model import ExtensionModel
 from forestay.host.extensions import ProjectExtensions
 from forestay.host.metrics import HostMetrics, WatchedModel
 from forestay.host.models import HostModels
 from forestay.host.node_files import load_nodes, trust_in_nodes
-from forestay.host.node_tools import NodeTools
 from forestay.host.prompts import Prompts
 from forestay.host.sole import sole_host
+from forestay.host.tools import HostTools
 from forestay.host.tracing import Tracing, open_tracing
 from forestay.host.workflow_files import Found, LeftOut, load_workflows
 from forestay.kernel import (
@@ -116,6 +116,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     egress: Egress
     clock: Clock
     ids: Ids
+    tools: HostTools
     key_for: Callable[[str], bytes]  # a secret of its own for each purpose
     metrics: HostMetrics
     tracing: Tracing
@@ -174,7 +175,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         metrics = HostMetrics()
         tracing = options.tracing or open_tracing(config.telemetry)
         stack.callback(tracing.close)
-        egress = Egress(options.allow_egress)
+        egress = Egress(options.allow_egress, ledger=ledger)
         stack.push_async_callback(egress.close)
         models = HostModels(
             config.models,
@@ -210,6 +211,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         stack.push_async_callback(extensions.close)
         stack.push_async_callback(prompts.close)
         budgets = Budgets(ledger, config.budgets, clock=clock)
+        tools = HostTools(extensions, config.agents, ledger, clock, runs=lambda: runs, tracing=tracing)
         node = AgentNode(
             ledger=ledger,
             relay=relay,
@@ -221,7 +223,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             clock=clock,
             ids=ids,
             data=data,
-            runs=lambda: runs,
+            tools=tools,
             tracing=tracing,
         )
         registry = standard_registry(sample_seams=options.sample_seams)
@@ -239,7 +241,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             nodes=registry,
             models=models,
             governor=Metering(budgets),
-            tools=NodeTools(extensions, config.agents, ledger, clock, runs=lambda: runs),
+            tools=tools,
             http=egress,
             limits=options.limits or Limits(max_loop_iterations=config.workflows.max_loop_iterations),
             sample_seams=options.sample_seams,
@@ -286,6 +288,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             egress=egress,
             clock=clock,
             ids=ids,
+            tools=tools,
             key_for=lambda purpose: derive(secret, purpose),
             metrics=metrics,
             tracing=tracing,

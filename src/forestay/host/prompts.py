@@ -17,12 +17,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from forestay.extensions import Answer, Question
+from forestay.extensions import CHANGING, Answer, Question
 from forestay.host.prompt_form import ANSWER, answer_of, shown
 from forestay.kernel import Clock, Problem, iso
 from forestay.runs import Execution, Parked, Runs
 
-CHANGING = frozenset({"write", "exec", "http", "tool", "*"})
 T = TypeVar("T")
 
 
@@ -63,6 +62,7 @@ class Prompts:
         self.life = life
         self._runs = runs
         self.recorded: Callable[[], Awaitable[None]] | None = None  # until the evidence so far is on disk
+        self.callers: Callable[[str], list[str]] = lambda _: []  # the extensions that wait for one
         self._works: dict[str, _Work] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
 
@@ -137,9 +137,12 @@ class Prompts:
     # Asking
 
     def _asker(self, extension: str) -> _Work | None:
-        """The work whose run asks: that of this extension alone before that of all, the latest begun first."""
+        """The work whose run asks: that of this extension, then of one that called its tool, then that of all.
+
+        Of several, the one that began last asks.
+        """
         works = list(self._works.values())[::-1]
-        for wanted in (extension, None):
+        for wanted in (extension, *self.callers(extension), None):
             for work in works:
                 if work.extension == wanted and not work.task.done():
                     return work

@@ -1,88 +1,173 @@
-"""Where tools come from: built in, of extensions, and workflows; one list and one way to call each.
+"""The tools of this host: which sources a caller has, workflows as tools, and the `core.tool` node.
 
-S1  A tool's effect class is what it could do, not what it says: an extension's tool is `read` only while nothing that
-    the extension may use can change anything, and `unsafe` otherwise.
-S2  Built-in tools pass through the extensions' dispatcher: the same policy and the same evidence as a host call.
-S3  A tool's outcome is given back when the evidence of what it did is on disk.
-S4  Tools belong to the host's operator: runs of other tenants have none, because the project folder is not theirs.
+H1  Tools belong to the host's operator: runs of other tenants have none, because the project folder is not theirs.
+H2  A workflow's node calls the same tools through the same gate and with the same questions as an agent.
+H3  A new kind of tool is one more source in `HostTools.sources`.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from forestay.agents import EffectClass, Tool, ToolOutcome, Update, text_of
-from forestay.extensions import Extensions, HostCall, Member, Subject, prepared
-from forestay.extensions import ToolOutcome as Performed
-from forestay.host.builtin import BUILTIN
-from forestay.host.prompts import CHANGING, Prompts
+import msgspec
+
+from forestay.extensions import BuiltInTools, ExtensionTools, at_once
+from forestay.host.approvals import RunApprovals
+from forestay.host.extensions import ProjectExtensions
 from forestay.host.tracing import Tracing
-from forestay.kernel import Grant, Problem, SubjectRules, canonical
-from forestay.runs import CreateRun, Execution, Runs
+from forestay.kernel import OPERATOR, Agents, Clock, Ledger, Problem, canonical
+from forestay.runs import Caller, CreateRun, Execution, Runs
+from forestay.tools import (
+    BUILT_IN,
+    ApprovalAnswer,
+    Guarded,
+    Tool,
+    ToolGate,
+    ToolOutcome,
+    Toolset,
+    ToolSource,
+    Update,
+    approved,
+    fit_for,
+    once_or_ask,
+)
+
+WORKFLOW = "core.forestay.workflow"
+"""The subject of a workflow's own tool calls."""
 
 _TYPES = {"string": "string", "number": "number", "integer": "integer", "boolean": "boolean", "array": "array"}
-_OWN_CAPABILITIES = ("read", "write", "exec")
 
 
-class NoTools:
-    """`agents.ToolSource` for runs of other tenants (S4)."""
-
-    async def tools(self) -> Sequence[Tool]:
-        return ()
-
-    async def prepare(self, tool: Tool, arguments: dict[str, Any]) -> Any:
-        return arguments
-
-    async def call(
-        self, tool: Tool, arguments: dict[str, Any], *, call_id: str, idempotency_key: str | None, update: Update
-    ) -> ToolOutcome:
-        raise Problem("permission_denied", "Tools are the operator's alone.", tool=tool.name)
-
-
-class AgentTools:
-    """`agents.ToolSource` for one subject, in one execution of a node of the operator's."""
+class HostTools:
+    """Every tool of the host. `runs.ToolSource` for the nodes of a workflow."""
 
     def __init__(
         self,
-        suite: Extensions,
-        runs: Runs,
-        ctx: Execution,
+        extensions: ProjectExtensions,
+        settings: Agents,
+        ledger: Ledger,
+        clock: Clock,
         *,
-        subject: str,
-        consents: bool,
-        prompts: Prompts,
+        runs: Callable[[], Runs],
         tracing: Tracing | None = None,
     ) -> None:
-        self._suite = suite
+        self._extensions = extensions
+        self._settings = settings
+        self._ledger = ledger
+        self._clock = clock
         self._runs = runs
-        self._ctx = ctx
-        self._subject = f"agent:{subject}"
-        self._tenant = ctx.tenant
-        self._scope = f"{ctx.run_id}:{ctx.node_id}"
-        self._consents = consents
-        self._prompts = prompts
         self._tracing = tracing or Tracing()
 
-    async def tools(self) -> Sequence[Tool]:
-        active = self._suite.session.active  # what an extension chose (`pi.setActiveTools`); workflows are not its own
-        offered = [tool for tool in (*BUILTIN, *self._of_extensions()) if tool.name in active]
-        return [*offered, *await self._of_workflows()]
-
-    async def prepare(self, tool: Tool, arguments: dict[str, Any]) -> Any:
-        """The tool's own preparation; a host call on its way may ask a person, as one of the tool itself may."""
-        if tool.id.startswith("forestay:"):
-            return prepared(tool.name, arguments)
-        return await self._prompts.during(
-            self._ctx,
-            lambda: self._suite.prepare_arguments(tool.name, arguments),
-            extension=self._suite.owner(tool.name).extension.name,
-            name=f"prepare:{tool.name}:",
-            about={"tool": tool.name},
-            repeats=True,
+    async def sources(self, ctx: Execution, subject: str, *, consents: bool) -> ToolSource:
+        """What `subject` may call in one execution of a node (H1)."""
+        if ctx.tenant != OPERATOR:
+            return Toolset()
+        suite = await self._extensions.suite(ctx)
+        during = functools.partial(self._extensions.prompts.during, ctx)
+        return _Traced(
+            self._tracing,
+            BuiltInTools(suite, f"agent:{subject}", f"{ctx.run_id}:{ctx.node_id}"),
+            ExtensionTools(suite, during, consents=consents),
+            WorkflowTools(self._runs(), ctx.tenant),
         )
+
+    def gate(self, ctx: Execution, subject: str) -> ToolGate:
+        about = {"runId": ctx.run_id, "nodeId": ctx.node_id}
+        return ToolGate(self._settings, self._ledger, self._clock, subject, about)
+
+    async def describe(self, name: str) -> Tool | None:
+        """A tool by its name or id, outside a run: built in, of an extension that runs already, or a workflow."""
+        suite = self._extensions.opened
+        own = BUILT_IN.get(name.removeprefix("forestay:"))
+        sources: list[ToolSource] = [WorkflowTools(self._runs(), OPERATOR)]
+        if suite is not None:
+            sources.insert(0, ExtensionTools(suite, at_once, consents=self._extensions.has_consent))
+        return own.tool if own is not None else await Toolset(*sources).describe(name)
+
+    def names(self) -> list[str]:
+        """The tools that are known without opening anything, and those of extensions that run already."""
+        suite = self._extensions.opened
+        return [*BUILT_IN, *(tool.name for tool in (suite.tools() if suite is not None else ()))]
+
+    async def call(self, tool: str, arguments: dict[str, Any], caller: Caller) -> Any:
+        """Call a tool for a node; what policy asks about is an interrupt of the node (H2)."""
+        if caller.tenant != OPERATOR:
+            raise Problem("permission_denied", "Tools are the operator's alone.", tool=tool[:80])
+        ctx: Execution = caller.node
+        source = await self.sources(ctx, WORKFLOW, consents=False)
+        found = await source.describe(tool)
+        if found is None:
+            offered = sorted(item.name for item in await source.list())
+            raise Problem("not_found", f"There is no tool {tool[:80]}.", tools=offered)
+        key = f"{ctx.place}prepared"
+        arguments = await fit_for(source, found, arguments, lambda prepare: ctx.effect(key, prepare, later=True))
+        # The class that the tool had when the node began is the one that decides after a crash.
+        effect = await ctx.effect(f"{ctx.place}class", lambda: found.effect, later=True)
+        found = msgspec.structs.replace(found, effect=effect)
+        arguments = await self._allowed(ctx, found, arguments)
+        outcome = await self._once(ctx, source, found, arguments, caller.idempotency_key)
+        if outcome.is_error:
+            raise Problem("extension_failed", outcome.content[:2000], tool=found.name)
+        return {"output": outcome.content, "details": outcome.details}
+
+    async def _allowed(self, ctx: Execution, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments that policy, or the person it asks, lets the tool be called with; both are asked once."""
+
+        async def decide() -> Any:
+            decision = await self.gate(ctx, WORKFLOW).decide(tool, arguments)
+            return {"effect": decision.effect, "reason": decision.reason}
+
+        decided: dict[str, str] = await ctx.effect(f"{ctx.place}gate", decide, later=True)
+        fix = f"Name {tool.name} in agents.allow."
+        if decided["effect"] == "deny":
+            raise Problem("capability_denied", decided["reason"], tool=tool.name, fix=fix)
+        if decided["effect"] != "prompt":
+            return arguments
+        key = f"{ctx.place}approval"
+        answer = await approved(RunApprovals(ctx), key, "workflow", tool, arguments, decided["reason"])
+        if answer.action == "reject":
+            said = answer.note or f"A person refused {tool.name}."
+            raise Problem("capability_denied", said, tool=tool.name, fix=fix)
+        return answer.arguments if answer.arguments is not None else arguments
+
+    async def _once(
+        self, ctx: Execution, source: ToolSource, tool: Tool, arguments: dict[str, Any], key: str
+    ) -> ToolOutcome:
+        """The call, once; when another life began it and did not record it, a person says what to do."""
+        effects = Guarded(ctx.effect, self._extensions.prompts.life, self._clock)
+        identity = key if tool.takes_key else None
+
+        async def body() -> Any:
+            made = await source.call(tool, arguments, call_id=key, idempotency_key=key, update=_unheard)
+            return msgspec.to_builtins(made)
+
+        async def perform(attempt: str) -> ToolOutcome:
+            return msgspec.convert(await effects.perform(attempt, body, tool.effect, identity), ToolOutcome)
+
+        def fail(answer: ApprovalAnswer, problem: Problem) -> ToolOutcome:
+            raise Problem(problem.key, answer.note or problem.message, tool=tool.name)
+
+        return await once_or_ask(
+            f"{ctx.place}{tool.name}",
+            perform,
+            RunApprovals(ctx),
+            tool,
+            arguments,
+            otherwise="let the node fail.",
+            rejected=fail,
+        )
+
+
+class _Traced(Toolset):
+    """Sources whose calls are traced (the names are OpenTelemetry's for generative AI)."""
+
+    def __init__(self, tracing: Tracing, *sources: ToolSource) -> None:
+        super().__init__(*sources)
+        self._tracing = tracing
 
     async def call(
         self, tool: Tool, arguments: dict[str, Any], *, call_id: str, idempotency_key: str | None, update: Update
@@ -91,120 +176,40 @@ class AgentTools:
             span.set("gen_ai.operation.name", "execute_tool")
             span.set("gen_ai.tool.name", tool.name)
             span.set("gen_ai.tool.call.id", call_id)
-            return await self._call(tool, arguments, call_id, idempotency_key, update)
+            return await super().call(tool, arguments, call_id=call_id, idempotency_key=idempotency_key, update=update)
 
-    async def _call(
-        self, tool: Tool, arguments: dict[str, Any], call_id: str, idempotency_key: str | None, update: Update
-    ) -> ToolOutcome:
-        kind = tool.id.partition(":")[0]
-        if kind == "workflow":
-            return await self._workflow(tool, arguments, idempotency_key)
-        try:
-            if kind == "forestay":
-                return await self._builtin(tool, arguments, call_id)
-            return await self._extension(tool, arguments, call_id, update)
-        finally:
-            await self._suite.recorded()
 
-    # Extensions
+class WorkflowTools(ToolSource):
+    """The workflows of a tenant as tools: each starts one run for one key and waits for its end."""
 
-    def _of_extensions(self) -> list[Tool]:
-        found: list[Tool] = []
-        for item in self._suite.tools():
-            owner = self._suite.owner(item.name)
-            name = f"ext:{owner.extension.name}/{item.name}"
-            found.append(
-                Tool(
-                    item.name,
-                    item.description,
-                    item.parameters,
-                    self._effect(owner),
-                    name,
-                    prepares=item.prepares,
-                    typebox=item.typebox,
-                )
-            )
-        return found
+    kind = "workflow"
 
-    def _effect(self, member: Member) -> EffectClass:
-        """S1. What a person grants while the tool runs is on record before it is used (`prompts`, W3)."""
-        policy = self._suite.dispatcher.policy
-        rules = policy.subjects.get(member.extension.name, SubjectRules())
-        mode = rules.mode or policy.mode
-        granted = any(grant.capability in CHANGING for grant in (*rules.allow, *policy.defaults))
-        may = granted or mode == "permissive" or (mode == "prompt" and self._consents)
-        return "unsafe" if may else "read"
+    def __init__(self, runs: Runs, tenant: str) -> None:
+        self._runs = runs
+        self._tenant = tenant
 
-    async def _extension(self, tool: Tool, arguments: dict[str, Any], call_id: str, update: Update) -> ToolOutcome:
-        def work() -> Coroutine[Any, Any, Performed]:
-            return self._suite.call_tool(tool.name, arguments, call_id=call_id, prepared=True)
-
-        owner = self._suite.owner(tool.name)
-        guarded = tool.effect != "read"  # then whoever calls asks about what was begun and not recorded
-        outcome = await self._prompts.during(
-            self._ctx,
-            work,
-            extension=owner.extension.name,
-            about={"tool": tool.name},
-            changes=self._effect(owner) != "read",  # granted since the tools were listed
-            repeats=guarded,
-        )
-        for partial in outcome.updates:
-            await update(partial)
-        return ToolOutcome(text_of(outcome.content), outcome.is_error, outcome.details)
-
-    # Built in
-
-    async def _builtin(self, tool: Tool, arguments: dict[str, Any], call_id: str) -> ToolOutcome:
-        dispatcher = self._suite.dispatcher
-        dispatcher.admit(Subject(self._subject, self._suite.roots(self._subject)))
-        if self._subject not in dispatcher.policy.subjects:
-            # Whether the agent may call the tool was decided before (`gate`); what nobody may do stays denied.
-            for name in _OWN_CAPABILITIES:
-                dispatcher.learn(self._subject, "allow", Grant(name, source="agent"))
-        params = {"name": tool.name, "input": arguments}
-        request = HostCall(f"{self._scope}:{call_id[:64]}", "", "tool", params)
-        async for result in dispatcher.call(request, self._subject):
-            if result.is_error:
-                assert result.error is not None, "an error says what it is"
-                return ToolOutcome(result.error.message, is_error=True, details={"code": result.error.code})
-            return ToolOutcome(text_of(result.output.get("content")), details=result.output.get("details"))
-        raise Problem("internal", f"The tool {tool.name} gave no answer.")
-
-    # Workflows
-
-    async def _of_workflows(self) -> list[Tool]:
+    async def list(self) -> Sequence[Tool]:
         found: list[Tool] = []
         for item in await self._runs.list_workflows(self._tenant):
             document = await self._runs.get_workflow(item.workflow_id, self._tenant)
             if any(node["typeId"] == "core.agent" for node in document["nodes"]):
                 continue  # an agent that runs agents would have no bottom
             name = "run_" + re.sub(r"\W+", "_", item.workflow_id)
-            about = document.get("description") or document["name"]
-            found.append(
-                Tool(
-                    name[:64],
-                    f"Run the workflow: {about}",
-                    _inputs(document),
-                    "write",
-                    f"workflow:{item.workflow_id}",
-                    True,
-                )
-            )
+            about = f"Run the workflow: {document.get('description') or document['name']}"
+            found.append(Tool(name[:64], about, _inputs(document), "write", f"workflow:{item.workflow_id}", True))
         return found
 
-    async def _workflow(self, tool: Tool, arguments: dict[str, Any], key: str | None) -> ToolOutcome:
-        """Start the workflow once for the key, and wait for its end."""
-        run_id = "run_" + hashlib.sha256(f"{self._tenant}\0{key}".encode()).hexdigest()[:26]
+    async def call(
+        self, tool: Tool, arguments: dict[str, Any], *, call_id: str, idempotency_key: str | None, update: Update
+    ) -> ToolOutcome:
+        run_id = "run_" + hashlib.sha256(f"{self._tenant}\0{idempotency_key}".encode()).hexdigest()[:26]
         request = CreateRun(workflow_id=tool.id.removeprefix("workflow:"), inputs=arguments)
         try:
             await self._runs.create_run(request, self._tenant, run_id=run_id)
         except Problem as problem:
             if problem.key != "run_already_active":
                 raise
-        async for _ in self._runs.follow(run_id, self._tenant):
-            pass
-        snapshot = await self._runs.get_run(run_id, self._tenant)
+        snapshot = await self._runs.wait(run_id, self._tenant)
         if snapshot.status != "completed":
             why = snapshot.error.message if snapshot.error is not None else snapshot.status
             return ToolOutcome(f"The workflow did not complete: {why}", is_error=True, details={"runId": run_id})
@@ -222,3 +227,7 @@ def _inputs(document: dict[str, Any]) -> dict[str, Any]:
         if variable.get("required") and variable.get("defaultValue") is None:
             required.append(variable["name"])
     return {"type": "object", "properties": properties, "required": required}
+
+
+async def _unheard(partial: Any) -> None:
+    """A node has nobody who watches a tool work."""

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from forestay.face import face
 
 if TYPE_CHECKING:
-    from forestay.kernel.arguments import checker, fitted
     from forestay.kernel.budget import Amounts, Budget, Limits
     from forestay.kernel.clock import Clock, ManualClock, SystemClock, bound_of, iso, moment_of, outside_work, parse_iso
     from forestay.kernel.config import (
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
         Mistake,
         Validator,
         check_schema,
+        compiled,
+        json_path,
         misfit,
         mistakes,
         object_schema,
@@ -38,7 +39,18 @@ if TYPE_CHECKING:
     from forestay.kernel.ledger import Append, Draft, Head, Ledger, Projection, Record, Transaction, Verification
     from forestay.kernel.ledger.sqlite_file import SQLITE_VERSION, sqlite_fault
     from forestay.kernel.loss import Weighed, weigh
-    from forestay.kernel.policy import Decision, Grant, Mode, Policy, Request, SubjectRules, scope_policy, scope_request
+    from forestay.kernel.policy import (
+        AUDIT,
+        Decision,
+        Effect,
+        Grant,
+        Mode,
+        Policy,
+        Request,
+        SubjectRules,
+        scope_policy,
+        scope_request,
+    )
     from forestay.kernel.problem_table import LAFS_CODES, TABLE, AgentAction, Category, LafsCode, Row
     from forestay.kernel.problems import Problem, lafs_registry
     from forestay.kernel.redaction import REDACTED, is_secret_key, redact, redact_text

@@ -52,7 +52,7 @@ def mistakes(schema: dict[str, Any], value: Any) -> list[Mistake]:
     """What keeps `value` from fitting `schema`, at most twenty of it."""
     found = []
     for error in compiled(canonical.encode(schema)).iter_errors(value):
-        found.append(Mistake("$" + path(error.instance_path), error.message[:300]))
+        found.append(Mistake("$" + json_path(error.instance_path), error.message[:300]))
         if len(found) == _MOST_MISTAKES:
             break
     return found
@@ -63,10 +63,10 @@ def misfit(schema: dict[str, Any], value: Any) -> tuple[str, str] | None:
     if (mistake := schema_mistake(schema)) is not None:
         return "", mistake
     error = next(compiled(canonical.encode(schema)).iter_errors(value), None)
-    return None if error is None else (path(error.instance_path), error.message[:300])
+    return None if error is None else (json_path(error.instance_path), error.message[:300])
 
 
-def path(parts: list[str | int]) -> str:
+def json_path(parts: list[str | int]) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
 
 

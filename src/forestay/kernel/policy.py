@@ -23,6 +23,9 @@ from forestay.kernel.clock import Clock, SystemClock
 from forestay.kernel.problems import Problem
 from forestay.kernel.scopes import Scope
 
+AUDIT = "audit"
+"""The stream of decisions that no stream of their own has."""
+
 Mode = Literal["strict", "prompt", "permissive"]
 Effect = Literal["allow", "deny", "prompt", "downgrade"]
 

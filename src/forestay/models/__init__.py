@@ -23,8 +23,8 @@ if TYPE_CHECKING:
         Usage,
         fold,
     )
-    from forestay.models.registry import KNOWN, OpenModel, Options, open
-    from forestay.models.resend import Retries
+    from forestay.models.registry import KNOWN, REMOTE, OpenModel, Options, open
+    from forestay.models.remote import Retries
     from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
     from forestay.models.tokens import MESSAGE_TOKENS, message_tokens, tool_tokens
     from forestay.models.vocabulary import STOP, stem, words

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from forestay.models.assemble import SurrogateJoiner, ToolCallFragments, finish_reason, usage
 from forestay.models.faults import Endpoint
 from forestay.models.protocol import Delta, Deltas, Message, Params, ToolSpec
+from forestay.models.remote import Provider
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -20,7 +21,7 @@ class AnthropicMessages:
     """The wire of the Messages API, as a `Remote` speaks it. It has no word for a seed or a temperature."""
 
     def __init__(
-        self, name: str, model: str, client: AsyncAnthropic, endpoint: Endpoint, *, max_output_tokens: int | None
+        self, name: str, model: str, client: AsyncAnthropic, endpoint: Endpoint, max_output_tokens: int | None
     ) -> None:
         self.name = name
         self.endpoint = endpoint
@@ -138,3 +139,13 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
         {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments} for call in message.tool_calls
     )
     return blocks
+
+
+PROVIDER = Provider(
+    "Anthropic",
+    "ANTHROPIC_API_KEY",
+    "anthropic",
+    client=lambda sdk, **options: sdk.AsyncAnthropic(**options),
+    unsent=lambda own, keyed: () if keyed else ("X-Api-Key", "Authorization"),
+    wire=AnthropicMessages,
+)

@@ -9,6 +9,7 @@ from forestay.kernel import canonical
 from forestay.models.assemble import SurrogateJoiner, ToolCallFragments, finish_reason, usage
 from forestay.models.faults import Endpoint
 from forestay.models.protocol import Delta, Deltas, Message, Params, ToolSpec, Usage
+from forestay.models.remote import Provider
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -115,3 +116,14 @@ def _message(message: Message) -> dict[str, Any]:
             for call in message.tool_calls
         ]
     return wire
+
+
+PROVIDER = Provider(
+    "OpenAI",
+    "OPENAI_API_KEY",
+    "openai",
+    client=lambda sdk, **options: sdk.AsyncOpenAI(**options),
+    # The package reads the environment for more than the key; a server of one's own gets nothing of it.
+    unsent=lambda own, keyed: ("OpenAI-Organization", "OpenAI-Project") if own else (),
+    wire=lambda name, model, client, endpoint, longest: OpenAIChat(name, model, client, endpoint),
+)

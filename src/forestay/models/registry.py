@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -19,19 +19,18 @@ from forestay.kernel import Clock, ModelEntry, Problem, Randomness, SystemClock,
 from forestay.models.faults import Endpoint, shown
 from forestay.models.limits import ModelLimits, limits_of
 from forestay.models.protocol import Model
-from forestay.models.resend import DEFAULT_RETRIES, Retries
-from forestay.models.tokens import Estimator, ExactCounter, counter_for
+from forestay.models.remote import DEFAULT_RETRIES, Provider, Remote, Retries
+from forestay.models.tokens import counter_for
 
-if TYPE_CHECKING:
-    from forestay.models.remote import Wire
-
-KNOWN = ("local", "scripted:FILE", "openai:MODEL[@BASE_URL]", "anthropic:MODEL[@BASE_URL]")
+REMOTE = {"openai": "forestay.models.openai_chat", "anthropic": "forestay.models.anthropic_messages"}
+"""Remote providers: the module of each, which has a `PROVIDER`."""
+KNOWN = ("local", "scripted:FILE", *(f"{kind}:MODEL[@BASE_URL]" for kind in REMOTE))
 _ENTRY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
 class OpenModel(Model, Protocol):
-    """A model that was opened here and is closed by whoever opened it."""
+    """A model that its opener closes."""
 
     async def aclose(self) -> None: ...
 
@@ -100,7 +99,7 @@ def _entry(name: str, entry: ModelEntry, options: Options) -> OpenModel:
         max_output_tokens=entry.max_output_tokens,
         headers=_headers(entry.headers, f"{at}.headers"),
     )
-    return _REMOTE[entry.provider](f"{name}:{entry.model}", entry.model, address, chosen)
+    return _remote(entry.provider, f"{name}:{entry.model}", entry.model, address, chosen)
 
 
 def _local(rest: str, options: Options) -> OpenModel:
@@ -119,61 +118,32 @@ def _scripted(rest: str, options: Options) -> OpenModel:
     return Scripted(load_script(options.folder / rest))
 
 
-def _openai(name: str, model: str, address: str | None, options: Options) -> OpenModel:
-    from forestay.models.openai_chat import OpenAIChat
-
-    sdk = _package("openai")
-    key = _key("OpenAI", "OPENAI_API_KEY", address, options)
-    # The package reads the environment for more than the key; a server of one's own gets nothing of it.
-    silent = dict.fromkeys(("OpenAI-Organization", "OpenAI-Project"), sdk.Omit()) if address is not None else {}
-    client = sdk.AsyncOpenAI(
+def _remote(kind: str, name: str, model: str, address: str | None, options: Options) -> OpenModel:
+    """The model of a remote provider, under `name`."""
+    provider: Provider = importlib.import_module(REMOTE[kind]).PROVIDER
+    sdk = _package(provider.package)
+    key = _key(provider.title, provider.variable, address, options)
+    unsent = dict.fromkeys(provider.unsent(address is not None, key is not None), sdk.Omit())
+    client = provider.client(
+        sdk,
         api_key=key or "none",
         base_url=address,
         max_retries=0,
         timeout=None,
-        default_headers={**silent, **options.headers},
+        default_headers={**unsent, **options.headers},
     )
-    endpoint = _endpoint("OpenAI", client, address, key, options, "OPENAI_API_KEY")
-    return _remote(OpenAIChat(name, model, client, endpoint), model, counter_for(model, options.environ), options)
-
-
-def _anthropic(name: str, model: str, address: str | None, options: Options) -> OpenModel:
-    from forestay.models.anthropic_messages import AnthropicMessages
-
-    sdk = _package("anthropic")
-    key = _key("Anthropic", "ANTHROPIC_API_KEY", address, options)
-    keyless = {} if key is not None else dict.fromkeys(("X-Api-Key", "Authorization"), sdk.Omit())
-    client = sdk.AsyncAnthropic(
-        api_key=key or "none",
-        base_url=address,
-        max_retries=0,
-        timeout=None,
-        default_headers={**keyless, **options.headers},
-    )
-    endpoint = _endpoint("Anthropic", client, address, key, options, "ANTHROPIC_API_KEY")
-    longest = _limits(model, options).max_output_tokens
-    wire = AnthropicMessages(name, model, client, endpoint, max_output_tokens=longest)
-    return _remote(wire, model, Estimator(), options)
-
-
-def _remote(wire: Wire, model: str, counter: Estimator | ExactCounter, options: Options) -> OpenModel:
-    from forestay.models.remote import Remote
-
+    variable = provider.variable if address is None else ""
+    named = "" if options.api_key is not None else options.api_key_env or variable
+    endpoint = Endpoint(provider.title, shown(str(client.base_url)), address is not None, key, named)
+    limits = _limits(model, options)
     return Remote(
-        wire,
-        limits=_limits(model, options),
-        counter=counter,
+        provider.wire(name, model, client, endpoint, limits.max_output_tokens),
+        limits=limits,
+        counter=counter_for(model, options.environ),
         clock=options.clock,
         retries=options.retries,
         randomness=options.randomness,
     )
-
-
-def _endpoint(
-    provider: str, client: Any, address: str | None, key: str | None, options: Options, variable: str
-) -> Endpoint:
-    named = "" if options.api_key is not None else options.api_key_env or (variable if address is None else "")
-    return Endpoint(provider, shown(str(client.base_url)), address is not None, key, named)
 
 
 def _specified(kind: str) -> Callable[[str, Options], OpenModel]:
@@ -181,16 +151,15 @@ def _specified(kind: str) -> Callable[[str, Options], OpenModel]:
 
     def opener(rest: str, options: Options) -> OpenModel:
         model, address = _model_and_address(rest, f"{kind}:MODEL[@BASE_URL]")
-        return _REMOTE[kind](f"{kind}:{model}", model, address, options)
+        return _remote(kind, f"{kind}:{model}", model, address, options)
 
     return opener
 
 
-_REMOTE: dict[str, Callable[[str, str, str | None, Options], OpenModel]] = {"openai": _openai, "anthropic": _anthropic}
 _OPENERS: dict[str, Callable[[str, Options], OpenModel]] = {
     "local": _local,
     "scripted": _scripted,
-    **{kind: _specified(kind) for kind in _REMOTE},
+    **{kind: _specified(kind) for kind in REMOTE},
 }
 
 

@@ -1,19 +1,38 @@
-"""A model behind a network: one wire, sent again while nothing was shown, given up when silent, counted as it goes."""
+"""A model behind a network: one wire, sent again while nothing was shown, given up when silent, counted as it goes.
+
+A provider is a module with a `Wire` and a `PROVIDER`, named in the registry's table.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import msgspec
+
 from forestay.kernel import Clock, Problem, Randomness, SystemRandomness
-from forestay.models.faults import Endpoint, translated
+from forestay.models.faults import Endpoint, silent, translated
 from forestay.models.limits import ModelLimits
-from forestay.models.observed import observed
 from forestay.models.protocol import DEFAULT_PARAMS, Deltas, Message, Params, ToolSpec
-from forestay.models.resend import DEFAULT_RETRIES, Retries, paced, resend
 from forestay.models.tokens import Estimator, ExactCounter
 
 _SILENCE = 120.0
+# Framing costs a few tokens a message; below this it would be mistaken for text.
+_LEAST_INPUT = 1_000
+
+
+class Retries(msgspec.Struct, frozen=True):
+    """How often to try, and how long to wait; a hint of the provider that is no longer than `longest_wait` is kept."""
+
+    attempts: int = 4
+    first_wait: float = 0.5
+    longest_wait: float = 60.0
+    jitter: float = 0.5
+
+
+DEFAULT_RETRIES = Retries()
 
 
 class Wire(Protocol):
@@ -33,6 +52,21 @@ class Wire(Protocol):
     def deltas(self, request: dict[str, Any]) -> Deltas: ...
 
     async def aclose(self) -> None: ...
+
+
+class Provider(msgspec.Struct, frozen=True):
+    """A kind of remote model: its name for people, the variable of its key and its package.
+
+    `client` opens the package's client, `unsent` names the headers that it would send on its own and must not (by
+    whether the server is one's own, and whether there is a key), `wire` speaks its protocol.
+    """
+
+    title: str
+    variable: str
+    package: str
+    client: Callable[..., Any]
+    unsent: Callable[[bool, bool], Sequence[str]]
+    wire: Callable[[str, str, Any, Endpoint, int | None], Wire]
 
 
 class Remote:
@@ -94,3 +128,76 @@ class Remote:
                     yield delta
             finally:
                 await deltas.aclose()
+
+
+async def resend(attempt: Callable[[], Deltas], retries: Retries, randomness: Randomness) -> Deltas:
+    """The deltas of `attempt()`, tried again as long as it fails before its first one."""
+    for number in itertools.count(1):
+        stream = attempt()
+        try:
+            first = await anext(stream)
+            break
+        except Problem as problem:
+            wait = _wait(problem, number, retries, randomness)
+            if wait is None:
+                raise
+        await asyncio.sleep(wait)
+    try:
+        yield first
+        async for delta in stream:
+            yield delta
+    finally:
+        await stream.aclose()
+
+
+async def paced(stream: Deltas, silence: float, endpoint: Endpoint) -> Deltas:
+    """`stream`, given up with `provider_timeout` after `silence` seconds without a delta."""
+    shown = False
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(silence):
+                    delta = await anext(stream)
+            except StopAsyncIteration:
+                return
+            except TimeoutError as error:
+                raise silent(endpoint, silence, began=shown) from error
+            shown = True
+            yield delta
+    finally:
+        await stream.aclose()
+
+
+def _wait(problem: Problem, attempt: int, retries: Retries, randomness: Randomness) -> float | None:
+    """How many seconds to wait before the next attempt: the provider's hint, else ever longer; None gives up."""
+    advice = problem.details.get("should_retry")
+    if attempt >= retries.attempts or not (problem.row.retryable if advice is None else advice):
+        return None
+    if problem.retry_after_ms is not None:
+        hint = problem.retry_after_ms / 1000
+        return hint if hint <= retries.longest_wait else None
+    return min(retries.longest_wait, retries.first_wait * 2.0 ** (attempt - 1) + retries.jitter * randomness.uniform())
+
+
+async def observed(
+    deltas: Deltas,
+    counter: Estimator | ExactCounter,
+    messages: Sequence[Message],
+    tools: Sequence[ToolSpec],
+) -> Deltas:
+    """`deltas` unchanged; at the end the counter hears what the provider counted, where text is all that counted."""
+    texts: list[str] = []
+    plain = True
+    try:
+        async for delta in deltas:
+            texts.append(delta.text)
+            plain = plain and not delta.tool_calls
+            if delta.usage is not None:
+                if plain:
+                    counter.learn("".join(texts), delta.usage.output_tokens - delta.usage.hidden_tokens)
+                said = "\n".join(message.content for message in messages)
+                if not tools and len(said) >= _LEAST_INPUT:
+                    counter.learn(said, delta.usage.input_tokens)
+            yield delta
+    finally:
+        await deltas.aclose()

@@ -85,3 +85,18 @@ def _split_unspaced(found: list[str]) -> list[str]:
         if at < len(word):
             result.append(word[at:])
     return result
+
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_POSSESSIVE = re.compile(r"['’]s\b")
+_ASKING = STOP | frozenset(words("please tell use using must might shall"))
+
+
+def content_words(text: str) -> frozenset[str]:
+    """The words to compare a question with: without the words of asking."""
+    return frozenset(words(_POSSESSIVE.sub("", text))) - _ASKING
+
+
+def name_words(name: str) -> frozenset[str]:
+    """The words inside an identifier such as `searchNotes` or `word-count`."""
+    return content_words(_CAMEL.sub(" ", name).replace("_", " ").replace("-", " "))

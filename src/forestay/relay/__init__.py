@@ -6,11 +6,13 @@ from forestay.face import face
 
 if TYPE_CHECKING:
     from forestay.relay.facts import Batch, Fact, view
+    from forestay.relay.guard import OPERATIONS, ROLES, role_decision
+    from forestay.relay.history import SessionHistories, SessionHistory, Shown, sessions
     from forestay.relay.meters import Meters
     from forestay.relay.packing import pack
-    from forestay.relay.ranking import Ranked, rank
+    from forestay.relay.ranking import rank
     from forestay.relay.relay import MAX_SESSIONS_PER_APP, Relay
-    from forestay.relay.replies import told
+    from forestay.relay.reply import told
     from forestay.relay.session import Session
     from forestay.relay.state import read_header
     from forestay.relay.turn import Piece, Turned
@@ -39,6 +41,6 @@ if TYPE_CHECKING:
         Tier,
         Uuid,
     )
-    from forestay.relay.warm import Warm, pack_text, unpack_text
+    from forestay.relay.warm import Warm, unpack_text
 
 __getattr__, __dir__ = face(__name__, __file__)

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import msgspec
 import re2
 
-from forestay.kernel import Clock, Draft, Problem
+from forestay.kernel import Clock, Decision, Draft, Grant, Policy, Problem, Request, SubjectRules
 from forestay.relay.types import InjectionMarker, SecurityFlags
 
 MAX_INPUT_BYTES = 50_000_000
@@ -209,17 +209,25 @@ def capabilities(role: Role) -> tuple[str, ...]:
     return tuple(name for name, least in OPERATIONS.items() if ROLES.index(least) <= rank)
 
 
+_ROLE_POLICY = Policy(
+    "strict",
+    subjects={
+        role: SubjectRules(tuple(Grant(f"relay.{name}", source="role") for name in capabilities(role)))
+        for role in ROLES
+    },
+)
+
+
+def role_decision(role: str, operation: str) -> Decision:
+    """What policy says of an operation on a session of this role: the operation is the capability `relay.NAME`."""
+    return _ROLE_POLICY.decide(Request(role, f"relay.{operation}", "relay"))
+
+
 def allow(role: Role, operation: str) -> None:
     """1013 unless `role` may do `operation`."""
     least = OPERATIONS[operation]
-    if ROLES.index(role) < ROLES.index(least):
-        raise Problem(
-            "role_denied",
-            f"{operation} needs the role {least}; this session has {role}.",
-            operation=operation,
-            role=role,
-            required=least,
-        )
+    told = f"{operation} needs the role {least}; this session has {role}."
+    role_decision(role, operation).require("role_denied", told, operation=operation, role=role, required=least)
 
 
 # Signatures (C7, C11)

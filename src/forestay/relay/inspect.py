@@ -1,9 +1,10 @@
-"""Operations that look and change nothing: status, preview, estimates (CRP §1.2)."""
+"""Operations that look and change nothing: status, preview, estimates, the audit (CRP §1.2)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from forestay.kernel import Record, iso
 from forestay.relay import guard, quality, window
 from forestay.relay.envelope import near, packed_for
 from forestay.relay.packing import explain
@@ -87,3 +88,18 @@ def estimate(
 async def estimate_task(session: Session, system_prompt: str, task_input: str) -> CostEstimate:
     found = await preview(session, system_prompt, task_input, None, "")
     return estimate(session, 1, found.system_tokens + found.task_tokens + found.envelope_tokens, None, None)
+
+
+_SEVERE = frozenset({"crp.dispatch.error", "crp.dispatch.fallback", "crp.session.expire"})
+
+
+def audit_event(session_id: str, record: Record) -> dict[str, Any]:
+    severe = record.type.startswith("crp.security.") or record.type in _SEVERE
+    return {
+        "timestamp": iso(record.ts),
+        "event_type": record.type,
+        "session_id": session_id,
+        "severity": "warning" if severe else "info",
+        "payload": record.payload,
+        "hash": record.hash,
+    }

@@ -11,22 +11,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from forestay import models
 from forestay.kernel import Problem
-from forestay.models import Model, OpenModel
+from forestay.models import REMOTE, Model, OpenModel
 
 if TYPE_CHECKING:
     from forestay.relay.relay import Relay
 
 _OLLAMA = "http://127.0.0.1:11434/v1"
-TYPES = ("openai", "anthropic", "ollama", "local")
+TYPES = (*REMOTE, "ollama", "local")
 
 
 def open_provider(
     provider_type: str, model: str | None, *, api_key: str | None = None, base_url: str | None = None
 ) -> OpenModel:
     """`openai`, `anthropic` or `ollama` as the contract names them, or `local`, which needs neither key nor network."""
-    from forestay.models import registry
-
     if provider_type not in TYPES:
         raise Problem(
             "invalid_request",
@@ -35,13 +34,13 @@ def open_provider(
             known=list(TYPES),
         )
     if provider_type == "local":
-        return registry.open("local")
+        return models.open("local")
     if not model:
         raise Problem("invalid_request", "The provider needs a model.", at="$.model", fix="Name the model.")
     if provider_type == "ollama":
-        return registry.open(f"openai:{model}@{base_url or _OLLAMA}", api_key=api_key)
+        return models.open(f"openai:{model}@{base_url or _OLLAMA}", api_key=api_key)
     spec = f"{provider_type}:{model}" + (f"@{base_url}" if base_url else "")
-    return registry.open(spec, api_key=api_key)
+    return models.open(spec, api_key=api_key)
 
 
 class Providers:

@@ -34,7 +34,7 @@ from forestay.relay import guard
 from forestay.relay.facts import verify
 from forestay.relay.meters import Meters
 from forestay.relay.projection import SessionsTable
-from forestay.relay.replies import config_of
+from forestay.relay.schemas import config_of
 from forestay.relay.session import Session
 from forestay.relay.turn import Turned, recorded
 from forestay.relay.types import Reply, SessionConfig, StreamEvent

@@ -28,7 +28,8 @@ from forestay.relay.ingest import ingest, restore, share
 from forestay.relay.journal import Journal
 from forestay.relay.providers import Providers, open_provider
 from forestay.relay.ranking import CANDIDATES, rank
-from forestay.relay.replies import audit_event, config_of, fold, intent_of, told
+from forestay.relay.reply import fold, told
+from forestay.relay.schemas import config_of, intent_of
 from forestay.relay.start import checked, start
 from forestay.relay.turn import Piece, Turned, parts, turned
 from forestay.relay.types import (
@@ -153,8 +154,8 @@ class Session(Journal):
         return {"provider": opened.name, "priority": priority, "registered": True}
 
     def use_model(self, model: Model, priority: int = 10) -> None:
-        """A model object of the caller's, as `register_provider` takes one, for this session and this process. One of the
-        same name and priority takes the place of the one before."""
+        """A model object of the caller's, as `register_provider` takes one, for this session and this process. It takes
+        the place of one with its name and priority."""
         self.models.lend(model, priority)
 
     # Dispatching
@@ -189,13 +190,11 @@ class Session(Journal):
     ) -> AsyncGenerator[StreamEvent, None]:
         """A dispatch as events; failures are raised. `options` are those of `begun`."""
         intent = intent_of(
-            {
-                "system_prompt": system_prompt,
-                "task_input": task_input,
-                "max_windows": max_windows,
-                "max_output_tokens": max_output_tokens,
-                "description": description,
-            }
+            system_prompt=system_prompt,
+            task_input=task_input,
+            max_windows=max_windows,
+            max_output_tokens=max_output_tokens,
+            description=description,
         )
         async with self.begun(intent, **options) as engine, aclosing(engine.events()) as events:
             async for event in events:
@@ -263,10 +262,10 @@ class Session(Journal):
             return (await self.relay.turns(self.id))[key]
         system, task, around = parts(messages)
         terms = Terms(tools=tuple(tools), around=around, temperature=params.temperature, later=True)
-        asked = {"system_prompt": system, "task_input": task, "max_output_tokens": params.max_tokens}
+        intent = intent_of(system_prompt=system, task_input=task, max_output_tokens=params.max_tokens)
         pending = self.warm.dispatch
         goes_on = bool(key) and pending is not None and pending.key == key
-        async with self._again(terms) if goes_on else self.begun(intent_of(asked), terms, key=key) as engine:
+        async with self._again(terms) if goes_on else self.begun(intent, terms, key=key) as engine:
             state = engine.state
             known, number, stop = bool(state.output), state.windows, None
             async with aclosing(engine.events()) as events:
@@ -421,7 +420,7 @@ class Session(Journal):
     async def audit(self) -> list[dict[str, Any]]:
         """Every record as the contract's event: what the model was told and said can be read off it."""
         await self.enter("session_status")
-        return [audit_event(self.id, record) for record in await self.relay.ledger.read(self.stream_name)]
+        return [inspect.audit_event(self.id, record) for record in await self.relay.ledger.read(self.stream_name)]
 
     # Settings and the end
 

@@ -1,7 +1,11 @@
-"""How a dispatch begins: the record that says what was asked; a task that does not fit is ingested first (CRP §1.3)."""
+"""How a dispatch begins: the record that says what was asked (CRP §1.3).
+
+The text of a task that does not fit into the window is ingested first; what is sent is its beginning and its end.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -9,12 +13,15 @@ import msgspec
 from forestay.kernel import Draft, Problem
 from forestay.relay import guard, window
 from forestay.relay.ingest import ingest
-from forestay.relay.oversize import question, shortened
 from forestay.relay.types import SecurityFlags, TaskIntent
 
 if TYPE_CHECKING:
     from forestay.relay.dispatch import Terms
     from forestay.relay.session import Session
+
+
+_PARAGRAPH = 600
+_NOTE = "\n\n[The middle of this input is left out here; what it says about the task stands in the passages above.]\n\n"
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -63,9 +70,9 @@ async def start(
                 limit=plan.context_window,
             )
         await ingest(session, text, trusted=True)
-        query = query or f"{task.goal}\n{question(text)}"
+        query = query or f"{task.goal}\n{_question(text)}"
         room = (plan.context_window - plan.system - plan.reserve) // 4
-        text = shortened(text, room, session.model.count_tokens)
+        text = _shortened(text, room, session.model.count_tokens)
     begun = {
         "dispatch_id": session.relay.ids.uuid4(),
         "kind": operation,
@@ -83,3 +90,43 @@ async def start(
     }
     drafts = [Draft("crp.dispatch.start", begun), *guard.injection_records(task.flags)]
     return drafts, plan if plan.fits else None
+
+
+def _shortened(text: str, room: int, count: Callable[[str], int]) -> str:
+    """The first and the last part of `text`, cut at lines or spaces, together at most `room` tokens.
+
+    People put the question first or last; both ends are kept.
+    """
+    room = max(16, room - count(_NOTE))
+    characters = max(32, int(len(text) * room / max(1, count(text)) / 2))
+    while characters:
+        head, tail = _start(text, characters), _end(text, characters)
+        if count(head) + count(tail) <= room:
+            return head + _NOTE + tail
+        characters = characters * 3 // 4
+    return _NOTE.strip()
+
+
+def _question(text: str) -> str:
+    """What the task asks, for the ranking: its first and its last paragraph."""
+    first, _, _ = text.strip().partition("\n\n")
+    _, _, last = text.strip().rpartition("\n\n")
+    return f"{first[:_PARAGRAPH]}\n{last[-_PARAGRAPH:]}"
+
+
+def _start(text: str, limit: int) -> str:
+    part = text[:limit]
+    for mark in ("\n\n", "\n", " "):
+        at = part.rfind(mark, limit // 2)
+        if at > 0:
+            return part[:at]
+    return part
+
+
+def _end(text: str, limit: int) -> str:
+    part = text[-limit:]
+    for mark in ("\n\n", "\n", " "):
+        at = part.find(mark, 0, limit // 2)
+        if at >= 0:
+            return part[at + len(mark) :]
+    return part

@@ -21,7 +21,8 @@ import msgspec
 from forestay.kernel import Draft
 from forestay.models import ToolCall, ToolSpec
 from forestay.relay.dispatch import Terms
-from forestay.relay.replies import fold, intent_of
+from forestay.relay.reply import fold
+from forestay.relay.schemas import intent_of
 from forestay.relay.tools import Toolbox, structure
 from forestay.relay.types import QualityReport, Reply
 
@@ -56,7 +57,7 @@ async def tools(
     """The model pulls context by calling tools; calls of the caller's own tools are handed back to him."""
     toolbox = Toolbox(session.warm, tools, session.vectors)
     terms = Terms(toolbox=toolbox, max_steps=max_steps)
-    intent = intent_of({"system_prompt": system_prompt, "task_input": task_input, **options})
+    intent = intent_of(system_prompt=system_prompt, task_input=task_input, **options)
     async with session.begun(intent, terms, operation=operation, remember=remember) as engine:
         reply = await fold(engine.events())
     return Outcome(reply.output, reply.report, engine.pending_calls, tuple(toolbox.trace))

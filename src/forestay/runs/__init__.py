@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from forestay.runs.graph import mermaid
     from forestay.runs.graph_svg import svg
     from forestay.runs.idempotency import Claim, Idempotency, Reply
-    from forestay.runs.log import ENGINE_VERSION, stream_of, type_of
+    from forestay.runs.log import ENGINE_VERSION, stream_of, to_event
     from forestay.runs.mock_models import MOCK_PROVIDERS, Staged
     from forestay.runs.nodes import NodeContext, NodeError, node
     from forestay.runs.nodes.ai import TRUNCATION_GROWTH, parse_lenient
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from forestay.runs.nodes.outside import HTTP_METHODS
     from forestay.runs.nodes.registry import NodeRegistry, NodeType, declaring
     from forestay.runs.outbox import Outbox
+    from forestay.runs.pending import Prompt, pending_prompts
     from forestay.runs.ports import Caller, Fact, HttpRequest, HttpResponse
+    from forestay.runs.record_view import LedgerView, RecordShown, run_of
     from forestay.runs.requests import CONFIGURABLE, MAX_NAME
     from forestay.runs.schedules import Firing, Schedule, Schedules, ScheduleSpec, ScheduleTable
-    from forestay.runs.secrets import cover_record, masked_defaults
     from forestay.runs.service import Runs
     from forestay.runs.spending import (
         DIMENSIONS,
@@ -31,12 +32,11 @@ if TYPE_CHECKING:
         RunBudget,
         Spend,
         ceilings,
-        cost_of,
         exhaustion,
         limits_of,
         shown,
     )
-    from forestay.runs.state import MASK, RunState
+    from forestay.runs.state import RunState
     from forestay.runs.types import (
         TERMINAL,
         TERMINAL_EVENTS,
@@ -74,6 +74,6 @@ if TYPE_CHECKING:
         Webhook,
         Webhooks,
     )
-    from forestay.runs.workflows import SHARED, Condition
+    from forestay.runs.workflows import Condition
 
 __getattr__, __dir__ = face(__name__, __file__)

@@ -9,10 +9,11 @@ import pytest
 
 from forestay.extensions.compiler import build
 from forestay.extensions.conform.differential import registrations_of
-from forestay.extensions.tool_wording import TOOLS, read_wording
+from forestay.extensions.tool_wording import read_wording
 from forestay.kernel import Problem
+from forestay.tools import BUILT_IN
 
-KINDS = [name.capitalize() for name in TOOLS]
+KINDS = [name.capitalize() for name in BUILT_IN]
 
 
 def _entry(tmp_path, package, form):
@@ -46,7 +47,7 @@ def test_every_tool_and_parameter_has_words_of_our_own(tmp_path):
     for form in ("Tool", "ToolDefinition"):
         found = _registered(_entry(tmp_path, "@earendil-works/pi-coding-agent", form))
         named = {name: {path for path, _ in _descriptions(tool["parameters"])} for name, tool in found.items()}
-        assert named == {name: set(parameters) for name, parameters in TOOLS.items()}
+        assert named == {name: set(row.parameter_names) for name, row in BUILT_IN.items()}
         assert all(text for tool in found.values() for _, text in _descriptions(tool["parameters"]))
 
 
@@ -58,7 +59,7 @@ def test_which_tools_carry_prompt_texts_follows_the_package(tmp_path):
     assert carrying(older, "Tool", "promptSnippet") == set()
     assert carrying(newer, "Tool", "promptSnippet") == {"bash"}
     assert carrying(newer, "Tool", "promptGuidelines") == {"bash"}
-    assert carrying(older, "ToolDefinition", "promptSnippet") == set(TOOLS)
+    assert carrying(older, "ToolDefinition", "promptSnippet") == set(BUILT_IN)
     assert carrying(older, "ToolDefinition", "promptGuidelines") == {"read", "edit", "write"}
     assert carrying(newer, "ToolDefinition", "promptGuidelines") == {"read", "edit", "write", "bash"}
 

@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from forestay.extensions.connectors.contract import Call, Output, number, text
-from forestay.kernel import Problem, fitted
+from forestay.kernel import Problem
+from forestay.tools import fitted
 
 MAX_BYTES = 64 * 1024 * 1024
 MAX_ROUNDS = 10_000_000

@@ -1,16 +1,16 @@
-"""The `tool` method: pi's built-in tools for real, and other people's tools by name."""
+"""The `tool` method for the built-in tools."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
-from forestay.extensions.builtin import BUILT_IN, arguments
 from forestay.extensions.connectors import files, lookup, truncate
 from forestay.extensions.connectors.contract import Call, Output, number, text
 from forestay.extensions.connectors.exec import ExecConnector
 from forestay.extensions.connectors.fs import FsConnector
 from forestay.kernel import Problem
+from forestay.tools import BUILT_IN, prepared
 
 Tool = Callable[[FsConnector, Call, Mapping[str, Any]], Output]
 _FILE_TOOLS: dict[str, Tool] = {
@@ -19,19 +19,12 @@ _FILE_TOOLS: dict[str, Tool] = {
 }  # fmt: skip
 
 
-class Tools(Protocol):
-    """Tools that others registered: what `pi.tool` reaches beyond the built-in ones."""
-
-    def call(self, extension: str, name: str, params: Mapping[str, Any]) -> Output: ...
-
-
 class ToolConnector:
     method = "tool"
 
-    def __init__(self, fs: FsConnector, exec: ExecConnector, others: Tools | None = None) -> None:
+    def __init__(self, fs: FsConnector, exec: ExecConnector) -> None:
         self._fs = fs
         self._exec = exec
-        self._others = others
 
     def run(self, call: Call, params: Mapping[str, Any]) -> Output:
         name = text(params, "name")
@@ -39,12 +32,10 @@ class ToolConnector:
         if not isinstance(given, Mapping):
             raise Problem("schema_mismatch", "A tool's input is an object.", at="$.params.input")
         known = BUILT_IN.get(name)
-        if known is not None:
-            fit = arguments(known, given)
-            return self._bash(call, fit) if name == "bash" else _FILE_TOOLS[name](self._fs, call, fit)
-        if self._others is None:
-            raise Problem("method_not_found", f"There is no tool {name!r}.", at="$.params.name")
-        return self._others.call(call.extension, name, given)
+        if known is None:
+            raise Problem("method_not_found", f"There is no tool {name[:80]!r}.", at="$.params.name")
+        fit = known.tool.fit(prepared(name, given))
+        return self._bash(call, fit) if name == "bash" else _FILE_TOOLS[name](self._fs, call, fit)
 
     def _bash(self, call: Call, params: Mapping[str, Any]) -> Output:
         """`command`, `timeout` in seconds. Output and errors together, the end kept when it is long."""

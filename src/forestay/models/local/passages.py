@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from forestay.models.local.expects import holds, kind_of, needed, without_asking
-from forestay.models.local.words import content_words
+from forestay.models.vocabulary import content_words
 
 # A line that names what follows: `[source: notes.md]`, `Source: notes.md`, `<document source="notes.md">`, a heading.
 _MARK = re.compile(

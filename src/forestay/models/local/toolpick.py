@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from forestay.models.local.words import content_words, name_words
 from forestay.models.protocol import ToolSpec
+from forestay.models.vocabulary import content_words, name_words
 
 _QUOTED = re.compile(r"\"([^\"]+)\"|“([^”]+)”|`([^`]+)`|'([^']+)'(?!\w)")
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w])")

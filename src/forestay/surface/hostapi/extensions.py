@@ -8,8 +8,10 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from forestay.host import Host, extension_view, questions
+from forestay.extensions import Card, Line, overview, portrait
+from forestay.host import Host
 from forestay.kernel import iso
+from forestay.runs import Prompt, pending_prompts
 from forestay.surface.operations import Call, Operation, Query, Result
 
 
@@ -107,12 +109,12 @@ class PromptList(Result, frozen=True, omit_defaults=False):
     more: int = 0
 
 
-def card(found: extension_view.Card) -> CardView:
+def card(found: Card) -> CardView:
     fields = {name: getattr(found, name) for name in CardView.__struct_fields__}
     return CardView(**fields)
 
 
-def capability(line: extension_view.Line) -> CapabilityView:
+def capability(line: Line) -> CapabilityView:
     return CapabilityView(
         capability=line.capability,
         meaning=line.meaning,
@@ -128,7 +130,7 @@ def capability(line: extension_view.Line) -> CapabilityView:
 def operations(host: Host) -> list[Operation]:
     async def list_(call: Call) -> Response:
         call.caller.require_operator()
-        found = await extension_view.overview(host)
+        found = await overview(host.extensions)
         return call.answer(
             ExtensionList(
                 loaded=found.loaded,
@@ -141,7 +143,7 @@ def operations(host: Host) -> list[Operation]:
 
     async def show(call: Call) -> Response:
         call.caller.require_operator()
-        found = await extension_view.portrait(host, call.path["name"])
+        found = await portrait(host.extensions, call.path["name"])
         return call.answer(
             ExtensionView(
                 card=card(found.card),
@@ -155,13 +157,13 @@ def operations(host: Host) -> list[Operation]:
 
     async def evidence(call: Call) -> Response:
         call.caller.require_operator()
-        seen = (await extension_view.portrait(host, call.path["name"])).seen
+        seen = (await portrait(host.extensions, call.path["name"])).seen
         calls = [_call(item) for item in seen.calls[: call.query.limit]]
         troubles = [{"at": iso(item.at), "kind": item.kind, "message": item.message} for item in seen.troubles]
         return call.answer(EvidenceView(calls=calls, troubles=troubles[: call.query.limit]))
 
     async def waiting(call: Call) -> Response:
-        found = await questions.pending(host, call.caller.tenant)
+        found = await pending_prompts(host.runs, call.caller.tenant)
         return call.answer(PromptList(prompts=[_prompt(item) for item in found.prompts], more=found.more))
 
     common: dict[str, Any] = {"method": "GET", "contract": "lafs", "tag": "extensions"}
@@ -213,7 +215,7 @@ def _call(seen: Any) -> CallView:
     return CallView(at=iso(seen.at), **fields)
 
 
-def _prompt(found: questions.Prompt) -> PromptView:
+def _prompt(found: Prompt) -> PromptView:
     asked = found.interrupt
     return PromptView(
         run_id=found.run_id,

@@ -8,7 +8,7 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from forestay.extensions import CAPABILITIES, Grants
-from forestay.host import Host, granting
+from forestay.host import Host, grant_of
 from forestay.kernel import moment_of
 from forestay.surface.operations import Body, Call, Operation, Query, Result
 
@@ -65,13 +65,13 @@ def operations(host: Host) -> list[Operation]:
         call.caller.require_operator()
         body: NewGrant = call.body
         expires_ms = None if body.expires_at is None else moment_of(body.expires_at, "$.expiresAt")
-        grant = granting.grant_of(body.capability, body.scope, expires_ms)
-        await granting.decide(host, body.extension, body.effect, grant, by=_who(call))
+        grant = grant_of(body.capability, body.scope, expires_ms)
+        await host.extensions.decide(body.extension, body.effect, grant, by=_who(call))
         return call.answer(GrantList(grants=await standing(body.extension)), 201)
 
     async def revoke(call: Call) -> Response:
         call.caller.require_operator()
-        count = await granting.take_back(host, call.path["name"], call.path["capability"], by=_who(call))
+        count = await host.extensions.take_back(call.path["name"], call.path["capability"], by=_who(call))
         return call.answer(Revoked(revoked=count))
 
     common: dict[str, Any] = {"scopes": ("grants:manage",), "contract": "lafs", "tag": "grants"}

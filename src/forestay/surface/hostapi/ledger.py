@@ -8,8 +8,9 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from forestay.host import Host, LedgerView, RecordShown
+from forestay.host import Host
 from forestay.kernel import Problem, iso
+from forestay.runs import LedgerView, RecordShown
 from forestay.surface.operations import Body, Call, Operation, Query, Result
 
 Text = Annotated[str, Meta(max_length=512)]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from forestay import agents
-from forestay.agents import AgentManifest
+from forestay.agents.manifest import AgentManifest, load
 from forestay.kernel import Problem, former
 
 ASSISTANT = "core.forestay.assistant"
@@ -38,7 +37,7 @@ class Catalogue:
     @classmethod
     def read(cls, root: Path, paths: Iterable[str]) -> Catalogue:
         """Every manifest that `paths` name: a file, or a folder of `*.json` and `*.toml`."""
-        return cls(agents.load(file) for text in paths for file in _files(root / text))
+        return cls(load(file) for text in paths for file in _files(root / text))
 
     def __iter__(self) -> Iterator[AgentManifest]:
         return iter(self._agents.values())

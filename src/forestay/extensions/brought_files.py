@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from forestay.extensions import Standing, files
-from forestay.host.opening import Host
+from forestay.extensions.profiles import Project
+from forestay.extensions.trust import Standing, files
 
 MOST_FILES = 200
 MOST_BYTES = 32 * 1024
@@ -31,7 +31,7 @@ class FileSeen(msgspec.Struct, frozen=True):
     text: str | None
 
 
-class Brings(msgspec.Struct, frozen=True, kw_only=True):
+class Brought(msgspec.Struct, frozen=True, kw_only=True):
     """The folder as it is now, and where it stands."""
 
     name: str
@@ -47,10 +47,10 @@ class Brings(msgspec.Struct, frozen=True, kw_only=True):
         return self.runs is not None and self.runs != self.standing.digest
 
 
-async def brings(host: Host) -> Brings:
-    standing = await host.extensions.standing()
-    seen, more = await asyncio.to_thread(_seen, host.root, host.config.extensions.paths)
-    return Brings(name=host.root.name, standing=standing, files=tuple(seen), more=more, runs=host.extensions.runs)
+async def brought(project: Project) -> Brought:
+    standing = await project.standing()
+    seen, more = await asyncio.to_thread(_seen, project.root, project.settings.paths)
+    return Brought(name=project.root.name, standing=standing, files=tuple(seen), more=more, runs=project.runs)
 
 
 def _seen(root: Path, paths: Sequence[str]) -> tuple[list[FileSeen], int]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from forestay.host.opening import Host
-from forestay.runs import Interrupt, RunFilter, RunSummary
+from forestay.runs.service import Runs
+from forestay.runs.types import Interrupt, RunFilter, RunSummary
 
 _WAITING: list[str] = ["waiting-approval", "waiting-input", "waiting-external"]
 _WORKING: list[str] = ["running", "paused"]  # on another branch such a run may ask all the same
@@ -38,24 +38,24 @@ class Pending(msgspec.Struct, frozen=True):
     more: int
 
 
-async def pending(host: Host, tenant: str) -> Pending:
-    waiting = await _oldest_first(host, tenant, _WAITING)
-    working = await _oldest_first(host, tenant, _WORKING)
+async def pending_prompts(runs: Runs, tenant: str) -> Pending:
+    waiting = await _oldest_first(runs, tenant, _WAITING)
+    working = await _oldest_first(runs, tenant, _WORKING)
     looked_at = sorted([*waiting[:_MOST_RUNS], *working[:_MOST_RUNS]], key=lambda run: run.run_id)
     prompts = [
         Prompt(run.run_id, run.workflow_id, interrupt)
         for run in looked_at
-        for interrupt in await host.runs.interrupts(run.run_id, tenant)
+        for interrupt in await runs.interrupts(run.run_id, tenant)
     ]
     return Pending(prompts, max(0, len(waiting) - _MOST_RUNS))
 
 
-async def _oldest_first(host: Host, tenant: str, statuses: list[str]) -> list[RunSummary]:
+async def _oldest_first(runs: Runs, tenant: str, statuses: list[str]) -> list[RunSummary]:
     """The tenant's runs with these statuses; only rows of a table are read."""
     found: list[RunSummary] = []
     cursor: str | None = None
     for _ in range(_MOST_PAGES):
-        page = await host.runs.list_runs(RunFilter(status=statuses), tenant, cursor, 200)
+        page = await runs.list_runs(RunFilter(status=statuses), tenant, cursor, 200)
         found += page.runs
         cursor = page.next_cursor
         if cursor is None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from forestay.kernel.arguments import checker, fitted
 from forestay.kernel.problems import Problem
+from forestay.tools.arguments import checker, fitted
 
 RECORDED: list[dict[str, Any]] = json.loads((Path(__file__).parent / "pi_arguments.json").read_text("utf-8"))
 

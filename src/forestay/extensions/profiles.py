@@ -8,21 +8,45 @@ L3  What is granted is read from the policy in force, so that the page and the n
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
-from forestay.extensions import CAPABILITIES, Extensions, Grants, Member, policy_of, stream_of
-from forestay.extensions import GrantStanding as Decided
-from forestay.host.extension_evidence import Seen, Trouble, Use, seen
-from forestay.host.opening import Host
-from forestay.kernel import Grant, Policy, Problem, SubjectRules
+from forestay.extensions.api_table import CAPABILITIES
+from forestay.extensions.evidence import stream_of
+from forestay.extensions.grants import Grants, policy_of
+from forestay.extensions.grants import Standing as Decided
+from forestay.extensions.history import Seen, Trouble, Use, seen
+from forestay.extensions.trust import Standing
+from forestay.kernel import Clock, ExtensionConfig, Grant, Ledger, Policy, Problem, SubjectRules
+
+if TYPE_CHECKING:
+    from forestay.extensions.extensions import Extensions
+    from forestay.extensions.guests import Member
 
 MOST_RECORDS = 5_000
 _STREAMS = "ext/"
 _AGENT = "agent:"
 
 State = Literal["loaded", "stopped", "failed", "not loaded", "gone"]
+
+
+class Project(Protocol):
+    """The extensions of one project folder, running or not."""
+
+    root: Path
+    ledger: Ledger
+    clock: Clock
+    settings: ExtensionConfig
+    data: Path | None
+    runs: str | None
+
+    @property
+    def opened(self) -> Extensions | None: ...
+
+    async def standing(self) -> Standing: ...
+
+    async def users(self) -> Standing: ...
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,45 +127,45 @@ class Portrait(msgspec.Struct, frozen=True, kw_only=True):
     now_ms: int
 
 
-async def overview(host: Host) -> Overview:
-    suite, standing = host.extensions.opened, await host.extensions.standing()
+async def overview(project: Project) -> Overview:
+    suite, standing = project.opened, await project.standing()
     if suite is not None:
         await suite.recorded()
-    policy = await _policy(host, suite)
-    trust = _Trust(standing.state, (await host.extensions.users()).state)
-    cards = [await _card(host, suite, name, trust) for name in await _names(host, suite)]
-    failures = [_failed(host, item.path, item.problem, trust) for item in (suite.failures if suite else ())]
+    policy = await policy_in_force(project)
+    trust = _Trust(standing.state, (await project.users()).state)
+    cards = [await _card(project, suite, name, trust) for name in await _names(project, suite)]
+    failures = [_failed(project, item.path, item.problem, trust) for item in (suite.failures if suite else ())]
     return Overview(
         loaded=suite is not None,
         trust=standing.state,
         brings=tuple(item.path for item in standing.brings),
         mode=policy.mode,
         cards=(*cards, *failures),
-        is_older=host.extensions.runs not in (None, standing.digest),
+        is_older=project.runs not in (None, standing.digest),
     )
 
 
-async def portrait(host: Host, name: str) -> Portrait:
-    suite = host.extensions.opened
+async def portrait(project: Project, name: str) -> Portrait:
+    suite = project.opened
     member = _member(suite, name)
     if suite is not None:
         await suite.recorded()
-    evidence, records = await _evidence(host, name)
+    evidence, records = await _evidence(project, name)
     if member is None and not records:
         raise Problem("not_found", "There is no such extension, and none of that name left evidence.", extension=name)
-    trust = _Trust((await host.extensions.standing()).state, (await host.extensions.users()).state)
-    policy = await _policy(host, suite)
+    trust = _Trust((await project.standing()).state, (await project.users()).state)
+    policy = await policy_in_force(project)
     rules = policy.subjects.get(name, SubjectRules())
-    now = host.clock.now_ms()
+    now = project.clock.now_ms()
     return Portrait(
-        card=_drawn(host, name, member, evidence, trust),
+        card=_drawn(project, name, member, evidence, trust),
         stream=stream_of(name),
         mode=rules.mode or policy.mode,
         seen=evidence,
         records=records,
         cut=records > MOST_RECORDS,
         matrix=tuple(_line(capability, member, evidence, policy, name, now) for capability in CAPABILITIES),
-        decisions=tuple(await Grants(host.ledger, host.clock).standing(name)),
+        decisions=tuple(await Grants(project.ledger, project.clock).standing(name)),
         registrations=member.extension.registrations.inspect() if member is not None else None,
         artifact=_artifact(member) if member is not None else None,
         now_ms=now,
@@ -151,30 +175,30 @@ async def portrait(host: Host, name: str) -> Portrait:
 # Where things come from
 
 
-async def _names(host: Host, suite: Extensions | None) -> list[str]:
+async def _names(project: Project, suite: Extensions | None) -> list[str]:
     """Loaded extensions in their order, then those that only left evidence."""
     names = [member.extension.name for member in suite.members] if suite is not None else []
-    for stream in await host.ledger.streams(_STREAMS, "", 1000):
-        record = (await host.ledger.read(stream, 0, 1))[0]
+    for stream in await project.ledger.streams(_STREAMS, "", 1000):
+        record = (await project.ledger.read(stream, 0, 1))[0]
         name = str(record.attrs.get("extension_id", stream.removeprefix(_STREAMS)))
         if name not in names and not name.startswith(_AGENT):
             names.append(name)
     return names
 
 
-async def _evidence(host: Host, name: str) -> tuple[Seen, int]:
+async def _evidence(project: Project, name: str) -> tuple[Seen, int]:
     """The latest records of the extension, folded, and how many there are altogether."""
     stream = stream_of(name)
-    head = (await host.ledger.head(stream)).seq
-    records = await host.ledger.read(stream, max(0, head + 1 - MOST_RECORDS), MOST_RECORDS)
+    head = (await project.ledger.head(stream)).seq
+    records = await project.ledger.read(stream, max(0, head + 1 - MOST_RECORDS), MOST_RECORDS)
     return seen(records), head + 1
 
 
-async def _policy(host: Host, suite: Extensions | None) -> Policy:
+async def policy_in_force(project: Project) -> Policy:
     """The policy in force, or the one that would be when the suite opened now (L3)."""
-    if suite is not None:
-        return suite.dispatcher.policy
-    return await Grants(host.ledger, host.clock).apply(policy_of(host.config.extensions, host.clock))
+    if project.opened is not None:
+        return project.opened.dispatcher.policy
+    return await Grants(project.ledger, project.clock).apply(policy_of(project.settings, project.clock))
 
 
 def _member(suite: Extensions | None, name: str) -> Member | None:
@@ -190,25 +214,25 @@ class _Trust(msgspec.Struct, frozen=True):
     project: str
     user: str
 
-    def of(self, host: Host, path: str) -> str:
-        return self.user if _of_user(host, Path(path)) else self.project
+    def of(self, project: Project, path: str) -> str:
+        return self.user if _of_user(project, Path(path)) else self.project
 
 
-def _of_user(host: Host, path: Path) -> bool:
-    return path.is_relative_to(Path.home()) and not path.is_relative_to(host.root)
+def _of_user(project: Project, path: Path) -> bool:
+    return path.is_relative_to(Path.home()) and not path.is_relative_to(project.root)
 
 
-async def _card(host: Host, suite: Extensions | None, name: str, trust: _Trust) -> Card:
-    evidence, _ = await _evidence(host, name)
-    return _drawn(host, name, _member(suite, name), evidence, trust)
+async def _card(project: Project, suite: Extensions | None, name: str, trust: _Trust) -> Card:
+    evidence, _ = await _evidence(project, name)
+    return _drawn(project, name, _member(suite, name), evidence, trust)
 
 
-def _drawn(host: Host, name: str, member: Member | None, evidence: Seen, trust: _Trust) -> Card:
+def _drawn(project: Project, name: str, member: Member | None, evidence: Seen, trust: _Trust) -> Card:
     uses = evidence.used.values()
     card = Card(
         name=name,
         source="",
-        state="gone" if host.extensions.opened is not None else "not loaded",
+        state="gone" if project.opened is not None else "not loaded",
         trust=trust.project,
         resolution=str((evidence.resolved or {}).get("verdict", "")),
         calls=sum(use.allowed + use.refused for use in uses),
@@ -220,8 +244,8 @@ def _drawn(host: Host, name: str, member: Member | None, evidence: Seen, trust: 
     registered, stopped = member.extension.registrations, member.extension.stopped
     return msgspec.structs.replace(
         card,
-        source=_shown_path(host, member.path),
-        trust=trust.of(host, member.path),
+        source=_shown_path(project, member.path),
+        trust=trust.of(project, member.path),
         state="loaded" if stopped is None else "stopped",
         problem="" if stopped is None else stopped.message,
         verdict=member.artifact.meta.verdict,
@@ -231,16 +255,16 @@ def _drawn(host: Host, name: str, member: Member | None, evidence: Seen, trust: 
     )
 
 
-def _failed(host: Host, path: str, problem: Problem, trust: _Trust) -> Card:
-    stands = trust.of(host, path)
-    return Card(name="", source=_shown_path(host, path), state="failed", trust=stands, problem=problem.message)
+def _failed(project: Project, path: str, problem: Problem, trust: _Trust) -> Card:
+    stands = trust.of(project, path)
+    return Card(name="", source=_shown_path(project, path), state="failed", trust=stands, problem=problem.message)
 
 
-def _shown_path(host: Host, path: str) -> str:
+def _shown_path(project: Project, path: str) -> str:
     found = Path(path)
-    if found.is_relative_to(host.root):
-        return found.relative_to(host.root).as_posix()
-    return f"~/{found.relative_to(Path.home()).as_posix()}" if _of_user(host, found) else found.name
+    if found.is_relative_to(project.root):
+        return found.relative_to(project.root).as_posix()
+    return f"~/{found.relative_to(Path.home()).as_posix()}" if _of_user(project, found) else found.name
 
 
 # The matrix

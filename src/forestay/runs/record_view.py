@@ -18,7 +18,10 @@ from typing import Any
 import msgspec
 
 from forestay.kernel import OPERATOR, Ledger, Record, redact
-from forestay.runs import MASK, SHARED, Runs, RunState, cover_record, masked_defaults
+from forestay.runs.secrets import cover_record, masked_defaults
+from forestay.runs.service import Runs
+from forestay.runs.state import MASK, RunState
+from forestay.runs.workflows import SHARED
 
 Reads = Callable[[str], bool]
 

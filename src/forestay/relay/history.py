@@ -1,4 +1,4 @@
-"""Relay sessions as a person looks at them: facts and where they came from, what a model was shown, how answers fared.
+"""Relay sessions read back from the ledger: facts and their sources, what a model was shown, how answers fared.
 
 Y1  Looking changes nothing: a session is folded from its records, never resumed, and no record is written.
 Y2  A closed session is shown as it stood when it was closed; the ledger still has what its memory let go.
@@ -19,22 +19,14 @@ import msgspec
 
 from forestay.kernel import Problem, Record, canonical
 from forestay.models import Message
-from forestay.relay import (
-    Batch,
-    EnvelopePreview,
-    Fact,
-    Ranked,
-    Relay,
-    Session,
-    Warm,
-    guard,
-    inspect,
-    pack,
-    pack_text,
-    rank,
-    unpack_text,
-    window,
-)
+from forestay.relay import guard, inspect, window
+from forestay.relay.facts import Batch, Fact
+from forestay.relay.packing import pack
+from forestay.relay.ranking import Ranked, rank
+from forestay.relay.relay import Relay
+from forestay.relay.session import Session
+from forestay.relay.types import EnvelopePreview
+from forestay.relay.warm import Warm, pack_text, unpack_text
 
 CLOSED = "crp.session.close"
 EXTRACTED = "crp.extraction.complete"
@@ -128,7 +120,7 @@ class Shown(msgspec.Struct, frozen=True):
     """What the model said; None while it has not ended."""
 
 
-class SessionView:
+class SessionHistory:
     """One session, folded from its records (Y1, Y2). What was folded is kept, and only what is new is read (Y4)."""
 
     def __init__(self, relay: Relay, session_id: str) -> None:
@@ -228,14 +220,14 @@ class SessionView:
         return unpack_text(record.payload["output"])
 
 
-class Looks:
+class SessionHistories:
     """Sessions as they were last looked at, the latest few of them (Y4)."""
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
-        self._kept: dict[str, SessionView] = {}
+        self._kept: dict[str, SessionHistory] = {}
 
-    async def session(self, session_id: str) -> SessionView:
+    async def session(self, session_id: str) -> SessionHistory:
         """The session as its records have it now."""
         plain = len(session_id) == 36 and all(character in "0123456789abcdef-" for character in session_id)
         head = (await self._relay.ledger.head(_stream(session_id))).seq if plain else -1
@@ -249,7 +241,7 @@ class Looks:
                 limit=MOST_RECORDS,
                 fix=f"Read its records in the ledger: {_stream(session_id)}.",
             )
-        view = self._kept.pop(session_id, None) or SessionView(self._relay, session_id)
+        view = self._kept.pop(session_id, None) or SessionHistory(self._relay, session_id)
         self._kept[session_id] = view
         while len(self._kept) > _KEPT:
             del self._kept[next(iter(self._kept))]

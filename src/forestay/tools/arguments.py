@@ -1,8 +1,8 @@
-"""A tool's arguments, before anybody sees them: converted as pi converts them, then validated (Pi P10, P15).
+"""A tool's arguments, converted as pi converts them, then validated (Pi P10, P15).
 
-Models write "4" where a number belongs. Every way to a tool passes through `fitted`, so that what one of them accepts
-no other refuses. A schema that was built with TypeBox converts in two steps, as in pi: TypeBox's own conversions, then
-those of plain JSON Schema.
+Models write "4" where a number belongs. Every call of a tool passes through `fitted`, whoever makes it, so that all
+accept and refuse the same. A schema that was built with TypeBox converts in two steps, as in pi: TypeBox's own
+conversions, then those of plain JSON Schema.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from forestay.kernel import canonical
-from forestay.kernel.json_schema import Validator, compiled, path
-from forestay.kernel.problems import Problem
+from forestay.kernel import Problem, Validator, canonical, compiled, json_path
 
 _MAX_DEPTH = 64
 _MOST_MISTAKES = 20
@@ -45,7 +43,7 @@ def fitted(
     if check.is_valid(value):
         return value
     errors = [
-        {"at": "$" + path(error.instance_path), "message": error.message[:300]}
+        {"at": "$" + json_path(error.instance_path), "message": error.message[:300]}
         for error, _ in zip(check.iter_errors(value), range(_MOST_MISTAKES), strict=False)
     ]
     listed = "; ".join(f"{error['at']}: {error['message']}" for error in errors[:5])

@@ -8,21 +8,40 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from forestay.kernel import Record
-from forestay.relay import Relay, Turned
-from forestay.runs import type_of
-
 _KEY = re.compile(r"agent/turn-(\d+)/(?:model|tool-(\d+)/(\w+))")
 _CALL = re.compile(r"agent/turn-(\d+)/tool-(\d+)/")
-_PRIVATE = "p"
-_NODE = "n"
 _NAMED = {"session", "digest"}  # an answer that the run's log names; until 0.2 it held the answer itself
-Answers = Mapping[str, Mapping[str, Turned]]
+
+
+class Logged(Protocol):
+    """An event of a run's log, with its private part."""
+
+    type: str
+    payload: dict[str, Any]
+    node: str | None
+    private: dict[str, Any] | None
+    ts: int
+
+
+class AnswerTurn(Protocol):
+    """One turn of a relay session."""
+
+    @property
+    def answer(self) -> Any: ...
+
+
+Answers = Mapping[str, Mapping[str, AnswerTurn]]
 """The turns of relay sessions, by session and key."""
+
+
+class Turns(Protocol):
+    """The relay, which holds the answers that a run's log names."""
+
+    async def turns(self, session_id: str, /) -> Mapping[str, AnswerTurn]: ...
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -127,32 +146,25 @@ class AgentWork(msgspec.Struct, kw_only=True):
         return told
 
 
-async def read_work(records: Sequence[Record], relay: Relay) -> list[AgentWork]:
+async def read_work(events: Sequence[Logged], relay: Turns) -> list[AgentWork]:
     """`agent_work`, with the answers that the run's log names and the relay's sessions hold."""
-    named = {
-        result["session"] for record in records if isinstance(result := _result(record), dict) and {*result} >= _NAMED
-    }
-    answers = {session: await relay.turns(session) for session in named}
-    return agent_work(records, answers)
+    results = [(event.private or {}).get("result") for event in events if event.type == "forestay.effect.recorded"]
+    named = {result["session"] for result in results if isinstance(result, dict) and {*result} >= _NAMED}
+    return agent_work(events, {session: await relay.turns(session) for session in named})
 
 
-def agent_work(records: Iterable[Record], answers: Answers | None = None) -> list[AgentWork]:
+def agent_work(events: Iterable[Logged], answers: Answers | None = None) -> list[AgentWork]:
     """The invocations of agents in a run's log, in their order."""
     found: list[AgentWork] = []
     current: dict[str, AgentWork] = {}
-    for record in records:
-        node = str(record.attrs.get(_NODE, ""))
-        if record.type == "agent.invocation.started":
-            current[node] = _invoked(node, record.payload)
+    for event in events:
+        node = event.node or ""
+        if event.type == "agent.invocation.started":
+            current[node] = _invoked(node, event.payload)
             found.append(current[node])
         elif (work := current.get(node)) is not None:
-            _note(work, record, answers or {})
+            _note(work, event, answers or {})
     return found
-
-
-def _result(record: Record) -> Any:
-    """What an effect gave; None for any other record."""
-    return (record.attrs.get(_PRIVATE) or {}).get("result") if type_of(record) == "forestay.effect.recorded" else None
 
 
 def _invoked(node: str, payload: dict[str, Any]) -> AgentWork:
@@ -167,19 +179,20 @@ def _invoked(node: str, payload: dict[str, Any]) -> AgentWork:
     )
 
 
-def _note(work: AgentWork, record: Record, answers: Answers) -> None:
-    payload = record.payload if isinstance(record.payload, dict) else {}
-    kind = type_of(record)
+def _note(work: AgentWork, event: Logged, answers: Answers) -> None:
+    payload = event.payload if isinstance(event.payload, dict) else {}
+    private = event.private or {}
+    kind = event.type
     if kind == "forestay.effect.recorded":
-        key, result = str(payload.get("key", "")), _result(record)
+        key, result = str(payload.get("key", "")), private.get("result")
         if isinstance(result, dict) and {*result} >= _NAMED:
             turn = answers.get(result["session"], {}).get(key)
             result = msgspec.to_builtins(turn.answer) if turn is not None else {}
-        _effect(work, key, result, record.ts)
+        _effect(work, key, result, event.ts)
     elif kind == "forestay.relay.answered":
         _answered_by_relay(work, payload)
     elif kind == "node.suspended":
-        _asked(work, payload, (record.attrs.get(_PRIVATE) or {}).get("data"))
+        _asked(work, payload, private.get("data"))
     elif kind == "interrupt.resolved":
         _told(work, payload)
     elif kind == "agent.invocation.completed":

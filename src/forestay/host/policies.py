@@ -1,0 +1,108 @@
+"""One question to every policy of the host: may this subject do this, and which rule says so?
+
+X1  The answer is the decision that the host would take now: the same rules, asked through the same functions.
+X2  Asking changes nothing, executes nothing and records nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import msgspec
+
+from forestay.extensions import CAPABILITIES, explained
+from forestay.host.egress import EGRESS, SUBJECT
+from forestay.host.opening import Host
+from forestay.host.tools import WORKFLOW
+from forestay.kernel import Decision, Problem, Request, place_of
+from forestay.relay import OPERATIONS, ROLES, role_decision
+from forestay.tools import EffectClass, Tool, gated
+
+Kind = Literal["extension", "tool", "relay", "egress", "api"]
+RELAY, TOOL = "relay.", "tool."
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """A decision, and which policy took it."""
+
+    kind: Kind
+    decision: Decision
+
+
+async def explain(host: Host, request: Request) -> Explained:
+    """What the host would decide about `request`; the capability says which of its policies is asked."""
+    capability = request.capability
+    if capability == EGRESS:
+        return Explained("egress", _egress(host, request))
+    if capability.startswith(RELAY):
+        return Explained("relay", await _relay(host, request))
+    if capability.startswith(TOOL) or (capability == "tool" and _is_caller(host, request.subject)):
+        return Explained("tool", await _tool(host, request))
+    if capability in CAPABILITIES:
+        return Explained("extension", await explained(host.extensions, request))
+    raise Problem(
+        "invalid_request",
+        f"There is no capability {capability[:80]!r}.",
+        at="$.capability",
+        known=[*sorted(CAPABILITIES), EGRESS, *(f"{RELAY}{name}" for name in OPERATIONS), "tool.CLASS", "an API scope"],
+        fix="Use one of `known`.",
+    )
+
+
+def _egress(host: Host, request: Request) -> Decision:
+    if request.subject != SUBJECT:
+        raise Problem("invalid_request", f"Calls out are the host's: the subject is {SUBJECT!r}.", at="$.subject")
+    on = _needed(request)
+    ruling = host.egress.decide(place_of(on if "://" in on else f"https://{on}", "$.on"), https_only=False)
+    return ruling.decision
+
+
+async def _relay(host: Host, request: Request) -> Decision:
+    operation = request.capability.removeprefix(RELAY)
+    if operation not in OPERATIONS:
+        raise Problem("invalid_request", f"The relay has no operation {operation[:80]!r}.", known=sorted(OPERATIONS))
+    if request.subject in ROLES:
+        return role_decision(request.subject, operation)
+    rows = await host.relay.ledger.query("SELECT role FROM relay_sessions WHERE id = ?", (request.subject,))
+    if not rows:
+        known = list(ROLES)
+        raise Problem(
+            "not_found", f"There is no role or session {request.subject[:80]!r}.", at="$.subject", known=known
+        )
+    return role_decision(str(rows[0][0]), operation)
+
+
+async def _tool(host: Host, request: Request) -> Decision:
+    """The gate of an agent or a workflow. Without an effect class, that of the tool as it is known now."""
+    name, effect = _needed(request), request.capability.removeprefix("tool").removeprefix(".")
+    if not _is_caller(host, request.subject):
+        known = [WORKFLOW, *(agent.agent_id for agent in host.agents)]
+        raise Problem("not_found", f"There is no agent {request.subject[:80]}.", at="$.subject", known=known)
+    if effect and effect not in get_args(EffectClass):
+        raise Problem("invalid_request", f"{effect[:40]!r} is no effect class.", known=list(get_args(EffectClass)))
+    found = await host.tools.describe(name)
+    if found is None and not effect:
+        raise Problem(
+            "not_found",
+            f"There is no tool {name[:80]} as long as no extension is loaded that has it.",
+            at="$.on",
+            fix="Load the extensions, or name the tool's effect class: tool.read, tool.write, tool.unsafe.",
+        )
+    tool = found or Tool(name.rpartition("/")[2].rpartition(":")[2], "", {}, id=name if ":" in name else "")
+    if effect:
+        tool = msgspec.convert({**msgspec.to_builtins(tool), "effect": effect}, Tool)
+    if request.subject != WORKFLOW and not host.agents.get(request.subject).allows(tool.id or tool.name, tool.name):
+        evidence = {"subject": request.subject, "capability": f"{TOOL}{tool.effect}", "method": tool.name}
+        reason = f"The allowlist of {request.subject} does not name {tool.id or tool.name}: the model never sees it."
+        return Decision("deny", "agent-allowlist", reason, evidence)
+    return gated(host.config.agents, host.clock, request.subject, tool)
+
+
+def _is_caller(host: Host, subject: str) -> bool:
+    return subject == WORKFLOW or any(agent.agent_id == subject for agent in host.agents)
+
+
+def _needed(request: Request) -> str:
+    if not request.resource:
+        raise Problem("invalid_usage", f"{request.capability} is decided on something.", at="$.on", fix="Give --on.")
+    return request.resource
