@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from forestay.governance.budgets import Budgets, BudgetTable
     from forestay.governance.deployment import Deployment, Fleet, Transition, decide, evolve, precedence, resolve
     from forestay.governance.deployments import WORKFLOW, DeploymentGate, Deployments, Score
-    from forestay.governance.eval_suite import EvalSuite, Match, Thresholds, read_suite
+    from forestay.governance.eval_suite import Match, Thresholds, read_suite
     from forestay.governance.evaluations import EVALUATION, Evaluations
     from forestay.governance.metering import MeteredGate, Metering
     from forestay.governance.roster import OrgChart, RosterEntry, read_chart, responsibilities

@@ -9,9 +9,10 @@ import msgspec
 
 from forestay.governance.accounts import ModelCall
 from forestay.governance.budgets import Budgets
+from forestay.kernel import Decision
 from forestay.models import DEFAULT_PARAMS, Delta, Deltas, Message, Model, Params, ToolSpec, Usage, message_tokens
 from forestay.runs import CreateRun, Execution, Fact
-from forestay.tools import Gate, Tool, Verdict
+from forestay.tools import Gate, Tool
 
 
 class Metering:
@@ -78,6 +79,6 @@ class MeteredGate:
         self._ctx = ctx
         self._agent_id = agent_id
 
-    async def decide(self, tool: Tool, arguments: dict[str, Any]) -> Verdict:
+    async def decide(self, tool: Tool, arguments: dict[str, Any]) -> Decision:
         async with self._budgets.tool_call(self._ctx, f"{self._ctx.place}tool", self._agent_id):
             return await self._gate.decide(tool, arguments)
