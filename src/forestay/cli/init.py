@@ -72,8 +72,9 @@ TEMPLATE = """\
 
 [budgets]
 # enforce = "hard"                       # "advisory" tells what a budget says and stops nothing
+# ceilings = []                          # how much may be used; the smallest of all that apply holds
 
-# [[budgets.ceilings]]                   # how much may be used; the smallest of all that apply holds
+# [[budgets.ceilings]]                   # an entry for each ceiling, in place of the list
 # scope = "project"                      # run, workflow, agent or project
 # name = "*"                             # a pattern over the workflow's or the agent's id
 # per = "run"                            # each run by itself; or all of them together in a "day" or a "month" (UTC)
