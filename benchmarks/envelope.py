@@ -17,10 +17,19 @@ import jsonschema_rs
 import msgspec
 from tests.contracts.lafs.schema import envelope_schemas as contract_schemas
 
-from forestay.envelope import Budget, Envelope, conform, decode, encode, failure, project, success
-from forestay.envelope.estimate import estimate
-from forestay.envelope.fit import fit
-from forestay.envelope.pages import offset_page
+from forestay.envelope import (
+    Budget,
+    Envelope,
+    conform,
+    decode,
+    encode,
+    estimate,
+    failure,
+    fit,
+    offset_page,
+    project,
+    success,
+)
 from forestay.kernel import Ids, Problem, SystemClock
 
 Row = tuple[str, str, str]

@@ -10,12 +10,19 @@ import msgspec
 
 from benchmarks.measure import percentiles, resident, stretches
 from benchmarks.pi_runtime import FILE, HOW_TO_GET, SOURCE, Times
-from forestay.extensions import Artifact, Program, Subject, compile_module, compile_source, sources
+from forestay.extensions import (
+    Artifact,
+    JavaScriptGuest,
+    Program,
+    Subject,
+    Surroundings,
+    compile_module,
+    compile_source,
+    sources,
+)
 from forestay.extensions.conform.host import Host, Place
 from forestay.extensions.connectors.paths import Roots
 from forestay.extensions.engine.pool import Pool
-from forestay.extensions.javascript_guest import JavaScriptGuest
-from forestay.extensions.outcomes import Surroundings
 from forestay.kernel import Problem
 
 Row = tuple[str, str, str]

@@ -14,16 +14,13 @@ from typing import Any
 
 from benchmarks import extension_corpus, pi_runtime
 from benchmarks.measure import duration, percentile, percentiles, rate, resident, stretches
-from forestay.extensions import HostCall, Program, compile_module
+from forestay.extensions import HostCall, HostResult, JavaScriptGuest, Program, Surroundings, compile_module
 from forestay.extensions.engine.image import base_image
 from forestay.extensions.engine.limits import Limits
 from forestay.extensions.engine.native import native
 from forestay.extensions.engine.pool import Pool
 from forestay.extensions.engine.snapshot import Nobody, restore
 from forestay.extensions.hooks import Hooks
-from forestay.extensions.javascript_guest import JavaScriptGuest
-from forestay.extensions.outcomes import Surroundings
-from forestay.extensions.protocol import HostResult
 
 Row = tuple[str, str, str]
 STRETCHES = 5

@@ -12,7 +12,8 @@ import typer.main
 
 from forestay.cli.commands import COMMANDS, GROUPS
 from forestay.cli.main import build
-from forestay.extensions.api_table import CAPABILITIES, GRANT_SCOPES, METHODS, NODE_MODULES
+from forestay.extensions import CAPABILITIES
+from forestay.extensions.api_table import GRANT_SCOPES, METHODS, NODE_MODULES
 from forestay.kernel import LAFS_CODES, TABLE
 from forestay.surface.app import build_app
 from forestay.surface.crp.service import DECLARED as CRP

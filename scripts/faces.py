@@ -5,6 +5,7 @@
 1. In `src`, no module imports a module of another package; what it takes from a package is in that package's face.
 2. An exported name is not the name of a module of the same package: the module would take its place.
 3. An exported name is used outside its package, by other code, a test, a benchmark or a page of the documentation.
+4. A test looks inside the package that its folder names, a benchmark inside one package. `reaching` lists the others.
 """
 
 from __future__ import annotations
@@ -32,13 +33,10 @@ def _exported(package: str) -> set[str]:
     init = SOURCE / package / "__init__.py"
     if package not in WHOLE:
         return set(exports(str(init)))
-    found: set[str] = set()
     for item in ast.parse(init.read_text("utf-8")).body:
-        if isinstance(item, ast.ImportFrom):
-            found |= {alias.asname or alias.name for alias in item.names}
-        elif isinstance(item, ast.FunctionDef | ast.ClassDef):
-            found.add(item.name)
-    return found
+        if isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Name) and item.targets[0].id == "__all__":
+            return set(ast.literal_eval(item.value))
+    return set()
 
 
 def modules(package: str) -> set[str]:
@@ -84,6 +82,18 @@ def unused() -> Iterator[str]:
         for name in sorted(names):
             if not re.search(rf"\b{re.escape(name)}\b", beyond) and not re.search(rf"\b{re.escape(name)}\b", pages):
                 yield f"forestay.{package} shows {name}, and nobody uses it"
+
+
+def reaching() -> Iterator[str]:
+    """Every import of a test or a benchmark that looks inside a package which is not its own (4)."""
+    for file in sorted([*(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]):
+        inside = [(line, module) for line, module, _ in imports(file) if module.count(".") > 1]
+        own = file.relative_to(ROOT).parts[1]
+        if file.is_relative_to(ROOT / "benchmarks") and inside:
+            own = inside[0][1].split(".")[1]
+        for line, module in inside:
+            if module.split(".")[1] not in (own, "face"):
+                yield f"{file.relative_to(ROOT)}:{line}: {module}"
 
 
 def main() -> int:

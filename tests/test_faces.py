@@ -9,6 +9,7 @@ import sys
 import pytest
 from scripts import faces
 
+MOST_REACHING = 65  # imports of tests that look inside a package which is not theirs: let this number fall
 SHOWN = [(package, name) for package, names in sorted(faces.faces().items()) for name in sorted(names)]
 
 
@@ -18,6 +19,14 @@ def test_nobody_reaches_into_another_package() -> None:
 
 def test_every_exported_name_is_used_outside_or_documented() -> None:
     assert list(faces.unused()) == []
+
+
+def test_tests_use_other_packages_through_their_faces() -> None:
+    assert len(list(faces.reaching())) <= MOST_REACHING
+
+
+def test_a_benchmark_looks_inside_one_package() -> None:
+    assert [place for place in faces.reaching() if place.startswith("benchmarks/")] == []
 
 
 @pytest.mark.parametrize(("package", "name"), SHOWN, ids=lambda item: str(item))

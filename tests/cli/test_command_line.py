@@ -66,7 +66,7 @@ def test_on_a_terminal_people_are_addressed(tmp_path: Path) -> None:
     os.close(leader)
 
 
-@pytest.mark.parametrize("words", [("version", "--human"), ("--human", "version")])
+@pytest.mark.parametrize("words", [("version", "--human"), ("--human", "version"), ("--version", "--human")])
 def test_r4_human_wins_over_the_pipe_wherever_it_stands(tmp_path: Path, words: tuple[str, ...]) -> None:
     assert forestay(tmp_path, *words).out.startswith("forestay 0.")
 
@@ -312,15 +312,9 @@ UP = {
 
 
 def shown_by_up(**result: Any) -> str:
-    import io
+    from forestay.cli.up import _lines
 
-    from rich.console import Console
-
-    from forestay.cli.up import _show
-
-    console = Console(width=120, record=True, file=io.StringIO())
-    _show(console, {**UP, **result})
-    return console.export_text()
+    return "\n".join(_lines({**UP, **result}))
 
 
 def test_up_says_where_the_key_is() -> None:

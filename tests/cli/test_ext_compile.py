@@ -33,7 +33,7 @@ def extension(tmp_path):
 
 def _run(*arguments):
     take_flags([])  # whatever another test asked for
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments], standalone_mode=False)
+    done = CliRunner().invoke(app.typer, [str(argument) for argument in arguments], standalone_mode=False)
     return done.return_value if done.return_value is not None else done.exit_code, json.loads(done.stdout)
 
 

@@ -26,6 +26,7 @@ from forestay.cli.run_text import show_run
 from forestay.cli.run_view import View, span
 from forestay.cli.run_watch import Keys
 from forestay.kernel import Problem, iso
+from forestay.runs import RunEvent
 from tests.contracts.openwop.conftest import Api, LocalHost
 from tests.contracts.openwop.documents import APPROVAL, node, workflow
 
@@ -41,8 +42,20 @@ def seen(*events: tuple[str, str | None, dict[str, Any]], document: Any = DOCUME
     view = View("run_1", {"workflowId": "watched", "status": "running"}, document)
     for number, (type, name, payload) in enumerate(events):
         moment = iso(START + 1000 * number)
-        view.take({"type": type, "payload": payload, "timestamp": moment, "sequence": number, "nodeId": name})
+        view.take(event(type, payload, moment, number, name))
     return view
+
+
+def event(type: str, payload: dict[str, Any], moment: str, number: int, node: str | None) -> RunEvent:
+    return RunEvent(
+        event_id=f"e{number}",
+        run_id="run_1",
+        type=type,
+        payload=payload,
+        timestamp=moment,
+        sequence=number,
+        node_id=node,
+    )
 
 
 def text(view: View, now: int = START + 10_000, height: int = 40, width: int = 120) -> str:
@@ -72,8 +85,7 @@ def test_a_retry_says_what_was_wrong_and_when_it_is_tried_again() -> None:
     view = seen(*BEGUN, ("node.retried", "fetch", {"attempt": 2, "delayMs": 4000, "lastError": error}))
     assert "again in 2.5s" in text(view, START + 3500)
     assert "503" in text(view)
-    again = {"type": "node.started", "payload": {"attempt": 2}, "nodeId": "fetch", "sequence": 3}
-    view.take({**again, "timestamp": iso(START + 6000)})
+    view.take(event("node.started", {"attempt": 2}, iso(START + 6000), 3, "fetch"))
     assert "attempt 2" in text(view) and "503" not in text(view)
 
 
@@ -174,6 +186,9 @@ class Asked:
     def __init__(self, problem: Problem | None = None) -> None:
         self.calls: list[tuple[str, Any]] = []
         self.problem = problem
+
+    async def resolve(self, run: str, node: str, value: Any) -> None:
+        await self.post(f"/v1/runs/{run}/interrupts/{node}", {"resumeValue": value})
 
     async def post(self, path: str, body: Any = None) -> None:
         self.calls.append((path, body))

@@ -9,7 +9,7 @@ from urllib.parse import urljoin, urlsplit
 
 import pytest
 
-from forestay.console.app import PAGES
+from forestay.console import PAGES
 from tests.console.conftest import Console
 from tests.console.page import Node
 from tests.console.served import harbour, served, workflow

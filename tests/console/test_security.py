@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from forestay.console.app import PAGES
+from forestay.console import PAGES
 from tests.console.page import parse
 from tests.console.served import KEY, served
 

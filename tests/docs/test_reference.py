@@ -16,8 +16,8 @@ from benchmarks.readme import refreshed
 from forestay.cli.commands import COMMANDS, GROUPS
 from forestay.extensions import CAPABILITIES, EVENTS, OLDER_EVENTS
 from forestay.extensions.api_table import FILE_READS, FILE_WRITES, METHODS
-from forestay.kernel import TABLE, Config
-from forestay.kernel.config import ExtensionOverride, _leaves
+from forestay.kernel import TABLE, Config, ExtensionOverride
+from forestay.kernel.config import _leaves
 from forestay.runs import definition
 from forestay.runs.channels import REDUCERS
 from forestay.tools import BUILT_IN

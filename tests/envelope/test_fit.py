@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from forestay.envelope import Envelope, encode, project, success
 from forestay.envelope.budget import Budget, cost, read_budget, within
-from forestay.envelope.fit import EXTENSION, TRUNCATED, Fitting, _emptied, _marked, fit
+from forestay.envelope.fitting import EXTENSION, TRUNCATED, Fitting, _emptied, _marked, fit
 from forestay.envelope.pages import Cursors, cursor_page, offset_page
 from forestay.envelope.truncate import Strategy
 from forestay.envelope.types import Mvi, Page

@@ -15,17 +15,17 @@ from a2a.client.client import ClientCallContext
 from a2a.helpers.proto_helpers import new_data_part, new_message
 from a2a.types.a2a_pb2 import CancelTaskRequest, GetTaskRequest, Role, SendMessageRequest, TaskState
 from a2a.utils.errors import A2AError
+from google.protobuf.struct_pb2 import Struct
 from google.rpc import error_details_pb2, status_pb2
 from mcp import Client
 from starlette.applications import Starlette
 
 from forestay.envelope import encode
 from forestay.envelope.conformance import conform
-from forestay.envelope.transports import grpc_messages as messages
 from forestay.envelope.transports.a2a_agent import EXTENSION, envelope_in, negotiate
 from forestay.envelope.transports.a2a_tasks import NEXT, advance, is_terminal
 from forestay.envelope.transports.discovery import legacy_route
-from forestay.envelope.transports.grpc_service import DETAILS_KEY, call
+from forestay.envelope.transports.grpc_service import DETAILS_KEY, METHOD, call
 from forestay.envelope.transports.http import negotiate as negotiate_media
 from forestay.envelope.transports.mcp_server import from_tool_result, mcp_server
 from forestay.envelope.types import MEDIA_TYPE, Envelope, Error
@@ -47,6 +47,18 @@ FAILURES = [
 async def over_http(url: str, name: str, parameters: dict[str, Any], **headers: str) -> httpx.Response:
     async with httpx.AsyncClient() as client:
         return await client.post(f"{url}/operations/{name}", json=parameters, headers=headers)
+
+
+async def grpc_refusal(channel: grpc.aio.Channel, name: str, parameters: dict[str, Any]) -> grpc.aio.AioRpcError:
+    """The error of a call, as a client sees it that knows nothing of us but the method's name."""
+    request = Struct()
+    request.update({"operation": name, "parameters": parameters})
+    stub: Any = channel.unary_unary(
+        METHOD, request_serializer=Struct.SerializeToString, response_deserializer=Struct.FromString
+    )
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub(request, timeout=20)
+    return caught.value
 
 
 async def over_a2a(url: str, name: str, parameters: dict[str, Any], *, extended: bool = True) -> list[Any]:
@@ -74,17 +86,7 @@ def test_the_same_failure_with_the_right_code_on_every_transport(
     async def with_grpc() -> tuple[Envelope, str]:
         async with serving.grpc_channel() as channel:
             envelope = await call(channel, name, parameters, timeout=20)
-            stub: Any = channel.unary_unary(
-                f"/{messages.SERVICE}/Call",
-                request_serializer=messages.CallRequest.SerializeToString,
-                response_deserializer=messages.EnvelopeMessage.FromString,
-            )
-            request: Any = messages.CallRequest()
-            request.operation = name
-            request.parameters.update(parameters)
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await stub(request, timeout=20)
-            return envelope, caught.value.code().name
+            return envelope, (await grpc_refusal(channel, name, parameters)).code().name
 
     async def with_mcp() -> Envelope:
         async with Client(mcp_server(serving.operations(), "books")) as client:
@@ -173,16 +175,7 @@ def test_grpc_tells_the_reason_the_wait_and_the_field() -> None:
             return [await details(channel, "busy"), await details(channel, "wrong")]  # type: ignore[return-value]
 
     async def details(channel: grpc.aio.Channel, name: str) -> list[Any]:
-        request: Any = messages.CallRequest()
-        request.operation = name
-        stub: Any = channel.unary_unary(
-            f"/{messages.SERVICE}/Call",
-            request_serializer=messages.CallRequest.SerializeToString,
-            response_deserializer=messages.EnvelopeMessage.FromString,
-        )
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await stub(request, timeout=20)
-        trailers = dict(caught.value.trailing_metadata() or ())
+        trailers = dict((await grpc_refusal(channel, name, {})).trailing_metadata() or ())
         return list(status_pb2.Status.FromString(trailers[DETAILS_KEY]).details)
 
     busy, wrong = asyncio.run(talk())
@@ -203,16 +196,6 @@ def test_grpc_carries_a_success_unchanged() -> None:
     envelope = asyncio.run(talk())
     assert envelope.result == serving.BOOKS[:2] and envelope.meta.request_id == "req-from-me"
     assert envelope.meta.transport == "grpc"
-    assert messages.from_message(messages.to_message(envelope)) == envelope
-
-
-def test_the_proto_text_says_what_the_descriptor_says() -> None:
-    for name in ("Envelope", "Meta", "Error", "Page", "Warning", "CallRequest"):
-        descriptor = messages._class(name).DESCRIPTOR
-        body = messages.PROTO.split(f"message {name} {{")[1].split("}")[0]
-        assert [line.split("=")[0].split()[-1] for line in body.strip().splitlines()] == [
-            field.name for field in descriptor.fields
-        ]
 
 
 def test_mcp_tools_say_what_they_do_and_answer_in_envelopes() -> None:

@@ -15,8 +15,7 @@ from tests.extensions.dispatcher_world import World
 from forestay.extensions.connectors.process import descendants
 from forestay.extensions.layout import Confinement, Layout
 from forestay.extensions.sandbox import Sandbox, _bubblewrap
-from forestay.kernel import ExtensionConfig
-from forestay.kernel.config import ExtensionOverride
+from forestay.kernel import ExtensionConfig, ExtensionOverride
 
 confined = pytest.mark.skipif(Sandbox.detect().kind == "none", reason="this system offers no sandbox")
 KINDS = [one for one in Sandbox.offered() if one.kind != "none"] or [Sandbox("none")]

@@ -25,9 +25,18 @@ from forestay.extensions.grants import Grants, checked, policy_of
 from forestay.extensions.pending_call import Subject
 from forestay.extensions.protocol import HostCall
 from forestay.extensions.resolution import Need, resolve
-from forestay.kernel import ExtensionConfig, Grant, Ledger, ManualClock, Problem, Request, Scope
-from forestay.kernel.canonical import encode
-from forestay.kernel.config import ExtensionOverride, ExtensionPolicy
+from forestay.kernel import (
+    ExtensionConfig,
+    ExtensionOverride,
+    ExtensionPolicy,
+    Grant,
+    Ledger,
+    ManualClock,
+    Problem,
+    Request,
+    Scope,
+    canonical,
+)
 
 
 @pytest.fixture
@@ -169,7 +178,7 @@ def test_d3_every_call_leaves_start_decision_end_in_order(world: World) -> None:
     assert types[:6] == ["host_call.start", "policy.decision", "host_call.end"] * 2
     first, decision, end = world.records()[:3]
     params = {"op": "write", "path": "a", "text": "secret-token-value"}
-    expected = hashlib.sha256(encode({"method": "fs", "params": params})).hexdigest()
+    expected = hashlib.sha256(canonical.encode({"method": "fs", "params": params})).hexdigest()
     assert first.payload == {"capability": "write", "method": "fs", "params_hash": expected, "runtime": "js"}
     assert decision.payload["effect"] == "allow" and decision.payload["rule"] == "subject-allow"
     assert end.payload["is_error"] is False and end.payload["duration_ms"] >= 0

@@ -17,8 +17,7 @@ import pytest
 from forestay import assets
 from forestay.extensions.extensions import Extensions
 from forestay.extensions.settings import Settings
-from forestay.kernel import ExtensionConfig, Ledger
-from forestay.kernel.config import ExtensionPolicy
+from forestay.kernel import ExtensionConfig, ExtensionPolicy, Ledger
 
 pytestmark = [
     pytest.mark.sweep,

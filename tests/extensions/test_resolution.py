@@ -12,8 +12,7 @@ import pytest
 
 from forestay.extensions.extensions import Extensions
 from forestay.extensions.settings import Settings
-from forestay.kernel import ExtensionConfig, Ledger
-from forestay.kernel.config import ExtensionPolicy
+from forestay.kernel import ExtensionConfig, ExtensionPolicy, Ledger
 
 NODE = shutil.which("node")
 ASKED = (

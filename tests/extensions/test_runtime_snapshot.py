@@ -238,7 +238,7 @@ async def test_a_recorded_extension_replays() -> None:
     await subject.load()
     assert text_of(await subject.call_tool("go", {})) == "read s"
     await subject.close()
-    assert replay(lines, subject.artifact) == lines
+    assert replay(lines, subject.program) == lines
     assert {msgspec.json.decode(line)[0] for line in lines} >= {
         "trace",
         "arrive",
@@ -304,7 +304,7 @@ async def test_a_trace_with_a_trap_in_it_replays_past_it() -> None:
     await subject.close()
     kinds = [msgspec.json.decode(line)[0] for line in lines]
     assert (kinds.count("trace"), kinds.count("trap")) == (2, 1)
-    assert replay(lines, subject.artifact) == lines
+    assert replay(lines, subject.program) == lines
 
 
 async def test_a_trace_on_disk_replays(tmp_path: Path) -> None:
@@ -317,4 +317,4 @@ async def test_a_trace_on_disk_replays(tmp_path: Path) -> None:
         await subject.call_tool("go", {})
         await subject.close()
     with path.open("rb") as lines:
-        assert b"\n".join(replay(lines, subject.artifact)) + b"\n" == path.read_bytes()
+        assert b"\n".join(replay(lines, subject.program)) + b"\n" == path.read_bytes()

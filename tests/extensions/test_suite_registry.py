@@ -12,8 +12,7 @@ from typing import Any
 
 from forestay.extensions.extensions import Extensions
 from forestay.extensions.settings import Settings
-from forestay.kernel import ExtensionConfig, Ledger, ManualClock
-from forestay.kernel.config import ExtensionPolicy
+from forestay.kernel import ExtensionConfig, ExtensionPolicy, Ledger, ManualClock
 
 HEAD = "export default (pi) => { const say = (name, run, about) => pi.registerCommand(name, { description: about, handler: async (args, ctx) => run(ctx, args) });"
 

@@ -11,8 +11,7 @@ from typing import Any
 import httpx
 
 from forestay.host import Host, Options
-from forestay.kernel import Agents, Config, ExtensionConfig, Mode, Models
-from forestay.kernel.config import ExtensionPolicy
+from forestay.kernel import Agents, Config, ExtensionConfig, ExtensionPolicy, Mode, Models
 from forestay.models import Delta, Message, Script, Scripted, ScriptedCall, Turn
 from forestay.surface import Serving, serve
 

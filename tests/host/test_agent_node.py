@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from forestay.host import Host
-from forestay.kernel import Agents, Config, ExtensionConfig, Models, Problem
-from forestay.kernel.config import ExtensionPolicy
+from forestay.kernel import Agents, Config, ExtensionConfig, ExtensionPolicy, Models, Problem
 from forestay.models import Script, Scripted, ScriptedCall, Turn
 from forestay.runs import CreateRun, RunSnapshot
 from tests.runs.documents import node, workflow

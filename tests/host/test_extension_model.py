@@ -14,8 +14,7 @@ from forestay.extensions.connectors.model import ModelConnector
 from forestay.host import Host
 from forestay.host.extension_model import ExtensionModel
 from forestay.host.models import HostModels
-from forestay.kernel import Config, ExtensionConfig, Models, Problem, SystemClock
-from forestay.kernel.config import ExtensionPolicy
+from forestay.kernel import Config, ExtensionConfig, ExtensionPolicy, Models, Problem, SystemClock
 from forestay.models import Script, Scripted, ScriptedCall, Turn
 from tests.extensions.dispatcher_world import World
 
@@ -109,7 +108,7 @@ def test_the_codex_provider_is_reached_through_the_host(tmp_path: Path) -> None:
 def asked(connector: ModelConnector, **params: Any) -> dict[str, Any]:
     call = Call(extension="ext.a", call_id="c", roots=None, permit=lambda *_: None, granted=lambda *_: True)  # type: ignore[arg-type]
     context = {"messages": [{"role": "user", "content": "hi"}]}
-    return asyncio.run(connector.run(call, {"op": "complete", "context": context, **params}))
+    return asyncio.run(connector.wait(call, {"op": "complete", "context": context, **params}))
 
 
 def test_an_extension_that_has_used_its_tokens_is_refused(tmp_path: Path) -> None:

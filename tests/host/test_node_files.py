@@ -10,8 +10,7 @@ import pytest
 
 from forestay.host import Host
 from forestay.host.node_files import trust_in_nodes, types_to_check
-from forestay.kernel import Config, Ledger, Problem
-from forestay.kernel.config import Workflows
+from forestay.kernel import Config, Ledger, Problem, Workflows
 from forestay.runs import CreateRun
 from forestay.runs.nodes.registry import custom_types
 from tests.cli.test_runs import Shell

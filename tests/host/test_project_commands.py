@@ -15,8 +15,7 @@ import msgspec
 import pytest
 
 from forestay.cli.init import TEMPLATE
-from forestay.kernel import Config
-from forestay.kernel.config import ExtensionOverride
+from forestay.kernel import Config, ExtensionOverride
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "import sys; from forestay.cli.main import main; sys.exit(main())"

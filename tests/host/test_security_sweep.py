@@ -12,8 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from forestay.cli.up import mounts
-from forestay.console.app import PAGES
+from forestay.console import PAGES, mounts
 from forestay.host import Options
 from forestay.surface import Serving, serve
 from forestay.surface.a2a import CARD_PATH, RPC_PATH

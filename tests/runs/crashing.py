@@ -20,10 +20,9 @@ import random
 import resource
 import shutil
 import signal
-import sqlite3
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ from typing import Any
 import msgspec
 
 from forestay.host.egress import Egress
-from forestay.kernel import Append, Ids, Problem, Record, SeededRandomness
+from forestay.kernel import Append, Ids, Problem, Record, SeededRandomness, Transaction
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeError, NodeRegistry
 from forestay.runs.outbox import Outbox
@@ -234,14 +233,15 @@ class Trap(CountedLedger):
 class _Within:
     """A projection that is shown every event inside its transaction."""
 
-    name, version, prefix, schema, reset = "trap", 1, "", "", ""
+    name, version, prefix, schema = "trap", 1, "", ""
 
     def __init__(self, trap: Trap) -> None:
         self._trap = trap
 
-    def apply(self, tx: sqlite3.Cursor, record: Record) -> None:
-        if counts(record.stream):
-            self._trap.reach("within")
+    def apply(self, tx: Transaction, records: Sequence[Record]) -> None:
+        for record in records:
+            if counts(record.stream):
+                self._trap.reach("within")
 
 
 def counts(stream: str) -> bool:

@@ -12,7 +12,7 @@ import pytest
 
 from forestay.host import Host
 from forestay.kernel import Problem
-from forestay.runs.authoring import Step, Workflow, workflow
+from forestay.runs import Step, Workflow, workflow
 from forestay.runs.nodes.registry import NodeContext, custom_types, declaring, node
 from forestay.runs.types import CreateRun
 

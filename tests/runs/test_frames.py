@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from forestay.kernel import Problem
-from forestay.runs.actor import error_of
 from forestay.runs.frames import frames_of, logged
 from forestay.runs.nodes.registry import NodeError
+from forestay.runs.outcome import error_of
 
 
 def caught(call: object) -> Exception:

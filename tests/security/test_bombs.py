@@ -9,8 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from forestay.kernel import Problem, misfit, schema_mistake
-from forestay.kernel.canonical import encode
+from forestay.kernel import Problem, canonical, misfit, schema_mistake
 from forestay.kernel.json_schema import compiled
 from forestay.kernel.problems import _FRAME
 from forestay.kernel.schema_cost import MOST, Cost
@@ -56,7 +55,7 @@ def test_a_schema_that_doubles_at_every_level_of_the_value_is_refused_for_deep_v
     for _ in range(50):
         deep = [deep]
     with pytest.raises(Problem):
-        compiled(encode(everywhere)).is_valid(deep)
+        compiled(canonical.encode(everywhere)).is_valid(deep)
 
 
 def test_schemas_that_people_write_are_not_in_the_way() -> None:

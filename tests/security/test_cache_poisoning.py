@@ -14,11 +14,10 @@ from typing import Any
 
 import pytest
 
-from forestay.extensions import ArtifactMeta, Extensions
+from forestay.extensions import ArtifactMeta, Extensions, Settings
 from forestay.extensions.compiler.artifact import artifact_hash
 from forestay.extensions.compiler.cache import Cache
 from forestay.extensions.engine.vm import Vm
-from forestay.extensions.settings import Settings
 from forestay.kernel import Ledger, Randomness, Seal, canonical, kept_secret
 
 ANSWER = "genuine"

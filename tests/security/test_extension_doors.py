@@ -12,11 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from forestay.extensions import Extensions, Sandbox, Subject, protected
+from forestay.extensions import Extensions, Sandbox, Settings, Subject, protected
 from forestay.extensions.connectors import exec as running
 from forestay.extensions.connectors.paths import Kept, Roots
 from forestay.extensions.connectors.process import descendants
-from forestay.extensions.settings import Settings
 from forestay.kernel import Ledger
 from tests.extensions.dispatcher_world import World
 from tests.extensions.test_connectors_exec import KINDS, sh

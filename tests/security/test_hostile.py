@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 import httpx
 import pytest
 
-from forestay.console.app import PAGES
+from forestay.console import PAGES
 from forestay.envelope import decode as valid_envelope
 from forestay.surface import Serving
 from tests.contracts.openwop.test_hostile import BITS, FIELDS, METHODS, PARAMETERS, VALUES

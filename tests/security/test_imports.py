@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import os
-import sqlite3
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import httpx
 import msgspec
 import pytest
 
-from forestay.kernel import Draft, Ledger, Problem, Record, canonical
+from forestay.kernel import Draft, Ledger, Problem, Record, Transaction, canonical
 from forestay.kernel.ledger.records import GENESIS, hash_of
 from forestay.relay import PROTOCOL_VERSION
 from forestay.relay.state import _cipher, unpacked_limit
@@ -64,10 +64,10 @@ class Breaks:
     """A projection that cannot apply what an import brings."""
 
     name, version, prefix = "breaks", 1, "x/"
-    schema, reset = "CREATE TABLE breaks (a TEXT);", "DROP TABLE IF EXISTS breaks;"
+    schema = "CREATE TABLE breaks (a TEXT PRIMARY KEY)"
 
-    def apply(self, tx: sqlite3.Cursor, record: Record) -> None:
-        tx.execute("INSERT INTO breaks VALUES (?)", (record.payload["name"],))
+    def apply(self, tx: Transaction, records: Sequence[Record]) -> None:
+        tx.executemany("INSERT INTO breaks VALUES (?)", [(record.payload["name"],) for record in records])
 
 
 async def test_a_record_that_no_projection_can_read_does_not_stop_the_writer(tmp_path: Path) -> None:

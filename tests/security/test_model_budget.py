@@ -46,7 +46,7 @@ async def test_an_answer_that_is_broken_off_counts_too(tmp_path: Path) -> None:
     connector = ModelConnector(model, tokens=5_000)
     with pytest.raises(Problem) as refused:
         for _ in range(50):
-            work = asyncio.ensure_future(connector.run(called(tmp_path), REQUEST))
+            work = asyncio.ensure_future(connector.wait(called(tmp_path), REQUEST))
             for _ in range(400):
                 await asyncio.sleep(0)
             work.cancel()
@@ -59,7 +59,7 @@ async def test_an_answer_that_is_broken_off_counts_too(tmp_path: Path) -> None:
 async def test_what_is_under_way_counts(tmp_path: Path) -> None:
     model = Talks()
     connector = ModelConnector(model, tokens=1_000)
-    works = [asyncio.ensure_future(connector.run(called(tmp_path), REQUEST)) for _ in range(50)]
+    works = [asyncio.ensure_future(connector.wait(called(tmp_path), REQUEST)) for _ in range(50)]
     for _ in range(400):
         await asyncio.sleep(0)
     model.gate.set()
@@ -72,8 +72,8 @@ async def test_what_a_provider_counted_is_what_counts(tmp_path: Path) -> None:
     model = Talks()
     model.gate.set()
     connector = ModelConnector(model, tokens=2_000)
-    await connector.run(called(tmp_path), REQUEST)
+    await connector.wait(called(tmp_path), REQUEST)
     assert connector._spent["ext.test"].tokens == 1_100
-    await connector.run(called(tmp_path), REQUEST)
+    await connector.wait(called(tmp_path), REQUEST)
     with pytest.raises(Problem):
-        await connector.run(called(tmp_path), REQUEST)
+        await connector.wait(called(tmp_path), REQUEST)

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 import pytest
 
-from forestay.console.app import PAGES
+from forestay.console import PAGES
 from forestay.surface import Serving
 from forestay.surface.crp.service import DECLARED as CRP
 from tests.security.world import run

@@ -17,6 +17,7 @@ from forestay.cli.run_text import show_events, show_list, show_results, show_run
 from forestay.cli.terminal import TerminalConsent, permission
 from forestay.extensions import Question
 from forestay.kernel import Problem, one_line, printable
+from forestay.runs import RunEvent
 
 ESCAPES = "\x1b[2J\x1b]0;title\x07\x1b]8;;http://evil\x1b\\\x9b31m\r\x08\x7f\u202e\u2066\u2028"
 MARKUP = "[/] [link=http://evil]here[/link] [bold red]"
@@ -76,9 +77,13 @@ def test_questions_of_a_run_are_shown_as_text(seen: Terminal) -> None:
 
 def test_what_a_model_says_is_shown_as_text(seen: Terminal) -> None:
     asking = Following(None, "run", live=True)  # type: ignore[arg-type]
-    asking._show({"type": "output.chunk", "payload": {"chunk": HOSTILE}})
-    asking._show({"type": "agent.toolCalled", "payload": {"toolName": HOSTILE}})
-    asking._show({"type": "agent.toolReturned", "payload": {"toolName": HOSTILE, "status": "ok"}})
+    said: dict[str, dict[str, Any]] = {
+        "output.chunk": {"chunk": HOSTILE},
+        "agent.toolCalled": {"toolName": HOSTILE},
+        "agent.toolReturned": {"toolName": HOSTILE, "status": "ok"},
+    }
+    for type, payload in said.items():
+        asking._show(RunEvent(event_id="e", run_id="run", type=type, payload=payload, timestamp="", sequence=0))
     harmless(seen.getvalue())
     assert "said" in seen.getvalue() and "[link=" in seen.getvalue()
 

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 import pytest
 
-from forestay.console.app import PAGES
+from forestay.console import PAGES
 from forestay.surface import Serving
 from tests.browser.conftest import CHROMIUM, FLAGS
 from tests.security.page import Page

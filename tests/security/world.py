@@ -12,10 +12,9 @@ from typing import Any
 
 import httpx
 
-from forestay.cli.up import mounts
+from forestay.console import mounts
 from forestay.host import Options
-from forestay.kernel import Agents, Config, ExtensionConfig, HttpLimits, Models
-from forestay.kernel.config import Http
+from forestay.kernel import Agents, Config, ExtensionConfig, Http, HttpLimits, Models
 from forestay.models import Script, Scripted, ScriptedCall, Turn
 from forestay.surface import Serving, serve
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import httpx
 
-from forestay.cli.up import mounts
-from forestay.extensions.compiler.apart import workshop
+from forestay.console import mounts
+from forestay.extensions.compiler.build_process import workshop
 from forestay.host import Options
 from forestay.kernel import Config, ExtensionConfig
 from forestay.surface.hosting import serve

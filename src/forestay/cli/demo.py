@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from forestay import assets
-from forestay.cli.output import Answer, answers, choice, console
+from forestay.cli.command import answers
+from forestay.cli.output import Answer, choice, console
 from forestay.kernel import Problem
 
 if TYPE_CHECKING:
     from forestay.kernel import Record
+    from forestay.runs import RunEvent
 
 QUESTION = 'At which berth does the Aurora lie? Use tally, then write "The Aurora lies at berth 7." to report.md'
 
@@ -89,16 +91,16 @@ def _prepare(folder: Path) -> None:
 
 
 async def _play(story: Story, folder: Path) -> None:
-    from forestay.cli.demo_host import ChildHost
+    from forestay.cli.demo_host import child_host
 
     notes = sorted(path.name for path in (folder / "notes").iterdir())
-    async with ChildHost(folder) as first:
+    async with child_host(folder) as first:
         story.tell(
             "A host opens on a folder of notes",
             "One process, one ledger, no network. The model is `local`: it quotes and calls tools; it does not reason.",
             f"model {first.model}; notes {', '.join(notes)}; extension tally, granted read:notes/**",
         )
-        run_id = await first.start("harbour", {"question": QUESTION})
+        run_id = (await first.client.start("harbour", {"question": QUESTION})).run_id
         story.facts["runId"] = run_id
         seen = await first.until(run_id, "agent.toolReturned")
         story.tell(
@@ -113,19 +115,19 @@ async def _play(story: Story, folder: Path) -> None:
         "No goodbye, no clean-up. What was recorded is on disk; what was not is decided by the tool's effect class.",
         "the tool had returned; the host is gone",
     )
-    async with ChildHost(folder) as second:
+    async with child_host(folder) as second:
         seen = await second.until(run_id, "interrupt.requested")
-        question = (await second.questions(run_id))[0]
-        arguments = question["data"]["artifactData"]["arguments"]
+        question = (await second.client.questions(run_id))[0]
+        arguments = question.data["artifactData"]["arguments"]
         story.tell(
             "Another process takes the run up, and asks for an approval",
             "Reading needs no approval, writing does: policy says prompt, and nobody sits at that process's terminal.",
-            f"{question['data']['title']} path {arguments['path']}, content {arguments['content']!r}",
+            f"{question.data['title']} path {arguments['path']}, content {arguments['content']!r}",
             "the demo says yes, over HTTP, as a person would in the console",
         )
-        await second.approve(run_id, question["nodeId"])
+        await second.client.answer(run_id, question.node_id, {"action": "accept"})
         await second.until(run_id, "run.completed")
-        answer = str((await second.get(f"/v1/runs/{run_id}"))["outputs"]["output"])
+        answer = str(((await second.client.get(run_id)).outputs or {})["output"])
         story.tell(
             "The answer", "A quote from the notes, and what the tools returned.", *filter(None, answer.splitlines())
         )
@@ -165,8 +167,8 @@ async def _look_back(story: Story, folder: Path, run_id: str) -> None:
     )
 
 
-def _called(events: list[dict[str, Any]]) -> str:
-    return ", ".join(event["payload"]["toolName"] for event in events if event["type"] == "agent.toolCalled")
+def _called(events: list[RunEvent]) -> str:
+    return ", ".join(event.payload["toolName"] for event in events if event.type == "agent.toolCalled")
 
 
 def _denied(records: list[Record]) -> list[str]:

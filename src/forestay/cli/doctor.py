@@ -6,18 +6,19 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from forestay import assets
-from forestay.cli.output import Answer, answers
+from forestay.cli.command import answers
+from forestay.cli.output import Answer
 from forestay.kernel import SQLITE_VERSION, Problem, config, former, sqlite_fault
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.text import Text
 
     from forestay.extensions import Protected
 
@@ -43,12 +44,16 @@ def doctor() -> Answer:
         names = ", ".join(finding.name for finding in broken)
         problem = Problem("asset_missing", f"Not everything works here: {names}.", fix=broken[0].fix)
     guarded = _guarded()
+    lines: list[str | Text] = [*map(_finding_lines, findings), *_guarded_lines(guarded)]
+    return Answer({"findings": findings, "protected": guarded}, human=lines, problem=problem)
 
-    def show(console: Console) -> None:
-        _show(console, findings)
-        _show_guarded(console, guarded)
 
-    return Answer({"findings": findings, "protected": guarded}, human=show, problem=problem)
+def _settings() -> config.Config:
+    """The settings, or the defaults while the configuration is broken."""
+    try:
+        return config.load().config
+    except Problem:
+        return config.Config()
 
 
 def _python() -> Finding:
@@ -93,10 +98,7 @@ def _former_name() -> Finding:
 
 
 def _data_folder() -> Finding:
-    try:
-        folder = Path(config.load().config.data.dir)
-    except Problem:
-        return Finding("data folder", "optional", "unknown while the configuration is broken")
+    folder = Path(_settings().data.dir)
     nearest = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
     try:
         with tempfile.NamedTemporaryFile(dir=nearest):
@@ -141,10 +143,7 @@ def _guarded() -> list[Guarded]:
     """What is protected for a host in this folder, and what of it a person lifted."""
     from forestay.extensions import cache_folder, of_git, protected
 
-    try:
-        settings = config.load().config
-    except Problem:
-        settings = config.Config()
+    settings = _settings()
     data, lifted, here = Path(settings.data.dir), settings.extensions.unprotected, Path()
 
     def places(free: list[str]) -> list[Protected]:
@@ -158,11 +157,7 @@ def _guarded() -> list[Guarded]:
 def _protected() -> Finding:
     from forestay.extensions import LASTING
 
-    try:
-        lifted = config.load().config.extensions.unprotected
-    except Problem:
-        lifted = []
-    guarded = _guarded()
+    lifted, guarded = _settings().extensions.unprotected, _guarded()
     named = {item.name for item in guarded if item.lifted} | {item.path for item in guarded if item.lifted}
     idle = [text for text in lifted if text not in named and str(Path(text).expanduser().absolute()) not in named]
     detail = f"{sum(not item.lifted for item in guarded)} places that no extension may change"
@@ -197,18 +192,17 @@ CHECKS: tuple[Callable[[], Finding], ...] = (
 )
 
 
-def _show(console: Console, findings: list[Finding]) -> None:
-    marks = {"ok": "[green]ok      [/green]", "optional": "[yellow]optional[/yellow]", "broken": "[red]broken  [/red]"}
-    for finding in findings:
-        console.print(f"{marks[finding.state]}  {finding.name}: {finding.detail}")
-        if finding.fix:
-            console.print(f"          {finding.fix}", markup=False)
+def _finding_lines(finding: Finding) -> Text:
+    from rich.text import Text
+
+    colour = {"ok": "green", "optional": "yellow", "broken": "red"}[finding.state]
+    fix = f"\n          {finding.fix}" if finding.fix else ""
+    return Text.assemble((f"{finding.state:<8}", colour), f"  {finding.name}: {finding.detail}{fix}")
 
 
-def _show_guarded(console: Console, guarded: list[Guarded]) -> None:
+def _guarded_lines(guarded: list[Guarded]) -> Iterator[str]:
     """By name, each with why it is there and its paths."""
     for name in dict.fromkeys(item.name for item in guarded):
         own = [item for item in guarded if item.name == name]
-        console.print(f"          {name}: {own[0].why}", markup=False)
-        for item in own:
-            console.print(f"            {item.path}{' (lifted)' if item.lifted else ''}", markup=False)
+        yield f"          {name}: {own[0].why}"
+        yield from (f"            {item.path}{' (lifted)' if item.lifted else ''}" for item in own)

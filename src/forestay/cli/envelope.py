@@ -10,28 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, get_args
 import msgspec
 import typer
 
+from forestay.cli.command import Group
 from forestay.cli.files import first_bytes
-from forestay.cli.output import Answer, answers
+from forestay.cli.output import Answer
 from forestay.kernel import Problem
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from forestay.envelope import Report, Tier
 
-    from forestay.envelope import Explanation, Report, Tier
-
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = Group("envelope")
 
 Files = Annotated[list[str] | None, typer.Argument(help="Files with one envelope each; - or nothing reads stdin.")]
 File = Annotated[str, typer.Argument(help="A file with one envelope; - reads stdin.")]
 
 
-@app.callback()
-def _group() -> None:
-    """Check, project and explain LAFS envelopes."""
-
-
 @app.command("validate")
-@answers("envelope.validate")
 def validate(
     files: Files = None,
     lenient: Annotated[bool, typer.Option("--lenient", help="Allow unknown members in any envelope.")] = False,
@@ -49,11 +42,10 @@ def validate(
             first = first or problem
             checked.append({"file": name, "valid": False, "problem": problem.as_lafs()})
     result = {"valid": first is None, "files": checked}
-    return Answer(result, human=lambda console: _show_validity(console, checked), problem=first)
+    return Answer(result, human=map(_validity, checked), problem=first)
 
 
 @app.command("conform")
-@answers("envelope.conform")
 def conform(
     files: Files = None,
     tier: Annotated[str, typer.Option(help="core, standard or complete.")] = "complete",
@@ -77,11 +69,10 @@ def conform(
     if flags:
         reports.append(("flags", msgspec.structs.replace(conformance.conform_flags(), tier=chosen)))
     report = reports[0][1] if len(reports) == 1 else _together(reports, chosen)
-    return Answer(report, human=lambda console: _show_report(console, report), problem=_not_conformant(report))
+    return Answer(report, human=_report_lines(report), problem=_not_conformant(report))
 
 
 @app.command("project")
-@answers("envelope.project")
 def project(
     file: File = "-",
     level: Annotated[str, typer.Option(help="minimal, standard or full.")] = "standard",
@@ -107,17 +98,15 @@ def project(
 
 
 @app.command("explain")
-@answers("envelope.explain")
 def explain(file: File = "-") -> Answer:
     """What an envelope says, in plain words, and what an agent should do next."""
     from forestay.envelope import decode, explain
 
     told = explain(decode(_read(file)))
-    return Answer(told, human=lambda console: _show_explanation(console, told))
+    return Answer(told, human=[*told.sentences, f"Next: {told.next}"])
 
 
 @app.command("schema")
-@answers("envelope.schema")
 def schema(
     name: Annotated[
         str, typer.Argument(help="envelope, envelope-minimal, envelope-standard, context-ledger, …")
@@ -130,7 +119,7 @@ def schema(
     if name not in known:
         raise Problem("not_found", f"There is no schema {name[:80]!r}.", at=name[:80], known=sorted(known))
     pretty = msgspec.json.format(msgspec.json.encode(known[name]), indent=2).decode()
-    return Answer(known[name], human=lambda console: console.print(pretty, markup=False))
+    return Answer(known[name], human=[pretty])
 
 
 def _conform_lines(source: BinaryIO, target: BinaryIO, tier: Tier) -> bool:
@@ -196,24 +185,14 @@ def _not_conformant(report: Report) -> Problem | None:
     )
 
 
-def _show_validity(console: Console, checked: list[dict[str, Any]]) -> None:
-    for item in checked:
-        if item["valid"]:
-            console.print(f"{item['file']}: a valid envelope", markup=False)
-        else:
-            problem = item["problem"]
-            at = problem["details"].get("at", "$")
-            console.print(f"{item['file']}: not valid at {at}: {problem['message']}", markup=False)
+def _validity(checked: dict[str, Any]) -> str:
+    if checked["valid"]:
+        return f"{checked['file']}: a valid envelope"
+    problem = checked["problem"]
+    return f"{checked['file']}: not valid at {problem['details'].get('at', '$')}: {problem['message']}"
 
 
-def _show_report(console: Console, report: Report) -> None:
+def _report_lines(report: Report) -> Iterator[str]:
     for check in report.checks:
-        mark = "pass" if check.passed else "FAIL"
-        console.print(f"{mark}  {check.name}" + (f": {check.detail}" if check.detail else ""), markup=False)
-    console.print(f"{'conformant' if report.ok else 'not conformant'} ({report.tier})", markup=False)
-
-
-def _show_explanation(console: Console, told: Explanation) -> None:
-    for sentence in told.sentences:
-        console.print(sentence, markup=False)
-    console.print(f"Next: {told.next}", markup=False)
+        yield f"{'pass' if check.passed else 'FAIL'}  {check.name}" + (f": {check.detail}" if check.detail else "")
+    yield f"{'conformant' if report.ok else 'not conformant'} ({report.tier})"

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import msgspec
 import typer
 
 from forestay.cli import ext_compile, ext_project
-from forestay.cli.ext_project import Data, opened_ledger
+from forestay.cli.command import Group
+from forestay.cli.connection import json_argument, json_object
+from forestay.cli.data_folder import Data, data_folder, opened_ledger
 from forestay.cli.files import read_bytes
-from forestay.cli.output import Answer, answers, choice, note
-from forestay.cli.terminal import TerminalConsent
+from forestay.cli.output import Answer, choice, note
+from forestay.cli.terminal import TerminalConsent, attended
 from forestay.envelope import Warning
 from forestay.kernel import SCOPED, Mode, Problem, canonical, config
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forestay.extensions import Artifact, Extensions, ToolOutcome
+    from forestay.extensions import Artifact, Extensions, ToolOutcome, Ui
     from forestay.host import ExtensionModel
 
 # What a host call's code is in the table, when nobody caught it.
@@ -36,10 +38,9 @@ _KEYS = {
 # Rules whose refusal a grant would change; a denial stays one, whatever is granted.
 _GRANTABLE = ("mode-prompt", "mode-strict", "by-name-only")
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = Group("ext")
 for part in (ext_compile, ext_project):  # one group, told in three files
-    app.registered_commands += part.app.registered_commands
-    app.registered_groups += part.app.registered_groups
+    app.include(part.app)
 
 Place = Annotated[Path, typer.Argument(help="An extension: a file, or a folder with a manifest or an index file.")]
 PolicyMode = Annotated[
@@ -62,114 +63,164 @@ ToolWords = Annotated[
 ]
 
 
-@app.callback()
-def _group() -> None:
-    """Try, ask and watch extensions in the sandbox."""
+class Chosen(NamedTuple):
+    """What the options of a command say about the extensions that it opens."""
+
+    policy: str | None = None
+    grants: list[str] | None = None
+    root: Path = Path()
+    deadline: float = 30.0
+    ui_script: Path | None = None
+    model: str | None = None
+    tool_words: Path | None = None
+    data: Path | None = None
 
 
-@app.command("inspect")
-@answers("ext.inspect")
-async def inspect(
-    paths: Annotated[list[Path], typer.Argument(help="Extensions: files or folders.")],
+@asynccontextmanager
+async def opened_extensions(
     policy: PolicyMode = None,
     grant: GrantTexts = None,
     root: RootFolder = Path(),
     deadline: Deadline = 30.0,
     ui_script: UiScript = None,
+    model: ModelName = None,
     tool_words: ToolWords = None,
     data: Data = None,
+) -> AsyncIterator[Extensions]:
+    """The sandbox for the extensions of one command."""
+    async with _opened(Chosen(policy, grant, root, deadline, ui_script, model, tool_words, data)) as extensions:
+        yield extensions
+
+
+@asynccontextmanager
+async def _opened(chosen: Chosen, record: Callable[[bytes], None] | None = None) -> AsyncIterator[Extensions]:
+    from forestay.extensions import Extensions, Settings, Trust
+    from forestay.host import texts
+
+    policy, root = chosen.policy, chosen.root
+    if policy not in (None, "strict", "prompt", "permissive"):
+        raise Problem("invalid_usage", f"There is no policy {policy!r}.", fix="Use strict, prompt or permissive.")
+    if not root.is_dir():
+        raise Problem("invalid_usage", f"{root.name} is no folder.", at="--root")
+    loaded = config.load().config
+    settings = loaded.extensions
+    if chosen.tool_words is not None:
+        settings = msgspec.structs.replace(settings, tool_words=str(chosen.tool_words.absolute()))
+    person = attended() and choice().format == "human"
+    async with (
+        opened_ledger(chosen.data) as ledger,
+        _model(loaded.models, chosen.model) as connected,
+        Extensions(
+            ledger,
+            root=root,
+            mode=cast(Mode | None, policy),
+            grants=chosen.grants or (),
+            consent=TerminalConsent() if person else None,
+            ui=_ui(chosen.ui_script, person),
+            settings=Settings(
+                config=settings,
+                model=connected,
+                deadline=chosen.deadline,
+                record=record,
+                log_file=True,
+                data=data_folder(chosen.data),
+            ),
+        ) as extensions,
+    ):
+        extensions.take_resources(texts(root, (await Trust(ledger, settings.paths).standing(root)).state == "trusted"))
+        yield extensions
+
+
+def _ui(script: Path | None, person: bool) -> Ui:
+    from forestay.extensions import NoUi, ScriptedUi, TerminalUi
+
+    if script is not None:
+        return ScriptedUi.load(script)
+    return TerminalUi(sys.stdin, sys.stderr) if person else NoUi()
+
+
+@asynccontextmanager
+async def _model(settings: config.Models, named: str | None) -> AsyncIterator[ExtensionModel]:
+    """The models of the configuration, or the one that was named, as an extension reaches them."""
+    from forestay.host import ExtensionModel, HostModels
+    from forestay.kernel import SystemClock
+
+    chosen = settings
+    if named is not None:
+        entries = {name: entry for name, entry in settings.entries.items() if name == named}
+        chosen = config.Models(default=named, entries=entries)
+    models = HostModels(chosen, clock=SystemClock(), folder=Path())
+    try:
+        yield ExtensionModel(models)
+    finally:
+        await models.close()
+
+
+@app.command("inspect", using=opened_extensions)
+async def inspect(
+    extensions: Extensions, paths: Annotated[list[Path], typer.Argument(help="Extensions: files or folders.")]
 ) -> Answer:
     """Load extensions and show what they register."""
-    async with _suite(policy, grant, root, deadline, ui_script, data, words=tool_words) as suite:
-        for path in paths:
-            await suite.try_load(path)
-        found = [{**member.extension.registrations.inspect(), "path": member.path} for member in suite.members]
-        failed = [{"path": item.path, "problem": item.problem.as_lafs()} for item in suite.failures]
-        result: dict[str, Any] = {"extensions": found}
-        if failed:
-            result["failures"] = failed
-        problem = suite.failures[0].problem if suite.failures else None
+    for path in paths:
+        await extensions.try_load(path)
+    found = _registered(extensions)
+    result: dict[str, Any] = {"extensions": found}
+    if extensions.failures:
+        result["failures"] = [{"path": item.path, "problem": item.problem.as_lafs()} for item in extensions.failures]
+    problem = extensions.failures[0].problem if extensions.failures else None
     return Answer(result, human=lambda console: _show_extensions(console, found), problem=problem)
 
 
-@app.command("call")
-@answers("ext.call")
+@app.command("call", using=opened_extensions)
 async def call(
+    extensions: Extensions,
     path: Place,
     tool: Annotated[str, typer.Argument(help="The tool's name.")],
     arguments: Annotated[str, typer.Argument(help="The arguments: a JSON object.")] = "{}",
-    policy: PolicyMode = None,
-    grant: GrantTexts = None,
-    root: RootFolder = Path(),
     deadline: Deadline = 30.0,
-    ui_script: UiScript = None,
     session: InSession = False,
-    model: ModelName = None,
-    tool_words: ToolWords = None,
-    data: Data = None,
 ) -> Answer:
     """Validate, coerce and execute one tool."""
-    value = _json(arguments, "arguments")
-    async with _suite(policy, grant, root, deadline, ui_script, data, model=model, words=tool_words) as suite:
-        await suite.load(path)
-        async with _session(suite, session):
-            outcome = await suite.call_tool(tool, value, call_id="call-1", timeout=deadline)
+    value = json_argument(arguments, "arguments")
+    async with _loaded(extensions, [path], session):
+        outcome = await extensions.call_tool(tool, value, call_id="call-1", timeout=deadline)
     result = msgspec.to_builtins(outcome)
     for name in ("hostcall", "problem"):
         result.pop(name, None)
-    return Answer(result, human=lambda console: _show_outcome(console, outcome), problem=_refusal(outcome))
+    return Answer(result, human=map(_part_line, outcome.content), problem=_refusal(outcome))
 
 
-@app.command("command")
-@answers("ext.command")
+@app.command("command", using=opened_extensions)
 async def command(
+    extensions: Extensions,
     path: Place,
     name: Annotated[str, typer.Argument(help="The command's name.")],
     words: Annotated[list[str] | None, typer.Argument(help="Its arguments.")] = None,
-    policy: PolicyMode = None,
-    grant: GrantTexts = None,
-    root: RootFolder = Path(),
-    deadline: Deadline = 30.0,
-    ui_script: UiScript = None,
     session: InSession = False,
-    model: ModelName = None,
-    data: Data = None,
 ) -> Answer:
     """Run a slash command; what its handler returned and showed."""
-    async with _suite(policy, grant, root, deadline, ui_script, data, model=model) as suite:
-        await suite.load(path)
-        async with _session(suite, session):
-            returned = await suite.run_command(name, " ".join(words or []))
-        return Answer({"returned": returned, "ui": _shown(suite)})
+    async with _loaded(extensions, [path], session):
+        returned = await extensions.run_command(name, " ".join(words or []))
+    return Answer({"returned": returned, "ui": _shown(extensions)})
 
 
-@app.command("emit")
-@answers("ext.emit")
+@app.command("emit", using=opened_extensions)
 async def emit(
+    extensions: Extensions,
     path: Place,
     event: Annotated[str, typer.Argument(help="The event's name, e.g. tool_call.")],
     payload: Annotated[str, typer.Argument(help="Its fields: a JSON object.")] = "{}",
-    policy: PolicyMode = None,
-    grant: GrantTexts = None,
-    root: RootFolder = Path(),
-    deadline: Deadline = 30.0,
-    ui_script: UiScript = None,
     session: InSession = False,
-    model: ModelName = None,
-    data: Data = None,
 ) -> Answer:
     """Fire an event; the merged answer of its handlers, what they threw and what they showed."""
-    fields = _fields(payload)
-    async with _suite(policy, grant, root, deadline, ui_script, data, model=model) as suite:
-        await suite.load(path)
-        async with _session(suite, session):
-            returned, failed = await _emitted(suite, {**fields, "type": event})
-        warnings = [_threw(item) for item in failed] if suite.hooks.listening(event) else [_unheard(event)]
-        return Answer({"returned": returned, "errors": failed, "ui": _shown(suite)}, warnings=tuple(warnings))
+    fields = json_object(payload, "payload") or {}
+    async with _loaded(extensions, [path], session):
+        result = await _emitted(extensions, {**fields, "type": event})
+    warnings = [_threw(item) for item in result["errors"]] if extensions.hooks.listening(event) else [_unheard(event)]
+    return Answer({**result, "ui": _shown(extensions)}, warnings=tuple(warnings))
 
 
 @app.command("trace")
-@answers("ext.trace")
 async def trace(
     path: Place,
     output: Annotated[Path, typer.Option("-o", "--output", help="Where the trace goes.")],
@@ -183,16 +234,15 @@ async def trace(
 ) -> Answer:
     """Record everything an extension is told while it loads (and calls a tool), so that it can be replayed."""
     lines: list[bytes] = []
-    async with _suite(policy, grant, root, deadline, None, data, record=lines.append) as suite:
-        await suite.load(path)
+    async with _opened(Chosen(policy, grant, root, deadline, data=data), record=lines.append) as extensions:
+        await extensions.load(path)
         if tool is not None:
-            await suite.call_tool(tool, _json(arguments, "args"), call_id="call-1", timeout=deadline)
+            await extensions.call_tool(tool, json_argument(arguments, "--args"), call_id="call-1", timeout=deadline)
     output.write_bytes(b"".join(line.rstrip(b"\n") + b"\n" for line in lines))
     return Answer({"lines": len(lines), "file": output.name})
 
 
 @app.command("replay")
-@answers("ext.replay")
 def replay(
     file: Annotated[Path, typer.Argument(help="What `ext trace` wrote.", exists=True, dir_okay=False)],
     path: Annotated[
@@ -216,7 +266,7 @@ def _traced(recorded: list[bytes]) -> Artifact:
     from forestay.extensions import default_cache, header
 
     named = header(recorded)
-    cache = default_cache(Path(config.load().config.data.dir))
+    cache = default_cache(data_folder(None))
     found = cache.made(named.artifact) if cache is not None else None
     if found is None:
         message = f"The compiled {named.extension} of this trace is not here."
@@ -224,34 +274,23 @@ def _traced(recorded: list[bytes]) -> Artifact:
     return found
 
 
-@app.command("run")
-@answers("ext.run")
+@app.command("run", using=opened_extensions)
 async def run(
-    paths: Annotated[list[Path], typer.Argument(help="Extensions: files or folders.")],
-    policy: PolicyMode = None,
-    grant: GrantTexts = None,
-    root: RootFolder = Path(),
-    deadline: Deadline = 30.0,
-    model: ModelName = None,
-    data: Data = None,
+    extensions: Extensions, paths: Annotated[list[Path], typer.Argument(help="Extensions: files or folders.")]
 ) -> None:
     """Try extensions by hand: tool NAME JSON, /command ARGS, event NAME JSON, complete TEXT, type KEYS, list, quit."""
-    async with _suite(policy, grant, root, deadline, None, data, model=model) as suite:
-        for path in paths:
-            await suite.load(path)
-        async with _session(suite, True):
-            note("tool NAME JSON · /command ARGS · event NAME JSON · complete TEXT · type KEYS · list · quit")
-            for line in sys.stdin:
-                if line.strip() in ("quit", "exit"):
-                    break
-                sys.stdout.write(canonical.encode(await _reply(suite, line.strip())).decode() + "\n")
-                sys.stdout.flush()
-                if {"kind": "shutdown"} in suite.session.requests:  # an extension asked for the end
-                    break
+    async with _loaded(extensions, paths, session=True):
+        note("tool NAME JSON · /command ARGS · event NAME JSON · complete TEXT · type KEYS · list · quit")
+        for line in sys.stdin:
+            if line.strip() in ("quit", "exit"):
+                break
+            sys.stdout.write(canonical.encode(await _reply(extensions, line.strip())).decode() + "\n")
+            sys.stdout.flush()
+            if {"kind": "shutdown"} in extensions.session.requests:  # an extension asked for the end
+                break
 
 
 @app.command("init")
-@answers("ext.init")
 def init(folder: Annotated[Path, typer.Argument(help="A new folder.")]) -> dict[str, Any]:
     """Write a small extension to start from: a manifest, a tool, a command, an event handler."""
     if folder.exists() and any(folder.iterdir()):
@@ -263,116 +302,51 @@ def init(folder: Annotated[Path, typer.Argument(help="A new folder.")]) -> dict[
 
 
 @asynccontextmanager
-async def _suite(
-    policy: str | None,
-    grants: list[str] | None,
-    root: Path,
-    deadline: float,
-    ui_script: Path | None,
-    data: Path | None,
-    record: Any = None,
-    model: str | None = None,
-    words: Path | None = None,
-) -> AsyncIterator[Extensions]:
-    from forestay.extensions import Extensions, NoUi, ScriptedUi, Settings, TerminalUi, Trust, Ui
-    from forestay.host import texts
-
-    if policy not in (None, "strict", "prompt", "permissive"):
-        raise Problem("invalid_usage", f"There is no policy {policy!r}.", fix="Use strict, prompt or permissive.")
-    if not root.is_dir():  # noqa: ASYNC240 - before anything runs
-        raise Problem("invalid_usage", f"{root.name} is no folder.", at="--root")
-    loaded = config.load().config
-    settings = loaded.extensions
-    if words is not None:
-        settings = msgspec.structs.replace(settings, tool_words=str(words.absolute()))  # noqa: ASYNC240 - early
-    person = sys.stdin.isatty() and sys.stderr.isatty() and choice().format == "human"
-    ui: Ui
-    if ui_script is not None:
-        ui = ScriptedUi.load(ui_script)
-    else:
-        ui = TerminalUi(sys.stdin, sys.stderr) if person else NoUi()
-    async with (
-        opened_ledger(data) as ledger,
-        _model(loaded.models, model) as connected,
-        Extensions(
-            ledger,
-            root=root,
-            mode=cast(Mode | None, policy),
-            grants=grants or (),
-            consent=TerminalConsent() if person else None,
-            ui=ui,
-            settings=Settings(
-                config=settings,
-                model=connected,
-                deadline=deadline,
-                record=record,
-                log_file=True,
-                data=data or Path(loaded.data.dir),
-            ),
-        ) as suite,
-    ):
-        suite.take_resources(texts(root, (await Trust(ledger, settings.paths).standing(root)).state == "trusted"))
-        yield suite
-
-
-@asynccontextmanager
-async def _model(settings: config.Models, named: str | None) -> AsyncIterator[ExtensionModel]:
-    """The models of the configuration, or the one that was named, as an extension reaches them."""
-    from forestay.host import ExtensionModel, HostModels
-    from forestay.kernel import SystemClock
-
-    chosen = settings
-    if named is not None:
-        entries = {name: entry for name, entry in settings.entries.items() if name == named}
-        chosen = config.Models(default=named, entries=entries)
-    models = HostModels(chosen, clock=SystemClock(), folder=Path())
-    try:
-        yield ExtensionModel(models)
-    finally:
-        await models.close()
-
-
-@asynccontextmanager
-async def _session(suite: Extensions, wanted: bool) -> AsyncIterator[None]:
-    if wanted:
-        await suite.emit({"type": "session_start", "reason": "startup"})
-        await suite.find_resources(suite.resources)
+async def _loaded(extensions: Extensions, paths: list[Path], session: bool) -> AsyncIterator[None]:
+    """The extensions loaded; with `session`, inside a session that starts and ends as an agent's does."""
+    for path in paths:
+        await extensions.load(path)
+    if session:
+        await extensions.emit({"type": "session_start", "reason": "startup"})
+        await extensions.find_resources(extensions.resources)
     yield
-    if wanted:
-        await suite.emit({"type": "session_shutdown", "reason": "quit"})
+    if session:
+        await extensions.emit({"type": "session_shutdown", "reason": "quit"})
 
 
-async def _reply(suite: Extensions, line: str) -> Any:
+async def _reply(extensions: Extensions, line: str) -> Any:
     """One line of `ext run`; a Problem is an answer like any other."""
     word, _, rest = line.partition(" ")
     try:
         if line == "list":
-            found = [{**member.extension.registrations.inspect(), "path": member.path} for member in suite.members]
-            return {"extensions": found}
+            return {"extensions": _registered(extensions)}
         if word == "tool":
             name, _, arguments = rest.partition(" ")
-            return msgspec.to_builtins(await suite.call_tool(name, _json(arguments or "{}", "arguments")))
+            return msgspec.to_builtins(await extensions.call_tool(name, json_argument(arguments or "{}", "arguments")))
         if word == "event":
             name, _, payload = rest.partition(" ")
-            returned, failed = await _emitted(suite, {**_fields(payload or "{}"), "type": name})
-            return {"returned": returned, "errors": failed}
+            return await _emitted(extensions, {**(json_object(payload or "{}", "payload") or {}), "type": name})
         if word == "complete":
-            return {"suggestions": await suite.autocomplete([rest], 0, len(rest))}
+            return {"suggestions": await extensions.autocomplete([rest], 0, len(rest))}
         if word == "type":
-            return {"typed": await suite.typed(rest)}
+            return {"typed": await extensions.typed(rest)}
         if word.startswith("/"):
-            return {"returned": await suite.run_command(word[1:], rest), "ui": _shown(suite)}
+            return {"returned": await extensions.run_command(word[1:], rest), "ui": _shown(extensions)}
         words = "tool, event, /command, complete, type, list or quit"
         raise Problem("invalid_usage", f"{word[:40]!r} is not understood.", fix=words)
     except Problem as problem:
         return {"error": problem.as_lafs()}
 
 
-async def _emitted(suite: Extensions, event: dict[str, Any]) -> tuple[Any, list[dict[str, Any]]]:
+def _registered(extensions: Extensions) -> list[dict[str, Any]]:
+    return [{**member.extension.registrations.inspect(), "path": member.path} for member in extensions.members]
+
+
+async def _emitted(extensions: Extensions, event: dict[str, Any]) -> dict[str, Any]:
     """The merged answer to an event, and what its handlers threw on the way."""
-    suite.handler_failures.clear()
-    returned = await suite.emit(event)
-    return returned, list(suite.handler_failures)
+    extensions.handler_failures.clear()
+    returned = await extensions.emit(event)
+    return {"returned": returned, "errors": list(extensions.handler_failures)}
 
 
 def _threw(failure: dict[str, Any]) -> Warning:
@@ -402,23 +376,8 @@ def _unheard(event: str) -> Warning:
     return Warning(code="W_NO_HANDLER", message=f"Nobody listens to {event[:80]}.{also}")
 
 
-def _shown(suite: Extensions) -> list[dict[str, Any]]:
-    return list(getattr(suite.ui, "calls", []))
-
-
-def _fields(text: str) -> dict[str, Any]:
-    fields = _json(text, "payload")
-    if not isinstance(fields, dict):
-        raise Problem("schema_mismatch", "An event's fields are a JSON object.", at="payload")
-    return fields
-
-
-def _json(text: str, where: str) -> Any:
-    try:
-        return canonical.decode(text)
-    except Problem as problem:
-        problem.details["at"] = where
-        raise
+def _shown(extensions: Extensions) -> list[dict[str, Any]]:
+    return list(getattr(extensions.ui, "calls", []))
 
 
 def _show_extensions(console: Console, found: list[dict[str, Any]]) -> None:
@@ -436,10 +395,8 @@ def _show_extensions(console: Console, found: list[dict[str, Any]]) -> None:
                 console.print(f"  {kind[:-1]:<9} {name}", markup=False)
 
 
-def _show_outcome(console: Console, outcome: ToolOutcome) -> None:
-    for part in outcome.content:
-        text = part.get("text") if part.get("type") == "text" else f"[{part.get('type')}]"
-        console.print(str(text), markup=False)
+def _part_line(part: dict[str, Any]) -> str:
+    return str(part.get("text") if part.get("type") == "text" else f"[{part.get('type')}]")
 
 
 def _template(name: str) -> dict[str, str]:

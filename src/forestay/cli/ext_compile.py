@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
+from forestay.cli.command import Group
+from forestay.cli.data_folder import data_folder
 from forestay.cli.files import read_bytes
-from forestay.cli.output import Answer, answers, note
-from forestay.kernel import Problem, SystemClock, config, iso
+from forestay.cli.output import Answer, note
+from forestay.kernel import Problem, SystemClock, canonical, iso
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from forestay.extensions import ArtifactMeta, ScenarioResult, SetResult
 
-    from forestay.extensions import ArtifactMeta, Result, ScenarioResult, SetResult
-
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-catalog_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Describe a folder of extensions.")
-corpus_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The real extensions that we measure with.")
-app.add_typer(catalog_app, name="catalog")
-app.add_typer(corpus_app, name="corpus")
+app = Group("ext")
+catalog_app = app.group("catalog", "Describe a folder of extensions.")
+corpus_app = app.group("corpus", "The real extensions that we measure with.")
 
 Extension = Annotated[Path, typer.Argument(help="An extension: a file, or a folder that holds one.")]
 Strict = Annotated[bool, typer.Option("--strict", help="A flagged API stops the build too.")]
 CorpusFolder = Annotated[Path, typer.Option("--corpus", help="The folder with the corpus lock.")]
 
 
-@app.callback()
-def _group() -> None:
-    """Compile extensions, look at them, and measure them against the real loader."""
-
-
 @app.command("check")
-@answers("ext.check")
 def check(path: Extension, strict: Strict = False) -> Answer:
     """What an extension imports, needs and uses: its verdict, without running anything."""
     from forestay.extensions import compile_source, refusal, sources
@@ -43,11 +37,10 @@ def check(path: Extension, strict: Strict = False) -> Answer:
     result = {"extensions": [_described(meta) for meta in metas]}
     blocked = [meta for meta in metas if meta.forbidden_apis or (strict and meta.flagged_apis)]
     problem = refusal(blocked[0].forbidden_apis or blocked[0].flagged_apis) if blocked else None
-    return Answer(result, human=lambda console: _show_check(console, metas), problem=problem)
+    return Answer(result, human=(line for meta in metas for line in _check_lines(meta)), problem=problem)
 
 
 @app.command("build")
-@answers("ext.build")
 def build(
     path: Extension,
     out: Annotated[
@@ -59,12 +52,10 @@ def build(
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Compile even when nothing changed.")] = False,
 ) -> Answer:
     """Compile an extension to one module, its source map and artifact.json."""
-    import msgspec
-
     from forestay.extensions import build as compile_extension
     from forestay.extensions import default_cache
 
-    cache = None if no_cache else default_cache(Path(config.load().config.data.dir), _cache_refused)
+    cache = None if no_cache else default_cache(data_folder(None), _cache_refused)
     artifact = compile_extension(path, strict=strict, cache=cache)
     if bytecode:
         from forestay.extensions import compile_module
@@ -81,14 +72,8 @@ def build(
         "bytes": len(artifact.code),
         "written": out.name if out is not None else None,
     }
-
-    def show(console: Console) -> None:
-        console.print(
-            f"{meta.extension_id} {meta.manifest.version}: {len(artifact.code)} bytes, {meta.verdict}", markup=False
-        )
-        console.print(meta.hash)
-
-    return Answer(result, human=show)
+    said = f"{meta.extension_id} {meta.manifest.version}: {len(artifact.code)} bytes, {meta.verdict}"
+    return Answer(result, human=[said, meta.hash])
 
 
 def _cache_refused(what: str, file: str) -> None:
@@ -96,7 +81,6 @@ def _cache_refused(what: str, file: str) -> None:
 
 
 @app.command("install")
-@answers("ext.install")
 def install(
     path: Annotated[Path, typer.Argument(help="An extension's folder with a package.json.")],
     offline: Annotated[bool, typer.Option("--offline", help="Take packages from npm's cache only.")] = False,
@@ -106,11 +90,10 @@ def install(
 
     done = install_packages(path, offline=offline)
     result = {"installed": len(done.packages), "packages": list(done.packages), "locked": done.locked}
-    return Answer(result, human=lambda console: console.print(f"{len(done.packages)} packages"))
+    return Answer(result, human=[f"{len(done.packages)} packages"])
 
 
 @app.command("conform")
-@answers("ext.conform")
 def conform(
     names: Annotated[list[str] | None, typer.Argument(help="Packages of the corpus; without one, all.")] = None,
     only: Annotated[str, typer.Option("--only", help="Entries whose path contains this.")] = "",
@@ -135,11 +118,10 @@ def conform(
         "unavailable": unavailable,
         "report": [data.name, page.name],
     }
-    return Answer(result, human=lambda console: _show_conform(console, sets, behaviour, page))
+    return Answer(result, human=_conform_lines(sets, behaviour, page))
 
 
 @app.command("bench")
-@answers("ext.bench")
 def bench(
     budgets: Annotated[Path | None, typer.Option("--budgets", help="Budgets to hold, as JSON.")] = None,
     most: Annotated[int, typer.Option("--most", min=1, help="How many extensions of the corpus.")] = 12,
@@ -149,10 +131,7 @@ def bench(
     corpus: CorpusFolder = Path("corpus"),
 ) -> Answer:
     """Cold load, warm load and event dispatch over the corpus, beside their budgets and an earlier report (Pi §7)."""
-    import msgspec
-
     from forestay.extensions import corpus_entries, measure, read_budgets, read_report, regressions
-    from forestay.kernel import canonical
 
     limits, earlier = read_budgets(budgets), read_report(previous) if previous is not None else None
     entries = sorted(folder.resolve().iterdir()) if folder is not None else corpus_entries(corpus.resolve())
@@ -160,36 +139,30 @@ def bench(
     if earlier is not None:
         result["regressions"] = regressions(earlier, result)
     if out is not None:
-        out.write_bytes(msgspec.json.format(canonical.encode(result), indent=1) + b"\n")
+        _write_json(out, result)
     missed = [row for row in result["budgets"] if not row["held"]]
     slower = result.get("regressions") or []
     problem = None
     if missed or slower:
         told = f"{len(missed)} budgets are not held, {len(slower)} figures are worse than before."
         problem = Problem("performance_budget_missed", told, missed=missed, slower=slower)
-
-    def show(console: Console) -> None:
-        for row in result["budgets"]:
-            mark = "held" if row["held"] else "MISSED"
-            console.print(f"{row['name']}: {row['measured_ms']:.2f} ms, budget {row['budget_ms']} ms: {mark}")
-        for row in slower:
-            console.print(f"{row['name']}: {row['before_ms']:.2f} ms before, {row['now_ms']:.2f} ms now")
-
-    return Answer(result, human=show, problem=problem)
+    lines = [
+        f"{row['name']}: {row['measured_ms']:.2f} ms, budget {row['budget_ms']} ms"
+        + ("" if row["held"] else ": MISSED")
+        for row in result["budgets"]
+    ]
+    lines += [f"{row['name']}: {row['before_ms']:.2f} ms before, {row['now_ms']:.2f} ms now" for row in slower]
+    return Answer(result, human=lines, problem=problem)
 
 
 @catalog_app.command("build")
-@answers("ext.catalog.build")
 def catalog_build(
     folder: Annotated[Path, typer.Argument(help="A folder of extensions.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the catalog to this file.")] = None,
     tier: Annotated[str, typer.Option("--tier", help="Where they come from.")] = "community",
 ) -> Answer:
     """Make the catalog of a folder."""
-    import msgspec
-
     from forestay.extensions import SourceTier, build_catalog
-    from forestay.kernel import canonical
 
     try:
         checked = msgspec.convert(tier, SourceTier)
@@ -197,7 +170,7 @@ def catalog_build(
         raise Problem("invalid_usage", str(error), at="--tier") from error
     catalog, skipped = build_catalog(folder, checked, iso(SystemClock().now_ms()))
     if out is not None:
-        out.write_bytes(msgspec.json.format(canonical.encode(catalog), indent=2) + b"\n")
+        _write_json(out, catalog)
     result = {
         "total_extensions": catalog.total_extensions,
         "tier_summary": catalog.tier_summary,
@@ -209,7 +182,6 @@ def catalog_build(
 
 
 @catalog_app.command("validate")
-@answers("ext.catalog.validate")
 def catalog_validate(file: Annotated[Path, typer.Argument(help="A catalog.")]) -> Answer:
     """Whether a file is a catalog that agrees with itself."""
     catalog = _read_catalog(file)
@@ -217,28 +189,20 @@ def catalog_validate(file: Annotated[Path, typer.Argument(help="A catalog.")]) -
 
 
 @catalog_app.command("show")
-@answers("ext.catalog.show")
 def catalog_show(
     file: Annotated[Path, typer.Argument(help="A catalog.")],
     extension: Annotated[str | None, typer.Argument(help="One extension's id.")] = None,
 ) -> Answer:
     """What a catalog says."""
-    import msgspec
-
     catalog = _read_catalog(file)
     items = [item for item in catalog.items if extension is None or item.id == extension]
     if not items:
         raise Problem("not_found", f"The catalog has no {extension}.", fix="Show it without an id to see all.")
-
-    def show(console: Console) -> None:
-        for item in items:
-            console.print(f"{item.id}  {item.runtime_tier}  {', '.join(item.capabilities)}", markup=False)
-
-    return Answer({"items": [msgspec.to_builtins(item) for item in items]}, human=show)
+    lines = [f"{item.id}  {item.runtime_tier}  {', '.join(item.capabilities)}" for item in items]
+    return Answer({"items": items}, human=lines)
 
 
 @corpus_app.command("fetch")
-@answers("ext.corpus.fetch")
 def corpus_fetch(corpus: CorpusFolder = Path("corpus")) -> Answer:
     """Bring in what the lock pins, with npm; no script of any package is run."""
     from forestay.extensions import Corpus, oracle_wording
@@ -257,7 +221,6 @@ def corpus_fetch(corpus: CorpusFolder = Path("corpus")) -> Answer:
 
 
 @corpus_app.command("record")
-@answers("ext.corpus.record")
 def corpus_record(
     names: Annotated[list[str] | None, typer.Argument(help="Packages of the corpus; without one, all.")] = None,
     corpus: CorpusFolder = Path("corpus"),
@@ -274,26 +237,20 @@ def corpus_record(
 
 
 @corpus_app.command("words")
-@answers("ext.corpus.words")
 def corpus_words(
     oracle: Annotated[str, typer.Argument(help="Which of the lock's loaders.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Write the wording to this file.")],
     corpus: CorpusFolder = Path("corpus"),
 ) -> Answer:
     """How the real host words its built-in tools, as a file for --tool-words."""
-    import msgspec
-
     from forestay.extensions import Corpus, oracle_wording
-    from forestay.kernel import canonical
 
     words = oracle_wording(Corpus(corpus.resolve()), oracle)
-    document = canonical.encode({"schema": "forestay.tool-words.v1", "tools": words})
-    out.write_bytes(msgspec.json.format(document, indent=2) + b"\n")
+    _write_json(out, {"schema": "forestay.tool-words.v1", "tools": words})
     return Answer({"tools": sorted(words), "written": out.name})
 
 
 @corpus_app.command("add")
-@answers("ext.corpus.add")
 def corpus_add(
     package: Annotated[str, typer.Argument(help="name@version on the npm registry.")],
     oracle: Annotated[str, typer.Option("--oracle", help="Which of the lock's loaders is the measure.")] = "pi-0.87",
@@ -301,8 +258,6 @@ def corpus_add(
     corpus: CorpusFolder = Path("corpus"),
 ) -> Answer:
     """Pin a package, ask the real loader, keep a digest of its answer, and compare."""
-    import msgspec
-
     from forestay.extensions import Corpus, oracle_answers, record
     from forestay.extensions import conform_corpus as run_conform
 
@@ -333,8 +288,6 @@ def _read_catalog(file: Path) -> Any:
 
 
 def _drift(meta: ArtifactMeta) -> dict[str, Any]:
-    import msgspec
-
     from forestay.extensions import drift
 
     manifest = meta.manifest
@@ -362,15 +315,12 @@ def _described(meta: ArtifactMeta) -> dict[str, Any]:
     }
 
 
-def _show_check(console: Console, metas: list[ArtifactMeta]) -> None:
-    for meta in metas:
-        console.print(f"{meta.extension_id} {meta.manifest.version}: {meta.verdict}", markup=False)
-        needs = ", ".join(meta.capabilities_required) or "nothing"
-        console.print(f"  needs {needs}", markup=False)
-        for use in (*meta.forbidden_apis, *meta.flagged_apis):
-            console.print(f"  {use.message}", markup=False)
-            for place in use.locations[:5]:
-                console.print(f"    {place}", style="dim", markup=False)
+def _check_lines(meta: ArtifactMeta) -> Iterator[str]:
+    yield f"{meta.extension_id} {meta.manifest.version}: {meta.verdict}"
+    yield f"  needs {', '.join(meta.capabilities_required) or 'nothing'}"
+    for use in (*meta.forbidden_apis, *meta.flagged_apis):
+        yield f"  {use.message}"
+        yield from (f"    {place}" for place in use.locations[:5])
 
 
 async def _conform(
@@ -388,19 +338,18 @@ async def _conform(
     return sets, [await compare_scenario(corpus, scenario) for scenario in scenarios]
 
 
-def _show_conform(console: Console, sets: list[SetResult], behaviour: list[ScenarioResult], page: Path) -> None:
-    def told(result: Result) -> None:
-        console.print(f"  {result.entry}: {result.outcome} {result.reason}", markup=False)
-        for difference in result.differences[:3]:
-            console.print(f"    {difference.at}", style="dim", markup=False)
-
+def _conform_lines(sets: list[SetResult], behaviour: list[ScenarioResult], page: Path) -> Iterator[str]:
     for item in sets:
         counted = ", ".join(f"{count} {name}" for name, count in item.counted().items())
-        console.print(f"{item.package} {item.version}: {counted}", markup=False)
-        for result in item.results:
-            if result.outcome != "equal":
-                told(result)
+        yield f"{item.package} {item.version}: {counted}"
+        for result in (result for result in item.results if result.outcome != "equal"):
+            yield f"  {result.entry}: {result.outcome} {result.reason}"
+            yield from (f"    {difference.at}" for difference in result.differences[:3])
     if behaviour:
         equal = sum(result.outcome == "equal" for result in behaviour)
-        console.print(f"Behaviour: {equal} of {len(behaviour)} scenarios equal")
-    console.print(str(page))
+        yield f"Behaviour: {equal} of {len(behaviour)} scenarios equal"
+    yield str(page)
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_bytes(msgspec.json.format(canonical.encode(value), indent=2) + b"\n")

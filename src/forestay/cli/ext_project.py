@@ -2,58 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
-from forestay.cli.output import Answer, answers
-from forestay.kernel import config
+from forestay.cli.command import Group
+from forestay.cli.data_folder import opened_ledger
+from forestay.cli.output import Answer
+from forestay.kernel import SystemClock, config
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from forestay.extensions import Grants, Trust
     from forestay.kernel import Ledger
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-grants_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(grants_app, name="grants", help="What extensions were granted and denied.")
+app = Group("ext")
+grants_app = app.group("grants", "What extensions were granted and denied.")
 
-Data = Annotated[Path | None, typer.Option("--data", help="Where the ledger is; default: data.dir.")]
+Withdraw = Annotated[bool, typer.Option("--withdraw", help="Take the trust back.")]
+OnlyShow = Annotated[bool, typer.Option("--show", help="Only say how it stands.")]
+GrantText = Annotated[str, typer.Argument(help="CAP or CAP:SCOPE.")]
+Hours = Annotated[float | None, typer.Option(min=0, help="How long it holds; without, until revoked.")]
 
 
-@app.command("trust")
-@answers("ext.trust")
+@app.command("trust", using=opened_ledger)
 async def trust(
+    ledger: Ledger,
     folder: Annotated[Path, typer.Argument(help="A project folder.")] = Path(),
-    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take the trust back.")] = False,
-    show: Annotated[bool, typer.Option("--show", help="Only say how it stands.")] = False,
+    withdraw: Withdraw = False,
+    show: OnlyShow = False,
     user: Annotated[bool, typer.Option("--user", help="Your own folder instead: what lies in your home.")] = False,
-    data: Data = None,
 ) -> Answer:
     """Let a project's own extensions run, or yours. Trust is bound to their content: a changed file asks again."""
     from forestay.extensions import USER, Trust
 
-    async with opened_ledger(data) as ledger:
-        if user:
-            folder, trusting = Path.home(), Trust(ledger, places=USER)
-        else:
-            trusting = Trust(ledger, config.load(folder).config.extensions.paths)
-        if withdraw:
-            await trusting.withdraw(folder)
-        elif not show:
-            await trusting.give(folder)
-        standing = await trusting.standing(folder)
+    if user:
+        return await decide_trust(Trust(ledger, places=USER), Path.home(), withdraw, show)
+    return await decide_trust(Trust(ledger, config.load(folder).config.extensions.paths), folder, withdraw, show)
+
+
+async def decide_trust(trust: Trust, folder: Path, withdraw: bool, show: bool) -> Answer:
+    """Give trust to a folder, take it back, or only show how it stands."""
+    if withdraw:
+        await trust.withdraw(folder)
+    elif not show:
+        await trust.give(folder)
+    standing = await trust.standing(folder)
     return Answer({"state": standing.state, **msgspec.to_builtins(standing)})
 
 
-@app.command("resources")
-@answers("ext.resources")
+@app.command("resources", using=opened_ledger)
 async def resources(
-    folder: Annotated[Path, typer.Argument(help="A project folder.")] = Path(), data: Data = None
+    ledger: Ledger, folder: Annotated[Path, typer.Argument(help="A project folder.")] = Path()
 ) -> Answer:
     """List the extensions, skills, prompt templates and themes of a project, its packages and the user."""
     from forestay.extensions import USER, Trust, named
@@ -61,9 +62,8 @@ async def resources(
 
     settings = named(folder)
     found = [msgspec.to_builtins(item) for item in discover(folder, more=settings.resources())]
-    async with opened_ledger(data) as ledger:
-        standing = await Trust(ledger, config.load(folder).config.extensions.paths).standing(folder)
-        users = await Trust(ledger, places=USER).standing(Path.home())
+    standing = await Trust(ledger, config.load(folder).config.extensions.paths).standing(folder)
+    users = await Trust(ledger, places=USER).standing(Path.home())
     packages = [
         {"source": item.source, "folder": item.folder and str(item.folder), "problem": item.problem}
         for item in settings.packages
@@ -77,88 +77,58 @@ async def resources(
         "problems": problems,
     }
 
-    def show(console: Console) -> None:
-        for item in found:
-            note = f"  ({item['problem']})" if item["problem"] else ""
-            line = f"{item['kind']:<10} {item['name']:<24} {item['scope']:<8} {item['path']}{note}"
-            console.print(line, markup=False)
-        for item in packages:
-            if item["problem"]:
-                console.print(f"package    {item['source']} {item['problem']}", markup=False)
-
-    return Answer(result, human=show)
+    lines = [
+        f"{item['kind']:<10} {item['name']:<24} {item['scope']:<8} {item['path']}"
+        + (f"  ({item['problem']})" if item["problem"] else "")
+        for item in found
+    ]
+    lines += [f"package    {item['source']} {item['problem']}" for item in packages if item["problem"]]
+    return Answer(result, human=lines)
 
 
-@grants_app.command("list")
-@answers("ext.grants.list")
+@grants_app.command("list", using=opened_ledger)
 async def grants_list(
-    extension: Annotated[str | None, typer.Argument(help="Only this extension.")] = None, data: Data = None
+    ledger: Ledger, extension: Annotated[str | None, typer.Argument(help="Only this extension.")] = None
 ) -> Answer:
     """What was granted and denied, with scope and expiry."""
-    from forestay.extensions import Grants
-    from forestay.kernel import SystemClock
-
-    clock = SystemClock()
-    async with opened_ledger(data) as ledger:
-        standing = await Grants(ledger, clock).standing(extension)
-    return Answer({"grants": [item.shown(clock.now_ms()) for item in standing]})
+    clock, grants = _grants(ledger)
+    return Answer({"grants": [item.shown(clock.now_ms()) for item in await grants.standing(extension)]})
 
 
-@grants_app.command("allow")
-@answers("ext.grants.allow")
-async def grants_allow(
-    extension: str,
-    grant: Annotated[str, typer.Argument(help="CAP or CAP:SCOPE.")],
-    hours: Annotated[float | None, typer.Option(min=0, help="How long it holds; without, until revoked.")] = None,
-    data: Data = None,
-) -> dict[str, Any]:
+@grants_app.command("allow", using=opened_ledger)
+async def grants_allow(ledger: Ledger, extension: str, grant: GrantText, hours: Hours = None) -> dict[str, Any]:
     """Grant a capability to an extension."""
-    return await _change(extension, grant, "allow", hours, data)
+    return await _decide(ledger, extension, grant, "allow", hours)
 
 
-@grants_app.command("deny")
-@answers("ext.grants.deny")
-async def grants_deny(
-    extension: str,
-    grant: Annotated[str, typer.Argument(help="CAP or CAP:SCOPE.")],
-    hours: Annotated[float | None, typer.Option(min=0, help="How long it holds; without, until revoked.")] = None,
-    data: Data = None,
-) -> dict[str, Any]:
+@grants_app.command("deny", using=opened_ledger)
+async def grants_deny(ledger: Ledger, extension: str, grant: GrantText, hours: Hours = None) -> dict[str, Any]:
     """Deny a capability to an extension: this beats every grant."""
-    return await _change(extension, grant, "deny", hours, data)
+    return await _decide(ledger, extension, grant, "deny", hours)
 
 
-@grants_app.command("revoke")
-@answers("ext.grants.revoke")
+@grants_app.command("revoke", using=opened_ledger)
 async def grants_revoke(
+    ledger: Ledger,
     extension: str,
     capability: Annotated[str | None, typer.Argument(help="Only this capability.")] = None,
-    data: Data = None,
 ) -> dict[str, Any]:
     """Take decisions back."""
-    from forestay.extensions import Grants
-    from forestay.kernel import SystemClock
-
-    async with opened_ledger(data) as ledger:
-        return {"revoked": await Grants(ledger, SystemClock()).revoke(extension, capability)}
+    return {"revoked": await _grants(ledger)[1].revoke(extension, capability)}
 
 
-async def _change(extension: str, text: str, effect: str, hours: float | None, data: Path | None) -> dict[str, Any]:
-    from forestay.extensions import Grants, checked
-    from forestay.kernel import SystemClock
+async def _decide(ledger: Ledger, extension: str, text: str, effect: str, hours: float | None) -> dict[str, Any]:
+    from forestay.extensions import checked
 
-    clock = SystemClock()
+    clock, grants = _grants(ledger)
     expires = None if hours is None else clock.now_ms() + int(hours * 3_600_000)
     grant = msgspec.structs.replace(checked(text), expires_ms=expires, source="user")
-    async with opened_ledger(data) as ledger:
-        grants = Grants(ledger, clock)
-        await (grants.allow if effect == "allow" else grants.deny)(extension, grant)
+    await (grants.allow if effect == "allow" else grants.deny)(extension, grant)
     return {"extension": extension, "grant": text, "effect": effect, "expiresMs": expires}
 
 
-@asynccontextmanager
-async def opened_ledger(data: Path | None) -> AsyncIterator[Ledger]:
-    from forestay.kernel import Ledger
+def _grants(ledger: Ledger) -> tuple[SystemClock, Grants]:
+    from forestay.extensions import Grants
 
-    async with Ledger.open((data or Path(config.load().config.data.dir)) / "ledger.db") as ledger:
-        yield ledger
+    clock = SystemClock()
+    return clock, Grants(ledger, clock)

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from forestay.cli.output import Answer, answers
+from forestay.cli.command import answers
+from forestay.cli.output import Answer
 from forestay.kernel import PROJECT_FILE, Problem
 
 TEMPLATE = """\
@@ -138,7 +139,7 @@ def init(
         file.write_text(TEMPLATE, "utf-8")
     except OSError as error:
         raise Problem("io_failed", f"{file} cannot be written.", reason=error.strerror or "") from error
-    return Answer({"file": str(file)}, human=lambda console: console.print(_NEXT.format(file=file), markup=False))
+    return Answer({"file": str(file)}, human=[_NEXT.format(file=file)])
 
 
 _NEXT = """\

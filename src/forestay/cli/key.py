@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from forestay.cli.connection import Data, Key, Url, connected
-from forestay.cli.output import Answer, answers
+from forestay.cli.command import Group
+from forestay.cli.connection import Connection, connected
+from forestay.cli.output import Answer
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = Group("key")
 
 
-@app.callback()
-def _group() -> None:
-    """API keys: make, list, revoke."""
-
-
-@app.command("create")
-@answers("key.create")
+@app.command("create", using=connected)
 async def create(
+    host: Connection,
     name: Annotated[str, typer.Argument(help="What the key is for.")],
     scope: Annotated[list[str] | None, typer.Option(help="A scope; may be repeated; default: all of yours.")] = None,
     principal: Annotated[str | None, typer.Option(help="Who acts with it.")] = None,
@@ -31,9 +24,6 @@ async def create(
     test: Annotated[
         bool, typer.Option("--test", help="A test key: mock providers and forced engine versions.")
     ] = False,
-    url: Url = None,
-    key: Key = None,
-    data: Data = None,
 ) -> Answer:
     """Make a key of the caller's tenant, or of another that the operator names; it is shown once."""
     given = {
@@ -44,35 +34,25 @@ async def create(
         "tenant": tenant,
         "expiresAt": expires,
     }
-    body = {field: value for field, value in given.items() if value is not None}
-    async with connected(url, key, data) as host:
-        made = await host.post("/host/v1/keys", body)
-    return Answer(made, human=lambda console: console.print(f"{made['apiKey']}\n[dim]Keep it: it is shown once.[/dim]"))
+    made = await host.post("/host/v1/keys", {field: value for field, value in given.items() if value is not None})
+    return Answer(made, human=[made["apiKey"], "Keep it: it is shown once."])
 
 
-@app.command("list")
-@answers("key.list")
-async def list_(url: Url = None, key: Key = None, data: Data = None) -> Answer:
+@app.command("list", using=connected)
+async def list_(host: Connection) -> Answer:
     """The tenant's keys."""
-    async with connected(url, key, data) as host:
-        found = await host.get("/host/v1/keys")
-    return Answer(found, human=lambda console: _show(console, found["keys"]))
+    found = await host.get("/host/v1/keys")
+    return Answer(found, human=map(_line, found["keys"]))
 
 
-@app.command("revoke")
-@answers("key.revoke")
+@app.command("revoke", using=connected)
 async def revoke(
-    key_id: Annotated[str, typer.Argument(help="The key's id, as `key list` shows it.")],
-    url: Url = None,
-    key: Key = None,
-    data: Data = None,
+    host: Connection, key_id: Annotated[str, typer.Argument(help="The key's id, as `key list` shows it.")]
 ) -> Any:
     """Refuse a key from now on."""
-    async with connected(url, key, data) as host:
-        return await host.ask("DELETE", f"/host/v1/keys/{key_id}")
+    return await host.ask("DELETE", f"/host/v1/keys/{key_id}")
 
 
-def _show(console: Console, keys: list[dict[str, Any]]) -> None:
-    for item in keys:
-        state = "revoked" if "revokedAt" in item else "until " + item["expiresAt"] if "expiresAt" in item else "valid"
-        console.print(f"{item['keyId']}  {item['name']:<20} {item['tenant']:<16} {state}", markup=False)
+def _line(item: dict[str, Any]) -> str:
+    state = "revoked" if "revokedAt" in item else "until " + item["expiresAt"] if "expiresAt" in item else "valid"
+    return f"{item['keyId']}  {item['name']:<20} {item['tenant']:<16} {state}"

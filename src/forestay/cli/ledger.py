@@ -4,136 +4,111 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
+from forestay.cli.command import Group
+from forestay.cli.data_folder import Data, announced, data_folder, existing_ledger, opened_ledger
 from forestay.cli.files import read_bytes
-from forestay.cli.ledger_file import ledger_file
-from forestay.cli.notes import announced
-from forestay.cli.output import Answer, answers, choice, each, note
-from forestay.kernel import Problem, canonical, config, iso
+from forestay.cli.output import Answer, choice, console, note
+from forestay.kernel import Problem, canonical, iso
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forestay.kernel import Head, Ledger, Record, Verification
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = Group("ledger")
 
-Data = Annotated[Path | None, typer.Option("--data", help="The data folder, or a ledger file; default: data.dir.")]
 Prefix = Annotated[str, typer.Option("--prefix", help="Only streams whose name starts so.")]
 
 
-@app.callback()
-def _group() -> None:
-    """Read, follow, verify and move the ledger."""
-
-
-@app.command("tail")
-@answers("ledger.tail")
+@app.command("tail", using=existing_ledger)
 async def tail(
+    ledger: Ledger,
     prefix: Annotated[str, typer.Argument(help="Only streams whose name starts so.")] = "",
     count: Annotated[int, typer.Option("-n", "--count", min=0, max=10_000, help="How many of the last records.")] = 20,
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Go on with each new record, one JSON line each.")
     ] = False,
-    data: Data = None,
 ) -> Answer | None:
     """The last records of all streams, oldest first."""
-    async with _open(data) as ledger:
-        records = await _last(ledger, prefix, count)
-        if not follow:
-            return Answer({"records": records}, human=each(records, _show))
-        await _follow(ledger, prefix, records)
-        return None
+    records = await _last(ledger, prefix, count)
+    if not follow:
+        return Answer({"records": records}, human=map(_line, records))
+    await _follow(ledger, prefix, records)
+    return None
 
 
-@app.command("show")
-@answers("ledger.show")
+@app.command("show", using=existing_ledger)
 async def show(
+    ledger: Ledger,
     stream: Annotated[str | None, typer.Argument(help="A stream; without one, all streams are listed.")] = None,
     start: Annotated[int, typer.Option(min=0, help="The first sequence.")] = 0,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many records.")] = 100,
-    data: Data = None,
 ) -> Answer:
     """The streams with their heads, or the records of one stream."""
-    async with _open(data) as ledger:
-        if stream is None:
-            heads = await ledger.streams(limit=limit)
-            listed = [{"stream": name, "seq": head.seq, "hash": head.hash} for name, head in heads.items()]
-            return Answer({"streams": listed}, human=lambda console: _show_streams(console, heads))
-        records = await ledger.read(stream, start, limit)
-        if not records:
-            raise Problem("not_found", f"The stream {stream} has no record from {start} on.", at=stream)
-        return Answer({"records": records}, human=each(records, _show_whole))
+    if stream is None:
+        heads = await ledger.streams(limit=limit)
+        listed = [{"stream": name, "seq": head.seq, "hash": head.hash} for name, head in heads.items()]
+        lines = [f"{name}  {head.seq + 1} records  {head.hash[:16]}…" for name, head in heads.items()]
+        return Answer({"streams": listed}, human=lines)
+    records = await ledger.read(stream, start, limit)
+    if not records:
+        raise Problem("not_found", f"The stream {stream} has no record from {start} on.", at=stream)
+    return Answer({"records": records}, human=map(_whole, records))
 
 
-@app.command("verify")
-@answers("ledger.verify")
+@app.command("verify", using=existing_ledger)
 async def verify(
+    ledger: Ledger,
     prefix: Prefix = "",
     trusted: Annotated[
         Path | None, typer.Option(help="Heads you trust: what `ledger show --json` printed before.")
     ] = None,
-    data: Data = None,
 ) -> Answer:
     """Check every record against its hash and every chain for gaps; name the first fault of each stream."""
-    async with _open(data) as ledger:
-        found = await ledger.verify(prefix, _trusted_heads(trusted))
+    found = await ledger.verify(prefix, _trusted_heads(trusted))
     problem = None
     if not found.ok:
         first = found.faults[0]
         message = f"{first.stream} at sequence {first.seq}: {first.what}."
         problem = Problem("chain_broken", message, stream=first.stream, seq=first.seq, faults=len(found.faults))
-    return Answer(found, human=lambda console: _show_verification(console, found), problem=problem)
+    return Answer(found, human=_verification(found), problem=problem)
 
 
-@app.command("export")
-@answers("ledger.export")
+@app.command("export", using=existing_ledger)
 async def export(
+    ledger: Ledger,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="A file; without one, stdout.")] = None,
     prefix: Prefix = "",
-    data: Data = None,
 ) -> Answer | None:
     """Every record as one line of canonical JSON, with its hash: a backup that proves itself."""
-    async with _open(data) as ledger:
-        count = 0
-        with output.open("xb") if output else sys.stdout.buffer as target:
-            async for line in ledger.export(prefix):
-                target.write(line)
-                count += 1
-            target.flush()
+    count = 0
+    with output.open("xb") if output else sys.stdout.buffer as target:
+        async for line in ledger.export(prefix):
+            target.write(line)
+            count += 1
+        target.flush()
     note(f"{count} records exported.")
     return Answer({"records": count, "file": output.name}) if output else None
 
 
 @app.command("import")
-@answers("ledger.import")
 async def import_(
     file: Annotated[Path, typer.Argument(help="What `ledger export` wrote.", exists=True, dir_okay=False)],
     data: Data = None,
 ) -> dict[str, int]:
     """Take an export in, whole or not at all; every line must continue its stream and match its hash."""
-    if (address := announced(data or Path(config.load().config.data.dir))) is not None:
+    if (address := announced(data_folder(data))) is not None:
         raise Problem(
             "state_conflict", f"A host runs here ({address}) and would not see it.", fix="Stop `forestay up` first."
         )
-    async with _open(data, create=True) as ledger:
+    async with opened_ledger(data) as ledger:
         with file.open("rb") as lines:
             return {"records": await ledger.import_lines(lines)}
-
-
-@asynccontextmanager
-async def _open(data: Path | None, *, create: bool = False) -> AsyncIterator[Ledger]:
-    from forestay.kernel import Ledger
-
-    async with Ledger.open(ledger_file(data, make=create, fix="Start the host once, or give --data.")) as ledger:
-        yield ledger
 
 
 async def _last(ledger: Ledger, prefix: str, count: int) -> list[Record]:
@@ -150,25 +125,20 @@ async def _last(ledger: Ledger, prefix: str, count: int) -> list[Record]:
 
 async def _follow(ledger: Ledger, prefix: str, records: list[Record]) -> None:
     """Print as records come, until the reader goes away or presses Ctrl-C."""
-    human = choice().format == "human"
-    printer = None
-    if human:
-        from forestay.cli.output import console
+    screen = console() if choice().format == "human" else None
 
-        printer = console()
+    def tell(record: Record) -> None:
+        if screen is not None:
+            screen.print(_line(record), markup=False)
+        else:
+            sys.stdout.write(canonical.encode(record).decode() + "\n")
+            sys.stdout.flush()
+
     for record in records:
-        _print(printer, record)
+        tell(record)
     async for _, record in ledger.follow_all(prefix, poll=0.25):
-        _print(printer, record)
+        tell(record)
         await asyncio.sleep(0)
-
-
-def _print(printer: Console | None, record: Record) -> None:
-    if printer is not None:
-        _show(printer, record)
-    else:
-        sys.stdout.write(canonical.encode(record).decode() + "\n")
-        sys.stdout.flush()
 
 
 def _trusted_heads(path: Path | None) -> dict[str, Head]:
@@ -185,27 +155,22 @@ def _trusted_heads(path: Path | None) -> dict[str, Head]:
         ) from error
 
 
-def _show(console: Console, record: Record) -> None:
+def _line(record: Record) -> str:
     payload = msgspec.json.encode(record.payload).decode()
     short = payload if len(payload) <= 120 else payload[:119] + "…"
-    console.print(f"{iso(record.ts)}  {record.stream} {record.seq}  {record.type}  {short}", markup=False)
+    return f"{iso(record.ts)}  {record.stream} {record.seq}  {record.type}  {short}"
 
 
-def _show_whole(console: Console, record: Record) -> None:
-    console.print(f"{record.stream} {record.seq}  {record.type}  {iso(record.ts)}  {record.id}", markup=False)
-    console.print(f"  prev {record.prev[:16]}…  hash {record.hash[:16]}…", markup=False)
+def _whole(record: Record) -> str:
     pretty = msgspec.json.format(msgspec.json.encode(record.payload), indent=2).decode()
-    console.print("  " + pretty.replace("\n", "\n  "), markup=False)
-
-
-def _show_streams(console: Console, heads: dict[str, Head]) -> None:
-    for name, head in heads.items():
-        console.print(f"{name}  {head.seq + 1} records  {head.hash[:16]}…", markup=False)
-
-
-def _show_verification(console: Console, found: Verification) -> None:
-    console.print(
-        f"{found.records} records in {found.streams} streams hold." if found.ok else "The ledger does not hold:"
+    return (
+        f"{record.stream} {record.seq}  {record.type}  {iso(record.ts)}  {record.id}\n"
+        f"  prev {record.prev[:16]}…  hash {record.hash[:16]}…\n"
+        f"  {pretty.replace(chr(10), chr(10) + '  ')}"
     )
+
+
+def _verification(found: Verification) -> Iterator[str]:
+    yield f"{found.records} records in {found.streams} streams hold." if found.ok else "The ledger does not hold:"
     for fault in found.faults:
-        console.print(f"  {fault.stream} at sequence {fault.seq}: {fault.what}", markup=False)
+        yield f"  {fault.stream} at sequence {fault.seq}: {fault.what}"

@@ -19,7 +19,7 @@ from forestay.kernel import Problem, former
 _HELP = """An agent host that you can trust with other people's code.
 
 Every command also takes --json, --human, --quiet, --field NAME, --fields A,B and --mvi LEVEL: on a terminal it
-speaks to people, piped it prints one LAFS envelope.
+speaks to people, piped it prints one LAFS envelope. `forestay --version` is `forestay version`.
 """
 
 
@@ -32,6 +32,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 def run(arguments: list[str]) -> int:
     try:
         rest = output.take_flags(arguments)
+        if rest[:1] == ["--version"]:
+            rest[0] = "version"
         completing = _completed_words()
         if not completing:
             _take_over(rest)
@@ -90,7 +92,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
         if name != wanted:
             program.command(name, help=entry.help)(_placeholder)
         elif name in GROUPS:
-            program.add_typer(importlib.import_module(entry.module).app, name=name, help=entry.help)
+            program.add_typer(importlib.import_module(entry.module).app.typer, name=name, help=entry.help)
         else:
             program.command(name, help=entry.help)(getattr(importlib.import_module(entry.module), name))
     return program

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import typer
 
 from forestay import envelope
 from forestay.kernel import Ids, Problem, SystemClock, canonical, config, one_line, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-P = ParamSpec("P")
-T = TypeVar("T")
+    from rich.text import Text
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A result, and how a person likes to see it. With `problem` the command failed and says what it has anyway."""
+    """A result, and how a person sees it: lines of text, or a function that draws it; without, as indented JSON.
+
+    With `problem` the command failed, and `result` is what it has anyway.
+    """
 
     result: Any = None
-    human: Callable[[Console], None] | None = None
+    human: Iterable[str | Text] | Callable[[Console], None] | None = None
     problem: Problem | None = None
     page: envelope.Page | None = None
     warnings: Sequence[envelope.Warning] = ()
@@ -98,36 +96,6 @@ def _configured_format() -> tuple[str | None, bool]:
     return loaded.config.output.format, loaded.sources.get("output.format") != "user file"
 
 
-def answers(operation: str) -> Callable[[Callable[P, Any]], Callable[P, int]]:
-    """Make a command of a function that returns a result or an Answer, or raises a Problem.
-
-    A coroutine function is run. What it returns as None was said by the function itself.
-    """
-
-    def decorate(function: Callable[P, Any]) -> Callable[P, int]:
-        @functools.wraps(function)
-        def command(*args: P.args, **kwargs: P.kwargs) -> int:
-            try:
-                value = function(*args, **kwargs)
-                if inspect.iscoroutine(value):
-                    import asyncio
-
-                    value = asyncio.run(value)
-            except Problem as problem:
-                return fail(operation, problem)
-            except (typer.Exit, typer.Abort, KeyboardInterrupt, BrokenPipeError):
-                raise
-            except Exception as error:  # noqa: BLE001 - the outermost boundary of a command
-                return fail(operation, Problem.unexpected(error))
-            if value is None:
-                return 0
-            return say(operation, value if isinstance(value, Answer) else Answer(value))
-
-        return command
-
-    return decorate
-
-
 def say(operation: str, answer: Answer) -> int:
     """Print an answer in the chosen form and return the exit code."""
     chosen = choice()
@@ -161,16 +129,6 @@ def note(text: str) -> None:
         sys.stderr.flush()
 
 
-def each(items: Sequence[T], show: Callable[[Console, T], None]) -> Callable[[Console], None]:
-    """A human view that shows one item after the other."""
-
-    def view(console: Console) -> None:
-        for item in items:
-            show(console, item)
-
-    return view
-
-
 def console(*, stderr: bool = False) -> Console:
     """A rich console that respects NO_COLOR and pipes, and shows text of others as text."""
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -199,19 +157,19 @@ def _print_envelope(operation: str, answer: Answer, chosen: envelope.OutputChoic
 
 
 def _print_field(result: Any, name: str) -> None:
-    plain = msgspec.to_builtins(result)
-    if not isinstance(plain, dict) or name not in plain:
-        known = sorted(plain) if isinstance(plain, dict) else []
-        raise Problem("not_found", f"The result has no field {name}.", at=name, known=known)
-    value = plain[name]
+    value = envelope.select_field(msgspec.to_builtins(result), name)
     if isinstance(value, str) and sys.stdout.isatty():
         value = printable(value)
     _write((value.encode() if isinstance(value, str) else msgspec.json.encode(value)) + b"\n")
 
 
 def _print_human(answer: Answer, chosen: envelope.OutputChoice) -> None:
-    if answer.human is not None:
+    if callable(answer.human):
         answer.human(console())
+    elif answer.human is not None:
+        screen = console()
+        for line in answer.human:
+            screen.print(line, markup=False)
     elif answer.result is not None:
         plain = msgspec.to_builtins(answer.result)
         if chosen.fields and isinstance(plain, dict):

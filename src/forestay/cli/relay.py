@@ -10,11 +10,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+import msgspec
 import typer
 
+from forestay.cli.command import Group
+from forestay.cli.data_folder import Data, ledger_file
 from forestay.cli.files import STDIN, fix_of, read_bytes, read_text, shown
-from forestay.cli.ledger_file import ledger_file
-from forestay.cli.output import Answer, answers, choice, note
+from forestay.cli.output import Answer, choice, note
 from forestay.kernel import HOST_SECRET, Problem, config, derive, iso, kept_in, kept_secret, make_folder, printable
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from forestay.relay import EnvelopePreview, ExtractionResult, Relay, RemainingBudget, Session
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = Group("relay")
 
 APP_ID = "cli"
 _KEY_VARIABLE = "FORESTAY_EXPORT_KEY"
@@ -32,353 +34,10 @@ _LABEL = 200  # characters of a source's name
 _EMPTY = "Write a text into it."
 _SESSIONS = 64
 
-Data = Annotated[Path | None, typer.Option("--data", help="The data folder, or a ledger file; default: data.dir.")]
 Which = Annotated[str | None, typer.Option("--session", help="A session; default: the newest one of the command line.")]
 ModelName = Annotated[str | None, typer.Option("--model", help="local, openai:MODEL, anthropic:MODEL, scripted:FILE.")]
 System = Annotated[str, typer.Option("--system", help="The system prompt.")]
 New = Annotated[bool, typer.Option("--new", help="Begin a new session.")]
-
-
-@app.callback()
-def _group() -> None:
-    """Ask a model past the edge of its window, and look at what it is shown."""
-
-
-@app.command("ask")
-@answers("relay.ask")
-async def ask(
-    task: Annotated[str, typer.Argument(help="The question or task; `-` reads it from standard input.")],
-    system: System = "",
-    session: Which = None,
-    new: New = False,
-    model: ModelName = None,
-    max_windows: Annotated[int | None, typer.Option(min=1, help="At most so many windows.")] = None,
-    max_output_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens for the output of one window.")] = None,
-    remember: Annotated[bool, typer.Option("--remember", help="Keep the answer as facts of the session.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the dispatch that was interrupted.")] = False,
-    data: Data = None,
-) -> Answer | None:
-    """Ask the model; the answer appears while it is written."""
-    async with _session(data, session, model=model or config.load().config.models.default, make=True, new=new) as found:
-        if resume:
-            events = found.resumed_events()
-        else:
-            text = read_text(Path(STDIN)) if task == STDIN else task
-            events = found.events(
-                system,
-                text,
-                max_windows=max_windows,
-                max_output_tokens=max_output_tokens,
-                remember=remember or None,
-            )
-        live = choice().format == "human"
-        output: list[str] = []
-        report: Any = None
-        async for event in events:
-            if event.event_type == "token":
-                output.append(event.data)
-                if live:
-                    sys.stdout.write(printable(event.data))
-                    sys.stdout.flush()
-            elif event.event_type == "done":
-                report = event.data
-        if not live:
-            return Answer({"session_id": found.id, "output": "".join(output), "report": report})
-        sys.stdout.write("\n")
-        seen, score = report.telemetry, report.groundedness.score
-        note(
-            f"{seen.windows} {'window' if seen.windows == 1 else 'windows'}, tier {report.quality_tier}, "
-            f"{seen.output_tokens} tokens out, "
-            f"{seen.facts_in_envelope} facts shown, groundedness {'-' if score is None else f'{score:.0%}'}"
-        )
-        return None
-
-
-@app.command("ingest")
-@answers("relay.ingest")
-async def ingest(
-    paths: Annotated[list[Path], typer.Argument(help="Text files and folders; `-` reads standard input.")],
-    session: Which = None,
-    new: New = False,
-    supersedes: Annotated[
-        list[str] | None, typer.Option("--supersedes", help="A source that this text replaces; may be repeated.")
-    ] = None,
-    encoding: Annotated[
-        str | None, typer.Option("--encoding", help="Of the files, where it is not UTF-8, such as latin-1.")
-    ] = None,
-    data: Data = None,
-) -> Answer:
-    """Keep everything that the files say; no model is asked. A file that was ingested before corrects what it said."""
-    kept: list[dict[str, Any]] = []
-    skipped: list[dict[str, str]] = []
-    failed: list[Problem] = []
-    async with _session(data, session, make=True, new=new) as found:
-        for source in _progress(_sources(paths, skipped)):
-            try:
-                text = read_text(source.path, _FILE_LIMIT, encoding)
-                if not text.strip():
-                    raise Problem("file_not_text", f"{shown(source.path)} is empty.", at=str(source.path), fix=_EMPTY)
-            except Problem as problem:
-                skipped.append({"path": str(source.path), "reason": problem.message, "fix": fix_of(problem)})
-                if source.named:
-                    failed.append(problem)
-                continue
-            result = await found.ingest(text, source.label, supersedes=supersedes or ())
-            kept.append(_taken(result))
-    wrong = failed[0] if failed else None if kept else _nothing(paths, skipped)
-    if not kept:
-        return Answer(problem=wrong)
-    totals = {name: sum(item[name] for item in kept) for name in ("facts", "superseded", "quarantined")}
-    taken = {"session_id": found.id, **totals, "sources": kept, "skipped": skipped}
-    return Answer(taken, human=lambda console: _show_taken(console, taken), problem=wrong)
-
-
-def _taken(result: ExtractionResult) -> dict[str, Any]:
-    import msgspec
-
-    return {
-        "source": result.source_label,
-        "facts": result.facts_extracted,
-        "bytes": result.bytes_read,
-        "known": result.known,
-        "superseded": result.facts_superseded,
-        "quarantined": result.facts_quarantined,
-        "superseded_facts": msgspec.to_builtins(result.superseded),
-        "quarantined_facts": msgspec.to_builtins(result.quarantined),
-    }
-
-
-def _show_taken(console: Console, taken: dict[str, Any]) -> None:
-    files = len(taken["sources"])
-    console.print(
-        f"{_many(taken['facts'], 'fact')} from {_many(files, 'file')} in session {taken['session_id']}; "
-        f"{taken['superseded']} superseded, {taken['quarantined']} quarantined",
-        markup=False,
-    )
-    for source in taken["sources"]:
-        for item in source["superseded_facts"]:
-            why = "a later text of the same source" if item["because"] == "same_source" else source["source"]
-            console.print(
-                f"superseded {item['fact_id']} ({item['source_label']}) by {item['superseded_by']}, {why}: "
-                f"{item['text']}",
-                markup=False,
-            )
-        for item in source["quarantined_facts"]:
-            console.print(
-                f"quarantined {item['fact_id']} ({source['source']}), {item['because']}: {item['text']}", markup=False
-            )
-    if taken["superseded"] or taken["quarantined"]:
-        console.print("Undo it with: forestay relay restore FACT…", markup=False)
-    for item in taken["skipped"]:
-        console.print(f"skipped {item['path']}: {item['reason']} {item['fix']}", markup=False)
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
-@app.command("restore")
-@answers("relay.restore")
-async def restore(
-    facts: Annotated[list[str] | None, typer.Argument(help="Facts such as f17.")] = None,
-    source: Annotated[str | None, typer.Option("--source", help="Every fact of this source instead.")] = None,
-    session: Which = None,
-    data: Data = None,
-) -> Answer:
-    """Let facts stand again that were quarantined, rejected or superseded."""
-    if bool(facts) == (source is not None):
-        raise Problem("invalid_usage", "Name facts, or a --source.", at="FACTS", fix="forestay relay restore f17")
-    async with _session(data, session) as found:
-        done = await found.restore_facts(facts or None, source_label=source)
-
-        def human(console: Console) -> None:
-            console.print(f"{done.facts_restored} restored: {', '.join(done.fact_ids) or 'none was out'}", markup=False)
-
-        return Answer({"session_id": found.id, "restored": done.facts_restored, "facts": done.fact_ids}, human=human)
-
-
-@app.command("facts")
-@answers("relay.facts")
-async def facts(
-    query: Annotated[str | None, typer.Argument(help="What to look for; without it, the newest facts.")] = None,
-    top: Annotated[int, typer.Option("--top", "-n", min=1, max=10_000, help="At most so many.")] = 10,
-    superseded: Annotated[bool, typer.Option("--superseded", help="Superseded facts too.")] = False,
-    quarantined: Annotated[bool, typer.Option("--quarantined", help="The facts in quarantine, and no others.")] = False,
-    session: Which = None,
-    data: Data = None,
-) -> Answer:
-    """The facts of a session, the best for a query first."""
-    from forestay.relay import view
-
-    async with _session(data, session) as found:
-        rows = await found.facts(query, top_k=top, include_superseded=superseded, quarantined=quarantined)
-        shown = [{**view(fact), "score": round(score, 4)} for fact, score in rows]
-
-        def human(console: Console) -> None:
-            for item in shown:
-                where = f"{item['source']} {item['start']}-{item['end']}"
-                if item["superseded_by"]:
-                    where += f"  superseded by {item['superseded_by']}"
-                if item["quarantined"]:
-                    where += "  quarantined"
-                console.print(f"{item['id']:>7}  {item['score']:.3f}  {item['text'][:200]}", markup=False)
-                console.print(f"{'':>16}{where}  {item['context']}", style="dim", markup=False)
-
-        return Answer({"session_id": found.id, "facts": shown, "total": len(found.warm.facts)}, human=human)
-
-
-@app.command("preview")
-@answers("relay.preview")
-async def preview(
-    task: Annotated[str, typer.Argument(help="The question or task.")],
-    system: System = "",
-    session: Which = None,
-    model: ModelName = None,
-    data: Data = None,
-) -> Answer:
-    """What the model would see, and why each fact is there."""
-    async with _session(data, session, model=model or config.load().config.models.default) as found:
-        shown = await found.preview_envelope(system, task)
-        return Answer(shown, human=lambda console: _show_preview(console, shown, task))
-
-
-def _show_preview(console: Console, shown: EnvelopePreview, task: str) -> None:
-    from rich.table import Table
-
-    console.print(shown.envelope_text or "(the envelope is empty)", markup=False)
-    console.print(f"\n{task}\n", markup=False, style="bold")
-    table = Table("fact", "score", "words", "recent", "new", "near", "tokens", "section", box=None)
-    for item in shown.facts:
-        parts = (item.score, item.relevance, item.recency, item.novelty, item.graph)
-        table.add_row(item.id, *(f"{value:.2f}" for value in parts), str(item.tokens), item.section)
-    console.print(table)
-    console.print(
-        f"{shown.facts_included} of {shown.facts_available} facts, "
-        f"{shown.used_tokens} of {shown.budget_tokens} tokens; {shown.generation_reserve} kept for the answer",
-        markup=False,
-    )
-
-
-@app.command("status")
-@answers("relay.status")
-async def status(session: Which = None, data: Data = None) -> Answer:
-    """Where a session stands."""
-    async with _session(data, session) as found:
-        shown = await found.session_status()
-
-        def human(console: Console) -> None:
-            for name in shown.__struct_fields__:
-                value = getattr(shown, name)
-                if name == "expires_at":
-                    value = iso(round(value * 1000))
-                elif name == "remaining_budget":
-                    value = _budget(value)
-                if value not in (None, "") and not (name == "context_window" and not value):
-                    console.print(f"{name:<24}{value}", markup=False)
-
-        return Answer(shown, human=human)
-
-
-def _budget(left: RemainingBudget | None) -> str:
-    if left is None:
-        return "no caps"
-    parts = ((left.windows_remaining, "windows"), (left.input_tokens_remaining, "tokens in"))
-    every = (*parts, (left.output_tokens_remaining, "tokens out"))
-    return ", ".join(f"{count} {what}" for count, what in every if count is not None)
-
-
-@app.command("estimate")
-@answers("relay.estimate")
-async def estimate(
-    task: Annotated[str, typer.Argument(help="The question or task.")],
-    system: System = "",
-    dispatches: Annotated[int, typer.Option(min=1, help="How many such dispatches.")] = 1,
-    input_price: Annotated[float | None, typer.Option(min=0, help="USD for a million input tokens.")] = None,
-    output_price: Annotated[float | None, typer.Option(min=0, help="USD for a million output tokens.")] = None,
-    session: Which = None,
-    model: ModelName = None,
-    data: Data = None,
-) -> Answer:
-    """What a task would take and, with prices, cost."""
-    from forestay.relay import Pricing
-
-    pricing = Pricing(input_price or 0.0, output_price or 0.0) if input_price or output_price else None
-    async with _session(data, session, model=model or config.load().config.models.default, make=True) as found:
-        size = await found.preview_envelope(system, task)
-        tokens = size.system_tokens + size.task_tokens + size.envelope_tokens
-        shown = await found.estimate_session(dispatches, tokens, None, pricing)
-
-        def human(console: Console) -> None:
-            for name in shown.__struct_fields__:
-                value = getattr(shown, name)
-                if name == "estimated_cost_usd":
-                    value = "no prices given" if value is None else f"{value:.6f}"
-                console.print(f"{name:<26}{value}", markup=False)
-
-        return Answer(shown, human=human)
-
-
-@app.command("export")
-@answers("relay.export")
-async def export(
-    file: Annotated[Path, typer.Argument(help="Where the export goes.")], session: Which = None, data: Data = None
-) -> dict[str, Any]:
-    """Write a session to a file, encrypted with the key in FORESTAY_EXPORT_KEY."""
-    key = _export_key()
-    async with _session(data, session) as found:
-        content = await found.export_state(key)
-    try:
-        descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    except FileExistsError:
-        raise Problem("invalid_usage", f"{file.name} exists already.", fix="Choose another name.") from None
-    except OSError as error:
-        raise Problem("invalid_usage", f"{file.name} cannot be written.", reason=error.strerror) from error
-    with os.fdopen(descriptor, "wb") as out:
-        out.write(content)
-    return {"session_id": found.id, "file": file.name, "bytes": len(content)}
-
-
-@app.command("import")
-@answers("relay.import")
-async def import_(file: Annotated[Path, typer.Argument(help="An export.")], data: Data = None) -> dict[str, Any]:
-    """Take in an export, with the key in FORESTAY_EXPORT_KEY."""
-    content = read_bytes(file)
-    async with _relay(data, None, make=True) as relay:
-        found = await relay.import_state(content, _export_key())
-        return {"session_id": found.id, "facts": len(found.warm.facts), "windows": found.warm.windows}
-
-
-@app.command("serve")
-@answers("relay.serve")
-async def serve(
-    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 picks one.")] = 8900,
-    model: ModelName = None,
-    data: Data = None,
-) -> None:
-    """Serve the CRP sidecar until it is stopped; beyond this machine it needs a token in FORESTAY_RELAY_TOKEN."""
-    from forestay.surface import bind, crp_app, serving, until_signalled, url_of
-
-    token = os.environ.get(_TOKEN_VARIABLE) or None
-    if token is None and host not in ("127.0.0.1", "::1", "localhost"):
-        raise Problem(
-            "invalid_usage",
-            "Beyond this machine the sidecar needs a token.",
-            at="--host",
-            fix=f"Set {_TOKEN_VARIABLE}.",
-        )
-    bound = bind(host, port)
-
-    async def ready() -> None:
-        note(f"The relay answers at {url_of(bound)}; its operations are in {url_of(bound)}/openapi.json.")
-
-    async with _relay(data, model or config.load().config.models.default, make=True) as relay:
-        sidecar = serving(crp_app(relay, token=token), bound)
-        async with sidecar:
-            await until_signalled(ready=ready)
-
-
-# What the commands share
 
 
 @asynccontextmanager
@@ -405,6 +64,33 @@ async def _relay(data: Path | None, model: str | None, *, make: bool) -> AsyncIt
 
 
 @asynccontextmanager
+async def kept_session(session: Which = None, data: Data = None) -> AsyncIterator[Session]:
+    """A session that must be there; no model is needed."""
+    async with _session(data, session) as found:
+        yield found
+
+
+@asynccontextmanager
+async def reading_session(session: Which = None, new: New = False, data: Data = None) -> AsyncIterator[Session]:
+    """A session, made where there is none; no model is needed."""
+    async with _session(data, session, make=True, new=new) as found:
+        yield found
+
+
+@asynccontextmanager
+async def asking_session(
+    session: Which = None, new: New = False, model: ModelName = None, data: Data = None
+) -> AsyncIterator[Session]:
+    """A session with a model, made where there is none."""
+    async with _session(data, session, model=_model(model), make=True, new=new) as found:
+        yield found
+
+
+def _model(name: str | None) -> str:
+    return name or config.load().config.models.default
+
+
+@asynccontextmanager
 async def _session(
     data: Path | None, session_id: str | None, *, model: str | None = None, make: bool = False, new: bool = False
 ) -> AsyncIterator[Session]:
@@ -420,6 +106,289 @@ async def _session(
             yield await relay.init(APP_ID, role="ADMIN", config={"session_timeout": 604_800})
         else:
             raise Problem("not_found", "There is no session yet.", fix="Run `forestay relay ingest` or `ask` first.")
+
+
+@app.command("ask", using=asking_session)
+async def ask(
+    found: Session,
+    task: Annotated[str, typer.Argument(help="The question or task; `-` reads it from standard input.")],
+    system: System = "",
+    max_windows: Annotated[int | None, typer.Option(min=1, help="At most so many windows.")] = None,
+    max_output_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens for the output of one window.")] = None,
+    remember: Annotated[bool, typer.Option("--remember", help="Keep the answer as facts of the session.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the dispatch that was interrupted.")] = False,
+) -> Answer | None:
+    """Ask the model; the answer appears while it is written."""
+    if resume:
+        events = found.resumed_events()
+    else:
+        text = read_text(Path(STDIN)) if task == STDIN else task
+        events = found.events(
+            system,
+            text,
+            max_windows=max_windows,
+            max_output_tokens=max_output_tokens,
+            remember=remember or None,
+        )
+    live = choice().format == "human"
+    output: list[str] = []
+    report: Any = None
+    async for event in events:
+        if event.event_type == "token":
+            output.append(event.data)
+            if live:
+                sys.stdout.write(printable(event.data))
+                sys.stdout.flush()
+        elif event.event_type == "done":
+            report = event.data
+    if not live:
+        return Answer({"session_id": found.id, "output": "".join(output), "report": report})
+    sys.stdout.write("\n")
+    seen, score = report.telemetry, report.groundedness.score
+    note(
+        f"{seen.windows} {'window' if seen.windows == 1 else 'windows'}, tier {report.quality_tier}, "
+        f"{seen.output_tokens} tokens out, "
+        f"{seen.facts_in_envelope} facts shown, groundedness {'-' if score is None else f'{score:.0%}'}"
+    )
+    return None
+
+
+@app.command("ingest", using=reading_session)
+async def ingest(
+    found: Session,
+    paths: Annotated[list[Path], typer.Argument(help="Text files and folders; `-` reads standard input.")],
+    supersedes: Annotated[
+        list[str] | None, typer.Option("--supersedes", help="A source that this text replaces; may be repeated.")
+    ] = None,
+    encoding: Annotated[
+        str | None, typer.Option("--encoding", help="Of the files, where it is not UTF-8, such as latin-1.")
+    ] = None,
+) -> Answer:
+    """Keep everything that the files say; no model is asked. A file that was ingested before corrects what it said."""
+    kept: list[dict[str, Any]] = []
+    skipped: list[dict[str, str]] = []
+    failed: list[Problem] = []
+    for source in _progress(_sources(paths, skipped)):
+        try:
+            text = read_text(source.path, _FILE_LIMIT, encoding)
+            if not text.strip():
+                raise Problem("file_not_text", f"{shown(source.path)} is empty.", at=str(source.path), fix=_EMPTY)
+        except Problem as problem:
+            skipped.append({"path": str(source.path), "reason": problem.message, "fix": fix_of(problem)})
+            if source.named:
+                failed.append(problem)
+            continue
+        result = await found.ingest(text, source.label, supersedes=supersedes or ())
+        kept.append(_taken(result))
+    wrong = failed[0] if failed else None if kept else _nothing(paths, skipped)
+    if not kept:
+        return Answer(problem=wrong)
+    totals = {name: sum(item[name] for item in kept) for name in ("facts", "superseded", "quarantined")}
+    taken = {"session_id": found.id, **totals, "sources": kept, "skipped": skipped}
+    return Answer(taken, human=_taken_lines(taken), problem=wrong)
+
+
+def _taken(result: ExtractionResult) -> dict[str, Any]:
+    return {
+        "source": result.source_label,
+        "facts": result.facts_extracted,
+        "bytes": result.bytes_read,
+        "known": result.known,
+        "superseded": result.facts_superseded,
+        "quarantined": result.facts_quarantined,
+        "superseded_facts": msgspec.to_builtins(result.superseded),
+        "quarantined_facts": msgspec.to_builtins(result.quarantined),
+    }
+
+
+def _taken_lines(taken: dict[str, Any]) -> Iterator[str]:
+    counted = f"{_many(taken['facts'], 'fact')} from {_many(len(taken['sources']), 'file')}"
+    out = f"{taken['superseded']} superseded, {taken['quarantined']} quarantined"
+    yield f"{counted} in session {taken['session_id']}; {out}"
+    for source in taken["sources"]:
+        for item in source["superseded_facts"]:
+            why = "a later text of the same source" if item["because"] == "same_source" else source["source"]
+            by = f"({item['source_label']}) by {item['superseded_by']}"
+            yield f"superseded {item['fact_id']} {by}, {why}: {item['text']}"
+        for item in source["quarantined_facts"]:
+            yield f"quarantined {item['fact_id']} ({source['source']}), {item['because']}: {item['text']}"
+    if taken["superseded"] or taken["quarantined"]:
+        yield "Undo it with: forestay relay restore FACT…"
+    for item in taken["skipped"]:
+        yield f"skipped {item['path']}: {item['reason']} {item['fix']}"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+@app.command("restore", using=kept_session)
+async def restore(
+    found: Session,
+    facts: Annotated[list[str] | None, typer.Argument(help="Facts such as f17.")] = None,
+    source: Annotated[str | None, typer.Option("--source", help="Every fact of this source instead.")] = None,
+) -> Answer:
+    """Let facts stand again that were quarantined, rejected or superseded."""
+    if bool(facts) == (source is not None):
+        raise Problem("invalid_usage", "Name facts, or a --source.", at="FACTS", fix="forestay relay restore f17")
+    done = await found.restore_facts(facts or None, source_label=source)
+    said = f"{done.facts_restored} restored: {', '.join(done.fact_ids) or 'none was out'}"
+    return Answer({"session_id": found.id, "restored": done.facts_restored, "facts": done.fact_ids}, human=[said])
+
+
+@app.command("facts", using=kept_session)
+async def facts(
+    found: Session,
+    query: Annotated[str | None, typer.Argument(help="What to look for; without it, the newest facts.")] = None,
+    top: Annotated[int, typer.Option("--top", "-n", min=1, max=10_000, help="At most so many.")] = 10,
+    superseded: Annotated[bool, typer.Option("--superseded", help="Superseded facts too.")] = False,
+    quarantined: Annotated[bool, typer.Option("--quarantined", help="The facts in quarantine, and no others.")] = False,
+) -> Answer:
+    """The facts of a session, the best for a query first."""
+    from forestay.relay import view
+
+    rows = await found.facts(query, top_k=top, include_superseded=superseded, quarantined=quarantined)
+    shown = [{**view(fact), "score": round(score, 4)} for fact, score in rows]
+    total = len(found.warm.facts)
+    return Answer({"session_id": found.id, "facts": shown, "total": total}, human=map(_fact_lines, shown))
+
+
+def _fact_lines(fact: dict[str, Any]) -> str:
+    where = f"{fact['source']} {fact['start']}-{fact['end']}"
+    if fact["superseded_by"]:
+        where += f"  superseded by {fact['superseded_by']}"
+    if fact["quarantined"]:
+        where += "  quarantined"
+    return f"{fact['id']:>7}  {fact['score']:.3f}  {fact['text'][:200]}\n{'':>16}{where}  {fact['context']}"
+
+
+@app.command("preview")
+async def preview(
+    task: Annotated[str, typer.Argument(help="The question or task.")],
+    system: System = "",
+    session: Which = None,
+    model: ModelName = None,
+    data: Data = None,
+) -> Answer:
+    """What the model would see, and why each fact is there."""
+    async with _session(data, session, model=_model(model)) as found:
+        shown = await found.preview_envelope(system, task)
+        return Answer(shown, human=lambda console: _show_preview(console, shown, task))
+
+
+def _show_preview(console: Console, shown: EnvelopePreview, task: str) -> None:
+    from rich.table import Table
+
+    console.print(shown.envelope_text or "(the envelope is empty)", markup=False)
+    console.print(f"\n{task}\n", markup=False, style="bold")
+    table = Table("fact", "score", "words", "recent", "new", "near", "tokens", "section", box=None)
+    for item in shown.facts:
+        parts = (item.score, item.relevance, item.recency, item.novelty, item.graph)
+        table.add_row(item.id, *(f"{value:.2f}" for value in parts), str(item.tokens), item.section)
+    console.print(table)
+    console.print(
+        f"{shown.facts_included} of {shown.facts_available} facts, "
+        f"{shown.used_tokens} of {shown.budget_tokens} tokens; {shown.generation_reserve} kept for the answer",
+        markup=False,
+    )
+
+
+@app.command("status", using=kept_session)
+async def status(found: Session) -> Answer:
+    """Where a session stands."""
+    shown = await found.session_status()
+    told = {
+        **msgspec.structs.asdict(shown),
+        "expires_at": iso(round(shown.expires_at * 1000)),
+        "remaining_budget": _budget(shown.remaining_budget),
+        "context_window": shown.context_window or None,
+    }
+    return Answer(shown, human=[f"{name:<24}{value}" for name, value in told.items() if value not in (None, "")])
+
+
+def _budget(left: RemainingBudget | None) -> str:
+    if left is None:
+        return "no caps"
+    parts = ((left.windows_remaining, "windows"), (left.input_tokens_remaining, "tokens in"))
+    every = (*parts, (left.output_tokens_remaining, "tokens out"))
+    return ", ".join(f"{count} {what}" for count, what in every if count is not None)
+
+
+@app.command("estimate", using=asking_session)
+async def estimate(
+    found: Session,
+    task: Annotated[str, typer.Argument(help="The question or task.")],
+    system: System = "",
+    dispatches: Annotated[int, typer.Option(min=1, help="How many such dispatches.")] = 1,
+    input_price: Annotated[float | None, typer.Option(min=0, help="USD for a million input tokens.")] = None,
+    output_price: Annotated[float | None, typer.Option(min=0, help="USD for a million output tokens.")] = None,
+) -> Answer:
+    """What a task would take and, with prices, cost."""
+    from forestay.relay import Pricing
+
+    pricing = Pricing(input_price or 0.0, output_price or 0.0) if input_price or output_price else None
+    size = await found.preview_envelope(system, task)
+    tokens = size.system_tokens + size.task_tokens + size.envelope_tokens
+    shown = await found.estimate_session(dispatches, tokens, None, pricing)
+    cost = "no prices given" if shown.estimated_cost_usd is None else f"{shown.estimated_cost_usd:.6f}"
+    told = {**msgspec.structs.asdict(shown), "estimated_cost_usd": cost}
+    return Answer(shown, human=[f"{name:<26}{value}" for name, value in told.items()])
+
+
+@app.command("export", using=kept_session)
+async def export(
+    found: Session, file: Annotated[Path, typer.Argument(help="Where the export goes.")]
+) -> dict[str, Any]:
+    """Write a session to a file, encrypted with the key in FORESTAY_EXPORT_KEY."""
+    key = _export_key()
+    content = await found.export_state(key)
+    try:
+        descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except FileExistsError:
+        raise Problem("invalid_usage", f"{file.name} exists already.", fix="Choose another name.") from None
+    except OSError as error:
+        raise Problem("invalid_usage", f"{file.name} cannot be written.", reason=error.strerror) from error
+    with os.fdopen(descriptor, "wb") as out:
+        out.write(content)
+    return {"session_id": found.id, "file": file.name, "bytes": len(content)}
+
+
+@app.command("import")
+async def import_(file: Annotated[Path, typer.Argument(help="An export.")], data: Data = None) -> dict[str, Any]:
+    """Take in an export, with the key in FORESTAY_EXPORT_KEY."""
+    content = read_bytes(file)
+    async with _relay(data, None, make=True) as relay:
+        found = await relay.import_state(content, _export_key())
+        return {"session_id": found.id, "facts": len(found.warm.facts), "windows": found.warm.windows}
+
+
+@app.command("serve")
+async def serve(
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 picks one.")] = 8900,
+    model: ModelName = None,
+    data: Data = None,
+) -> None:
+    """Serve the CRP sidecar until it is stopped; beyond this machine it needs a token in FORESTAY_RELAY_TOKEN."""
+    from forestay.surface import bind, crp_app, serving, until_signalled, url_of
+
+    token = os.environ.get(_TOKEN_VARIABLE) or None
+    if token is None and host not in ("127.0.0.1", "::1", "localhost"):
+        raise Problem(
+            "invalid_usage",
+            "Beyond this machine the sidecar needs a token.",
+            at="--host",
+            fix=f"Set {_TOKEN_VARIABLE}.",
+        )
+    bound = bind(host, port)
+
+    async def ready() -> None:
+        note(f"The relay answers at {url_of(bound)}; its operations are in {url_of(bound)}/openapi.json.")
+
+    async with _relay(data, _model(model), make=True) as relay:
+        sidecar = serving(crp_app(relay, token=token), bound)
+        async with sidecar:
+            await until_signalled(ready=ready)
 
 
 class _Source(NamedTuple):

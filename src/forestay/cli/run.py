@@ -6,27 +6,23 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from forestay.cli.connection import Connection, Data, Key, Url, connected, json_argument, names_file
-from forestay.cli.output import Answer, answers, choice, note
+from forestay.cli.command import Group
+from forestay.cli.connection import Connection, connected, json_argument, json_object, names_file
+from forestay.cli.output import Answer, choice, note
 from forestay.cli.run_compare import differences
 from forestay.cli.run_outcome import answering, divergence, failure, not_cancelled
 from forestay.cli.run_text import coloured, show_diff, show_events, show_list, show_results, show_run, shown, text
 from forestay.kernel import Problem
 from forestay.runs import TERMINAL, RunStatus
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = Group("run")
 
 RunId = Annotated[str, typer.Argument(help="A run's id.")]
 
 
-@app.callback()
-def _group() -> None:
-    """Runs: start, watch, answer, cancel, fork, compare."""
-
-
-@app.command("start")
-@answers("run.start")
+@app.command("start", using=connected)
 async def start(
+    host: Connection,
     workflow: Annotated[str, typer.Argument(help="The workflow's id.")],
     inputs: Annotated[str | None, typer.Option(help="Inputs as JSON, @file or - for standard input.")] = None,
     input: Annotated[list[str] | None, typer.Option("--input", help="One input, NAME=VALUE (JSON or text).")] = None,
@@ -36,15 +32,12 @@ async def start(
     dedup: Annotated[bool, typer.Option("--dedup", help="Refuse a second active run of the scope.")] = False,
     idempotency_key: Annotated[str | None, typer.Option(help="Start at most once under this key.")] = None,
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait until the run ends or waits for somebody.")] = False,
-    url: Url = None,
-    key: Key = None,
-    data: Data = None,
 ) -> Answer:
     """Start a run of a workflow."""
     asked: dict[str, Any] = {
         "workflowId": workflow,
-        "inputs": {**(_object(inputs, "--inputs") or {}), **_pairs(input or [])},
-        "configurable": _object(configurable, "--configurable"),
+        "inputs": {**(json_object(inputs, "--inputs") or {}), **_pairs(input or [])},
+        "configurable": json_object(configurable, "--configurable"),
         "scopeId": scope,
         "tags": tag,
     }
@@ -52,28 +45,24 @@ async def start(
     headers = {"X-Dedup": "enforce"} if dedup else {}
     if idempotency_key:
         headers["Idempotency-Key"] = idempotency_key
-    async with connected(url, key, data) as host:
-        try:
-            made = await host.post("/v1/runs", body, headers=headers)
-        except Problem as problem:
-            raise _explained(problem, workflow) from problem
-        if wait:
-            return await _waited(host, made["runId"])
-        await _say_who_goes_on(host, made["runId"])
-        return Answer(made, human=lambda console: console.print(f"{made['runId']}  {coloured(made['status'])}"))
+    try:
+        made = await host.post("/v1/runs", body, headers=headers)
+    except Problem as problem:
+        raise _explained(problem, workflow) from problem
+    if wait:
+        return await _waited(host, made["runId"])
+    await _say_who_goes_on(host, made["runId"])
+    return Answer(made, human=lambda console: console.print(f"{made['runId']}  {coloured(made['status'])}"))
 
 
-@app.command("list")
-@answers("run.list")
+@app.command("list", using=connected)
 async def list_(
+    host: Connection,
     status: Annotated[list[str] | None, typer.Option(help="Only runs with this status; may be repeated.")] = None,
     workflow: Annotated[str | None, typer.Option(help="Only runs of this workflow.")] = None,
     tag: Annotated[str | None, typer.Option(help="Only runs with this tag.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=200, help="At most so many.")] = 20,
     cursor: Annotated[str | None, typer.Option(help="Where the page before ended.")] = None,
-    url: Url = None,
-    key: Key = None,
-    data: Data = None,
 ) -> Answer:
     """Runs, newest first."""
     if unknown := [name for name in status or () if name not in get_args(RunStatus)]:
@@ -81,78 +70,61 @@ async def list_(
         raise Problem(
             "invalid_usage", f"No run has the status {unknown[0]}.", at="--status", fix=f"Use one of: {known}."
         )
-    async with connected(url, key, data) as host:
-        found = await host.get(
-            "/v1/runs",
-            status=",".join(status) if status else None,
-            workflowId=workflow,
-            tag=tag,
-            limit=limit,
-            cursor=cursor,
-        )
+    wanted = ",".join(status) if status else None
+    found = await host.get("/v1/runs", status=wanted, workflowId=workflow, tag=tag, limit=limit, cursor=cursor)
     return Answer(found, human=lambda console: show_list(console, found))
 
 
-@app.command("show")
-@answers("run.show")
-async def show(run: RunId, url: Url = None, key: Key = None, data: Data = None) -> Answer:
+@app.command("show", using=connected)
+async def show(host: Connection, run: RunId) -> Answer:
     """Where a run stands, node by node."""
-    async with connected(url, key, data) as host:
-        standing = await host.get(f"/v1/runs/{run}")
-        asked = await _asked(host, standing)
+    standing = await host.get(f"/v1/runs/{run}")
+    asked = await _asked(host, standing)
     return Answer(standing, human=lambda console: show_run(console, standing, asked))
 
 
-@app.command("events")
-@answers("run.events")
+@app.command("events", using=connected)
 async def events(
+    host: Connection,
     run: RunId,
     after: Annotated[int, typer.Option(help="Only events after this sequence.", min=-1)] = -1,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends, a JSON line each.")] = False,
     mode: Annotated[str, typer.Option(help="With --follow: updates, messages, debug, or a comma list.")] = "debug",
-    url: Url = None,
-    key: Key = None,
-    data: Data = None,
 ) -> Answer | None:
     """The events of a run."""
-    async with connected(url, key, data) as host:
-        if not follow:
-            found = await host.ask("GET", f"/v1/runs/{run}/events", headers={"Last-Event-ID": str(after)})
-            return Answer(found, human=lambda console: show_events(console, found["events"]))
-        import msgspec
+    if not follow:
+        found = await host.ask("GET", f"/v1/runs/{run}/events", headers={"Last-Event-ID": str(after)})
+        return Answer(found, human=lambda console: show_events(console, found["events"]))
+    import msgspec
 
-        async for event in host.events(run, mode=mode, after=after):
-            typer.echo(msgspec.json.encode(event))
+    async for event in host.events(run, mode=mode, after=after):
+        typer.echo(msgspec.json.encode(event))
     return None
 
 
-@app.command("watch")
-@answers("run.watch")
-async def watch(run: RunId, url: Url = None, key: Key = None, data: Data = None) -> Answer:
+@app.command("watch", using=connected)
+async def watch(host: Connection, run: RunId) -> Answer:
     """Watch a run live until it ends; on a terminal, keys answer what it asks, pause it and cancel it."""
-    async with connected(url, key, data) as host:
-        if choice().format == "human":
-            from forestay.cli.run_watch import watch_live
+    if choice().format == "human":
+        from forestay.cli.run_watch import watch_live
 
-            standing = await watch_live(host, run)
-            return Answer(standing, human=lambda console: None, problem=failure(standing))
-        async for _ in host.events(run):
-            pass
-        standing = await host.get(f"/v1/runs/{run}")
-        return Answer(standing, problem=failure(standing))
+        standing = await watch_live(host, run)
+        return Answer(standing, human=lambda console: None, problem=failure(standing))
+    async for _ in host.events(run):
+        pass
+    standing = await host.get(f"/v1/runs/{run}")
+    return Answer(standing, problem=failure(standing))
 
 
-@app.command("wait")
-@answers("run.wait")
-async def wait_(run: RunId, url: Url = None, key: Key = None, data: Data = None) -> Answer:
+@app.command("wait", using=connected)
+async def wait_(host: Connection, run: RunId) -> Answer:
     """Wait until a run has ended or waits for somebody; one that did not complete is a problem."""
-    async with connected(url, key, data) as host:
-        return await _waited(host, run)
+    return await _waited(host, run)
 
 
-@app.command("approve")
-@answers("run.approve")
+@app.command("approve", using=connected)
 async def approve(
+    host: Connection,
     run: RunId,
     node: Annotated[str | None, typer.Argument(help="The node that asks; needed when several do.")] = None,
     action: Annotated[str, typer.Option(help="accept, reject, refine, edit-accept or ask.")] = "accept",
@@ -170,71 +142,56 @@ async def approve(
         int | None, typer.Option(min=1, help="For a capability prompt, with --remember always: seconds until it ends.")
     ] = None,
     value: Annotated[str | None, typer.Option(help="The whole answer as JSON, for questions of another kind.")] = None,
-    url: Url = None,
-    key: Key = None,
-    data: Data = None,
 ) -> Answer:
     """Answer what a run asks."""
-    async with connected(url, key, data) as host:
-        asked = await _question(host, run, node)
-        answer: Any = json_argument(value, "--value")
-        if answer is None:
-            if asked["kind"] != "approval":
-                how = answering(run, asked["nodeId"], asked["kind"], shown(asked))
-                raise Problem("invalid_usage", f"{asked['nodeId']} waits for no approval.", kind=asked["kind"], fix=how)
-            said = {
-                "comment": comment,
-                "remember": remember,
-                "scope": scope,
-                "everything": everything,
-                "expiresInSeconds": expires_in,
-            }
-            answer = {
-                "action": "reject" if reject else action,
-                **{name: item for name, item in said.items() if item},
-            }
-        done = await host.post(f"/v1/runs/{run}/interrupts/{asked['nodeId']}", {"resumeValue": answer})
-        await _say_who_goes_on(host, run)
+    asked = await _question(host, run, node)
+    answer: Any = json_argument(value, "--value")
+    if answer is None:
+        if asked["kind"] != "approval":
+            how = answering(run, asked["nodeId"], asked["kind"], shown(asked))
+            raise Problem("invalid_usage", f"{asked['nodeId']} waits for no approval.", kind=asked["kind"], fix=how)
+        said = {
+            "comment": comment,
+            "remember": remember,
+            "scope": scope,
+            "everything": everything,
+            "expiresInSeconds": expires_in,
+        }
+        answer = {"action": "reject" if reject else action, **{name: item for name, item in said.items() if item}}
+    done = await host.resolve(run, asked["nodeId"], answer)
+    await _say_who_goes_on(host, run)
     return Answer(done, human=lambda console: console.print(f"{text(done['nodeId'])}: {coloured(done['status'])}"))
 
 
-@app.command("signal")
-@answers("run.signal")
+@app.command("signal", using=connected)
 async def signal(
+    host: Connection,
     run: RunId,
     name: Annotated[str, typer.Argument(help="The event's name.")],
     payload: Annotated[str | None, typer.Option(help="JSON, @file or -.")] = None,
-    url: Url = None,
-    key: Key = None,
-    data: Data = None,
 ) -> Any:
     """Hand a named event to a run."""
-    async with connected(url, key, data) as host:
-        done = await host.post(f"/v1/runs/{run}/signals/{name}", {"payload": json_argument(payload, "--payload")})
-        await _say_who_goes_on(host, run)
-        return done
+    done = await host.post(f"/v1/runs/{run}/signals/{name}", {"payload": json_argument(payload, "--payload")})
+    await _say_who_goes_on(host, run)
+    return done
 
 
-@app.command("cancel")
-@answers("run.cancel")
+@app.command("cancel", using=connected)
 async def cancel(
+    host: Connection,
     runs: Annotated[list[str], typer.Argument(help="One or more runs.")],
     reason: Annotated[str | None, typer.Option(help="Why.")] = None,
-    url: Url = None,
-    key: Key = None,
-    data: Data = None,
 ) -> Answer:
     """Cancel runs and their children; a run that had completed or failed before is a problem."""
     body: dict[str, Any] = {"reason": reason} if reason else {}
-    async with connected(url, key, data) as host:
-        before = {run: await _status(host, run) for run in dict.fromkeys(runs)}
-        if len(runs) == 1:
-            results = [await host.post(f"/v1/runs/{runs[0]}/cancel", body)]
-        else:
-            results = (await host.post("/v1/runs:bulk-cancel", {"runIds": runs, **body}))["results"]
-        if host.local:
-            for run in (run for run, status in before.items() if status is not None):
-                await _settled(host, run)
+    before = {run: await _status(host, run) for run in dict.fromkeys(runs)}
+    if len(runs) == 1:
+        results = [await host.post(f"/v1/runs/{runs[0]}/cancel", body)]
+    else:
+        results = (await host.post("/v1/runs:bulk-cancel", {"runIds": runs, **body}))["results"]
+    if host.local:
+        for run in (run for run, status in before.items() if status is not None):
+            await _settled(host, run)
     for run in (run for run, status in before.items() if status == "cancelled"):
         note(f"{run} was cancelled before.")
     return Answer(
@@ -242,90 +199,70 @@ async def cancel(
     )
 
 
-@app.command("pause")
-@answers("run.pause")
+@app.command("pause", using=connected)
 async def pause(
+    host: Connection,
     run: RunId,
     immediate: Annotated[bool, typer.Option("--immediate", help="Give up the attempts that are under way.")] = False,
-    url: Url = None,
-    key: Key = None,
-    data: Data = None,
 ) -> Any:
     """Start no further node of a run. Nodes that are under way end first."""
-    async with connected(url, key, data) as host:
-        return await host.post(f"/v1/runs/{run}:pause", {"drainPolicy": "immediate"} if immediate else None)
+    return await host.post(f"/v1/runs/{run}:pause", {"drainPolicy": "immediate"} if immediate else None)
 
 
-@app.command("resume")
-@answers("run.resume")
-async def resume(run: RunId, url: Url = None, key: Key = None, data: Data = None) -> Any:
+@app.command("resume", using=connected)
+async def resume(host: Connection, run: RunId) -> Any:
     """Go on with a paused run."""
-    async with connected(url, key, data) as host:
-        done = await host.post(f"/v1/runs/{run}:resume")
-        await _say_who_goes_on(host, run)
-        return done
+    done = await host.post(f"/v1/runs/{run}:resume")
+    await _say_who_goes_on(host, run)
+    return done
 
 
-@app.command("fork")
-@answers("run.fork")
+@app.command("fork", using=connected)
 async def fork(
+    host: Connection,
     run: RunId,
     at: Annotated[int, typer.Option("--from", min=0, help="The first sequence that is done anew.")] = 0,
     overlay: Annotated[str | None, typer.Option(help="Run options to lay over, as JSON or @file.")] = None,
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end.")] = False,
-    url: Url = None,
-    key: Key = None,
-    data: Data = None,
 ) -> Answer:
     """Branch off a run: the same past, a new future."""
     body: dict[str, Any] = {"mode": "branch", "fromSeq": at}
     changed = json_argument(overlay, "--overlay")
     if changed is not None:
         body["runOptionsOverlay"] = changed
-    async with connected(url, key, data) as host:
-        made = await host.post(f"/v1/runs/{run}:fork", body)
-        if wait:
-            return await _waited(host, made["runId"])
-        await _say_who_goes_on(host, made["runId"])
+    made = await host.post(f"/v1/runs/{run}:fork", body)
+    if wait:
+        return await _waited(host, made["runId"])
+    await _say_who_goes_on(host, made["runId"])
     return Answer(made, human=lambda console: console.print(f"{made['runId']}  from {run} at {at}"))
 
 
-@app.command("replay")
-@answers("run.replay")
+@app.command("replay", using=connected)
 async def replay(
+    host: Connection,
     run: RunId,
     at: Annotated[int, typer.Option("--from", min=0, help="The first sequence that is done anew.")] = 0,
-    url: Url = None,
-    key: Key = None,
-    data: Data = None,
 ) -> Answer:
     """Do a run again from its records, and say whether it went the same way."""
-    async with connected(url, key, data) as host:
-        made = await host.post(f"/v1/runs/{run}:fork", {"mode": "replay", "fromSeq": at})
-        await _settled(host, made["runId"])
-        diff = await host.get(f"/v1/runs/{run}:diff", against=made["runId"])
-        both = [await _events(host, one) for one in (run, made["runId"])]
+    made = await host.post(f"/v1/runs/{run}:fork", {"mode": "replay", "fromSeq": at})
+    await _settled(host, made["runId"])
+    diff = await host.get(f"/v1/runs/{run}:diff", against=made["runId"])
+    both = [await _events(host, one) for one in (run, made["runId"])]
     result = {"runId": made["runId"], "sourceRunId": run, "same": diff["divergedAtSeq"] is None, "diff": diff}
     return Answer(
         result, human=lambda console: show_diff(console, diff, differences(*both)), problem=divergence(run, diff)
     )
 
 
-@app.command("diff")
-@answers("run.diff")
+@app.command("diff", using=connected)
 async def diff(
+    host: Connection,
     run: RunId,
     against: Annotated[str, typer.Argument(help="The other run.")],
-    url: Url = None,
-    key: Key = None,
-    data: Data = None,
 ) -> Answer:
     """Where two runs went apart."""
-    async with connected(url, key, data) as host:
-        found = await host.get(f"/v1/runs/{run}:diff", against=against)
-        apart = (
-            [] if found["divergedAtSeq"] is None else differences(*[await _events(host, one) for one in (run, against)])
-        )
+    found = await host.get(f"/v1/runs/{run}:diff", against=against)
+    apart = [] if found["divergedAtSeq"] is None else differences(*[await _events(host, one) for one in (run, against)])
     return Answer(found, human=lambda console: show_diff(console, found, apart))
 
 
@@ -346,7 +283,7 @@ async def _status(host: Connection, run: str) -> str | None:
 
 async def _question(host: Connection, run: str, node: str | None) -> dict[str, Any]:
     """The open interrupt that is meant: the node's, or the only one."""
-    open_now: list[dict[str, Any]] = (await host.get(f"/v1/runs/{run}/interrupts"))["interrupts"]
+    open_now = await host.open_questions(run)
     found = [item for item in open_now if node in (None, item["nodeId"])]
     if not found:
         raise Problem("not_found", f"{node or 'The run'} asks nothing.", open=[item["nodeId"] for item in open_now])
@@ -360,8 +297,7 @@ async def _asked(host: Connection, run: dict[str, Any]) -> dict[str, dict[str, A
     """What a run's nodes ask, by node."""
     if run["status"] in TERMINAL:
         return {}
-    found = await host.get(f"/v1/runs/{run['runId']}/interrupts")
-    return {item["nodeId"]: item for item in found["interrupts"]}
+    return {item["nodeId"]: item for item in await host.open_questions(run["runId"])}
 
 
 async def _waited(host: Connection, run: str) -> Answer:
@@ -406,14 +342,6 @@ def _explained(problem: Problem, workflow: str) -> Problem:
     else:
         fix = "`forestay workflow list` names those that are stored, `forestay workflow put FILE` stores one."
     return Problem(problem.key, problem.message, **{**problem.details, "fix": fix})
-
-
-def _object(text: str | None, name: str) -> dict[str, Any] | None:
-    """A JSON object that was given with an option."""
-    value = json_argument(text, name)
-    if value is None or isinstance(value, dict):
-        return value
-    raise Problem("invalid_usage", f"{name} is no JSON object.", at=name, fix='Give one: {"name": "value"}.')
 
 
 def _pairs(items: list[str]) -> dict[str, Any]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from forestay.kernel import parse_iso
+
+if TYPE_CHECKING:
+    from forestay.runs import RunEvent
 
 _OF_EVENT = {
     "node.started": "running",
@@ -89,12 +92,12 @@ class View:
         """The host went away, or is there again."""
         self.away = away
 
-    def take(self, event: dict[str, Any]) -> None:
+    def take(self, event: RunEvent) -> None:
         """Change what is shown as one event says."""
-        type, payload = event["type"], event["payload"] if isinstance(event["payload"], dict) else {}
-        self.now = parse_iso(event["timestamp"])
+        type, payload = event.type, event.payload if isinstance(event.payload, dict) else {}
+        self.now = parse_iso(event.timestamp)
         self.began = self.began or self.now
-        name = event.get("nodeId") or payload.get("nodeId")
+        name = event.node_id or payload.get("nodeId")
         if name and type in _OF_EVENT:
             self.nodes.setdefault(name, Node(name)).take(type, payload, self.now)
             if type == "node.suspended":
@@ -103,7 +106,7 @@ class View:
                 self.asked.pop(name, None)
         self._more(type, payload, name)
         self._stand(type, payload)
-        self.recent.append(f"{event['sequence']:>5}  {type}" + (f"  {name}" if name else ""))
+        self.recent.append(f"{event.sequence:>5}  {type}" + (f"  {name}" if name else ""))
 
     def _more(self, type: str, payload: dict[str, Any], name: str | None) -> None:
         if type == "interrupt.requested" and name in self.asked and isinstance(payload.get("data"), dict):

@@ -63,7 +63,7 @@ class Keys:
         name, asked = next(iter(self._view.asked.items()), ("", {}))
         for key, action in (("a", "accept"), ("r", "reject")):
             if action in asked.get("actions", ()):
-                found[key] = (f"{action} {name}", self._answer(f"{run}/interrupts/{name}", action))
+                found[key] = (f"{action} {name}", self._answer(name, action))
         if self._view.status == "paused":
             found["p"] = ("go on", lambda: self._host.post(f"{run}:resume"))
         else:
@@ -71,8 +71,8 @@ class Keys:
         found["c"] = ("cancel the run", lambda: self._host.post(f"{run}/cancel", {"reason": "cancelled while watched"}))
         return found
 
-    def _answer(self, path: str, action: str) -> Act:
-        return lambda: self._host.post(path, {"resumeValue": {"action": action}})
+    def _answer(self, node: str, action: str) -> Act:
+        return lambda: self._host.resolve(self._view.run_id, node, {"action": action})
 
 
 async def watch_live(host: Connection, run_id: str) -> dict[str, Any]:
@@ -90,7 +90,7 @@ async def watch_live(host: Connection, run_id: str) -> dict[str, Any]:
         return picture(view, _now(), keys.hint() if keyboard else "", screen.size.width, screen.size.height)
 
     async def follow() -> None:
-        async for event in host.events(run_id, mode="debug", away=view.lose):
+        async for event in host.events(run_id, lost=view.lose):
             view.take(event)
 
     async def tick(live: Live) -> None:

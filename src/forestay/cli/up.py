@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from forestay.cli.notes import announce, announced
-from forestay.cli.output import Answer, answers, say
+from forestay.cli.command import answers
+from forestay.cli.data_folder import announce, announced
+from forestay.cli.output import Answer, say
 from forestay.kernel import Problem, config, kept_in
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rich.console import Console
-    from starlette.types import ASGIApp
+    from collections.abc import Iterator
 
     from forestay.host import Host, Options
-    from forestay.surface import Keys, Services, Serving
+    from forestay.surface import Keys, Serving
 
 FIRST_KEY = "first-key"  # in the data folder: the key that a new host made while no terminal was there
 
@@ -73,6 +71,7 @@ def up(
 
 
 async def _serve(options: Options, address: str, port: int, trust: bool, show_key: bool) -> None:
+    from forestay.console import mounts
     from forestay.surface import log_requests, serve, until_signalled
 
     if options.config.http.access_log:
@@ -99,7 +98,7 @@ async def _serve(options: Options, address: str, port: int, trust: bool, show_ke
         note = announce(options.folder, serving.url)
 
         async def ready() -> None:
-            say("up", Answer(result, human=lambda console: _show(console, result)))
+            say("up", Answer(result, human=_lines(result)))
 
         try:
             await until_signalled(ready=ready)
@@ -113,13 +112,6 @@ async def _unloadable(host: Host) -> dict[str, Any] | None:
         return None
     paths, problem = found
     return {"paths": paths, "reason": problem.message, "fix": problem.details["fix"]}
-
-
-def mounts(host: Host, services: Services) -> Mapping[str, ASGIApp]:
-    """What is served beside the operations: the console at /."""
-    from forestay.console import mounts as console
-
-    return console(host, services)
 
 
 async def _first_key(keys: Keys, folder: Path, *, shown: bool) -> dict[str, Any]:
@@ -147,29 +139,27 @@ def _keep(file: Path, text: str) -> None:
             out.write(text + "\n")
 
 
-def _show(console: Console, result: dict[str, Any]) -> None:
-    console.print(f"forestay is up. Console: [bold]{result['url']}/[/bold]")
-    for line in _key_lines(result):
-        console.print(line, markup=False)
-    console.print(f"  data       {result['data']}")
-    console.print(f"  model      {model_line(result['model'])}")
+def _lines(result: dict[str, Any]) -> Iterator[str]:
+    yield f"forestay is up. Console: {result['url']}/"
+    yield from _key_lines(result)
+    yield f"  data       {result['data']}"
+    yield f"  model      {model_line(result['model'])}"
     if result["workflows"]:
-        console.print(f"  workflows  {_some(result['workflows'])}", markup=False)
+        yield f"  workflows  {_some(result['workflows'])}"
     for item in result["leftOut"]:
-        console.print(f"  left out   {item['file']}: {item['reason']}", markup=False)
+        yield f"  left out   {item['file']}: {item['reason']}"
     if lacking := result["unloadable"]:
-        console.print(f"  not loaded {', '.join(lacking['paths'])}: {lacking['reason']}", markup=False)
-        console.print(f"             {lacking['fix']} Then start again.", markup=False)
+        yield f"  not loaded {', '.join(lacking['paths'])}: {lacking['reason']}"
+        yield f"             {lacking['fix']} Then start again."
     for path in result["untrusted"]:
-        console.print(f"  not loaded {path}: nobody trusts it yet", markup=False)
+        yield f"  not loaded {path}: nobody trusts it yet"
     if result["untrusted"]:
-        console.print(f"             Look at it on {result['url']}/trust, or start with --trust.", markup=False)
+        yield f"             Look at it on {result['url']}/trust, or start with --trust."
     for path in result["untrustedOfUser"]:
-        console.print(f"  not loaded {path}: nobody trusts it yet (forestay ext trust --user)", markup=False)
-    console.print("Three things to try:")
-    for line in _to_try(result):
-        console.print(f"  {line}", markup=False)
-    console.print("Stop it with Ctrl-C.")
+        yield f"  not loaded {path}: nobody trusts it yet (forestay ext trust --user)"
+    yield "Three things to try:"
+    yield from (f"  {line}" for line in _to_try(result))
+    yield "Stop it with Ctrl-C."
 
 
 def model_line(name: str) -> str:

@@ -10,29 +10,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from forestay.cli.command import Group
 from forestay.cli.connection import Connection, Data, Key, Url, connected, names_file
+from forestay.cli.data_folder import opened_ledger
+from forestay.cli.ext_project import OnlyShow, Withdraw, decide_trust
 from forestay.cli.files import read_bytes
-from forestay.cli.output import Answer, answers
+from forestay.cli.output import Answer
 from forestay.kernel import Problem, canonical, config
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from forestay.kernel import Ledger
     from forestay.runs import NodeRegistry
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = Group("workflow")
 
 Files = Annotated[list[str], typer.Argument(help="Workflow documents (JSON), or MODULE:NAME of one written in Python.")]
 _IN_PYTHON = re.compile(r"(?P<module>[A-Za-z_][\w.]*):(?P<name>[A-Za-z_]\w*)")
 
 
-@app.callback()
-def _group() -> None:
-    """Workflows: check, store, draw."""
-
-
 @app.command("check")
-@answers("workflow.check")
 def check(files: Files) -> Answer:
     """What is wrong with workflow documents, and where; needs no host."""
     from forestay.host import types_to_check
@@ -46,65 +44,41 @@ def check(files: Files) -> Answer:
     return Answer({"results": results}, human=lambda console: _show_checks(console, results), problem=problem)
 
 
-@app.command("put")
-@answers("workflow.put")
-async def put(files: Files, url: Url = None, key: Key = None, data: Data = None) -> Answer:
+@app.command("put", using=connected)
+async def put(host: Connection, files: Files) -> Answer:
     """Store workflow documents on the host; what is stored already stays as it is."""
     documents = [(Path(name).name, document_of(name)) for name in files]
-    async with connected(url, key, data) as host:
-        stored = [await _stored(host, name, item) for name, item in documents]
-    return Answer({"workflows": stored}, human=lambda console: _show_stored(console, stored))
+    stored = [await _stored(host, name, item) for name, item in documents]
+    return Answer({"workflows": stored}, human=map(_stored_line, stored))
 
 
-@app.command("trust")
-@answers("workflow.trust")
-async def trust(
-    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take the trust back.")] = False,
-    show: Annotated[bool, typer.Option("--show", help="Only say how it stands.")] = False,
-    data: Data = None,
-) -> Answer:
+@app.command("trust", using=opened_ledger)
+async def trust(ledger: Ledger, withdraw: Withdraw = False, show: OnlyShow = False) -> Answer:
     """Let the project's node files (workflows.nodes) run. Trust is bound to their content: a change asks again."""
-    import msgspec
-
-    from forestay.cli.ext_project import opened_ledger
     from forestay.host import trust_in_nodes
 
-    root = Path()
-    async with opened_ledger(data) as ledger:
-        trusting = trust_in_nodes(ledger, root, config.load().config.workflows.nodes)
-        if withdraw:
-            await trusting.withdraw(root)
-        elif not show:
-            await trusting.give(root)
-        standing = await trusting.standing(root)
-    return Answer({"state": standing.state, **msgspec.to_builtins(standing)})
+    nodes = config.load().config.workflows.nodes
+    return await decide_trust(trust_in_nodes(ledger, Path(), nodes), Path(), withdraw, show)
 
 
-@app.command("list")
-@answers("workflow.list")
-async def list_(url: Url = None, key: Key = None, data: Data = None) -> Answer:
+@app.command("list", using=connected)
+async def list_(host: Connection) -> Answer:
     """The workflows that can be run."""
-    async with connected(url, key, data) as host:
-        found = await host.get("/v1/workflows")
-    return Answer(found, human=lambda console: _show_stored(console, found["workflows"]))
+    found = await host.get("/v1/workflows")
+    return Answer(found, human=map(_stored_line, found["workflows"]))
 
 
-@app.command("show")
-@answers("workflow.show")
+@app.command("show", using=connected)
 async def show(
+    host: Connection,
     workflow: Annotated[str, typer.Argument(help="A workflow's id.")],
     revision: Annotated[int | None, typer.Option(min=1, help="An older one; default: the latest.")] = None,
-    url: Url = None,
-    key: Key = None,
-    data: Data = None,
 ) -> Any:
     """A stored definition."""
-    async with connected(url, key, data) as host:
-        return await host.get(f"/v1/workflows/{workflow}", revision=revision)
+    return await host.get(f"/v1/workflows/{workflow}", revision=revision)
 
 
 @app.command("graph")
-@answers("workflow.graph")
 async def graph(
     workflow: Annotated[str, typer.Argument(help="A file, or the id of a stored workflow.")],
     format: Annotated[str, typer.Option(help="mermaid or svg.")] = "mermaid",
@@ -135,7 +109,7 @@ async def graph(
                 states = {name: str(node.get("status", "")) for name, node in nodes.items() if isinstance(node, dict)}
     drawn = drawers[format](document or {}, states)
     if output is not None:
-        _write(output, drawn)
+        output.write_text(drawn, "utf-8")
         return Answer({"file": str(output), "format": format})
     return Answer({"format": format, "graph": drawn}, human=lambda console: console.print(drawn, markup=False, end=""))
 
@@ -233,10 +207,6 @@ def _id_of(name: str, document: dict[str, Any]) -> str:
     return found
 
 
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, "utf-8")
-
-
 def _show_checks(console: Console, results: list[dict[str, Any]]) -> None:
     from rich.markup import escape
 
@@ -248,6 +218,5 @@ def _show_checks(console: Console, results: list[dict[str, Any]]) -> None:
                 console.print(f"    [{colour}]{escape(finding['at'])}[/] {escape(finding['message'])}{fix}")
 
 
-def _show_stored(console: Console, stored: list[dict[str, Any]]) -> None:
-    for item in stored:
-        console.print(f"{item['workflowId']:<40} {item['version']:<10} revision {item['revision']}", markup=False)
+def _stored_line(item: dict[str, Any]) -> str:
+    return f"{item['workflowId']:<40} {item['version']:<10} revision {item['revision']}"

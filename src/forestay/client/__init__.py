@@ -1,7 +1,7 @@
-"""A client of a running host: `Client` for plain code, `AsyncClient` for coroutines, one set of calls for both."""
+"""A client of a running host: `AsyncClient` for coroutines, `Client` for plain code."""
 
-from forestay.client.answers import answer_of, problem_of
+from forestay.client.async_client import AsyncClient, AsyncRelaySession
 from forestay.client.calls import Call
-from forestay.client.clients import AsyncClient, AsyncRelay, Client, RelaySession
+from forestay.client.client import Client, RelaySession
 
-__all__ = ["AsyncClient", "AsyncRelay", "Call", "Client", "RelaySession", "answer_of", "problem_of"]
+__all__ = ["AsyncClient", "AsyncRelaySession", "Call", "Client", "RelaySession"]

@@ -1,5 +1,5 @@
 """The web console: server-rendered pages to watch and steer a host. `console(...)` is an ASGI application."""
 
-from forestay.console.app import console, mounts
+from forestay.console.app import PAGES, console, mounts
 
-__all__ = ["console", "mounts"]
+__all__ = ["PAGES", "console", "mounts"]

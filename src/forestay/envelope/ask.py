@@ -14,7 +14,7 @@ import msgspec
 from forestay.envelope.budget import Budget, read_budget
 from forestay.envelope.disclosure import project, select_fields
 from forestay.envelope.expand import Expanders
-from forestay.envelope.fit import fit
+from forestay.envelope.fitting import fit
 from forestay.envelope.flags import REQUESTABLE_LEVELS
 from forestay.envelope.truncate import Strategy
 from forestay.envelope.types import Envelope, Mvi

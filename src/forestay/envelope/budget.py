@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.envelope.estimate import Estimator
+from forestay.envelope.token_estimate import Estimator
 from forestay.kernel import Problem
 
 _NAMES = ("maxTokens", "maxBytes", "maxItems")

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -37,41 +37,39 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
-def success(
-    operation: str,
-    result: object = None,
-    *,
-    clock: Clock | None = None,
-    ids: Ids | None = None,
-    transport: Transport = "sdk",
-    page: Page | None = None,
-    warnings: Sequence[Warning] = (),
-    request_id: str | None = None,
-    session_id: str | None = None,
-    context_version: int = 0,
-    strict: bool = True,
-    mvi: Mvi | bool = "standard",
-    extensions: Mapping[str, Any] | None = None,
-) -> Envelope:
+class Beside(TypedDict, total=False):
+    """What an envelope says beside the outcome; each has a default."""
+
+    clock: Clock | None
+    ids: Ids | None
+    transport: Transport
+    page: Page | None
+    warnings: Sequence[Warning]
+    request_id: str | None
+    session_id: str | None
+    context_version: int
+    strict: bool
+    mvi: Mvi | bool
+    extensions: Mapping[str, Any] | None
+
+
+def success(operation: str, result: object = None, **beside: Unpack[Beside]) -> Envelope:
     """The answer of an operation that did what was asked."""
-    meta = _meta(operation, clock, ids, transport, warnings, request_id, session_id, context_version, strict, mvi)
-    return Envelope(
-        schema=SCHEMA_URL,
-        meta=meta,
-        success=True,
-        result=_plain(result),
-        page=UNSET if page is None else page,
-        extensions=_extensions(extensions),
-    )
+    return _envelope(operation, result, UNSET, **beside)
 
 
-def failure(
-    problem: Problem,
+def failure(problem: Problem, operation: str, *, result: object = None, **beside: Unpack[Beside]) -> Envelope:
+    """The answer of an operation that failed; what it got done so far may stand in `result`."""
+    return _envelope(operation, result, error_of(problem), **beside)
+
+
+def _envelope(
     operation: str,
+    result: object,
+    error: Error | UnsetType,
     *,
     clock: Clock | None = None,
     ids: Ids | None = None,
-    result: object = None,
     transport: Transport = "sdk",
     page: Page | None = None,
     warnings: Sequence[Warning] = (),
@@ -82,15 +80,34 @@ def failure(
     mvi: Mvi | bool = "standard",
     extensions: Mapping[str, Any] | None = None,
 ) -> Envelope:
-    """The answer of an operation that failed; what it got done so far may stand in `result`."""
-    meta = _meta(operation, clock, ids, transport, warnings, request_id, session_id, context_version, strict, mvi)
+    from forestay.kernel import Ids, SystemClock, iso
+
+    clock = clock or SystemClock()
+    level, deprecated = level_of(mvi)
+    if context_version < 0:
+        raise Problem(
+            "out_of_range", "A context version counts from 0.", at="$._meta.contextVersion", observed=context_version
+        )
+    meta = Meta(
+        spec_version=SPEC_VERSION,
+        schema_version=SCHEMA_VERSION,
+        timestamp=iso(clock.now_ms()),
+        operation=_within("operation", operation, 1, 128),
+        request_id=(ids or Ids(clock)).new("req") if request_id is None else _within("requestId", request_id, 3, 128),
+        transport=transport,
+        strict=strict,
+        mvi=level,
+        context_version=context_version,
+        session_id=UNSET if session_id is None else _within("sessionId", session_id, 1, 256),
+        warnings=[*warnings, *deprecated] or UNSET,
+    )
     return Envelope(
         schema=SCHEMA_URL,
         meta=meta,
-        success=False,
+        success=error is UNSET,
         result=_plain(result),
         page=UNSET if page is None else page,
-        error=error_of(problem),
+        error=error,
         extensions=_extensions(extensions),
     )
 
@@ -118,58 +135,17 @@ def encode(envelope: Envelope) -> bytes:
     return _encode(envelope)
 
 
-def _meta(
-    operation: str,
-    clock: Clock | None,
-    ids: Ids | None,
-    transport: Transport,
-    warnings: Sequence[Warning],
-    request_id: str | None,
-    session_id: str | None,
-    context_version: int,
-    strict: bool,
-    mvi: Mvi | bool,
-) -> Meta:
-    from forestay.kernel import Ids, SystemClock, iso
-
-    _within("operation", operation, 1, 128)
-    clock = clock or SystemClock()
-    if request_id is None:
-        request_id = (ids or Ids(clock)).new("req")
-    else:
-        _within("requestId", request_id, 3, 128)
-    if session_id is not None:
-        _within("sessionId", session_id, 1, 256)
-    if context_version < 0:
-        raise Problem(
-            "out_of_range", "A context version counts from 0.", at="$._meta.contextVersion", observed=context_version
-        )
-    level, deprecated = level_of(mvi)
-    return Meta(
-        spec_version=SPEC_VERSION,
-        schema_version=SCHEMA_VERSION,
-        timestamp=iso(clock.now_ms()),
-        operation=operation,
-        request_id=request_id,
-        transport=transport,
-        strict=strict,
-        mvi=level,
-        context_version=context_version,
-        session_id=UNSET if session_id is None else session_id,
-        warnings=[*warnings, *deprecated] or UNSET,
+def _within(name: str, text: str, least: int, most: int) -> str:
+    if least <= len(text) <= most:
+        return text
+    raise Problem(
+        "out_of_range",
+        f"{name} has {len(text)} characters.",
+        at=f"$._meta.{name}",
+        least=least,
+        most=most,
+        fix=f"Use {least} to {most} characters.",
     )
-
-
-def _within(name: str, text: str, least: int, most: int) -> None:
-    if not least <= len(text) <= most:
-        raise Problem(
-            "out_of_range",
-            f"{name} has {len(text)} characters.",
-            at=f"$._meta.{name}",
-            least=least,
-            most=most,
-            fix=f"Use {least} to {most} characters.",
-        )
 
 
 def _plain(value: object) -> Result:

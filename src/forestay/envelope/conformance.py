@@ -11,12 +11,11 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 from msgspec import UNSET
 
-from forestay.envelope.errors import registered
 from forestay.envelope.flags import resolve
 from forestay.envelope.types import Envelope, Error, Mvi, Page
 from forestay.envelope.validate import check as check_invariants
 from forestay.envelope.validate import decode, mixed_page
-from forestay.kernel import AgentAction, Problem
+from forestay.kernel import LAFS_CODES, AgentAction, Problem
 
 Tier = Literal["core", "standard", "complete"]
 
@@ -35,6 +34,7 @@ STANDARD: Final = (
 COMPLETE: Final = (*STANDARD, "context_mutation_failure", "context_preservation_valid")
 _ACTIONS: Final = frozenset(get_args(AgentAction))
 _LEVELS: Final = frozenset(get_args(Mvi))
+_CHECKS: Final[dict[str, Callable[[Envelope], str | None]]] = {}
 TIERS: Final[dict[Tier, tuple[str, ...]]] = {"core": CORE, "standard": STANDARD, "complete": COMPLETE}
 
 
@@ -75,8 +75,11 @@ def conform_envelope(envelope: Envelope, tier: Tier = "complete") -> Report:
     for name in TIERS[tier][1:]:
         if name == "strict_mode_behavior" and not envelope.meta.strict:
             continue  # the contract: absent from the report when not strict
+        if name == "error_registry_agent_action":
+            checks.append(Check(name, True, _action_advice(envelope)))
+            continue
         fault = _CHECKS[name](envelope)
-        checks.append(Check(name, fault is None, fault or _ADVICE.get(name, _nothing)(envelope)))
+        checks.append(Check(name, fault is None, fault))
     return Report(all(check.passed for check in checks), tier, checks)
 
 
@@ -106,7 +109,13 @@ def _conflict_rejected() -> bool:
     return False
 
 
-def _envelope_invariants(envelope: Envelope) -> str | None:
+def _check(function: Callable[[Envelope], str | None]) -> Callable[[Envelope], str | None]:
+    """Register a check under its name; it returns what is wrong, or None."""
+    return _CHECKS.setdefault(function.__name__, function)
+
+
+@_check
+def envelope_invariants(envelope: Envelope) -> str | None:
     try:
         check_invariants(envelope)
     except Problem as problem:
@@ -114,46 +123,49 @@ def _envelope_invariants(envelope: Envelope) -> str | None:
     return None
 
 
-def _error_code_registered(envelope: Envelope) -> str | None:
-    if isinstance(envelope.error, Error) and registered(envelope.error.code) is None:
+@_check
+def error_code_registered(envelope: Envelope) -> str | None:
+    if isinstance(envelope.error, Error) and LAFS_CODES.get(envelope.error.code) is None:
         return f"{envelope.error.code} is not in the registry."
     return None
 
 
-def _agent_action_valid(envelope: Envelope) -> str | None:
+@_check
+def agent_action_valid(envelope: Envelope) -> str | None:
     action = envelope.error.agent_action if isinstance(envelope.error, Error) else UNSET
     return None if action is UNSET or action in _ACTIONS else f"{action} is no agent action."
 
 
-def _error_registry_agent_action(_envelope: Envelope) -> str | None:
-    return None  # advisory: what it has to say stands in the detail
-
-
 def _action_advice(envelope: Envelope) -> str | None:
+    """`error_registry_agent_action` is advisory: it passes, and its detail says what the registry advises."""
     error = envelope.error
-    row = registered(error.code) if isinstance(error, Error) else None
+    row = LAFS_CODES.get(error.code) if isinstance(error, Error) else None
     if row is None or not isinstance(error, Error) or error.agent_action in (UNSET, row.action):
         return None
     return f"The registry advises {row.action} for {error.code}; the envelope says {error.agent_action}."
 
 
-def _transport_mapping_consistent(envelope: Envelope) -> str | None:
+@_check
+def transport_mapping_consistent(envelope: Envelope) -> str | None:
     if not isinstance(envelope.error, Error) or envelope.meta.transport == "sdk":
         return None
-    if registered(envelope.error.code) is None:
+    if LAFS_CODES.get(envelope.error.code) is None:
         return f"{envelope.error.code} has no mapping for {envelope.meta.transport}."
     return None
 
 
-def _meta_mvi_present(envelope: Envelope) -> str | None:
+@_check
+def meta_mvi_present(envelope: Envelope) -> str | None:
     return None if envelope.meta.mvi in _LEVELS else "_meta.mvi is no disclosure level."
 
 
-def _meta_strict_present(envelope: Envelope) -> str | None:
+@_check
+def meta_strict_present(envelope: Envelope) -> str | None:
     return None if isinstance(envelope.meta.strict, bool) else "_meta.strict is no boolean."
 
 
-def _strict_mode_behavior(envelope: Envelope) -> str | None:
+@_check
+def strict_mode_behavior(envelope: Envelope) -> str | None:
     """R15: a strict producer leaves out what it has not, instead of sending null."""
     if envelope.page is None:
         return "A strict producer omits page instead of sending null."
@@ -162,11 +174,13 @@ def _strict_mode_behavior(envelope: Envelope) -> str | None:
     return None
 
 
-def _pagination_mode_consistent(envelope: Envelope) -> str | None:
+@_check
+def pagination_mode_consistent(envelope: Envelope) -> str | None:
     return mixed_page(envelope.page) if isinstance(envelope.page, Page) else None
 
 
-def _strict_mode_enforced(envelope: Envelope) -> str | None:
+@_check
+def strict_mode_enforced(envelope: Envelope) -> str | None:
     """R16, run: the same envelope with one more member must be refused when strict, and only then."""
     plain = msgspec.to_builtins(envelope)
     probe = msgspec.json.encode({**plain, "x_not_in_the_contract": True})
@@ -177,7 +191,8 @@ def _strict_mode_enforced(envelope: Envelope) -> str | None:
     return "A strict envelope was accepted with an unknown member." if envelope.meta.strict else None
 
 
-def _context_mutation_failure(envelope: Envelope) -> str | None:
+@_check
+def context_mutation_failure(envelope: Envelope) -> str | None:
     """R29: an operation that needs context has it, or fails with the right code."""
     if not _context_required(envelope):
         return None
@@ -191,7 +206,8 @@ def _context_mutation_failure(envelope: Envelope) -> str | None:
     return "The operation needs context; without it the error is E_CONTEXT_MISSING or E_CONTEXT_STALE."
 
 
-def _context_preservation_valid(envelope: Envelope) -> str | None:
+@_check
+def context_preservation_valid(envelope: Envelope) -> str | None:
     """R26, R27, D9 on what the envelope says of its ledger."""
     told = _extension(envelope, "contextLedger") or _extension(envelope, "context")
     if not isinstance(told, dict):
@@ -223,24 +239,3 @@ def _extension(envelope: Envelope, name: str) -> Any:
     if not isinstance(envelope.extensions, dict):
         return None
     return envelope.extensions.get(name, envelope.extensions.get(f"x-forestay-{name}"))
-
-
-def _nothing(_envelope: Envelope) -> str | None:
-    return None
-
-
-_ADVICE: dict[str, Callable[[Envelope], str | None]] = {"error_registry_agent_action": _action_advice}
-_CHECKS: dict[str, Callable[[Envelope], str | None]] = {
-    "envelope_invariants": _envelope_invariants,
-    "error_code_registered": _error_code_registered,
-    "agent_action_valid": _agent_action_valid,
-    "error_registry_agent_action": _error_registry_agent_action,
-    "transport_mapping_consistent": _transport_mapping_consistent,
-    "meta_mvi_present": _meta_mvi_present,
-    "meta_strict_present": _meta_strict_present,
-    "strict_mode_behavior": _strict_mode_behavior,
-    "pagination_mode_consistent": _pagination_mode_consistent,
-    "strict_mode_enforced": _strict_mode_enforced,
-    "context_mutation_failure": _context_mutation_failure,
-    "context_preservation_valid": _context_preservation_valid,
-}

@@ -21,7 +21,6 @@ _META: dict[str, frozenset[str]] = {
     "standard": frozenset(("requestId", "contextVersion", "sessionId", "warnings", "timestamp", "operation", "mvi")),
 }
 MINIMAL_ERROR = ("code", "agentAction", "retryAfterMs", "details", "escalationRequired")
-_ABSENT = object()
 
 
 def project(envelope: Envelope | Mapping[str, Any], level: Mvi) -> dict[str, Any]:
@@ -51,23 +50,18 @@ def select_fields(envelope: Envelope, fields: Sequence[str]) -> Envelope:
     return msgspec.structs.replace(envelope, meta=meta, result=result)
 
 
-def select_field(envelope: Envelope, field: str) -> Any:
+def select_field(result: object, field: str) -> Any:
     """The one plain value that `--field` asks for: of the result, of its first entity, or of the wrapped entities."""
-    value = _find(envelope.result, field)
-    if value is _ABSENT:
-        raise Problem(
-            "not_found",
-            f"The result has no field {field[:80]!r}.",
-            at=f"$.result.{field[:80]}",
-            known=known_fields(envelope.result),
-            fix="Use one of the fields in `known`.",
-        )
-    return value
-
-
-def known_fields(result: object) -> list[str]:
-    """The names that `--field` and `_fields` can pick, sorted."""
-    return sorted({name for entity in _entities(result) for name in entity})[:100]
+    for entity in _entities(result):
+        if field in entity:
+            return entity[field]
+    raise Problem(
+        "not_found",
+        f"The result has no field {field[:80]!r}.",
+        at=f"$.result.{field[:80]}",
+        known=sorted({name for entity in _entities(result) for name in entity})[:100],
+        fix="Use one of the fields in `known`.",
+    )
 
 
 def meta_members(level: Mvi) -> frozenset[str]:
@@ -122,10 +116,3 @@ def _entities(result: object) -> Iterable[Mapping[str, Any]]:
         yield result
         for value in result.values():
             yield from (item for item in _as_items(value) if isinstance(item, dict))
-
-
-def _find(result: object, field: str) -> Any:
-    for entity in _entities(result):
-        if field in entity:
-            return entity[field]
-    return _ABSENT

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from forestay.envelope.types import Error
-from forestay.kernel import LAFS_CODES, AgentAction, Category, LafsCode
+from forestay.kernel import LAFS_CODES, AgentAction, Category
 
 CATEGORY_ACTIONS: Final[dict[Category, AgentAction]] = {
     "VALIDATION": "retry_modified",
@@ -42,16 +42,11 @@ class NextStep(msgspec.Struct, frozen=True):
     sentence: str
 
 
-def registered(code: str) -> LafsCode | None:
-    """The registry's row for `code`: a view of the problem table."""
-    return LAFS_CODES.get(code)
-
-
 def action_of(error: Error) -> AgentAction:
     """The stated action; else the registry's; else the category's (R22)."""
     if isinstance(error.agent_action, str):
         return error.agent_action
-    row = registered(error.code)
+    row = LAFS_CODES.get(error.code)
     return row.action if row is not None else CATEGORY_ACTIONS[error.category]
 
 

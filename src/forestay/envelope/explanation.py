@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from forestay.envelope.errors import next_step, registered
+from forestay.envelope.errors import next_step
 from forestay.envelope.types import Envelope, Error, Page
+from forestay.kernel import LAFS_CODES
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -66,7 +67,7 @@ def _page(page: object) -> list[str]:
 
 
 def _error(error: Error) -> list[str]:
-    row = registered(error.code)
+    row = LAFS_CODES.get(error.code)
     known = f"a {error.category} error of the registry" if row else f"a {error.category} error, not in the registry"
     said = [f"{error.code} is {known}: {error.message}"]
     said.append(

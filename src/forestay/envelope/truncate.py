@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from forestay.envelope.estimate import Estimator
+from forestay.envelope.token_estimate import Estimator
 
 Strategy = Literal["depth_first", "field_priority", "hybrid"]
 PRIORITY = ("id", "name", "success", "code", "message")

@@ -49,7 +49,7 @@ _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def decode(data: bytes | str, strict: bool | None = None, limit: int = MAX_ENVELOPE_BYTES) -> Envelope:
-    """The envelope in `data`. `strict` overrules what the envelope says of itself about unknown members."""
+    """The envelope in `data`. `strict` overrules the envelope's own rule about unknown members."""
     if data.__class__ is not bytes:
         data = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
     if len(data) > _SMALL:

@@ -32,6 +32,8 @@ class CallRecords:
             pending.held = []
 
     def started(self, pending: PendingCall) -> None:
+        if pending.capability == NONE:
+            return
         call = pending.request
         data: dict[str, Any] = {
             "capability": pending.capability,
@@ -58,6 +60,8 @@ class CallRecords:
         self._write(pending, Event(name, redacted(data), pending.ids))
 
     def ended(self, pending: PendingCall, problem: Problem | None) -> None:
+        if pending.capability == NONE:
+            return
         data: dict[str, Any] = {
             "capability": pending.capability,
             "method": pending.request.method[:40],
@@ -81,8 +85,6 @@ class CallRecords:
         self._evidence.close()
 
     def _write(self, pending: PendingCall, event: Event) -> None:
-        if pending.capability == NONE:
-            return
         if pending.held is None:
             self._evidence.write(pending.correlation, event)
             return

@@ -221,7 +221,7 @@ class Dispatcher:
         """Record the decision; go on only when it allows (D1, D3)."""
         if pending.capability != NONE:
             self._records.decided(pending, decision)
-            if decision.allowed and pending.capability not in _HARMLESS:
+            if pending.capability not in _HARMLESS and decision.allowed:
                 self._records.release(pending)  # what may change something is on record before it is done
         decision.require()
         request, authority = pending.request, self.authority
@@ -230,10 +230,10 @@ class Dispatcher:
             extension=pending.subject.id,
             call_id=request.call_id,
             roots=pending.roots,
-            permit=partial(authority.permit, pending),
-            granted=partial(authority.granted, pending),
-            refused=partial(authority.refused, pending),
-            scopes=partial(authority.scopes, pending),
+            permit=lambda capability, resource: authority.permit(pending, capability, resource),
+            granted=lambda capability, resource: authority.granted(pending, capability, resource),
+            refused=lambda capability, resource: authority.refused(pending, capability, resource),
+            scopes=lambda capability: authority.scopes(pending, capability),
             emit=stream.emit if stream is not None else None,
             room=stream.room if stream is not None else None,
             deadline=pending.started + pending.asked_for + timeout / 1000 if timeout is not None else None,

@@ -1,4 +1,4 @@
-"""How the answers of several handlers become one (P10), as pure functions of what each handler did.
+"""Merges the answers of several handlers into one (P10).
 
 A merge holds the event as the next handler sees it, takes what a handler did, and says whether that ends the event.
 """

@@ -1,9 +1,9 @@
-"""One extension at run time: loaded, asked, thrown away when its VM traps, and loaded again.
+"""The JavaScript guest: an extension in a QuickJS VM, which is replaced when it traps.
 
-X1  every method answers or raises a Problem; nothing that an extension does raises anything else.
-X2  a trap ends the VM, never the extension: the next call finds it loaded again.
-X3  a load that fails leaves nothing behind.
-X4  an extension that was stopped stays off, and says why to everybody who asks.
+X1  Every method answers or raises a Problem, whatever the extension does.
+X2  A trap ends the VM, never the extension: the next call finds it loaded again.
+X3  A load that fails leaves nothing behind.
+X4  An extension that was stopped stays off, and every caller learns why.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class JavaScriptGuest(Guest):
         self._again()
 
     def _again(self) -> None:
-        """What a new VM has to be told of what was said since the first one was loaded."""
+        """Tell a fresh VM the flags and the theme that were set since the first load."""
         for name, value in self._flags.items():
             self.set_flag(name, value)
         if self._theme is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from forestay.extensions.compiler import Artifact
-from forestay.extensions.compiler.apart import workshop
+from forestay.extensions.compiler.build_process import workshop
 from forestay.extensions.compiler.cache import default_cache
 from forestay.extensions.engine.bytecode import KeptBytecode
 from forestay.extensions.engine.pool import Pool

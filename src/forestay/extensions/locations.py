@@ -55,7 +55,7 @@ def _without_constructors(found: list[Frame], source_map: str) -> list[Frame]:
     table = _table(source_map) if source_map else None
     while table is not None and len(found) > 1:
         from forestay.extensions.compiler.artifact import Location
-        from forestay.extensions.compiler.places import is_construction, makes
+        from forestay.extensions.compiler.call_sites import is_construction, makes
 
         first, second = found[0], found[1]
         inner, outer = table.content(first.file), table.content(second.file)
@@ -76,7 +76,7 @@ def _mapped(frame: Frame, source_map: str, callee: str | None, error: str) -> Fr
         return frame
     source = table.content(original.file)
     if source is not None:
-        from forestay.extensions.compiler.places import called_at, made_at
+        from forestay.extensions.compiler.call_sites import called_at, made_at
 
         original = made_at(original, source, error) if callee is None else called_at(original, source, callee)
     return Frame(frame.function, original.file, original.line, original.column)

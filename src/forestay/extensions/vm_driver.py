@@ -1,9 +1,9 @@
 """Drives one isolate: its owner's thread runs its ticks, the event loop waits for everything that takes time.
 
-D1  the isolate is touched by one thread at a time, the one that its owner was given.
-D2  what happens while a tick runs waits for the next batch (I4).
-D3  every question gets an answer: a reply, a timeout, or the trap that ended the VM.
-D4  after a trap nothing of the old VM has an effect: its calls are cancelled, its late results dropped.
+D1  One thread at a time touches the isolate, the one that its owner has.
+D2  What happens while a tick runs waits for the next batch (I4).
+D3  Every question gets an answer: a reply, a timeout, or the trap that ended the VM.
+D4  After a trap the old VM has no effect: its calls are cancelled, its late results are dropped.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Batch(msgspec.Struct):
 
 
 class Waiter:
-    """Somebody who asked the extension something."""
+    """A caller that waits for the extension's answer."""
 
     __slots__ = ("expires", "future", "progress")
 

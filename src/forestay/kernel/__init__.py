@@ -15,12 +15,16 @@ if TYPE_CHECKING:
         Ceiling,
         Config,
         ExtensionConfig,
+        ExtensionOverride,
+        ExtensionPolicy,
         ExtensionQuotas,
+        Http,
         HttpLimits,
         ModelEntry,
         Models,
         Price,
         Telemetry,
+        Workflows,
     )
     from forestay.kernel.folders import kept_in, make_folder, write_file
     from forestay.kernel.http_url import MAX_URL, URL_PATTERN, Place, place_of, plain_host
@@ -51,7 +55,7 @@ if TYPE_CHECKING:
         scope_policy,
         scope_request,
     )
-    from forestay.kernel.problem_table import LAFS_CODES, TABLE, AgentAction, Category, LafsCode, Row
+    from forestay.kernel.problem_table import LAFS_CODES, TABLE, AgentAction, Category, Row
     from forestay.kernel.problems import Problem, lafs_registry
     from forestay.kernel.redaction import REDACTED, is_secret_key, redact, redact_text
     from forestay.kernel.schemas import schema_of

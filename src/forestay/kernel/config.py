@@ -72,7 +72,7 @@ class Telemetry(_Section, frozen=True):
 
 
 class ExtensionPolicy(_Section, frozen=True):
-    """Pi §4: the mode, what everybody may do, what nobody may do."""
+    """Pi §4: the mode, what every extension may do, and what none may do."""
 
     mode: Mode = "prompt"
     max_memory_mb: int = 256

@@ -1,4 +1,4 @@
-"""JSON Schemas that come from somebody else: they fetch nothing, their patterns run in linear time, and what their
+"""JSON Schemas from outside: they fetch nothing, their patterns run in linear time, and what their
 references multiply is counted before it is done."""
 
 from __future__ import annotations

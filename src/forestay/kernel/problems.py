@@ -50,7 +50,7 @@ class Problem(Exception):
 
     @classmethod
     def unexpected(cls, error: BaseException, reference: str | None = None) -> Problem:
-        """What an outermost boundary makes of an exception that nobody foresaw: its text stays inside."""
+        """The problem that a boundary makes of an unexpected exception, whose text stays inside."""
         if isinstance(error, Problem):
             return error
         problem = cls("internal", "forestay met an unexpected error.", kind=type(error).__name__)

@@ -5,7 +5,7 @@ whole; bearer tokens, keys and passwords inside strings go in place; e-mail addr
 become short hashes, so that two mentions of one person can still be matched.
 
 The work grows with the length of the text and no faster, whatever the text: no pattern looks at one place from many
-beginnings. `tests/kernel/test_redact_work.py` counts the steps. Whoever has a text without a bound cuts it first.
+beginnings. `tests/kernel/test_redact_work.py` counts the steps. A caller whose text has no bound cuts it first.
 """
 
 from __future__ import annotations

@@ -11,12 +11,12 @@ from pathlib import Path
 from forestay.kernel.ids import Randomness, SystemRandomness
 from forestay.kernel.problems import Problem
 
-HOST_SECRET = "secret.key"  # noqa: S105 - the name beside the ledger; whoever opens that ledger for people uses this one
+HOST_SECRET = "secret.key"  # noqa: S105 - the file beside the ledger that every host of that ledger uses
 _SIZE = 32
 
 
 def kept_secret(file: Path, randomness: Randomness | None = None) -> bytes:
-    """The secret in `file`; made, and on disk, when it is not there. Whoever is first makes it; it appears whole."""
+    """The secret in `file`. The first caller makes it, and other processes see it whole or not at all."""
     if not file.exists():
         beside = file.with_name(f"{file.name}.{os.getpid()}.{threading.get_ident()}")
         beside.unlink(missing_ok=True)
@@ -24,7 +24,7 @@ def kept_secret(file: Path, randomness: Randomness | None = None) -> bytes:
         try:
             os.link(beside, file)
         except FileExistsError:
-            pass  # somebody was faster: theirs is the secret
+            pass  # another process was faster: its secret counts
         finally:
             beside.unlink()
     secret = file.read_bytes()

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from forestay.face import face
 
 if TYPE_CHECKING:
-    from forestay.runs.authoring import Workflow, workflow
+    from forestay.runs.authoring import Step, Workflow, workflow
     from forestay.runs.check import check_workflow
-    from forestay.runs.execution import Execution, Parked
+    from forestay.runs.execution import Execution
     from forestay.runs.graph import mermaid
     from forestay.runs.graph_svg import svg
     from forestay.runs.idempotency import Claim, Idempotency, Reply
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from forestay.runs.nodes.outside import HTTP_METHODS
     from forestay.runs.nodes.registry import NodeRegistry, NodeType, declaring
     from forestay.runs.outbox import Outbox
+    from forestay.runs.outcome import Parked
     from forestay.runs.pending import Prompt, pending_prompts
     from forestay.runs.ports import Caller, Fact, HttpRequest, HttpResponse
     from forestay.runs.record_view import LedgerView, RecordShown, run_of

@@ -1,6 +1,6 @@
 """One run in memory: takes commands, decides, appends, executes. The only one that writes its run's log.
 
-- A1  State is ahead of the log only while a batch is on its way; nobody outside sees it in between.
+- A1  State is ahead of the log only while a batch is on its way; no caller sees it in between.
 - A2  A batch is appended only where the log stands as we know it; otherwise another owner has it, and we let go.
 - A3  A node that may touch the outside starts after its `node.started` is on disk.
 - A4  A batch is bounded: a long chain of instant nodes is several appends, never one endless one.
@@ -11,26 +11,24 @@ What time it is for the run: see `run_clock`.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from forestay.kernel import Append, Problem, redact_text
+from forestay.kernel import Append, Problem
 from forestay.runs import decider
 from forestay.runs.effects import plain
 from forestay.runs.evolve import evolve
-from forestay.runs.execution import Execution, Outcome, Parked
-from forestay.runs.frames import frames_of, logged
+from forestay.runs.execution import Execution
 from forestay.runs.log import append_of, standing_of
-from forestay.runs.nodes.registry import NodeError, NodeType
-from forestay.runs.state import ENDED, Event, RunState, shown_outputs
+from forestay.runs.nodes.registry import NodeType
+from forestay.runs.outcome import Make, Outcome, Parked, completed, error_of, failed, step, tell
+from forestay.runs.state import ENDED, Event, RunState
 
 if TYPE_CHECKING:
-    from forestay.runs.engine import Engine, Ports
+    from forestay.runs.engine import Engine
+    from forestay.runs.ports import Ports
 
 _BATCH = 256
-NODES = logging.getLogger("forestay.nodes")  # nodes whose code failed without meaning to
-Make = Callable[[RunState], Outcome]
 
 
 class _Batch:
@@ -39,7 +37,7 @@ class _Batch:
     __slots__ = ("after", "appends", "asked", "events", "settled", "waiters")
 
     def __init__(self) -> None:
-        self.asked = False  # somebody outside had a part in it
+        self.asked = False  # a caller had a part in it
         self.events: list[Event] = []
         self.appends: list[Append] = []
         self.waiters: list[tuple[asyncio.Future[Any] | None, Any]] = []
@@ -157,7 +155,7 @@ class RunActor:
     # Commands
 
     async def post(self, make: Make, *, asked: bool = False, at: int | None = None) -> Any:
-        """Do `make` in this run's turn; returns its result when it is on disk. `asked`: by somebody outside; `at`: a
+        """Do `make` in this run's turn; returns its result when it is on disk. `asked`: by a caller; `at`: a
         time of the run's own clock, when it is not now."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.submit(make, future, asked=asked, at=at)
@@ -446,7 +444,7 @@ class RunActor:
     # Executing
 
     def resume(self) -> None:
-        """After loading: whatever the log says is running, runs again from its start."""
+        """After loading: the nodes that run by the log run again from their start."""
         self._todo |= dict.fromkeys(self._running())
         if self._todo:
             event = self.engine.lease_event(self.state)
@@ -466,7 +464,7 @@ class RunActor:
                 if self.state.nodes[name].status == "running":
                     ran = True
                     execution = Execution(self, name, moment=self.state.at)
-                    self._do(batch, _step(execution, kind, self), None, self.state.at)
+                    self._do(batch, step(execution, kind, self.engine.randomness.uniform), None, self.state.at)
         return ran
 
     def _start_tasks(self) -> None:
@@ -486,7 +484,7 @@ class RunActor:
 
     async def _work(self, execution: Execution, kind: NodeType) -> None:
         """A node's task: its end is a command like any other."""
-        name = execution.node_id
+        name, chance = execution.node_id, self.engine.randomness.uniform
         try:
             outputs = await kind.execute(execution)
             make = completed(execution, plain(outputs))
@@ -494,26 +492,17 @@ class RunActor:
             make = parked.outcome
         except asyncio.CancelledError:
             if execution.live and not self.lost and self.tasks.get(name) is asyncio.current_task():
-                make = self._failed(execution, {"code": "cancelled", "message": "The node cancelled itself."})
+                make = failed(execution, {"code": "cancelled", "message": "The node cancelled itself."}, chance)
             else:
                 return
-        except Exception as error:  # noqa: BLE001 - node code is anybody's; its failure is the run's to handle
-            _tell(execution, error)
-            make = self._failed(execution, error_of(error))
+        except Exception as error:  # noqa: BLE001 - node code may raise anything; its failure is the run's to handle
+            tell(execution, error)
+            make = failed(execution, error_of(error), chance)
         at = self.moment()
         self._ended.pop(name, None)
         self.tasks.pop(name, None)
         self._acting.pop(name, None)
         self.submit(lambda state: make(state) if execution.live else Outcome([]), at=at)
-
-    def _failed(self, execution: Execution, error: dict[str, Any]) -> Make:
-        execution.drop_changes()
-        return lambda state: Outcome(
-            [
-                *execution.take(),
-                *decider.failed(state, execution.node_id, error, self.engine.randomness.uniform),
-            ]
-        )
 
     def _stop_task(self, name: str) -> None:
         self._acting.pop(name, None)
@@ -527,73 +516,6 @@ class RunActor:
 
 
 _STARTS = frozenset({"node.started", "node.resumed", "forestay.timer.fired", "node.dispatched", "forestay.run.forked"})
-
-
-def _step(execution: Execution, kind: NodeType, actor: RunActor) -> Make:
-    """Run instant code to its end without leaving this turn."""
-    coroutine: Any = kind.execute(execution)
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        return completed(execution, end.value)
-    except Parked as parked:
-        return parked.outcome
-    except Exception as error:  # noqa: BLE001 - as in `_work`
-        _tell(execution, error)
-        return actor._failed(execution, error_of(error))
-    coroutine.close()
-    return actor._failed(execution, {"code": "internal_error", "message": f"{kind.type_id} is not instant."})
-
-
-def completed(execution: Execution, outputs: Any) -> Make:
-    if not isinstance(outputs, dict):
-        outputs = {} if outputs is None else {"output": outputs}
-
-    def make(state: RunState) -> Outcome:
-        name = execution.node_id
-        shown = shown_outputs(state, name, outputs)
-        payload: dict[str, Any] = {"nodeId": name, "outputs": shown}
-        duration = execution.wall_ms - state.nodes[name].started_ms
-        payload["durationMs"] = max(0, duration)
-        private = {"outputs": outputs} if shown is not outputs else None
-        event = Event("node.completed", payload, name, private)
-        return Outcome([*execution.take(), event], appends=execution.take_appends())
-
-    return make
-
-
-def _tell(execution: Execution, error: Exception) -> None:
-    """Code that fails without meaning to is the operator's to see, in the log."""
-    if not isinstance(error, NodeError | Problem):
-        NODES.error("run %s, node %s failed: %s", execution.run_id, execution.node_id, logged(error))
-
-
-def error_of(error: Exception) -> dict[str, Any]:
-    """What a node's failure looks like in the log."""
-    if isinstance(error, NodeError):
-        found: dict[str, Any] = {"code": error.code, "message": error.message}
-        if error.details:
-            found["details"] = error.details
-        if error.retryable is not None:
-            found["retryable"] = error.retryable
-        return found
-    if isinstance(error, Problem):
-        shown = error.as_openwop()
-        code = shown["error"] if shown["error"] not in ("validation_error", "internal_error") else error.key
-        found = {"code": code, "message": shown["message"], "retryable": error.row.retryable}
-        return _with_details(found, {**shown.get("details", {}), **_traced(error)})
-    text = redact_text(str(error))[:500]
-    message = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return _with_details({"code": "node_failed", "message": message}, _traced(error))
-
-
-def _traced(error: Exception) -> dict[str, Any]:
-    frames = frames_of(error)
-    return {"traceback": frames} if frames else {}
-
-
-def _with_details(found: dict[str, Any], details: dict[str, Any]) -> dict[str, Any]:
-    return {**found, "details": details} if details else found
 
 
 def _gone(run_id: str) -> Problem:

@@ -8,8 +8,8 @@ from typing import Any
 from forestay.kernel import Problem, iso
 from forestay.runs import interrupts
 from forestay.runs.engine import Engine
-from forestay.runs.execution import Outcome
 from forestay.runs.interrupts import Claims, Voter
+from forestay.runs.outcome import Outcome
 from forestay.runs.secrets import cover
 from forestay.runs.state import InterruptState, RunState
 from forestay.runs.types import Interrupt, InterruptView, Resolved

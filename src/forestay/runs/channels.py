@@ -1,4 +1,4 @@
-"""Typed state channels: seven reducers, entry age, size, access and schema versions (OpenWOP §1.6).
+"""Typed state channels: reducers, entry age, size, access and schema versions (OpenWOP §1.6).
 
 A channel's value is the fold of its `channel.written` events; each write carries its reducer and its time, so the
 fold needs nothing else. What is read is a copy: a later write changes nothing that was read before.
@@ -14,10 +14,7 @@ import msgspec
 from forestay.kernel import Problem, misfit
 from forestay.runs.definition import Access, Channel
 
-AGING = frozenset({"append", "votes", "feedback"})
 MAX_COUNT = 2**53
-# The field of an entry that says whose it is, by reducer.
-_KEYS = {"votes": "userId", "message": "messageId"}
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -42,23 +39,21 @@ class ChannelState(msgspec.Struct):
 def open_channel(declared: Channel, ts: int = 0) -> ChannelState:
     """A channel as the workflow declares it; what it begins with is as old as the run."""
     state = ChannelState(declared.reducer, declared.ttl_ms, declared.max_size, declared.sensitive)
+    reducer = REDUCERS[declared.reducer]
     default = None if declared.default is msgspec.UNSET else declared.default
-    if declared.reducer in _LISTS:
+    if reducer.lists:
         for item in default if isinstance(default, list) else []:
-            REDUCERS[declared.reducer](state, item, ts)
-    elif declared.reducer == "counter":
-        state.value = default if is_number(default) else 0
-    elif declared.reducer == "merge":
-        state.value = dict(default) if isinstance(default, dict) else {}
+            reducer.fold(state, item, ts)
     else:
-        state.value = default
+        state.value = reducer.begin(default)
     return state
 
 
 def write(state: ChannelState, value: Any, ts: int) -> None:
     """Fold one write in."""
-    REDUCERS[state.reducer](state, value, ts)
-    if state.reducer in AGING and state.ttl_ms is not None:
+    reducer = REDUCERS[state.reducer]
+    reducer.fold(state, value, ts)
+    if reducer.ages and state.ttl_ms is not None:
         _age(state, ts)
     if state.max_size is not None and len(state.entries) > state.max_size:
         del state.entries[: len(state.entries) - state.max_size]
@@ -67,9 +62,10 @@ def write(state: ChannelState, value: Any, ts: int) -> None:
 def read(state: ChannelState, now: int) -> Any:
     """The channel's value at `now`: entries older than its time to live are gone, the others say when they were written
     (W20)."""
-    if state.reducer not in _LISTS:
+    reducer = REDUCERS[state.reducer]
+    if not reducer.lists:
         return dict(state.value) if isinstance(state.value, dict) else state.value
-    if state.reducer in AGING and state.ttl_ms is not None:
+    if reducer.ages and state.ttl_ms is not None:
         fresh = now - state.ttl_ms
         return [{"value": entry.value, "_ts": entry.ts} for entry in state.entries if entry.ts >= fresh]
     return [entry.value for entry in state.entries]
@@ -113,7 +109,7 @@ def _counter(state: ChannelState, value: Any, ts: int) -> None:
 
 def _votes(state: ChannelState, value: Any, ts: int) -> None:
     """One vote a user: a later one replaces the earlier (W20)."""
-    voter = value.get(_KEYS["votes"]) if isinstance(value, dict) else None
+    voter = value.get("userId") if isinstance(value, dict) else None
     if isinstance(voter, str):
         if voter in state.ids:
             state.entries = [e for e in state.entries if not _is_of(e.value, voter)]
@@ -122,7 +118,7 @@ def _votes(state: ChannelState, value: Any, ts: int) -> None:
 
 
 def _is_of(vote: Any, voter: str) -> bool:
-    return isinstance(vote, dict) and vote.get(_KEYS["votes"]) == voter
+    return isinstance(vote, dict) and vote.get("userId") == voter
 
 
 def _message(state: ChannelState, value: Any, ts: int) -> None:
@@ -135,16 +131,38 @@ def _message(state: ChannelState, value: Any, ts: int) -> None:
     state.entries.append(Entry(ts, value))
 
 
-REDUCERS: dict[str, Callable[[ChannelState, Any, int], None]] = {
-    "replace": _replace,
-    "append": _append,
-    "merge": _merge,
-    "counter": _counter,
-    "votes": _votes,
-    "feedback": _append,
-    "message": _message,
+def _counts(value: Any) -> bool:
+    return is_number(value) and abs(value) <= MAX_COUNT
+
+
+class Reducer(msgspec.Struct, frozen=True):
+    """How the writes of a channel become its value."""
+
+    fold: Callable[[ChannelState, Any, int], None]
+    fits: Callable[[Any], bool] = lambda _: True  # whether a channel can begin with a value
+    begin: Callable[[Any], Any] = lambda default: default
+    lists: bool = False  # the value is a list of entries
+    ages: bool = False  # entries have a time to live
+    key: str | None = None  # the field of an entry that says whose it is
+
+
+def _list(fold: Callable[[ChannelState, Any, int], None], ages: bool = True, key: str | None = None) -> Reducer:
+    return Reducer(fold, lambda value: isinstance(value, list), lists=True, ages=ages, key=key)
+
+
+REDUCERS = {
+    "replace": Reducer(_replace),
+    "append": _list(_append),
+    "merge": Reducer(
+        _merge,
+        lambda value: isinstance(value, dict),
+        lambda default: dict(default) if isinstance(default, dict) else {},
+    ),
+    "counter": Reducer(_counter, _counts, lambda default: default if is_number(default) else 0),
+    "votes": _list(_votes, key="userId"),
+    "feedback": _list(_append),
+    "message": _list(_message, ages=False, key="messageId"),
 }
-_LISTS = frozenset({"append", "votes", "feedback", "message"})
 
 
 def check_write(
@@ -153,9 +171,9 @@ def check_write(
     """Refuse a write that the channel's declaration does not allow."""
     if reducer not in REDUCERS:
         raise Problem("schema_mismatch", f"There is no reducer {reducer!r}.", at="$.config.reducer")
-    if reducer == "counter" and value is not None and not (is_number(value) and abs(value) <= MAX_COUNT):
+    if reducer == "counter" and value is not None and not _counts(value):
         raise Problem("schema_mismatch", f"The counter {name!r} takes numbers up to 2 ** 53.", at="$.config.value")
-    if (key := _KEYS.get(reducer)) and isinstance(value, dict) and not isinstance(value.get(key, ""), str):
+    if (key := REDUCERS[reducer].key) and isinstance(value, dict) and not isinstance(value.get(key, ""), str):
         raise Problem("schema_mismatch", f"`{key}` is a string.", at=f"$.config.value.{key}", channel=name)
     if declared is None:
         return
@@ -168,18 +186,10 @@ def check_write(
             channel=name,
         )
     if declared.schema is not None:
-        checked = [value] if declared.reducer in _LISTS and declared.schema.get("type") == "array" else value
+        checked = [value] if REDUCERS[declared.reducer].lists and declared.schema.get("type") == "array" else value
         found = misfit(declared.schema, checked)
         if found is not None:
             raise Problem("schema_mismatch", f"The value does not fit the channel {name!r}: {found[1]}", channel=name)
-
-
-def fits_reducer(value: Any, reducer: str) -> bool:
-    """Whether a channel with this reducer can begin with `value`."""
-    if reducer == "counter":
-        return is_number(value) and abs(value) <= MAX_COUNT
-    wanted = dict if reducer == "merge" else list if reducer in _LISTS else object
-    return isinstance(value, wanted)
 
 
 def allowed(declared: Channel, side: str, node_id: str, type_id: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from forestay.kernel import Problem, canonical, check_schema
-from forestay.runs.channels import REDUCERS, fits_reducer
+from forestay.runs.channels import REDUCERS
 from forestay.runs.conditions import compile_condition
 from forestay.runs.definition import (
     ConnectionPort,
@@ -215,7 +215,7 @@ def _data(workflow: Workflow, meant: _Guesses) -> Iterator[Finding]:
         if channel.reducer not in REDUCERS:
             said = f"There is no reducer {channel.reducer!r}."
             yield _finding(f"$.channels.{name}.reducer", said, meant(channel.reducer, REDUCERS))
-        elif channel.default is not msgspec.UNSET and not fits_reducer(channel.default, channel.reducer):
+        elif channel.default is not msgspec.UNSET and not REDUCERS[channel.reducer].fits(channel.default):
             said = f"A {channel.reducer} channel cannot begin with this."
             yield _finding(f"$.channels.{name}.default", said, "Change `reducer` or `default`.")
         if channel.schema is not None:

@@ -224,7 +224,7 @@ def retry_delay(retry: Retry, attempt: int, chance: Chance) -> int:
 
 
 def timed_out(state: RunState, asked: InterruptState) -> list[Event]:
-    """An interrupt that nobody answered: its default, a rejection of an approval, or a failure."""
+    """An interrupt without an answer in time: its default, a rejection of an approval, or a failure."""
     if asked.kind == "approval":
         action = asked.default if asked.default in ("accept", "reject") else "reject"
         value: Any = {"action": action, "timedOut": True}

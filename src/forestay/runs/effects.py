@@ -30,7 +30,7 @@ def ordinal_of(iteration: int, key: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """`value` as the log will give it back: JSON, nobody else's, and small enough to be written."""
+    """`value` as the log will give it back: a copy, as JSON, and small enough to be written."""
     if value is None or isinstance(value, bool | int):
         return value
     data = canonical.encode_strict(value)

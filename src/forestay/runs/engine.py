@@ -17,18 +17,15 @@ from collections import OrderedDict
 from collections.abc import Coroutine
 from typing import Any
 
-import msgspec
-
 from forestay.kernel import Append, Clock, Draft, Ids, Ledger, Problem, Randomness, iso
 from forestay.runs import decider
-from forestay.runs.actor import Make, RunActor, error_of
+from forestay.runs.actor import RunActor
 from forestay.runs.evolve import fold
-from forestay.runs.execution import Outcome
 from forestay.runs.family import Family
 from forestay.runs.log import ENGINES, FORK, PRIVATE, stream_of, to_event
-from forestay.runs.mock_models import MockModels
 from forestay.runs.nodes.registry import NodeRegistry
-from forestay.runs.ports import Governor, HttpConnector, ToolSource
+from forestay.runs.outcome import Make, Outcome, error_of
+from forestay.runs.ports import Ports
 from forestay.runs.run_clock import Watch
 from forestay.runs.state import Event, RunState, new_state
 from forestay.runs.types import Limits
@@ -41,21 +38,9 @@ _PAGE = 500
 _FAULTS = 3
 # What stands in a run's own way, unlike a full disk or another owner.
 _OWN_FAULTS = frozenset({"internal", "payload_too_large", "invalid_json", "invalid_text"})
-# What is wrong with one run and no other: it keeps nobody else from running.
+# What is wrong with one run alone: other runs go on.
 _UNREADABLE = frozenset({"chain_broken", "not_found", "workflow_invalid"})
 _log = logging.getLogger("forestay.runs")
-
-
-class Ports(msgspec.Struct, frozen=True):
-    """What is wired; a node type that needs what is not is refused (W6)."""
-
-    models: MockModels | None = None
-    tools: ToolSource | None = None
-    http: HttpConnector | None = None
-    governor: Governor | None = None
-
-    def has(self, name: str) -> bool:
-        return name in ("models", "tools", "http") and getattr(self, name) is not None
 
 
 class Engine:
@@ -414,7 +399,7 @@ class Engine:
             self.spawn(self.family.part(actor))
 
     def on_lost(self, actor: RunActor, problem: Problem, *, own: bool) -> None:
-        """`own`: nobody outside had a part in what failed, so the run will come to it again."""
+        """`own`: no caller had a part in what failed, so the run will meet it again."""
         run_id = actor.state.run_id
         if self._actors.get(run_id) is actor:
             self._unseat(actor)
@@ -455,7 +440,7 @@ class Engine:
 
 
 def fork_origin(state: RunState, source: dict[str, Any]) -> None:
-    """A fork is nobody's child, and its time begins with the fork."""
+    """A fork has no parent, and its time begins with the fork."""
     state.source = source
     state.parent = None
     if state.deadline is not None:

@@ -24,6 +24,7 @@ from forestay.runs.artifacts import artifact_stream
 from forestay.runs.effects import invocation_id, ordinal_of, plain
 from forestay.runs.expressions import compile_expression
 from forestay.runs.mock_models import MockModels
+from forestay.runs.outcome import Make, Outcome, Parked
 from forestay.runs.plan import passes
 from forestay.runs.ports import Caller, HttpConnector, ToolSource
 from forestay.runs.spending import RunBudget
@@ -45,32 +46,6 @@ EMITTED = (
     "budget.", "deployment.", "eval.", "connector.", "authorization.decided", "artifact.created",
 )  # fmt: skip
 _UNDONE = frozenset({"variable.changed", "channel.written", "artifact.created"})
-
-
-class Outcome:
-    """What a command does to a run: events, appends to other streams, a result, and what to do once it is durable."""
-
-    __slots__ = ("after", "appends", "events", "result")
-
-    def __init__(
-        self,
-        events: list[Event],
-        result: Any = None,
-        appends: list[Append] | None = None,
-        after: Callable[[], None] | None = None,
-    ) -> None:
-        self.events = events
-        self.result = result
-        self.appends = appends or []
-        self.after = after
-
-
-class Parked(BaseException):
-    """The node waits for something outside: `outcome` puts into the log for what."""
-
-    def __init__(self, outcome: Callable[[RunState], Outcome]) -> None:
-        super().__init__()
-        self.outcome = outcome
 
 
 class Execution:
@@ -350,7 +325,7 @@ class Execution:
         for name in later:  # the log has them now
             self._later.pop(name, None)
 
-    def _keep(self, events: list[Event], appends: list[Append]) -> Callable[[RunState], Outcome]:
+    def _keep(self, events: list[Event], appends: list[Append]) -> Make:
         def outcome(state: RunState) -> Outcome:
             if not self.live:
                 raise asyncio.CancelledError

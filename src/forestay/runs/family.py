@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from forestay.kernel import Problem
 from forestay.runs import decider
-from forestay.runs.actor import Make, RunActor
+from forestay.runs.actor import RunActor
 from forestay.runs.evolve import evolve
-from forestay.runs.execution import Execution, Outcome
+from forestay.runs.execution import Execution
 from forestay.runs.log import append_of, standing_of
+from forestay.runs.outcome import Make, Outcome
 from forestay.runs.requests import check_child
 from forestay.runs.run_clock import Kin, kin_of
 from forestay.runs.secrets import inside
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 16
 MAX_FAMILY = 10_000
-"""Runs that one run may start, and they in turn: two calls of itself in a workflow would be 2 ** MAX_DEPTH."""
+"""How many runs one run may start, all descendants counted: one that starts itself twice grows by powers of two."""
 _KEEP_SIZES = 1_000
 _SIZE = (
     "WITH RECURSIVE family (id) AS (SELECT run_id FROM runs WHERE run_id = ? "

@@ -26,7 +26,7 @@ Place = tuple[str, int, str]
 
 
 def frames_of(error: BaseException) -> list[str]:
-    """`FILE:LINE in FUNCTION` for each frame of somebody else's code, the call first, the failure last; then the errors
+    """`FILE:LINE in FUNCTION` for each frame of the node's own code, the call first, the failure last; then the errors
     that led to this one. Empty when only our own code took part."""
     lines = _named(_places(error))
     for cause in _causes(error):

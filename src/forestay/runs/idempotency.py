@@ -5,7 +5,7 @@ Invariants:
 - K1  Of concurrent requests with one key, exactly one is executed; the others are told it is in flight.
 - K2  A final answer is given again for at least 24 hours, to the same body only.
 - K3  400, 401, 403, 429 and 5xx are not kept: a retry is executed.
-- K4  A claim outlives a crash with the id it reserved; whoever takes it over uses the same id, so that what
+- K4  A claim outlives a crash with the id it reserved; the process that takes it over uses the same id, so that what
       was created before the crash is found and not created again. So does the same request after one that broke off
       or failed: how far that one came, nobody knows.
 - K5  The caller's key is not on disk: the stream's name is a hash of (tenant, operation, key).
@@ -116,7 +116,7 @@ class Idempotency:
         try:
             await self._ledger.append(claim.stream, [draft], expect=claim.seq)
         except Problem as problem:
-            if problem.key != "ledger_conflict":  # somebody took an expired lease over: his answer stands
+            if problem.key != "ledger_conflict":  # another process took the expired lease over: its answer stands
                 raise
         finally:
             self._held.discard(claim.stream)

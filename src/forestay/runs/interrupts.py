@@ -24,14 +24,14 @@ NOBODY = "anonymous"  # a token that names nobody
 
 
 class Voter(msgspec.Struct, frozen=True):
-    """Who answers, and whether they may answer for somebody else, whom they name."""
+    """Who answers, and whether they may answer for another person whom they name."""
 
     name: str
     delegate: bool = False
 
 
 class Claims(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a token says. `approver` is who answers with it: whoever asked for it, or one of the gate's approvers."""
+    """What a token says. `approver` answers with it: the caller who asked for it, or one of the gate's approvers."""
 
     run_id: str
     node_id: str
@@ -158,7 +158,7 @@ _NAMES = ("voter", "approverId", "voterId")
 
 
 def _voter(asked: InterruptState, body: dict[str, Any], caller: Voter) -> str:
-    """Whose answer this is: the caller's, or somebody's whom the caller names and may speak for (I4)."""
+    """Whose answer this is: the caller's, or that of a person whom the caller names and may speak for (I4)."""
     value = body.get("resumeValue")
     given = [part[key] for part in (body, value) if isinstance(part, dict) for key in _NAMES if key in part]
     if asked.kind != "approval" or not given:

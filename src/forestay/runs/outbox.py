@@ -15,7 +15,7 @@ from forestay.kernel import Record, Transaction
 from forestay.runs.log import FORK, overlaid_tags
 from forestay.runs.types import TERMINAL_EVENTS
 
-# What a run's `callbackUrl` is told: questions that somebody must answer, and the end.
+# What a run's `callbackUrl` is told: questions for people, and the end.
 CALLBACK_EVENTS = frozenset({"node.suspended", *TERMINAL_EVENTS})
 # The same event for the same receiver has the same id, however often it is sent.
 _DELIVERY = "'whd_' || substr(digest({0}, r.run_id, ?), 1, 24)"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from forestay.models import Model
 from forestay.runs.types import CreateRun
+
+if TYPE_CHECKING:
+    from forestay.runs.mock_models import MockModels
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -75,3 +78,15 @@ class HttpResponse(msgspec.Struct, frozen=True, kw_only=True):
 class HttpConnector(Protocol):
     async def send(self, request: HttpRequest, caller: Caller) -> HttpResponse:
         """Send through the SSRF-safe connector; a Problem when the address is blocked or the call fails."""
+
+
+class Ports(msgspec.Struct, frozen=True):
+    """What is wired; a node type that needs what is not is refused (W6)."""
+
+    models: MockModels | None = None
+    tools: ToolSource | None = None
+    http: HttpConnector | None = None
+    governor: Governor | None = None
+
+    def has(self, name: str) -> bool:
+        return {"models": self.models, "tools": self.tools, "http": self.http}.get(name) is not None

@@ -10,17 +10,18 @@ import msgspec
 
 from forestay.kernel import Problem, Record
 from forestay.runs import decider
-from forestay.runs.actor import completed, error_of
 from forestay.runs.diff import VOLATILE, without_volatile
 from forestay.runs.effects import plain
 from forestay.runs.evolve import evolve
-from forestay.runs.execution import Execution, Outcome, Parked
+from forestay.runs.execution import Execution
 from forestay.runs.log import to_event
+from forestay.runs.outcome import Make, Parked, completed, error_of
 from forestay.runs.state import Event, RunState
 from forestay.runs.types import TERMINAL_EVENTS
 
 if TYPE_CHECKING:
-    from forestay.runs.engine import Engine, Ports
+    from forestay.runs.engine import Engine
+    from forestay.runs.ports import Ports
 
 # What the decider makes of the state alone. Everything else came from outside: time, people, effects, code.
 _DECIDED = frozenset({"node.started", "node.skipped", "run.completed", "forestay.loop.taken"})
@@ -62,7 +63,7 @@ class _Replayer:
     async def new_child(self, execution: Execution, key: str, workflow_id: str, inputs: Any, **options: Any) -> Any:
         raise Unrecorded(key)
 
-    async def post(self, make: Callable[[RunState], Outcome]) -> Any:
+    async def post(self, make: Make) -> Any:
         return make(self.state).result
 
 
@@ -143,7 +144,7 @@ class Replay:
             make = parked.outcome
         except Unrecorded:
             raise
-        except Exception as error:  # noqa: BLE001 - as in the actor: node code is anybody's
+        except Exception as error:  # noqa: BLE001 - node code may raise anything
             execution.drop_changes()
             events = decider.failed(self._state, name, error_of(error), lambda: 0.0)
             return [*execution.take(), *events]

@@ -78,7 +78,7 @@ def cover_event(state: RunState, event: RunEvent) -> RunEvent:
 
 
 def cover_record(state: RunState, record: Record) -> Record:
-    """A record about the run for somebody who may not read it: nothing hidden, and nothing of its private part."""
+    """A record about the run for a caller who may not read the run: secrets and the private part are masked."""
     attrs = {name: MASK if name == PRIVATE else cover(state, item) for name, item in record.attrs.items()}
     payload = record.payload
     if isinstance(payload, dict):

@@ -19,15 +19,15 @@ from forestay.runs.answering import Answering
 from forestay.runs.bundle import debug_bundle
 from forestay.runs.check import check_workflow
 from forestay.runs.diff import diff_runs
-from forestay.runs.engine import Engine, Ports
-from forestay.runs.execution import Outcome
+from forestay.runs.engine import Engine
 from forestay.runs.expressions import compile_expression
 from forestay.runs.interrupts import NOBODY, Voter
 from forestay.runs.log import ENGINE_VERSION, PRIVATE, EnginesProjection, RunsProjection, stream_of, to_wire
 from forestay.runs.mock_models import MockModels
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeRegistry
-from forestay.runs.ports import Fact, Governor, HttpConnector, ModelSource, ToolSource
+from forestay.runs.outcome import Outcome
+from forestay.runs.ports import Fact, Governor, HttpConnector, ModelSource, Ports, ToolSource
 from forestay.runs.requests import check_against, check_create, check_engine
 from forestay.runs.secrets import TELLING, cover_event, masked, may_have
 from forestay.runs.state import Event, RunState
@@ -64,7 +64,7 @@ from forestay.runs.workflows import Condition, Ref, Stored, Workflows
 
 MAX_BULK = 100
 MAX_SIGNALS = 10_000
-_DEDUP_RETRY_MS = 1000  # nobody knows how long a run takes: come back soon, and look at it
+_DEDUP_RETRY_MS = 1000  # a run may take any time: come back soon and look
 MAX_CHILDREN = 1_000
 """How many children a parent's snapshot lists; `GET /v1/runs?parentRunId=` lists them all."""
 
@@ -468,7 +468,7 @@ class Runs:
         *,
         delegate: bool = False,
     ) -> Resolved:
-        """Answer as `principal`; with `delegate` the body's `voter` may name somebody else (W18)."""
+        """Answer as `principal`; with `delegate` the body's `voter` may name another person (W18)."""
         await self._own(run_id, tenant)
         return await self._answering.resolve_by_node(run_id, node_id, body, Voter(principal, delegate))
 
@@ -512,14 +512,14 @@ class Runs:
     # What the host needs to mask what others show of runs
 
     async def find_state(self, run_id: str) -> RunState | None:
-        """The state of a run, whoever's it is; None when there is no such run."""
+        """The state of a run of any tenant; None when there is no such run."""
         return await self._known(run_id) if self._status(run_id) is not None else None
 
     async def shown_inputs(self, workflow_id: str, tenant: str, inputs: dict[str, Any]) -> dict[str, Any]:
         """Inputs for a workflow as they may be shown: without what its latest revision calls sensitive."""
         try:
             return masked(inputs, (await self._workflows.latest(workflow_id, tenant)).plan.sensitive)
-        except Problem:  # nobody can say what is sensitive
+        except Problem:  # without the workflow, every input counts as sensitive
             return masked(inputs, inputs)
 
     # Inside
@@ -568,7 +568,7 @@ class Runs:
             try:
                 return await self._create(run_id, stored, events, claim)
             except Problem as problem:
-                if problem.key != "ledger_conflict":  # else somebody took the place meanwhile: look again
+                if problem.key != "ledger_conflict":  # else another run took the place meanwhile: look again
                     raise
 
     async def _claim(self, tenant: str, workflow_id: str, scope_id: str | None, run_id: str) -> Append:

@@ -35,7 +35,7 @@ WAIT_OF_KIND = {
 }
 
 
-# A node in one of these takes real time: somebody works or thinks.
+# A node in one of these takes real time: code works or a person thinks.
 _REAL = frozenset({"running", "approval", "input", "external"})
 
 
@@ -160,7 +160,7 @@ class RunState(msgspec.Struct):
     parent: dict[str, Any] | None = None
     source: dict[str, Any] | None = None
     lease: str | None = None
-    secrets: set[str] = set()  # texts that nobody may be shown (H1)
+    secrets: set[str] = set()  # texts that no caller may see (H1)
 
     @property
     def status(self) -> RunStatus:
@@ -178,7 +178,7 @@ class RunState(msgspec.Struct):
 
     @property
     def executing(self) -> bool:
-        """Whether a node is under way, rather than waiting for somebody."""
+        """Whether a node is under way, rather than waiting for an answer."""
         return any(self.counts.get(status) for status in EXECUTING)
 
     @property
@@ -301,7 +301,7 @@ def check_reader(state: RunState, channel: str, node: str, type_id: str) -> None
 
 
 def shown_outputs(state: RunState, name: str, outputs: dict[str, Any]) -> dict[str, Any]:
-    """A node's outputs as anybody may see them: what its document calls sensitive is masked."""
+    """A node's outputs as every caller may see them: what its document calls sensitive is masked."""
     hidden = state.plan.nodes[name].doc.output_sensitivity
     return {key: MASK if hidden.get(key) else value for key, value in outputs.items()} if hidden else outputs
 

@@ -44,7 +44,7 @@ def check_size(value: Any) -> None:
 
 
 def _free(count: int) -> None:
-    """Looking costs nothing where nobody counts."""
+    """A budget without a limit."""
 
 
 def equal(left: Any, right: Any, visit: Visit = _free) -> bool:

@@ -1,4 +1,4 @@
-"""Webhooks: signed events to whoever asked for them, at least once, until a receiver proves dead.
+"""Webhooks: signed events to the receivers that asked for them, at least once, until a receiver proves dead.
 
 Invariants:
 
@@ -157,7 +157,7 @@ class Webhooks:
         self._agent = agent
         self._changing = asyncio.Lock()  # a subscription is looked at and changed by one caller at a time
         self._wake = asyncio.Event()
-        self._wanted: set[str] = set()  # event types that somebody asked for: what is worth waking up for
+        self._wanted: set[str] = set()  # event types that a receiver asked for: they wake the delivery
         self._breaker = Breaker()
         self._in_flight: dict[str, str] = {}
         self._ended: set[str] = set()  # since the outbox was last asked: its answer may be older than their end
@@ -254,7 +254,7 @@ class Webhooks:
         if not dead:
             raise Problem("not_found", "There is no such dead letter.")
         await self._ledger.append(f"webhook/{webhook_id}", [Draft("webhook.retried", {"deliveryId": delivery_id})])
-        self._breaker.ended(webhook_id, True, self._clock.now_ms())  # somebody knows better
+        self._breaker.ended(webhook_id, True, self._clock.now_ms())  # the caller knows that the receiver is back
         self._wake.set()
 
     async def _doc(self, webhook_id: str, tenant: str) -> dict[str, Any]:
@@ -323,7 +323,7 @@ class Webhooks:
         self._wake.set()
 
     async def _watch(self) -> None:
-        """Wake the delivery when an event is written that somebody wants; sleep while nobody wants any."""
+        """Wake the delivery when an event is written that a receiver wants; sleep while no receiver wants any."""
         while not self._wanted:
             await self._wake.wait()
             await asyncio.sleep(0)
@@ -438,7 +438,7 @@ class Webhooks:
             async with asyncio.timeout(_ATTEMPT_MS / 1000 + 1):
                 response = await self._http.send(request, caller)
         except Problem as problem:
-            taken = problem.details.get("status", 0) // 100 == 2  # and then it said more than anybody reads
+            taken = problem.details.get("status", 0) // 100 == 2  # the receiver took it, and answered more than is read
             return None if taken else problem.message
         except TimeoutError:
             return "The receiver did not answer in time."

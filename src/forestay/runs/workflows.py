@@ -147,7 +147,7 @@ class Workflows:
 
     def _keep(self, ref: Ref, document: dict[str, Any], digest: str) -> Stored:
         """Compile a document; of those that were compiled, as many are kept as there is room for."""
-        if ref in self._plans:  # somebody else read it meanwhile
+        if ref in self._plans:  # another caller read it meanwhile
             return self._plans[ref]
         size = len(canonical.encode(document))
         stored = self._plans[ref] = Stored(ref, document, compile_plan(read_workflow(document)), digest, size)

@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from forestay.envelope import Warning, failure, success
-from forestay.envelope.pages import cursor_page, no_page, offset_page
+from forestay.envelope import Warning, cursor_page, failure, no_page, offset_page, success
 from forestay.kernel import Ids, ManualClock, Problem, SeededRandomness
 from tests.envelope.strategies import envelopes, scalars, trees
 

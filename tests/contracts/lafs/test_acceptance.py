@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 from forestay.envelope import Envelope, decode, encode, project, schemas
 from forestay.envelope.formats import is_date_time, is_uri
-from forestay.envelope.json_schemas import envelope_schema, projected_schema
 from forestay.kernel import Problem
 from tests.contracts.lafs.mutations import BASES, TIMES, URIS, documents, mutated
 from tests.contracts.lafs.schema import envelope_schemas, published
@@ -28,8 +27,9 @@ from tests.envelope.strategies import envelopes
 
 FAST = [jsonschema_rs.validator_for(schema, validate_formats=True) for schema in envelope_schemas()]
 SLOW = [jsonschema.Draft7Validator(schema) for schema in envelope_schemas()]
-OWN = jsonschema_rs.validator_for(envelope_schema(), validate_formats=True)
-LEVELS = {level: jsonschema_rs.validator_for(projected_schema(level)) for level in ("minimal", "standard", "full")}
+OWN = jsonschema_rs.validator_for(schemas()["envelope"], validate_formats=True)
+SHOWN = {"minimal": "envelope-minimal", "standard": "envelope-standard", "full": "envelope"}
+LEVELS = {level: jsonschema_rs.validator_for(schemas()[name]) for level, name in SHOWN.items()}
 
 
 def accepted(document: Any) -> bool:

@@ -12,18 +12,20 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from forestay.envelope import (
+    CATEGORY_ACTIONS,
     SCHEMA_URL,
     Envelope,
     Error,
+    action_of,
     conform,
     decode,
     encode,
     failure,
+    next_step,
     resolve,
     select_field,
     success,
 )
-from forestay.envelope.errors import CATEGORY_ACTIONS, action_of, next_step
 from forestay.kernel import LAFS_CODES, TABLE, Ids, ManualClock, Problem, lafs_registry
 from tests.contracts.lafs.schema import published
 from tests.contracts.lafs.support import changed, forestay, refused
@@ -141,7 +143,7 @@ def test_r11_fields_come_first_then_the_format(tmp_path: Path, ok: Envelope) -> 
     filtered = decode(forestay(tmp_path, "version", "--json", "--fields", "forestay").stdout)
     assert isinstance(filtered.result, dict) and list(filtered.result) == ["forestay"]
     assert filtered.meta.mvi == "custom"
-    assert select_field(ok, "name") == "Thing"
+    assert select_field(ok.result, "name") == "Thing"
     for unknown in ("custom", "everything", None):
         assert (resolve(mvi=unknown).mvi, resolve(mvi=unknown).mvi_source) == ("standard", "default")
 

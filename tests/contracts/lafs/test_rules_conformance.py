@@ -11,19 +11,23 @@ import pytest
 from msgspec import UNSET
 
 from forestay.envelope import (
+    DEPRECATIONS,
     MAX_ENVELOPE_BYTES,
+    TIERS,
     Envelope,
     Error,
     Page,
     conform,
+    conform_envelope,
+    conform_flags,
     decode,
     encode,
     failure,
+    may_be_removed,
     parse,
     success,
 )
-from forestay.envelope.conformance import CORE, STANDARD, TIERS, conform_envelope, conform_flags
-from forestay.envelope.deprecations import DEPRECATIONS, META_MVI_BOOLEAN, check, may_be_removed
+from forestay.envelope.deprecations import check
 from forestay.kernel import Ids, ManualClock, Problem
 from tests.contracts.lafs.schema import published
 from tests.contracts.lafs.support import changed, forestay
@@ -45,12 +49,12 @@ def test_r44_deprecations_warn_and_keep_their_promise(clock: ManualClock, ids: I
         check(item)
     for wrong in ("1.9.0", "1.0.0", "2.1.0", "0.9.0"):
         with pytest.raises(Problem):
-            check(msgspec.structs.replace(META_MVI_BOOLEAN, remove_by=wrong))
-    assert may_be_removed(META_MVI_BOOLEAN, version="2.0.0", days=90, minors=0)
-    assert may_be_removed(META_MVI_BOOLEAN, version="2.0.0", days=1, minors=2)
-    assert not may_be_removed(META_MVI_BOOLEAN, version="2.0.0", days=89, minors=1)
-    assert not may_be_removed(META_MVI_BOOLEAN, version="1.9.0", days=900, minors=9)
-    dated = msgspec.structs.replace(META_MVI_BOOLEAN, deprecated_on="2026-01-01")
+            check(msgspec.structs.replace(DEPRECATIONS[0], remove_by=wrong))
+    assert may_be_removed(DEPRECATIONS[0], version="2.0.0", days=90, minors=0)
+    assert may_be_removed(DEPRECATIONS[0], version="2.0.0", days=1, minors=2)
+    assert not may_be_removed(DEPRECATIONS[0], version="2.0.0", days=89, minors=1)
+    assert not may_be_removed(DEPRECATIONS[0], version="1.9.0", days=900, minors=9)
+    dated = msgspec.structs.replace(DEPRECATIONS[0], deprecated_on="2026-01-01")
     assert "2026-01-01" in dated.warning().message
 
 
@@ -81,7 +85,7 @@ def test_r46_the_tiers_have_their_checks() -> None:
     contract = published("conformance-profiles.json")
     for tier, names in (contract["tiers"] if contract else {}).items():
         assert set(names) == set(TIERS[tier])
-    assert set(CORE) < set(STANDARD)
+    assert set(TIERS["core"]) < set(TIERS["standard"])
     flags = conform_flags()
     assert flags.ok and [check.name for check in flags.checks] == [
         "json_protocol_default",
@@ -96,7 +100,7 @@ def context_told(envelope: Envelope, told: Any, name: str = "contextLedger", **m
     )
 
 
-@pytest.mark.parametrize("name", [*STANDARD[1:], "context_mutation_failure", "context_preservation_valid"])
+@pytest.mark.parametrize("name", [*TIERS["standard"][1:], "context_mutation_failure", "context_preservation_valid"])
 def test_r46_each_check_can_fail_and_can_pass(name: str, ok: Envelope, bad: Envelope) -> None:
     replace = msgspec.structs.replace
     assert isinstance(bad.error, Error)

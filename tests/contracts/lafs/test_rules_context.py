@@ -10,12 +10,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from forestay.envelope import ContextStore, Envelope, conform, decode
-from forestay.envelope.context import Follower, read_query
-from forestay.envelope.context import project as project_context
-from forestay.envelope.context.store import chain
-from forestay.envelope.context.types import Entry
-from forestay.envelope.pages import no_page, offset_page
+from forestay.envelope import (
+    ContextStore,
+    Entry,
+    Envelope,
+    Follower,
+    chain,
+    conform,
+    decode,
+    no_page,
+    offset_page,
+    project_context,
+    read_query,
+)
 from forestay.kernel import LAFS_CODES, Ids, Ledger, ManualClock, Problem
 from tests.contracts.lafs.support import KEY
 

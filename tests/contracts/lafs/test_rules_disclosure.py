@@ -13,23 +13,29 @@ from forestay.envelope import (
     Ask,
     Budget,
     Envelope,
+    Expanders,
     Page,
     Warning,
     conform,
+    cost,
+    cursor_page,
     encode,
+    estimate,
     failure,
+    fit,
     give,
+    no_page,
+    offset_page,
+    page_request,
     parse,
     project,
+    read_ask,
+    read_budget,
     select_fields,
     success,
+    within,
 )
-from forestay.envelope.ask import read_ask
-from forestay.envelope.budget import cost, read_budget, within
-from forestay.envelope.estimate import Estimator, estimate, graphemes
-from forestay.envelope.expand import Expanders
-from forestay.envelope.fit import EXTENSION, TRUNCATED, fit
-from forestay.envelope.pages import cursor_page, no_page, offset_page, page_request
+from forestay.envelope.token_estimate import Estimator, graphemes
 from forestay.kernel import Ids, ManualClock, Problem
 from tests.contracts.lafs.support import changed, refused
 
@@ -168,11 +174,11 @@ def test_r40_truncation_keeps_what_matters_and_says_what_it_cut(strategy: Any, c
     fitted = fit(made, Budget(max_tokens=330), strategy=strategy)
     assert isinstance(fitted.result, dict) and isinstance(fitted.extensions, dict)
     assert {"id", "name", "code"} <= set(fitted.result) and fitted.result != thing
-    notice = fitted.extensions[EXTENSION]  # D3
+    notice = fitted.extensions["x-forestay-budget"]  # D3
     assert notice["method"] == strategy and notice["budget"] == {"maxTokens": 330}
     assert notice["estimated"] == cost(msgspec.to_builtins(fitted)).tokens <= 330
     assert notice["paths"] and all(path.startswith("$.result") for path in notice["paths"])
-    assert [warning.code for warning in fitted.meta.warnings or []] == [TRUNCATED]
+    assert [warning.code for warning in fitted.meta.warnings or []] == ["E_MVI_BUDGET_TRUNCATED"]
     assert conform(encode(fitted)).ok
     if strategy == "depth_first":
         assert fitted.result.get("deep") != thing["deep"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from forestay.extensions.compiler import build
-from forestay.extensions.compiler.apart import Child, Workshop
+from forestay.extensions.compiler.build_process import Child, Workshop
 from forestay.extensions.compiler.cache import Cache
 from forestay.extensions.compiler.scan import syntax
 from forestay.extensions.compiler.scan.uses import scan_text
@@ -137,7 +137,7 @@ async def test_k2_the_bundler_ends_with_the_child(tmp_path: Path) -> None:
 def test_k3_a_child_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     path = source(tmp_path)
     code = (
-        "import os, pathlib, signal; from forestay.extensions.compiler.apart import Child; child = Child();"
+        "import os, pathlib, signal; from forestay.extensions.compiler.build_process import Child; child = Child();"
         f"child.build(pathlib.Path({str(path)!r})); print(child.pid, flush=True);"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forestay.extensions.compiler import build, places
+from forestay.extensions.compiler import build, call_sites
 from forestay.extensions.compiler.artifact import ENTRY_MODULE, Location
 from forestay.extensions.compiler.sourcemap import SourceMap, decode_mappings, encode_mappings
 from forestay.extensions.locations import frames
@@ -69,8 +69,8 @@ def test_a_place_that_the_map_does_not_know_stays_as_it_is_and_others_frames_are
 
 def test_a_source_is_taken_apart_once_for_many_errors() -> None:
     source = "// a line\n" * 500 + 'throw new RangeError("x" + value);\n'
-    places._lines.cache_clear()
-    places._parsed.cache_clear()
+    call_sites._lines.cache_clear()
+    call_sites._parsed.cache_clear()
     for _ in range(50):
-        assert places.made_at(Location("a.ts", 501, 28), source, "RangeError") == Location("a.ts", 501, 7)
-    assert (places._lines.cache_info().misses, places._parsed.cache_info().misses) == (1, 1)
+        assert call_sites.made_at(Location("a.ts", 501, 28), source, "RangeError") == Location("a.ts", 501, 7)
+    assert (call_sites._lines.cache_info().misses, call_sites._parsed.cache_info().misses) == (1, 1)

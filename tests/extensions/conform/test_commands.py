@@ -42,7 +42,7 @@ LOCK = {
 
 def _run(*arguments):
     take_flags([])  # whatever another test asked for
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments], standalone_mode=False)
+    done = CliRunner().invoke(app.typer, [str(argument) for argument in arguments], standalone_mode=False)
     if done.exception is not None and not done.stdout:
         raise done.exception
     return done.return_value if done.return_value is not None else done.exit_code, json.loads(done.stdout)

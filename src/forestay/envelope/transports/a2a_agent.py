@@ -39,8 +39,8 @@ from starlette.types import Message as AsgiMessage
 
 from forestay.envelope.transports.a2a_tasks import NEXT, State, advance, check_references, is_terminal
 from forestay.envelope.transports.discovery import CARD_PATH, document_route
-from forestay.envelope.transports.grpc_messages import whole_numbers
 from forestay.envelope.transports.operations import Operations, Said
+from forestay.envelope.transports.protobuf import whole_numbers
 from forestay.envelope.types import MEDIA_TYPE, SCHEMA_URL, Envelope
 from forestay.envelope.validate import decode
 from forestay.kernel import Problem

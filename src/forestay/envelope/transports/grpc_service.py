@@ -1,7 +1,9 @@
-"""Envelopes over gRPC: a real service, and failures as google.rpc.Status with ErrorInfo, RetryInfo, BadRequest (R21).
+"""Envelopes over gRPC (LAFS R21); needs the extra `grpc`.
 
-A success is an `Envelope` message. A failure ends the call with the registry's status; the rich status in the
-trailers says the reason and the next step, and carries the envelope itself when it fits there.
+Both messages are `google.protobuf.Struct`, so a client in any language needs no schema of ours. The request has the
+members `operation`, `parameters`, `requestId` and `sessionId`; the answer is the envelope. A failure ends the call with
+the registry's status. The trailers carry a `google.rpc.Status` with ErrorInfo, RetryInfo and BadRequest, and the
+envelope itself when it fits there.
 """
 
 from __future__ import annotations
@@ -10,18 +12,21 @@ from typing import Any, Final
 
 import grpc
 import grpc.aio
+import msgspec
 from google.protobuf import any_pb2, duration_pb2, json_format
 from google.protobuf.message import DecodeError, Message
+from google.protobuf.struct_pb2 import Struct
 from google.rpc import error_details_pb2, status_pb2
 
-from forestay.envelope.transports import grpc_messages as messages
 from forestay.envelope.transports.operations import Operations, Said
+from forestay.envelope.transports.protobuf import whole_numbers
 from forestay.envelope.types import Envelope
+from forestay.envelope.validate import decode
 from forestay.kernel import Problem
 
+METHOD: Final = "/forestay.lafs.v1.Operations/Call"
 DETAILS_KEY: Final = "grpc-status-details-bin"
 MAX_TRAILER_BYTES: Final = 6 * 1024  # clients refuse metadata beyond 8 KiB
-_METHOD: Final = f"/{messages.SERVICE}/Call"
 
 
 class _Handler(grpc.GenericRpcHandler):
@@ -29,31 +34,27 @@ class _Handler(grpc.GenericRpcHandler):
         self._operations = operations
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
-        if handler_call_details.method != _METHOD:
+        if handler_call_details.method != METHOD:
             return None
         return grpc.unary_unary_rpc_method_handler(
-            self._call,
-            request_deserializer=messages.CallRequest.FromString,
-            response_serializer=messages.EnvelopeMessage.SerializeToString,
+            self._call, request_deserializer=Struct.FromString, response_serializer=Struct.SerializeToString
         )
 
-    async def _call(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Message:
-        parameters = messages.whole_numbers(json_format.MessageToDict(request.parameters))
+    async def _call(self, request: Struct, context: grpc.aio.ServicerContext[Any, Any]) -> Struct:
+        asked = _plain(request)
+        parameters = asked.get("parameters")
         said = await self._operations.call(
-            request.operation,
-            parameters,
+            str(asked.get("operation", "")),
+            parameters if isinstance(parameters, dict) else {},
             transport="grpc",
-            request_id=request.requestId or None,
-            session_id=request.sessionId or None,
+            request_id=_text(asked, "requestId"),
+            session_id=_text(asked, "sessionId"),
         )
         if said.problem is not None:
             status = status_of(said)
-            await context.abort(
-                code_of(said.problem),
-                status.message,
-                trailing_metadata=((DETAILS_KEY, status.SerializeToString()),),
-            )
-        return messages.to_message(said.envelope)
+            details = ((DETAILS_KEY, status.SerializeToString()),)
+            await context.abort(code_of(said.problem), status.message, trailing_metadata=details)
+        return _struct(said.envelope)
 
 
 def add_to(server: grpc.aio.Server, operations: Operations) -> None:
@@ -70,17 +71,13 @@ async def call(
     timeout: float | None = None,
 ) -> Envelope:
     """Call an operation; a failure comes back as its envelope, a broken connection as grpc's own error."""
-    request = messages.CallRequest()
-    json_format.ParseDict({"operation": operation, "parameters": parameters or {}}, request)
-    if request_id is not None:
-        json_format.ParseDict({"requestId": request_id}, request)
+    request = Struct()
+    request.update({"operation": operation, "parameters": parameters or {}, "requestId": request_id})
     stub: Any = channel.unary_unary(
-        _METHOD,
-        request_serializer=messages.CallRequest.SerializeToString,
-        response_deserializer=messages.EnvelopeMessage.FromString,
+        METHOD, request_serializer=Struct.SerializeToString, response_deserializer=Struct.FromString
     )
     try:
-        return messages.from_message(await stub(request, timeout=timeout))
+        return _envelope(await stub(request, timeout=timeout))
     except grpc.aio.AioRpcError as error:
         envelope = envelope_in(error)
         if envelope is None:
@@ -104,17 +101,15 @@ def status_of(said: Said) -> Any:
         delay = duration_pb2.Duration()
         delay.FromMilliseconds(max(0, int(told["retryAfterMs"])))
         details.append(error_details_pb2.RetryInfo(retry_delay=delay))
-    at = told["details"].get("at")
     if said.problem.row.category == "VALIDATION":
-        violation = error_details_pb2.BadRequest.FieldViolation(
-            field=at if isinstance(at, str) else "$", description=told["message"]
-        )
+        field = _text(told["details"], "at") or "$"
+        violation = error_details_pb2.BadRequest.FieldViolation(field=field, description=told["message"])
         details.append(error_details_pb2.BadRequest(field_violations=[violation]))
     status = status_pb2.Status(code=code_of(said.problem).value[0], message=told["message"])
     for detail in details:
         status.details.add().Pack(detail)
     envelope = any_pb2.Any()
-    envelope.Pack(messages.to_message(said.envelope))
+    envelope.Pack(_struct(said.envelope))
     if status.ByteSize() + envelope.ByteSize() <= MAX_TRAILER_BYTES:
         status.details.append(envelope)
     return status
@@ -122,16 +117,30 @@ def status_of(said: Said) -> Any:
 
 def envelope_in(error: grpc.aio.AioRpcError) -> Envelope | None:
     """The envelope that a failed call carries in its trailers, if it does."""
-    for key, value in error.trailing_metadata() or ():
-        if key != DETAILS_KEY:
-            continue
-        try:
-            status = status_pb2.Status.FromString(value)
-        except DecodeError:
-            return None
-        for detail in status.details:
-            if detail.Is(messages.EnvelopeMessage.DESCRIPTOR):
-                message = messages.EnvelopeMessage()
-                detail.Unpack(message)
-                return messages.from_message(message)
-    return None
+    try:
+        found = [
+            status_pb2.Status.FromString(item) for key, item in error.trailing_metadata() or () if key == DETAILS_KEY
+        ]
+    except DecodeError:
+        return None
+    message = Struct()
+    return next((_envelope(message) for status in found for part in status.details if part.Unpack(message)), None)
+
+
+def _struct(envelope: Envelope) -> Struct:
+    return json_format.ParseDict(msgspec.to_builtins(envelope), Struct())
+
+
+def _envelope(message: Struct) -> Envelope:
+    """The envelope in a message, validated as any foreign envelope is."""
+    return decode(msgspec.json.encode(_plain(message)))
+
+
+def _plain(message: Struct) -> dict[str, Any]:
+    plain: dict[str, Any] = whole_numbers(json_format.MessageToDict(message))
+    return plain
+
+
+def _text(members: dict[str, Any], name: str) -> str | None:
+    value = members.get(name)
+    return value if isinstance(value, str) and value else None

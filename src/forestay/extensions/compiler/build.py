@@ -22,7 +22,7 @@ from forestay.extensions.compiler.artifact import (
 from forestay.extensions.compiler.bundle import Bundle, bundle, source_hash
 from forestay.extensions.compiler.cache import Cache
 from forestay.extensions.compiler.check import check_bundle, refusal
-from forestay.extensions.compiler.entry import check_entry
+from forestay.extensions.compiler.default_export import check_entry
 from forestay.extensions.compiler.infer import infer
 from forestay.extensions.compiler.scan.syntax import Dialect
 from forestay.extensions.compiler.source import Source, source

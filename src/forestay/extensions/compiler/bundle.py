@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from forestay import assets
-from forestay.extensions.compiler import esbuild, here, modules, rewrite, subpaths
+from forestay.extensions.compiler import esbuild, module_location, rewrite, subpaths, virtual_modules
 from forestay.extensions.compiler.scan.pure import PURE_MEMBERS
 from forestay.extensions.compiler.scan.uses import scan_text
 from forestay.extensions.compiler.source import Source
@@ -33,8 +33,8 @@ _LOADERS = {
 _FLAGS = [
     "--bundle", "--format=esm", "--platform=node", f"--target={TARGET}", "--sourcemap=external",
     "--sources-content=true", "--metafile", "--legal-comments=none", "--minify-whitespace", "--minify-syntax",
-    "--log-level=silent", "--log-limit=0", "--tree-shaking=true", f"--define:import.meta={here.META}",
-    f"--define:require.resolve={here.RESOLVE}", f"--define:require.cache={here.CACHE}",
+    "--log-level=silent", "--log-limit=0", "--tree-shaking=true", f"--define:import.meta={module_location.META}",
+    f"--define:require.resolve={module_location.RESOLVE}", f"--define:require.cache={module_location.CACHE}",
 ]  # fmt: skip
 _MAX_FILE = 32 * 1024 * 1024
 
@@ -125,18 +125,18 @@ class _Session:
         plugin = esbuild.Plugin(
             resolve=((".*", "", self._resolve),),
             load=(
-                (".*", modules.ENTRY, self._load_entry),
-                (".*", modules.IMPORT, modules.load_import),
-                (".*", modules.REQUIRE, modules.load_require),
-                (".*", modules.RAW, modules.load_raw),
-                (".*", modules.MISSING, modules.load_missing),
-                (".*", modules.HERE, modules.load_here),
-                (".*", modules.PACKAGE, self._load_package),
+                (".*", virtual_modules.ENTRY, self._load_entry),
+                (".*", virtual_modules.IMPORT, virtual_modules.load_import),
+                (".*", virtual_modules.REQUIRE, virtual_modules.load_require),
+                (".*", virtual_modules.RAW, virtual_modules.load_raw),
+                (".*", virtual_modules.MISSING, virtual_modules.load_missing),
+                (".*", virtual_modules.HERE, virtual_modules.load_here),
+                (".*", virtual_modules.PACKAGE, self._load_package),
                 (".*", "file", self._load_file),
             ),
         )
         flags = [*_FLAGS, f"--outfile={self.source.root / 'index.js'}"]
-        return esbuild.service().build(f"{modules.ENTRY}:entry", flags, str(self.source.root), plugin)
+        return esbuild.service().build(f"{virtual_modules.ENTRY}:entry", flags, str(self.source.root), plugin)
 
     def lazily_missing(self, answer: dict[str, Any]) -> frozenset[tuple[str, str]]:
         """Imports that only fail when they are reached: `import()` and `require()` of a package that is not there."""
@@ -164,14 +164,14 @@ class _Session:
     def _resolve(self, ask: dict[str, Any]) -> dict[str, Any] | None:
         specifier, kind, importer = ask["path"], ask["kind"], ask["importer"]
         if kind == "entry-point":
-            return {"path": "entry", "namespace": modules.ENTRY}
-        if ask["namespace"] == modules.PACKAGE:
+            return {"path": "entry", "namespace": virtual_modules.ENTRY}
+        if ask["namespace"] == virtual_modules.PACKAGE:
             return self._resolve_in_package(specifier, importer)
-        if specifier.startswith((modules.RAW + ":", modules.HERE + ":")):
+        if specifier.startswith((virtual_modules.RAW + ":", virtual_modules.HERE + ":")):
             namespace, _, name = specifier.partition(":")
             return {"path": name, "namespace": namespace, "sideEffects": False}
         if (specifier, importer) in self.missing:
-            return {"path": specifier, "namespace": modules.MISSING}
+            return {"path": specifier, "namespace": virtual_modules.MISSING}
         target = rewrite.virtual_module(specifier)
         if target is not None:
             target = self._pure(specifier, importer) or target
@@ -179,12 +179,12 @@ class _Session:
         provided = rewrite.provided_package(specifier)
         if provided is not None:
             self.imports.append(Import(specifier, f"npm:{provided}", self._name(importer), kind))
-            return {"path": _package_file(provided), "namespace": modules.PACKAGE, "sideEffects": False}
+            return {"path": _package_file(provided), "namespace": virtual_modules.PACKAGE, "sideEffects": False}
         if rewrite.is_network(specifier):
             return _refuse(f'The import of "{specifier}" is refused: code is never loaded from elsewhere.')
         if specifier.endswith(".node"):
             if kind != "import-statement":
-                return {"path": specifier, "namespace": modules.MISSING}
+                return {"path": specifier, "namespace": virtual_modules.MISSING}
             return _refuse(f'The import of "{specifier}" is refused: native addons cannot run in the sandbox.')
         if specifier.startswith("#") and importer.startswith("/"):
             meant = subpaths.completed(specifier, Path(importer))
@@ -205,11 +205,11 @@ class _Session:
 
     def _virtual(self, specifier: str, target: str, ask: dict[str, Any]) -> dict[str, Any]:
         kind = ask["kind"]
-        if ask["namespace"] != modules.ENTRY:
+        if ask["namespace"] != virtual_modules.ENTRY:
             self.imports.append(Import(specifier, target, self._name(ask["importer"]), kind))
         if target.startswith("pi:polyfills/"):
-            return {"path": target, "namespace": modules.RAW, "sideEffects": True}
-        namespace = modules.REQUIRE if kind.startswith("require") else modules.IMPORT
+            return {"path": target, "namespace": virtual_modules.RAW, "sideEffects": True}
+        namespace = virtual_modules.REQUIRE if kind.startswith("require") else virtual_modules.IMPORT
         return {"path": target, "namespace": namespace, "sideEffects": False}
 
     def _resolve_in_package(self, specifier: str, importer: str) -> dict[str, Any]:
@@ -220,11 +220,11 @@ class _Session:
                     folder = folder[:-1]
                 elif part != ".":
                     folder = [*folder, part]
-            return {"path": "/".join(folder), "namespace": modules.PACKAGE, "sideEffects": False}
+            return {"path": "/".join(folder), "namespace": virtual_modules.PACKAGE, "sideEffects": False}
         provided = rewrite.provided_package(specifier)
         if provided is None:
             return _refuse(f'"{specifier}" is not part of the provided packages.')
-        return {"path": _package_file(provided), "namespace": modules.PACKAGE, "sideEffects": False}
+        return {"path": _package_file(provided), "namespace": virtual_modules.PACKAGE, "sideEffects": False}
 
     def _load_entry(self, ask: dict[str, Any]) -> dict[str, Any]:
         line = f"export {{default}} from {json.dumps('./' + self.source.entry_name)};"
@@ -237,7 +237,7 @@ class _Session:
         path = Path(ask["path"])
         loader = _LOADERS.get(path.suffix)
         if path.suffix == ".node":
-            return modules.load_missing(ask)  # a package that is a native addon fails where it is reached
+            return virtual_modules.load_missing(ask)  # a package that is a native addon fails where it is reached
         if loader is None:
             return _refuse(f"{path.name}: a {path.suffix or 'nameless'} file cannot be bundled.")
         if not self._is_inside(path):
@@ -249,7 +249,7 @@ class _Session:
         self.inputs[name] = Input(path, name, contents, loader)
         if loader in ("json", "text"):
             return {"contents": contents, "loader": loader, "resolveDir": str(path.parent)}
-        prepared = here.place(contents, name, loader, path.suffix)
+        prepared = module_location.place(contents, name, loader, path.suffix)
         if prepared.prefix:
             self.prefixes[name] = prepared.prefix
         return {"contents": prepared.contents, "loader": loader, "resolveDir": str(path.parent)}
@@ -268,7 +268,7 @@ class _Session:
 
 def _prelude(polyfills: tuple[str, ...]) -> bytes:
     """The line that has the globals of Node in place before anything else runs (Pi §2A.3)."""
-    return "".join(f"{modules.REGISTRY}({json.dumps(name)});" for name in polyfills).encode() + b"\n"
+    return "".join(f"{virtual_modules.REGISTRY}({json.dumps(name)});" for name in polyfills).encode() + b"\n"
 
 
 def _package_file(provided: str) -> str:

@@ -8,11 +8,11 @@ import msgspec
 
 from forestay.extensions.compiler.artifact import ENTRY_MODULE, ApiUse, Location
 from forestay.extensions.compiler.bundle import Bundle
-from forestay.extensions.compiler.modules import PACKAGE
 from forestay.extensions.compiler.rewrite import node_builtin
 from forestay.extensions.compiler.scan import rules
 from forestay.extensions.compiler.scan.uses import Finding, scan_text
 from forestay.extensions.compiler.sourcemap import SourceMap
+from forestay.extensions.compiler.virtual_modules import PACKAGE
 from forestay.kernel import Problem, canonical
 
 Verdict = Literal["compatible", "warning", "blocked"]

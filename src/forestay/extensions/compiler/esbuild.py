@@ -15,7 +15,7 @@ from typing import IO, Any
 import msgspec
 
 from forestay import assets
-from forestay.extensions.compiler import wire
+from forestay.extensions.compiler import esbuild_packets
 from forestay.kernel import Problem
 
 VERSION = "0.28.2"
@@ -99,9 +99,9 @@ class Service:
 
 def _converse(stdin: IO[bytes], stdout: IO[bytes], key: int, request: dict[str, Any], plugin: Plugin) -> dict[str, Any]:
     callbacks = [callback for _, _, callback in (*plugin.resolve, *plugin.load)]
-    _send(stdin, wire.encode(key, True, request))
+    _send(stdin, esbuild_packets.encode(key, True, request))
     while True:
-        packet_id, is_request, value = wire.decode(_read_packet(stdout))
+        packet_id, is_request, value = esbuild_packets.decode(_read_packet(stdout))
         if not is_request:
             if packet_id == key:
                 answer: dict[str, Any] = value
@@ -116,7 +116,7 @@ def _converse(stdin: IO[bytes], stdout: IO[bytes], key: int, request: dict[str, 
                     break
         elif value["command"] == "on-start":
             reply = {"errors": [], "warnings": []}
-        _send(stdin, wire.encode(packet_id, False, reply))
+        _send(stdin, esbuild_packets.encode(packet_id, False, reply))
 
 
 def _describe(plugin: Plugin) -> dict[str, Any]:

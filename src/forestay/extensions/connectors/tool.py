@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from forestay.extensions.connectors import files, lookup, truncate
+from forestay.extensions.connectors import file_tools, search_tools, truncate
 from forestay.extensions.connectors.contract import Call, Output, number, text
 from forestay.extensions.connectors.exec import ExecConnector
 from forestay.extensions.connectors.fs import FsConnector
@@ -14,9 +14,13 @@ from forestay.tools import BUILT_IN, prepared
 
 Tool = Callable[[FsConnector, Call, Mapping[str, Any]], Output]
 _FILE_TOOLS: dict[str, Tool] = {
-    "read": files.read, "write": files.write, "edit": files.edit, "ls": files.ls, "grep": lookup.grep,
-    "find": lookup.find,
-}  # fmt: skip
+    "read": file_tools.read,
+    "write": file_tools.write,
+    "edit": file_tools.edit,
+    "ls": file_tools.ls,
+    "grep": search_tools.grep,
+    "find": search_tools.find,
+}
 
 
 class ToolConnector:
@@ -60,4 +64,4 @@ class ToolConnector:
             raise Problem(
                 "io_failed", f"{output}\n\nCommand exited with code {outcome['code']}", exit_code=outcome["code"]
             )
-        return files.result(output, details)
+        return file_tools.result(output, details)

@@ -1,15 +1,15 @@
-"""Waiting for another thread without sleeping, for a few dozen microseconds.
+"""Waits for another thread without sleeping, for a few dozen microseconds.
 
-A thread that sleeps has to be woken by the kernel, often on a core that sleeps as well, and that can take longer than
-a tool call. So each side of a handover watches a word of memory for a moment before it sleeps. Python can only watch
-while it holds the interpreter, which the other side needs; so the watching is a few WebAssembly instructions that are
-called as the engine is, with the interpreter free.
+The system needs longer to wake a sleeping thread than a tool call takes. So each side of a hand-over watches a word of
+memory for a moment before it sleeps. Python code holds the interpreter lock while it watches, and the other side needs
+that lock. The watch is therefore a short WebAssembly function, called with the lock released.
+`python -m benchmarks handover` measures what this buys.
 
-W1  a watch ends by itself after a number of turns; it offers its core to others before it begins and now and then, so
-    that whoever is waited for can also run where the waiting is done.
-W2  what tells the other side is written inside the watch, when the interpreter is free already: the other side does
-    not wake up only to wait for it.
-W3  fewer threads watch for work than there are cores.
+W1  A watch ends after a number of turns. It yields its core before it begins and now and then, so that the other
+    thread can run on the same core.
+W2  The watch itself writes the word that tells the other side. The lock is free then: the other side does not wake up
+    only to wait for it.
+W3  Fewer threads watch for work than there are cores.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _PROGRAM = f"""(module
 
 
 class Words:
-    """Memory that threads watch, and `watching` watchers for those who wait for work (W3)."""
+    """Memory that threads watch, and `watching` watchers for threads that wait for work (W3)."""
 
     def __init__(self, watching: int) -> None:
         config = wasmtime.Config()
@@ -72,7 +72,7 @@ class Words:
         self._idle: deque[Watcher] = deque(self.watcher() for _ in range(watching))
 
     def take(self) -> Watcher | None:
-        """A watcher for somebody who waits for work, to be put back; None when enough do already (W3)."""
+        """A watcher for a thread that waits for work, to be put back; None when enough threads watch (W3)."""
         try:
             return self._idle.pop()
         except IndexError:
@@ -88,7 +88,7 @@ class Words:
         return Watcher(store, function)
 
     def line(self) -> Line | None:
-        """Two words of one's own, to be given back; None when there are no more."""
+        """Two words for one thread, to be given back; None when there are no more."""
         try:
             return Line(self._words, self._free.pop())
         except IndexError:
@@ -136,11 +136,11 @@ class Line:
         self._words[self._at + 1] = self.answered + 1 & 0xFFFFFFFF
 
     def ask_and_watch(self, watcher: Watcher, turns: int) -> None:
-        """Say that there is work, and wait until it was answered or the turns are over."""
+        """Announce work, and wait until it is answered or the turns are over."""
         watcher.watch(self.address, self.asked + 1 & 0xFFFFFFFF, self.address + 4, self.answered, turns)
 
     def answer_and_watch(self, watcher: Watcher, seen: int, answered: bool, turns: int) -> None:
-        """Say that it was answered, if it was, and wait until something was asked since `seen`."""
+        """Announce an answer, if there is one, and wait for work that came after `seen`."""
         watcher.watch(self.address + 4, self.answered + answered & 0xFFFFFFFF, self.address, seen, turns)
 
 
@@ -199,7 +199,7 @@ _making = threading.Lock()
 
 
 def words() -> Words | None:
-    """The words of this process; None where watching would only take the core from the one who is watched."""
+    """The words of this process; None where watching would take the core from the watched thread."""
     with _making:
         return _words()
 

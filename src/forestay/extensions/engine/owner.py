@@ -1,11 +1,11 @@
-"""Who owns a VM: everything that touches the VM is done here, in order, by one thread at a time.
+"""The owner of a VM: it does everything that touches the VM, in order, on one thread at a time.
 
-O1  work is done in the order in which it was submitted, and its results reach the event loop in that order.
-O2  the event loop waits for a result for `ATTENTION` at most, and only when it knows of nothing else to do; after
-    `MAX_STREAK` such results in a row it is to look at everything else. It waits ever more rarely for who is slow.
-O3  an owner without work has no thread.
-O4  every result is handed over once, by whoever has taken the claim: the thread, which then answers at once, or the
-    event loop, which then hears of it as of anything that other threads tell it.
+O1  Work is done in the order in which it was submitted, and its results reach the event loop in that order.
+O2  The event loop waits for a result for `ATTENTION` at most, and only when it has nothing else to do. After
+    `MAX_STREAK` such results in a row it turns to everything else first. It waits ever more rarely for a slow VM.
+O3  An owner without work has no thread.
+O4  Each result is handed over once, by the side that takes the claim: the thread, which then answers at once, or the
+    event loop, which then gets the result like any other callback from a thread.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _Item = tuple[Callable[[], Any], _Done]
 
 
 class Attention(Runners):
-    """What an event loop knows of its owners: their threads, how many work, how many answers it has waited for."""
+    """What an event loop knows of its owners: their threads, how many of them work, how often it waited in a row."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, words: Words | None) -> None:
         super().__init__(words)
@@ -42,7 +42,7 @@ class Attention(Runners):
         self._ready = getattr(loop, "_ready", ())  # asyncio's own loop lets itself be looked at; others do not
 
     def free(self) -> bool:
-        """Whether the loop has nothing to do that it knows of."""
+        """Whether the loop has nothing else to do."""
         return self.watcher is not None and self.working == 0 and not self._ready
 
 
@@ -114,7 +114,7 @@ class Owner:
         return True
 
     def hurried(self) -> bool:
-        """Whether the event loop is to look at everything else, before it waits for anything again (O2)."""
+        """Whether the event loop must turn to everything else before it waits again (O2)."""
         if self._attention.streak < MAX_STREAK:
             return False
         self._attention.streak = 0

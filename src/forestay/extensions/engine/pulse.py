@@ -1,8 +1,8 @@
-"""The pulse of the engine's deadlines: it beats while any VM runs, and rests a second after the last one ran.
+"""The clock of the engine's deadlines: it ticks while a VM runs, and stops a second after the last one ran.
 
-B1  while a VM runs, the pulse beats.
-B2  a pulse that rests costs nothing: no timer, no turn of the processor.
-B3  the thread ends with the last VM.
+B1  While a VM runs, the clock ticks.
+B2  A stopped clock costs nothing: no timer, no processor time.
+B3  The thread ends with the last VM.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Pulse:
         self._wake.set()
 
     def begin(self, who: object) -> None:
-        """Somebody runs: time must pass for his deadline (B1)."""
+        """A VM is running, so its deadline must advance (B1)."""
         self._running.add(who)
-        if self.resting:  # looked at after it was told, as the thread looks after it has said that it rests
+        if self.resting:  # read after the VM is listed; the thread lists itself as resting before it reads the list
             self._wake.set()
 
     def end(self, who: object) -> None:

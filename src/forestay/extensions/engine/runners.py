@@ -1,12 +1,12 @@
-"""The threads that VMs run on: few, warm, and nobody's own.
+"""The threads that VMs run on: few, warm, and shared.
 
-A VM belongs to one thread at a time, and to whichever is at hand: the one that ran last is awake still, and runs the
-next VM without being woken. A thread that a VM holds up is missed by nobody; another one takes its place.
+A VM runs on one thread at a time, on any of them. The thread that ran last is still awake and runs the next VM without
+being woken. When a VM blocks its thread, another thread takes over the other VMs.
 
-R1  a thread has one owner's work at a time, and an owner's work one thread at a time.
-R2  the thread that was free last is taken first; when none is free, there is a new one.
-R3  a thread without work sleeps after `LINGERING`; of those that sleep, `MAX_FREE` are kept.
-R4  when the last owner of an event loop has ended, its threads end.
+R1  A thread has one owner's work at a time, and an owner's work has one thread at a time.
+R2  The thread that became free last is taken first; when none is free, a new one starts.
+R3  A thread without work sleeps after `LINGERING`; at most `MAX_FREE` sleeping threads are kept.
+R4  When the last owner of an event loop ends, its threads end.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _starting = threading.Lock()
 
 
 class Work(Protocol):
-    """An owner with something to do."""
+    """An owner that has work."""
 
     @property
     def patient(self) -> bool:
-        """Whether it is worth while to stay awake for what it wants next."""
+        """Whether it is worth staying awake for its next piece of work."""
 
     def work_off(self, line: Line | None, free: Callable[[], None]) -> bool:
-        """Do all of it, and say so before the last result is told: `free`.
+        """Do all of it, and call `free` before the last result is handed over.
 
-        True when somebody watches `line` for the result and is still to be told.
+        True when the event loop watches `line` for the result and still has to be told.
         """
 
 
 class Runner:
-    """One thread: it is given an owner, does its work, and is free again."""
+    """One thread: it gets an owner, does its work, and is free again."""
 
     def __init__(self, runners: Runners) -> None:
         self._runners = runners
@@ -60,7 +60,7 @@ class Runner:
                 threading.stack_size(before)
 
     def give(self, work: Work | None, *, tell: bool = True) -> None:
-        """Something to do, or None: then it ends. Without `tell`, whoever gives it tells the thread himself."""
+        """Give it work, or None to end it. Without `tell`, the caller wakes the thread itself."""
         self._given.put(work)
         if tell and self._watching and self.line is not None:
             self.line.ask()
@@ -82,11 +82,11 @@ class Runner:
             self._words.give_back(self.line)
 
     def _free(self) -> None:
-        """What it is given from here on waits until it has told what it has done."""
+        """Become free; work that is given from here on waits until the last result is handed over."""
         self._ends = not self._runners.put(self)
 
     def _next(self, answered: bool) -> Work | None:
-        """What is given next: watched for, then slept for (R3)."""
+        """The next piece of work: the thread watches for it, then sleeps (R3)."""
         line, found, alone = self.line, self._words, self._runners.working <= 1
         if line is None or found is None or not (alone or answered):
             return self._given.get()
@@ -115,14 +115,14 @@ class Runners:
         self._lock = threading.Lock()
 
     def take(self) -> Runner:
-        """A thread that has nothing to do (R2)."""
+        """A thread without work (R2)."""
         with self._lock:
             if self._free:
                 return self._free.pop()
         return Runner(self)
 
     def put(self, runner: Runner) -> bool:
-        """It is free again; False when it is not needed any more and is to end (R3, R4)."""
+        """Take a free thread back; False when it is no longer needed and must end (R3, R4)."""
         with self._lock:
             if self._owners == 0 or len(self._free) >= MAX_FREE:
                 return False

@@ -89,7 +89,7 @@ def _run_esbuild(folder: Path, script: Path, mapping: Path) -> None:
         file = folder / f"{script.stem}.{name}.ts"
         file.write_text(text.replace('"./', f'"{SOURCES}/'), "utf-8")
         command.append(f"--alias:@forestay/{name}={file}")
-    environment = {**os.environ, "NODE_PATH": str(assets.folder() / "node_modules")}
+    environment = {**os.environ, "NODE_PATH": str(assets.modules())}
     done = subprocess.run(command, cwd=SOURCES, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise Problem("compile_failed", "The guest does not build.", reason=done.stderr[-2000:])

@@ -150,7 +150,7 @@ def settle(group: list[Ticket], deliveries: Deliveries) -> None:
         try:
             loop.call_soon_threadsafe(_arrive, deliveries.get(loop, ()), tickets)
         except RuntimeError:
-            pass  # the loop was closed while the group was written; nobody is waiting
+            pass  # the loop was closed while the group was written: no caller is left
 
 
 def _arrive(batch: Sequence[tuple[Feed, list[Record]]], tickets: list[Ticket]) -> None:

@@ -118,7 +118,7 @@ def _encoded(draft: Draft, payload: bytes, attrs: bytes) -> Encoded:
             observed=len(payload) + len(attrs),
             fix="Store the content elsewhere and record its hash.",
         )
-    # What followers get is what readers will get: plain values that nobody else holds.
+    # What followers get is what readers will get: plain values that no caller can change.
     plain = Draft(draft.type, msgspec.json.decode(payload), msgspec.json.decode(attrs), draft.id, draft.ts)
     return Encoded(plain, payload, attrs)
 

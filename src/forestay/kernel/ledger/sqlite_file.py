@@ -72,7 +72,7 @@ class SqliteFile:
             "PRAGMA fullfsync=ON",
             "PRAGMA checkpoint_fullfsync=ON",
             "PRAGMA journal_size_limit=67108864",
-            "PRAGMA wal_autocheckpoint=0",  # the writer's thread does it, when nobody waits for an answer
+            "PRAGMA wal_autocheckpoint=0",  # the writer does it after its answers are out
         )
         connection.create_function("digest", 3, digest, deterministic=True)
         return connection

@@ -78,7 +78,7 @@ class Writer:
             self._connection.close()
 
     def _write_group(self, group: list[Ticket]) -> None:
-        """Write a group, tell followers and callers what is on disk, and tidy up when nobody waits for it."""
+        """Write a group, tell followers and callers what is on disk, then tidy up."""
         started = time.perf_counter()
         records = self._write(group)
         deliveries: Deliveries = {}
@@ -175,7 +175,7 @@ class Writer:
             ticket.result = ticket.job(connection)
         except sqlite3.Error:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever a job meets, the writer goes on for everybody else
+        except Exception as error:  # noqa: BLE001 - a failed job must not stop the writer
             connection.execute("ROLLBACK")
             connection.execute("BEGIN")
             ticket.error = Problem.unexpected(error)

@@ -1,4 +1,4 @@
-"""Nodes that ask somebody: approval, clarification, conversation, any interrupt, an event from outside."""
+"""Nodes that ask people: approval, clarification, conversation, any interrupt, an event from outside."""
 
 from __future__ import annotations
 

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from forestay.runs.execution import Execution, Parked
+from forestay.runs.execution import Execution
 from forestay.runs.nodes.checks import check_config, compiles, positive, shaped
 from forestay.runs.nodes.registry import NodeError, NodeRegistry, NodeType
+from forestay.runs.outcome import Parked
 
 MAP = "core.map"
 MAX_ITEMS = 10_000

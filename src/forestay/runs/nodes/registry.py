@@ -184,7 +184,7 @@ def _given_inputs(code: Code) -> Execute:
 
 @contextmanager
 def declaring() -> Iterator[list[NodeType]]:
-    """What `@node` declares meanwhile, and for nobody else."""
+    """What `@node` declares inside this block alone."""
     before, found = list(_declared), list[NodeType]()
     _declared.clear()
     try:

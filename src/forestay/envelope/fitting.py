@@ -19,7 +19,7 @@ from msgspec import UNSET
 
 from forestay.envelope.budget import Budget, Cost, cost, count_items, exceeded, within
 from forestay.envelope.disclosure import project
-from forestay.envelope.estimate import MAX_DEPTH, RATIOS, Estimator, Family
+from forestay.envelope.token_estimate import MAX_DEPTH, RATIOS, Estimator, Family
 from forestay.envelope.truncate import Room, Strategy, Truncation
 from forestay.envelope.types import Envelope, Error, Mvi, Page, Warning
 

@@ -11,7 +11,7 @@ import re
 
 import msgspec
 
-from forestay.extensions.compiler.modules import HERE
+from forestay.extensions.compiler.virtual_modules import HERE
 
 META = "__forestay_meta__"
 RESOLVE = "__forestay_resolve__"

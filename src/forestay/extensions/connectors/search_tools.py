@@ -9,7 +9,7 @@ from typing import Any
 
 from forestay.extensions.connectors import truncate
 from forestay.extensions.connectors.contract import Call, Output, number, text
-from forestay.extensions.connectors.files import result
+from forestay.extensions.connectors.file_tools import result
 from forestay.extensions.connectors.fs import FsConnector
 from forestay.kernel import Problem, check_path_pattern, match_path
 

@@ -1,0 +1,84 @@
+"""The data folder that a command means: its ledger, and the note of the host that has it open."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from forestay.kernel import Problem, config, kept_in
+
+if TYPE_CHECKING:
+    from forestay.kernel import Ledger
+
+Data = Annotated[Path | None, typer.Option("--data", help="The data folder, or a ledger file; default: data.dir.")]
+
+
+def data_folder(data: Path | None) -> Path:
+    return data or Path(config.load().config.data.dir)
+
+
+def ledger_file(data: Path | None, *, make: bool, fix: str) -> Path:
+    """The file that `--data` means, a folder or the file itself; `not_found` with `fix` unless it may be made."""
+    path = data_folder(data)
+    with kept_in(path):
+        if path.is_dir() or path.suffix != ".db":
+            path = path / "ledger.db"
+        if not make and not path.exists():
+            raise Problem("not_found", f"There is no ledger at {path}.", fix=fix)
+    return path
+
+
+@asynccontextmanager
+async def opened_ledger(data: Data = None) -> AsyncIterator[Ledger]:
+    """The ledger, which is made where there is none."""
+    async with _opened(ledger_file(data, make=True, fix="")) as ledger:
+        yield ledger
+
+
+@asynccontextmanager
+async def existing_ledger(data: Data = None) -> AsyncIterator[Ledger]:
+    """The ledger, which must be there."""
+    async with _opened(ledger_file(data, make=False, fix="Start the host once, or give --data.")) as ledger:
+        yield ledger
+
+
+@asynccontextmanager
+async def _opened(file: Path) -> AsyncIterator[Ledger]:
+    from forestay.kernel import Ledger
+
+    async with Ledger.open(file) as ledger:
+        yield ledger
+
+
+def announce(data: Path, url: str) -> Path:
+    """Leave a note that says where the host of this folder can be reached, so that commands find it."""
+    path = data / "host.json"
+    path.write_text(json.dumps({"url": url, "pid": os.getpid()}))
+    return path
+
+
+def announced(data: Path) -> str | None:
+    """The address of the host that has this folder open, if one has.
+
+    A process that was killed leaves its note behind, and another process may have its number by now (in a container
+    often this one). What counts is that something listens there.
+    """
+    try:
+        note = json.loads((data / "host.json").read_text())
+        pid, url = int(note["pid"]), str(note["url"])
+        if pid == os.getpid():
+            return None
+        os.kill(pid, 0)
+        parts = urlsplit(url)
+        with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=2):
+            return url
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
