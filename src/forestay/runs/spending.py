@@ -87,7 +87,7 @@ def limits_of(policy: Mapping[str, Any]) -> dict[Dimension, int]:
     found: dict[Dimension, int] = {}
     for name in DIMENSIONS:
         if (value := policy.get(_CEILINGS[name])) is not None:
-            found[name] = math.floor(value * MICRO) if name == "cost" else int(value)
+            found[name] = math.floor(round(value * MICRO, 6)) if name == "cost" else int(value)
     return found
 
 
