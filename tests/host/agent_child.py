@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from forestay.host import Host
-from forestay.kernel import Agents, Config, Ledger, Models, Problem
+from forestay.kernel import Agents, Config, Models, Problem
+from forestay.kernel.ledger.sqlite import SqliteLedger
 from forestay.models import Deltas, Message, Script, Scripted, ScriptedCall, Turn
 from forestay.runs import CreateRun
 
@@ -58,15 +59,15 @@ class Logged(Scripted):
 
 
 def count_commits(boundaries: Boundaries) -> None:
-    commit = Ledger.commit
+    commit = SqliteLedger.commit
 
-    async def counted(ledger: Ledger, *appends: Any) -> Any:
+    async def counted(ledger: SqliteLedger, *appends: Any) -> Any:
         boundaries.reach()
         records = await commit(ledger, *appends)
         boundaries.reach()
         return records
 
-    Ledger.commit = counted  # type: ignore[method-assign]
+    SqliteLedger.commit = counted  # type: ignore[method-assign]
 
 
 async def answer(host: Host, project: Path) -> None:

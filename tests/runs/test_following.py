@@ -1,4 +1,4 @@
-"""Following a run: polls, followers and those who wait for its end (S1 to S3)."""
+"""Following a run: polls, followers and those who wait for its end (L8)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_poll_loses_nothing_of_a_run_that_ends_while_it_reads(
         assert page.is_complete and page.events[-1].type == "run.completed"
 
 
-async def test_s1_s2_s3_many_followers_and_a_slow_one_get_everything(host: Host) -> None:
+async def test_l8_many_followers_and_a_slow_one_get_everything(host: Host) -> None:
     async with host() as runs:
         run_id = await start(runs, workflow("w", [node("x", "core.waitForEvent", config={"event": "end"})]))
 

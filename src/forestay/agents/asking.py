@@ -1,4 +1,4 @@
-"""Performing a turn's model call: one effect, told to the extensions as it streams."""
+"""A turn's model call: one effect, which the extensions hear as it streams."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ async def call_model(stage: Stage, state: AgentState) -> Answered:
 
 async def _ask(stage: Stage, state: AgentState, key: str) -> Completion:
     messages, params = await _prepared(stage, state)
-    await stage.tell("message_start", message=pi.to_pi(Message("assistant", "")))
-    told = ""
+    await stage.tell_message(Message("assistant", ""), "message_start")
+    told, listens = "", stage.hooks.listens("message_update")
 
     async def heard(text: str) -> None:
         nonlocal told
-        if text and stage.hooks.listens("message_update"):
+        if listens and text:
             told += text
             change = {"type": "text_delta", "delta": text}
             await stage.tell(
@@ -80,18 +80,20 @@ async def _ask(stage: Stage, state: AgentState, key: str) -> Completion:
             )
 
     answer = await stage.model.turn(key, messages, [tool.spec for tool in state.surface], params, heard)
-    said = Message("assistant", answer.text, _distinct(answer.tool_calls))
-    await stage.tell("message_end", message=pi.to_pi(said))
+    await stage.tell_message(Message("assistant", answer.text, _distinct(answer.tool_calls)), "message_end")
     return answer
 
 
 async def _prepared(stage: Stage, state: AgentState) -> tuple[list[Message], Params]:
-    """The messages and parameters after the extensions had their say (`context`, `before_provider_request`)."""
-    system = [message for message in state.messages if message.role == "system"]
-    spoken = [message for message in state.messages if message.role != "system"]
-    answer = await stage.tell("context", messages=[pi.to_pi(message) for message in spoken])
-    messages = system + _replaced(spoken, answer)
+    """The messages and parameters after the extensions changed them (`context`, `before_provider_request`)."""
+    messages = list(state.messages)
+    if stage.hooks.listens("context"):
+        spoken = [message for message in messages if message.role != "system"]
+        answer = await stage.tell("context", messages=[pi.to_pi(message) for message in spoken])
+        messages = [message for message in messages if message.role == "system"] + _replaced(spoken, answer)
     params = Params(max_tokens=stage.manifest.max_tokens, temperature=stage.manifest.temperature)
+    if not stage.hooks.listens("before_provider_request"):
+        return messages, params
     payload = {
         "model": stage.model.name,
         "messages": [pi.to_pi(message) for message in messages],
@@ -112,7 +114,7 @@ async def _prepared(stage: Stage, state: AgentState) -> tuple[list[Message], Par
 
 
 def _since_last_answer(state: AgentState) -> list[Message]:
-    """What the user said that no turn has told yet: the prompt, or a correction."""
+    """The user's messages since the last answer: the prompt, or a correction."""
     answers = [at for at, message in enumerate(state.messages) if message.role == "assistant"]
     new = state.messages[answers[-1] :] if answers else state.messages
     return [message for message in new if message.role == "user"]

@@ -30,7 +30,7 @@ class Hooks(Protocol):
     """Extensions listening to the agent's life. `emit` gives their merged answer, or None (Pi, lifecycle events)."""
 
     def listens(self, event: str) -> bool:
-        """Whether anybody wants `event`; what nobody wants is not even put together."""
+        """Whether an extension listens to `event`; otherwise the caller does not build it."""
 
     async def emit(self, event: dict[str, Any]) -> dict[str, Any] | None: ...
 

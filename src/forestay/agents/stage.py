@@ -68,13 +68,14 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
         """The extensions' merged answer to `event`, or None."""
         return await self.hooks.emit({"type": event, **payload}) if self.hooks.listens(event) else None
 
-    async def tell_message(self, message: Message) -> None:
-        await self.tell("message_start", message=pi.to_pi(message))
-        await self.tell("message_end", message=pi.to_pi(message))
+    async def tell_message(self, message: Message, *events: str) -> None:
+        for event in events or ("message_start", "message_end"):
+            if self.hooks.listens(event):  # what nobody wants is not even put together
+                await self.hooks.emit({"type": event, "message": pi.to_pi(message)})
 
     async def tell_turn_end(self, state: AgentState) -> None:
         """The end of the turn that the conversation ends with, if there was one."""
-        if not state.turns:
+        if not state.turns or not self.hooks.listens("turn_end"):
             return
         at = max(index for index, message in enumerate(state.messages) if message.role == "assistant")
         results = [pi.to_pi(message) for message in state.messages[at + 1 :] if message.role == "tool"]

@@ -19,7 +19,7 @@ class Begun(msgspec.Struct, frozen=True, tag="begun"):
     messages: tuple[Message, ...]
     surface: tuple[Tool, ...]
     handled: bool = False
-    """An extension took the task upon itself (`input`): there is nothing for the model to do."""
+    """An extension handled the task (`input`): the model is not asked."""
 
 
 class Answered(msgspec.Struct, frozen=True, tag="answered"):

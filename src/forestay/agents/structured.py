@@ -1,4 +1,4 @@
-"""An answer that has to be JSON: finding it in what the model said, and telling the model what was wrong with it."""
+"""An answer that must be JSON: finds it in the model's text, and words the correction when it does not fit."""
 
 from __future__ import annotations
 

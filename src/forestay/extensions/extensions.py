@@ -90,13 +90,7 @@ class Extensions:
         """What handlers threw, the latest last."""
         self.resources: list[Resource] = []  # skills, prompts and themes
         self.themes = Themes(self._theme_chosen)
-        self.session = SessionTree(
-            str(self.root),
-            clock=self._clock,
-            ids=Ids(self._clock, settings.randomness),
-            tools=lambda: listed_tools(self.members),
-            commands=lambda: listed_commands(self.members, self.resources),
-        )
+        self.session = self._new_session()
         self.hooks = Hooks(timeout=min(settings.deadline, 10.0), report=self._handler_failed)
         self.control = Control(
             self.session, self.hooks.emit, self._reachable, ended=self._session_ended, asked=self._asked
@@ -109,7 +103,19 @@ class Extensions:
         self._evidence = Evidence(ledger, sink=self._log, weigh=self._spent, clock=self._clock)
         self._loader = JavaScriptLoader(settings)
         self.others = OtherTools(self)
-        self.dispatcher = Dispatcher(
+        self.dispatcher = self._new_dispatcher(consent)
+
+    def _new_session(self) -> SessionTree:
+        return SessionTree(
+            str(self.root),
+            clock=self._clock,
+            ids=Ids(self._clock, self._settings.randomness),
+            tools=lambda: listed_tools(self.members),
+            commands=lambda: listed_commands(self.members, self.resources),
+        )
+
+    def _new_dispatcher(self, consent: Consent | None) -> Dispatcher:
+        return Dispatcher(
             Policy(clock=self._clock),
             [*self._connectors(), self.others],
             self._evidence,

@@ -102,6 +102,20 @@ class Guest(Protocol):
         """What a person typed, after the extension's listeners; None when one of them kept it."""
         return data
 
+    async def render(self, name: str, message: Any, *, expanded: bool = False, width: int = 80) -> list[str]:
+        """A custom message as lines of text."""
+        return []
+
+    async def render_entry(self, name: str, entry: Any, *, expanded: bool = False, width: int = 80) -> list[str]:
+        """A custom session entry as lines of text."""
+        return []
+
+    async def render_tool(
+        self, name: str, arguments: Any, result: Any = None, *, expanded: bool = False, width: int = 80
+    ) -> list[str]:
+        """A tool call, or its result, as lines of text."""
+        return []
+
     def use_theme(self, theme: Theme, *, tell: bool = True) -> None:
         """Show things in this theme from now on; `tell` the extension unless it chose the theme itself."""
 

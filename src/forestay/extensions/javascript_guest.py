@@ -279,8 +279,10 @@ class JavaScriptGuest(Guest):
         self._row = 0
         return reply
 
-    async def _value(self, name: str, payload: Any, timeout: float | None = None) -> Any:
-        reply = await self._ask(name, payload, timeout)
+    async def _value(
+        self, name: str, payload: Any, timeout: float | None = None, progress: Callable[[Any], None] | None = None
+    ) -> Any:
+        reply = await self._ask(name, payload, timeout, progress)
         if not reply.ok:
             raise thrown_problem(_described(reply.value), self.name, self.program)
         return reply.value
@@ -395,23 +397,15 @@ class JavaScriptGuest(Guest):
 
     async def render_entry(self, name: str, entry: Any, *, expanded: bool = False, width: int = 80) -> list[str]:
         """A custom session entry as lines of text."""
-        return _lines(
-            await self._value("render_entry", {"name": name, "entry": entry, "expanded": expanded, "width": width})
-        )
+        body = {"name": name, "entry": entry, "expanded": expanded, "width": width}
+        return _lines(await self._value("render_entry", body))
 
     async def render_tool(
         self, name: str, arguments: Any, result: Any = None, *, expanded: bool = False, width: int = 80
     ) -> list[str]:
         """A tool call, or its result, as lines of text."""
-        body = {
-            "name": name,
-            "args": arguments,
-            "result": result,
-            "expanded": expanded,
-            "width": width,
-            "callId": "call",
-        }
-        return _lines(await self._value("render_tool", body))
+        shown = {"args": arguments, "result": result, "callId": "call"}
+        return _lines(await self._value("render_tool", {"name": name, **shown, "expanded": expanded, "width": width}))
 
     async def stream(
         self,
@@ -425,10 +419,7 @@ class JavaScriptGuest(Guest):
     ) -> Any:
         """Let a provider that the extension registered answer; each of its events, then its result."""
         body = {"name": provider, "model": model, "context": context, "options": options}
-        reply = await self._ask("provider", body, timeout, on_event)
-        if not reply.ok:
-            raise thrown_problem(_described(reply.value), self.name, self.program)
-        return reply.value
+        return await self._value("provider", body, timeout, on_event)
 
     def hold(self, held: bool) -> None:
         """A person is asked (True), or has answered (False): meanwhile the extension's deadlines do not run."""

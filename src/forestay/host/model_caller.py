@@ -1,10 +1,10 @@
 """An agent's model through a relay session: facts go in, windows are kept, and each answer is paid for once.
 
-C1  An answer is in the ledger before anybody else hears of it: before a gate looks at its tool calls, before an
-    extension is told. A last answer that nobody hears goes in with the end of the node. A crash asks again only for
-    what was not in the ledger.
-C2  The relay shares out the window, adds the facts and joins what a limit cut. One model writes an answer: a host that
-    was started again with another one does not go on with it.
+C1  An answer is in the ledger before a gate decides about its tool calls and before an extension hears of it. A last
+    answer without listeners is written with the end of the node. After a crash the model is asked only for what the
+    ledger does not hold.
+C2  The relay divides the window, adds the facts and joins what a limit cut. One model writes an answer: after a restart
+    with another model, the host does not continue it.
 C3  Text reaches the run's log while it is written, as `output.chunk`.
 C4  The answer stands once, in the session's stream; the run's log names the session and the answer's digest.
 """
@@ -93,7 +93,7 @@ class RelayModel:
         return found
 
     async def _write(self, append: Append) -> None:
-        """The session's records, in one commit with what the node has to say."""
+        """Commits the session's records together with the node's."""
         self._ctx.along(append)
         await self._ctx.flush()
 

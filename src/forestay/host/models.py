@@ -39,7 +39,7 @@ class HostModels:
         for spec in dict.fromkeys([*self._settings.classes.values(), *self._settings.entries]):
             try:
                 found.append(self._named(spec))
-            except Problem:  # a key that is not there is told to whoever asks for that model
+            except Problem:  # a caller who asks for that model hears which key is missing
                 continue
         return list(dict.fromkeys(found))
 

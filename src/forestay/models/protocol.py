@@ -130,7 +130,7 @@ class Model(Protocol):
 
 
 async def fold(stream: Deltas, heard: Callable[[str], Awaitable[None]] | None = None) -> Completion:
-    """Everything that `stream` says, as one Completion; a stream without an end is a Problem (M3). `heard` is told each
+    """Everything that `stream` says, as one Completion; a stream without an end is a Problem (M3). `heard` gets each
     text as it comes."""
     texts: list[str] = []
     calls: list[ToolCall] = []

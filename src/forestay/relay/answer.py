@@ -33,7 +33,7 @@ class Built(msgspec.Struct, frozen=True):
     served_by: str = ""  # what the provider said of the windows before
 
 
-class Answer(msgspec.Struct):
+class WindowAnswer(msgspec.Struct):
     """What one model call gave: `new` is what of its `text` was shown."""
 
     text: str = ""
@@ -63,7 +63,7 @@ class Answer(msgspec.Struct):
 
 
 async def ask(
-    model: Model, built: Built, answer: Answer, seam: Seam, *, tools: Sequence[ToolSpec], params: Params
+    model: Model, built: Built, answer: WindowAnswer, seam: Seam, *, tools: Sequence[ToolSpec], params: Params
 ) -> AsyncGenerator[str, None]:
     """Yields what is new in the answer of `model`; a failure is a Problem, and `answer` then holds what was shown."""
     for left in reversed(range(_ATTEMPTS)):
@@ -90,7 +90,7 @@ async def ask(
 
 
 async def _read(
-    model: Model, built: Built, tools: Sequence[ToolSpec], params: Params, answer: Answer, seam: Seam
+    model: Model, built: Built, tools: Sequence[ToolSpec], params: Params, answer: WindowAnswer, seam: Seam
 ) -> AsyncGenerator[str, None]:
     """The pieces of one answer. When it breaks off, `answer.finish` is None and what the seam holds back is dropped."""
     texts: list[str] = []

@@ -3,11 +3,11 @@
 Invariants:
 
 - D1  One natural `stop` is one model call (C1); the tokens put together are the output, byte for byte (C2).
-- D2  Caps are looked at before every window; what is left never gets below zero (C10, C14).
-- D3  A window is in the ledger, with its raw text and its facts, before its `window_complete` event; a process that is
-      killed after that goes on behind it. A caller with a log of its own (`Terms.later`) writes the last window there.
+- D2  The engine checks the caps before every window; what is left never gets below zero (C10, C14).
+- D3  A window is in the ledger, with its raw text and its facts, before its `window_complete` event. After a kill the
+      dispatch continues behind it. With `later`, the caller writes the last window together with its own records.
 - D4  A window is asked for again only while nothing of it was shown (C15, `answer.py`). The caller's next model is
-      asked only before the first window is complete; the one that began an answer goes on with it (C18).
+      asked only before the first window is complete; the model that began an answer finishes it (C18).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import msgspec
 from forestay.kernel import Draft, Problem, canonical
 from forestay.models import Message, Model, Params, ToolCall, ToolSpec, halves, joined, paired, whole
 from forestay.relay import drift, window
-from forestay.relay.answer import Answer, Built, ask
+from forestay.relay.answer import Built, WindowAnswer, ask
 from forestay.relay.budget import within_caps
 from forestay.relay.continuation import Seam, is_wall
 from forestay.relay.envelope import envelope
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from forestay.relay.tools import Toolbox
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
+class DispatchTerms(msgspec.Struct, frozen=True, kw_only=True):
     """How a dispatch is asked, beyond its task."""
 
-    toolbox: Toolbox | None = None  # the context tools, which the relay runs by itself
+    toolbox: Toolbox | None = None  # the context tools, which the relay runs
     tools: tuple[ToolSpec, ...] | None = None  # the caller's; where there are any, calls are handed back
     max_steps: int = 10
     reground: bool = False
@@ -62,13 +62,13 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
         return self.toolbox is not None or self.tools is not None
 
 
-PLAIN = Terms()
+PLAIN = DispatchTerms()
 
 
 class WindowEngine:
     """One dispatch under way; `warm.dispatch` is its memory, so that it can be picked up where it stopped."""
 
-    def __init__(self, session: Session, terms: Terms, plan: window.Plan | None = None) -> None:
+    def __init__(self, session: Session, terms: DispatchTerms, plan: window.Plan | None = None) -> None:
         self.session = session
         self.terms = terms
         self._planned = plan  # the first window's, by the first model
@@ -85,6 +85,12 @@ class WindowEngine:
         self._said: set[str] = set()  # the statements of the chain
         self._statements: list[str] = []  # those of its last window
         self._corrected = 0  # facts that its last window corrected
+
+    @property
+    def _model(self) -> Model:
+        """The model that answers the window under way."""
+        assert self._chosen is not None, "a window is asked of a model"
+        return self._chosen
 
     @property
     def state(self) -> Dispatch:
@@ -105,7 +111,7 @@ class WindowEngine:
             self._shown = True
         going_on = resumed
         while True:
-            answer = Answer()
+            answer = WindowAnswer()
             join: Callable[[str, str], str] = joined
             try:
                 async with aclosing(self._window(going_on, answer)) as pieces:
@@ -152,7 +158,7 @@ class WindowEngine:
 
     # One window
 
-    async def _window(self, going_on: bool, answer: Answer) -> AsyncGenerator[str, None]:
+    async def _window(self, going_on: bool, answer: WindowAnswer) -> AsyncGenerator[str, None]:
         """The next window, of the first model in the order that answers (D4)."""
         waiting = deque(self._order())
         while True:
@@ -178,7 +184,7 @@ class WindowEngine:
     def _fall_back(self, problem: Problem, waiting: deque[Model]) -> bool:
         """Put on record that the chosen model failed; whether another one of the order can take the task over."""
         self._first = None
-        failed, key = self.session.model, problem.key
+        failed, key = self._model, problem.key
         while waiting:
             self.session.stage(
                 Draft(
@@ -207,9 +213,9 @@ class WindowEngine:
         return window.plan(model, config, *asked, self._tools, self.terms.around)
 
     async def _build(self, going_on: bool) -> Built:
-        """Share out the tokens, choose the facts, write down what will be asked (D2, W1)."""
+        """Divides the tokens, chooses the facts and records what the model is asked (D2, W1)."""
         session, state = self.session, self.state
-        plan = self._plan(session.model)
+        plan = self._plan(self._model)
         reserve = min(plan.reserve, self.terms.window_tokens) if self.terms.window_tokens else plan.reserve
         free = plan.context_window - plan.system - plan.task
         extra, extra_tokens = self._extra(going_on, free - reserve)
@@ -266,7 +272,7 @@ class WindowEngine:
             if packed is None or packed.tokens > room:
                 packed = await self._envelope(query, room)
             messages = window.first_messages(state.system_prompt, packed.text, state.task_input) + extra
-            tokens = window.request_tokens(self.session.model, messages) + tools
+            tokens = window.request_tokens(self._model, messages) + tools
             if tokens <= limit:
                 return packed, messages, tokens
             if not packed.text:
@@ -286,15 +292,15 @@ class WindowEngine:
         output = whole(halves(self.state.output)[0])
         forms = window.continuations(turns, output, self._structure) if going_on else iter([turns])
         for form in forms:
-            tokens = window.request_tokens(self.session.model, form)
+            tokens = window.request_tokens(self._model, form)
             if tokens <= room:
                 break
         return form, tokens
 
-    def _ask(self, built: Built, answer: Answer) -> AsyncGenerator[str, None]:
+    def _ask(self, built: Built, answer: WindowAnswer) -> AsyncGenerator[str, None]:
         session = self.session
         return ask(
-            session.model,
+            self._model,
             built,
             answer,
             Seam(halves(self.state.output)[0] if built.going_on else ""),
@@ -306,12 +312,12 @@ class WindowEngine:
             ),
         )
 
-    def _stop(self, answer: Answer, built: Built) -> Stop | None:
+    def _stop(self, answer: WindowAnswer, built: Built) -> Stop | None:
         """Why this window is the last one; None when the text goes on (CRP §1.4)."""
         state = self.state
         if answer.finish == "content_filter":
             return "filtered"
-        if not is_wall(answer.finish, answer.output_tokens(self.session.model), built.max_tokens):
+        if not is_wall(answer.finish, answer.output_tokens(self._model), built.max_tokens):
             # A limit cut the text, and the model was asked for the rest and said nothing: that is no natural end.
             return "complete" if answer.text or answer.calls or not built.going_on else "no_new_text"
         if state.windows and not answer.new:
@@ -324,7 +330,7 @@ class WindowEngine:
             return "max_continuations"
         return None
 
-    def _complete(self, built: Built, answer: Answer, *, last: bool) -> None:
+    def _complete(self, built: Built, answer: WindowAnswer, *, last: bool) -> None:
         """The window and its facts, in one append (D3)."""
         session, state, warm = self.session, self.state, self.session.warm
         self._structure.feed(answer.new)
@@ -349,7 +355,7 @@ class WindowEngine:
                     "other": answer.echo.other,
                     "finish_reason": answer.finish or "unknown",
                     "input_tokens": max(0, usage.input_tokens) if usage is not None else built.input_tokens,
-                    "output_tokens": answer.output_tokens(self.session.model),
+                    "output_tokens": answer.output_tokens(self._model),
                     "counted_by": "provider" if usage is not None else "relay",
                     "model": answer.model,
                     "served_by": answer.served_by,
@@ -362,7 +368,7 @@ class WindowEngine:
             )
         ]
         piece = output[state.extracted : cut].encode("utf-8", "replace").decode()
-        self._statements = _statements(piece)
+        self._statements = [] if last else _statements(piece)
         made: Iterable[Batch] = ()
         if state.remember and piece.strip():
             source = WINDOW + state.id
@@ -380,7 +386,7 @@ class WindowEngine:
         session.stage_facts(made)
         self._corrected = len({item.new for item in session.settle_contradictions()})
 
-    def _go_on(self, built: Built, answer: Answer) -> None:
+    def _go_on(self, built: Built, answer: WindowAnswer) -> None:
         """Another window follows; one that drifted gets facts for what was just written (CRP §1.4)."""
         state = self.state
         new = set(self._statements) - self._said
@@ -400,20 +406,20 @@ class WindowEngine:
             )
         )
 
-    def _summary(self, built: Built, answer: Answer) -> dict[str, Any]:
+    def _summary(self, built: Built, answer: WindowAnswer) -> dict[str, Any]:
         return {
             "window_id": built.window_id,
             "window": self.state.windows,
             "finish_reason": answer.finish,
             "output_characters": len(answer.new),
             "echo_characters": answer.echo.length,
-            "output_tokens": answer.output_tokens(self.session.model),
+            "output_tokens": answer.output_tokens(self._model),
             "model": answer.model,
         }
 
     # Tools
 
-    def _run_tools(self, answer: Answer, calls: tuple[ToolCall, ...]) -> bool:
+    def _run_tools(self, answer: WindowAnswer, calls: tuple[ToolCall, ...]) -> bool:
         """Run what the model asked for; False when a call is the caller's to make, or the steps are used up."""
         box = self.terms.toolbox
         spent = self.state.tool_calls >= self.terms.max_steps
@@ -436,7 +442,7 @@ class WindowEngine:
 
     def _answered(self, box: Toolbox, asked: Message) -> list[Message]:
         """The calls and their answers; one that does not fit into the window says so: the model can ask for less."""
-        model = self.session.model
+        model = self._model
         before = msgspec.convert(self.state.turns, list[Message])
         left = self._plan(model).envelope - window.request_tokens(model, [*before, asked])
         messages = [asked]
@@ -453,7 +459,7 @@ class WindowEngine:
 
     # The end
 
-    def _finish(self, built: Built, answer: Answer, stop: Stop, resumed: bool) -> QualityReport:
+    def _finish(self, built: Built, answer: WindowAnswer, stop: Stop, resumed: bool) -> QualityReport:
         state = self.state
         report = report_of(
             self.session,
@@ -473,7 +479,7 @@ class WindowEngine:
         session.relay.meters.took("crp_dispatch_seconds", session.clock.monotonic() - self._began)
 
     async def _failed(self, problem: Problem) -> Problem:
-        """The failure as the caller gets it: with what was written so far, and whether it can be gone on with."""
+        """The failure as the caller gets it: with the output so far, and whether `resume` can continue it."""
         state = self.state
         resumable = bool(state.output)
         details = {

@@ -1,7 +1,7 @@
 """Signs that something is going wrong: a chain of windows that drifts, an extraction that is unlike the others.
 
 Neither stops anything. A chain that drifted gets an envelope chosen anew for what was just written (CRP §1.4: at a
-degradation of 0.15, three windows apart); an odd extraction is told in an audit event (CRP §1.5).
+degradation of 0.15, three windows apart); an odd extraction is recorded in an audit event (CRP §1.5).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Invariants:
 - G1  Validation cannot be switched off; it runs before anything is stored or sent.
 - G2  Injection markers are advice: they are counted and located in code points of the raw input. Only an ingested fact
       that holds an instruction to the model is kept back, and can be restored (C16).
-- G3  A signature is checked in constant time against what the caller signed; this side never signs for him.
+- G3  A signature is checked in constant time against what the caller signed; the relay never signs for a caller.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ async def ingest(
 ) -> ExtractionResult:
     """Keep every unit of `text` as a fact of the source `label`; the same text under the same label is kept once.
 
-    The text of a caller who is `trusted` may hold instructions: it is his own task.
+    The text of a `trusted` caller may hold instructions: it is the caller's own task.
     """
     size = guard.check_text(text, "text")
     name = _label(UNNAMED if label is None else label)

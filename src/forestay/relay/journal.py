@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 
 Write = Callable[[Append], Awaitable[object]]
-"""Puts an append on disk before it returns, alone or together with what the caller has to write."""
+"""Writes an append to disk, alone or together with the caller's own records, and then returns."""
 
 
 class Journal:
-    """The stream of one session and the warm state that is its fold. `write` is the ledger's, or that of a caller who
-    commits the session's records together with its own."""
+    """The stream of one session and the warm state that is its fold.
+
+    `write` is the ledger's commit, or that of a caller who commits the session's records together with its own.
+    """
 
     def __init__(self, relay: Relay, session_id: str, warm: Warm, head: int) -> None:
         self.relay = relay

@@ -1,7 +1,7 @@
 """What a relay did since it was opened, in numbers: counted from the records that were written.
 
 A registry of `prometheus_client` takes it as it is: `registry.register(relay.meters)`. Labels are words of the code,
-never text of a caller. Nothing of prometheus_client is imported before somebody looks.
+never text of a caller. prometheus_client is imported when the metrics are first read.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The models of a session: those a caller registered, by priority, or the relay's own where nobody registered one.
+"""The models of a session: those a caller registered, by priority, or the relay's own when there is none.
 
 V1  What a caller registered is the fall-back order, and all of it: the relay's own model is not behind it (C11, C18).
-V2  Keys are kept in memory only. A session whose providers another process had registered has none until somebody
-    registers one again; no other model answers for them.
+V2  Keys are kept in memory only. A session whose providers another process had registered has none until the
+    caller registers one again; no other model answers for them.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Providers:
         return found
 
     def named(self, name: str) -> Model:
-        """The model that began an answer, to go on with it (C18)."""
+        """The model that began an answer: it alone continues it (C18)."""
         known = [*self._registered(), *filter(None, [self._relay.model])]
         found = next((model for model in known if model.name == name), None)
         if found is None:

@@ -80,7 +80,7 @@ def price_of(config: SessionConfig, model: str) -> Pricing | None:
 
 
 def cost(input_tokens: int, output_tokens: int, pricing: Pricing | None) -> float | None:
-    """USD by the prices that the user gave; nothing when he gave none."""
+    """The cost in USD by the prices that the user gave; None without prices."""
     if pricing is None:
         return None
     return round((input_tokens * pricing.input_per_million + output_tokens * pricing.output_per_million) / 1e6, 9)

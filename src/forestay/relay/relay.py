@@ -305,7 +305,7 @@ class Relay:
         self._bindings.pop(session_id, None)
 
     def drop(self, session_id: str) -> None:
-        """Keep nothing of a session in memory; whoever asks for it again gets what the ledger says."""
+        """Removes a session from memory; the next caller gets it from the ledger."""
         self._sessions.pop(session_id, None)
 
     async def import_state(
@@ -350,7 +350,7 @@ class Relay:
 
 
 def _check_key(session: Session) -> None:
-    """A wrong secret is told before anything is signed with it."""
+    """Refuses a wrong secret before anything is signed with it."""
     if not hmac.compare_digest(guard.key_proof(session.key), session.warm.proof):
         key = "signature_invalid" if session.warm.bound else "chain_verification_failed"
         raise Problem(key, "This is not the key of the session.", session_id=session.id)

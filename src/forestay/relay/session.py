@@ -21,7 +21,7 @@ from forestay.kernel import Append, Clock, Draft, Problem
 from forestay.models import DEFAULT_PARAMS, Message, Model, Params, ToolSpec, shown
 from forestay.relay import guard, inspect
 from forestay.relay.compact import Compaction, due, plan
-from forestay.relay.dispatch import PLAIN, Terms, WindowEngine
+from forestay.relay.dispatch import PLAIN, DispatchTerms, WindowEngine
 from forestay.relay.envelope import near
 from forestay.relay.facts import Fact, fact_id
 from forestay.relay.ingest import ingest, restore, share
@@ -87,7 +87,7 @@ class Session(Journal):
             signature_required=warm.bound,
         )
 
-    # Who may
+    # Admission
 
     async def enter(self, operation: str) -> None:
         """O1."""
@@ -204,7 +204,7 @@ class Session(Journal):
     async def begun(
         self,
         intent: TaskIntent,
-        terms: Terms = PLAIN,
+        terms: DispatchTerms = PLAIN,
         *,
         operation: str = "dispatch",
         query: str | None = None,
@@ -228,8 +228,8 @@ class Session(Journal):
                 yield WindowEngine(self, terms, plan)
 
     @asynccontextmanager
-    async def _again(self, terms: Terms = PLAIN) -> AsyncIterator[WindowEngine]:
-        """The dispatch that was interrupted, to go on with."""
+    async def _again(self, terms: DispatchTerms = PLAIN) -> AsyncIterator[WindowEngine]:
+        """The interrupted dispatch, ready to continue."""
         await self.enter("dispatch")
         async with self._lock:
             if self.warm.dispatch is None:
@@ -261,7 +261,7 @@ class Session(Journal):
         if key in self.warm.answered:
             return (await self.relay.turns(self.id))[key]
         system, task, around = parts(messages)
-        terms = Terms(tools=tuple(tools), around=around, temperature=params.temperature, later=True)
+        terms = DispatchTerms(tools=tuple(tools), around=around, temperature=params.temperature, later=True)
         intent = intent_of(system_prompt=system, task_input=task, max_output_tokens=params.max_tokens)
         pending = self.warm.dispatch
         goes_on = bool(key) and pending is not None and pending.key == key
@@ -310,7 +310,7 @@ class Session(Journal):
             return result
 
     async def compact(self) -> Compaction:
-        """Put copies and superseded facts away now; it happens by itself when a session has many facts."""
+        """Moves copies and superseded facts to the cold index now. `ingest` does it when a session has many facts."""
         await self.enter("ingest")
         async with self._lock:
             return await self._compact()

@@ -16,7 +16,7 @@ from forestay.relay.ingest import ingest
 from forestay.relay.types import SecurityFlags, TaskIntent
 
 if TYPE_CHECKING:
-    from forestay.relay.dispatch import Terms
+    from forestay.relay.dispatch import DispatchTerms
     from forestay.relay.session import Session
 
 
@@ -44,7 +44,7 @@ def checked(intent: TaskIntent) -> Task:
 async def start(
     session: Session,
     task: Task,
-    terms: Terms,
+    terms: DispatchTerms,
     *,
     operation: str,
     query: str | None = None,

@@ -84,7 +84,7 @@ class Toolbox:
         return name in self._tools
 
     def call(self, call: ToolCall) -> str:
-        """The tool's answer as JSON. A mistake in the call is told to the model, which can then do better."""
+        """The tool's answer as JSON. A mistake in the call is the answer, so that the model can correct it."""
         result = self._invalid(call) or self._tools[call.name](call.arguments)
         self.trace.append(
             {"step": len(self.trace) + 1, "tool": call.name, "arguments": call.arguments, "error": result.get("error")}

@@ -20,7 +20,7 @@ import msgspec
 
 from forestay.kernel import Draft
 from forestay.models import ToolCall, ToolSpec
-from forestay.relay.dispatch import Terms
+from forestay.relay.dispatch import DispatchTerms
 from forestay.relay.reply import fold
 from forestay.relay.schemas import intent_of
 from forestay.relay.tools import Toolbox, structure
@@ -34,7 +34,7 @@ _AUGMENTED_WINDOW = 512
 _DEFAULT_STEPS = 32
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Dispatched(msgspec.Struct, frozen=True):
     """A reply, the tool calls that are the caller's to make, and what was done on the way."""
 
     output: str
@@ -53,14 +53,14 @@ async def tools(
     operation: str = "dispatch_tools",
     remember: bool | None = None,
     **options: Any,
-) -> Outcome:
-    """The model pulls context by calling tools; calls of the caller's own tools are handed back to him."""
+) -> Dispatched:
+    """The model pulls context by calling tools; calls of the caller's own tools are returned to the caller."""
     toolbox = Toolbox(session.warm, tools, session.vectors)
-    terms = Terms(toolbox=toolbox, max_steps=max_steps)
+    terms = DispatchTerms(toolbox=toolbox, max_steps=max_steps)
     intent = intent_of(system_prompt=system_prompt, task_input=task_input, **options)
     async with session.begun(intent, terms, operation=operation, remember=remember) as engine:
         reply = await fold(engine.events())
-    return Outcome(reply.output, reply.report, engine.pending_calls, tuple(toolbox.trace))
+    return Dispatched(reply.output, reply.report, engine.pending_calls, tuple(toolbox.trace))
 
 
 async def agentic(
@@ -71,20 +71,20 @@ async def agentic(
     tools: Sequence[ToolSpec] = (),
     max_steps: int = 10,
     **options: Any,
-) -> Outcome:
+) -> Dispatched:
     """The tool loop with a limit of steps; the trace says what each step asked."""
     return await _tools(
         session, system_prompt, task_input, tools=tools, max_steps=max_steps, operation="dispatch_agentic", **options
     )
 
 
-async def reflexive(session: Session, system_prompt: str, task_input: str, **options: Any) -> Outcome:
+async def reflexive(session: Session, system_prompt: str, task_input: str, **options: Any) -> Dispatched:
     """Draft, check every statement against the facts without a model, and ask once more when some are unsupported."""
     draft = await session.dispatch(system_prompt, task_input, operation="dispatch_reflexive", **options)
     doubtful = _unsupported(draft)
     trace = {"step": 1, "draft_characters": len(draft.output), "unsupported": len(doubtful)}
     if not doubtful or not draft.report.telemetry or not draft.report.telemetry.facts_in_envelope:
-        return Outcome(draft.output, draft.report, (), (trace,))
+        return Dispatched(draft.output, draft.report, (), (trace,))
     await _overhead(session, draft)
     review = (
         f"{task_input}\n\nA first answer was:\n{draft.output}\n\nNot supported by the context:\n"
@@ -92,7 +92,7 @@ async def reflexive(session: Session, system_prompt: str, task_input: str, **opt
         + "\n\nWrite the answer again. Keep what the context supports, and correct or leave out the rest."
     )
     final = await session.dispatch(system_prompt, review, operation="dispatch_reflexive", query=task_input, **options)
-    return Outcome(final.output, final.report, (), (trace, {"step": 2, "unsupported": len(_unsupported(final))}))
+    return Dispatched(final.output, final.report, (), (trace, {"step": 2, "unsupported": len(_unsupported(final))}))
 
 
 def _unsupported(reply: Reply) -> list[str]:
@@ -104,12 +104,12 @@ def _unsupported(reply: Reply) -> list[str]:
     )
 
 
-async def progressive(session: Session, system_prompt: str, task_input: str, **options: Any) -> Outcome:
+async def progressive(session: Session, system_prompt: str, task_input: str, **options: Any) -> Dispatched:
     """Show the outline of what is known, let the model choose sections, then answer with those sections."""
     outline = _outline(session)
     if not outline:
         reply = await session.dispatch(system_prompt, task_input, operation="dispatch_progressive", **options)
-        return Outcome(reply.output, reply.report, (), ({"step": 1, "sections": []},))
+        return Dispatched(reply.output, reply.report, (), ({"step": 1, "sections": []},))
     listing = "\n".join(f"{number}. {name}" for number, name in enumerate(outline, start=1))
     question = (
         f"These sections are known:\n{listing}\n\nWhich of them are needed for the following task? "
@@ -120,19 +120,19 @@ async def progressive(session: Session, system_prompt: str, task_input: str, **o
     chosen = [outline[number - 1] for number in _numbers(choice.output) if 1 <= number <= len(outline)]
     query = "\n".join([task_input, *(name.rpartition(": ")[2] for name in chosen)])
     reply = await session.dispatch(system_prompt, task_input, operation="dispatch_progressive", query=query, **options)
-    return Outcome(reply.output, reply.report, (), ({"step": 1, "sections": chosen}, {"step": 2}))
+    return Dispatched(reply.output, reply.report, (), ({"step": 1, "sections": chosen}, {"step": 2}))
 
 
-async def stream_augmented(session: Session, system_prompt: str, task_input: str, **options: Any) -> Outcome:
+async def stream_augmented(session: Session, system_prompt: str, task_input: str, **options: Any) -> Dispatched:
     """Short windows, each with an envelope chosen for the task and for what was just written."""
     reply = await session.dispatch(
         system_prompt,
         task_input,
         operation="dispatch_stream_augmented",
-        terms=Terms(reground=True, window_tokens=_AUGMENTED_WINDOW),
+        terms=DispatchTerms(reground=True, window_tokens=_AUGMENTED_WINDOW),
         **options,
     )
-    return Outcome(reply.output, reply.report)
+    return Dispatched(reply.output, reply.report)
 
 
 async def _overhead(session: Session, reply: Reply) -> None:

@@ -30,7 +30,7 @@ _RATES = 64
 
 
 class Dispatch(msgspec.Struct):
-    """A dispatch that was begun: enough to go on with it after a crash."""
+    """A dispatch under way: enough to continue it after a crash."""
 
     id: str
     kind: str
@@ -61,9 +61,9 @@ class Dispatch(msgspec.Struct):
     reground: bool = False
     regroundings: int = 0
     remember: bool = False  # whether what the model writes becomes facts
-    model: str = ""  # the one that began the answer, and so the one that goes on with it (C18)
+    model: str = ""  # the model that began the answer and continues it (C18)
     served_by: str = ""  # what its provider calls it
-    fallbacks: list[dict[str, str]] = []  # who failed before it
+    fallbacks: list[dict[str, str]] = []  # models that failed before it
     key: str = ""  # of the turn that it is, where the caller gave one
     calls: list[dict[str, Any]] = []  # tool calls of its last window
 

@@ -1,4 +1,4 @@
-"""One window: how its tokens are shared out, and the messages that go into it (CRP §1.3).
+"""One window: how its tokens are divided, and the messages that go into it (CRP §1.3).
 
 E = C - S - T - G: the context window less system prompt, task and generation reserve is the envelope's budget.
 The system prompt and the task go in as they are (validated, otherwise untouched).

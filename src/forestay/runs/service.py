@@ -306,7 +306,7 @@ class Runs:
             yield event if state is None else cover_event(state, event)
 
     async def _live(self, run_id: str, start: int) -> AsyncIterator[RunEvent]:
-        """Every event from `start` on, once, in order, and then the end, also when that comes before `start`."""
+        """Every event from `start` on (L8), and then the end, also when that comes before `start`."""
         stream = stream_of(run_id)
         (last,) = await self._ledger.read(stream, 0, 1, reverse=True)
         if last.seq < start and last.type in TERMINAL_EVENTS:

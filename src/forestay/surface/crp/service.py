@@ -382,7 +382,7 @@ class Service:
             session, await variants.stream_augmented(session, body.system_prompt, body.task_input, **_options(body))
         )
 
-    def _outcome(self, session: Session, outcome: variants.Outcome) -> dict[str, Any]:
+    def _outcome(self, session: Session, outcome: variants.Dispatched) -> dict[str, Any]:
         return views.dispatched(session, outcome.output, outcome.report, outcome.tool_calls, outcome.trace)
 
     # Facts
