@@ -84,6 +84,27 @@ TEMPLATE = """\
 # nodes = []                             # Python files with node types of your own; executed when a person trusts them
 # max_loop_iterations = 10000            # the most that `maxLoopbackIterations` of a document may ask for
 
+[budgets]
+# enforce = "hard"                       # "advisory" tells what a budget says and stops nothing
+# ceilings = []                          # how much may be used; the smallest of all that apply holds
+
+# [[budgets.ceilings]]                   # an entry for each ceiling, in place of the list
+# scope = "project"                      # run, workflow, agent or project
+# name = "*"                             # a pattern over the workflow's or the agent's id
+# per = "run"                            # each run by itself; or all of them together in a "day" or a "month" (UTC)
+# max_tokens = 100000
+# max_cost_usd = 2.5
+# max_tool_calls = 50
+# max_retries = 10
+# model_allow = ["openai:*"]             # patterns over models; without a list, every model
+# model_deny = []                        # wins over model_allow
+# threshold_percent = 80                 # say so when this share is used
+# on_exhaustion = "fail"                 # or "interrupt": ask a person for more
+
+# [budgets.prices."openai:*"]            # USD for a million tokens; without a price nothing is known of a model's cost
+# input = 1.25
+# output = 10.0
+
 [extensions]
 # paths = []                             # extensions, or folders of them; each is loaded when a person trusts it
 # tool_words = ""                        # a JSON file with the wording of the built-in tools; empty: our own

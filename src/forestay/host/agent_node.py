@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from forestay.agents import ASSISTANT, Agent, AgentManifest, AgentResult, Catalogue, Hooks, Invocation, Quiet
+from forestay.governance import Budgets, MeteredGate
 from forestay.host.approvals import RunApprovals
 from forestay.host.context import open_session, texts
 from forestay.host.extensions import ProjectExtensions
@@ -44,6 +45,7 @@ class AgentNode:
         relay: Relay,
         models: HostModels,
         extensions: ProjectExtensions,
+        budgets: Budgets,
         catalogue: Catalogue,
         settings: Agents,
         clock: Clock,
@@ -56,6 +58,7 @@ class AgentNode:
         self._relay = relay
         self._models = models
         self._extensions = extensions
+        self._budgets = budgets
         self._catalogue = catalogue
         self._settings = settings
         self._clock = clock
@@ -107,7 +110,8 @@ class AgentNode:
                 if isinstance(item, AgentResult):
                     result = item
                 else:
-                    ctx.emit(item.type, item.payload)
+                    is_usage = item.type == "provider.usage"
+                    ctx.emit(item.type, self._budgets.priced(item.payload) if is_usage else item.payload)
         assert result is not None, "an invocation ends with its result"
         is_open = not session.warm.closed and not session.warm.expired
         if result.problem is not None:
@@ -120,12 +124,14 @@ class AgentNode:
 
     async def _agent(self, ctx: Execution, manifest: AgentManifest, session: Session, parked: _Parked) -> Agent:
         consents = self._extensions.has_consent
+        name = manifest.agent_id
+        model = ctx.metered(self._models.for_class(manifest.model_class), name)
         return Agent(
             manifest,
-            model=RelayModel(ctx, self._relay, session, self._models.for_class(manifest.model_class)),
-            tools=await self._tools.sources(ctx, manifest.agent_id, consents=consents),
+            model=RelayModel(ctx, self._relay, session, model),
+            tools=await self._tools.sources(ctx, name, consents=consents),
             effects=Guarded(ctx.effect, parked.life, self._clock),
-            gate=self._tools.gate(ctx, manifest.agent_id),
+            gate=MeteredGate(self._tools.gate(ctx, name), self._budgets, ctx, name),
             approvals=RunApprovals(ctx),
             hooks=await self._hooks(ctx, parked),
             memory=LedgerMemory(self._ledger, ctx.tenant),

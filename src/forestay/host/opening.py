@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from forestay.agents import Catalogue
+from forestay.governance import Budgets, BudgetTable, Metering
 from forestay.host.agent_node import ASK, AgentNode
 from forestay.host.egress import Egress
 from forestay.host.extension_model import ExtensionModel
@@ -111,6 +112,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     webhooks: Webhooks
     schedules: Schedules
     idempotency: Idempotency
+    budgets: Budgets
     egress: Egress
     clock: Clock
     ids: Ids
@@ -137,10 +139,11 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     def capabilities(self) -> dict[str, Any]:
         """What this host adds to the discovery document: what is wired, and nothing else."""
         return {
+            "budget": self.budgets.capability(),
             "forestay": {
                 "agents": sorted(agent.agent_id for agent in self.agents),
                 "model": self.models.default.name,
-            }
+            },
         }
 
 
@@ -159,6 +162,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         *Relay.projections(),
         Outbox(),
         ScheduleTable(),
+        BudgetTable(),
         *options.projections,
     ]
     async with AsyncExitStack() as stack:
@@ -206,12 +210,14 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         )
         stack.push_async_callback(extensions.close)
         stack.push_async_callback(prompts.close)
+        budgets = Budgets(ledger, config.budgets, clock=clock)
         tools = HostTools(extensions, config.agents, ledger, clock, runs=lambda: runs, tracing=tracing)
         node = AgentNode(
             ledger=ledger,
             relay=relay,
             models=models,
             extensions=extensions,
+            budgets=budgets,
             catalogue=catalogue,
             settings=config.agents,
             clock=clock,
@@ -234,6 +240,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             secret=derive(secret, "interrupts"),
             nodes=registry,
             models=models,
+            governor=Metering(budgets),
             tools=tools,
             http=egress,
             limits=options.limits or Limits(max_loop_iterations=config.workflows.max_loop_iterations),
@@ -277,6 +284,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             webhooks=webhooks,
             schedules=schedules,
             idempotency=idempotency,
+            budgets=budgets,
             egress=egress,
             clock=clock,
             ids=ids,

@@ -190,6 +190,44 @@ class Workflows(_Section, frozen=True):
     max_loop_iterations: int = 10_000
 
 
+_Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Price(_Section, frozen=True):
+    """What a model costs: USD for a million tokens, of the question and of the answer."""
+
+    input: Annotated[float, msgspec.Meta(ge=0)]
+    output: Annotated[float, msgspec.Meta(ge=0)]
+
+
+class Ceiling(_Section, frozen=True):
+    """How much may be used: by each run, or by all runs together in a day or a month (UTC).
+
+    `name` is a pattern over the workflow's or the agent's id. `model_allow` and `model_deny` are patterns over models.
+    """
+
+    scope: Literal["run", "workflow", "agent", "project"] = "project"
+    name: str = "*"
+    per: Literal["run", "day", "month"] = "run"
+    max_tokens: _Count | None = None
+    max_cost_usd: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    max_tool_calls: _Count | None = None
+    max_retries: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    model_allow: list[str] | None = None
+    model_deny: list[str] = []
+    threshold_percent: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
+    on_exhaustion: Literal["fail", "interrupt"] | None = None
+
+
+class Budgets(_Section, frozen=True):
+    """`ceilings` hold for every tenant by itself; `prices` are by a pattern over models, the first that fits.
+    `advisory` tells what a budget says and stops nothing."""
+
+    enforce: Literal["hard", "advisory"] = "hard"
+    ceilings: list[Ceiling] = []
+    prices: dict[str, Price] = {}
+
+
 class Config(_Section, frozen=True):
     output: Output = Output()
     data: Data = Data()
@@ -198,6 +236,7 @@ class Config(_Section, frozen=True):
     models: Models = Models()
     agents: Agents = Agents()
     workflows: Workflows = Workflows()
+    budgets: Budgets = Budgets()
     telemetry: Telemetry = Telemetry()
 
 

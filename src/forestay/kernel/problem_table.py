@@ -216,9 +216,12 @@ _KERNEL = (
     _row("config_invalid", _SCHEMA, "The configuration has a mistake", "Correct the setting that `details.at` names."),
     _row("asset_missing", _TRANSIENT, "A part that is fetched once is not there", "Run `forestay doctor` and follow what it says.", retryable=False, action="escalate", grpc="FAILED_PRECONDITION"),
     _row("budget_exhausted", _RATE, "A budget is used up", "Raise the budget that `details.dimension` names, or stop.", retryable=False, action="escalate", openwop="budget_exhausted", crp=1001),
+    _row("budget_model_denied", _DENIED, "A budget does not allow this model", "Use a model that the budget allows, or change its `modelAllow` and `modelDeny`.", openwop="budget_model_denied"),
 )
 
 _RUNS = (
+    _row("eval_gate_unmet", _DENIED, "The evaluation that this promotion needs did not pass", "Name an evaluation run of this agent that has ended and passed, in `evalRunId`.", openwop="eval_gate_unmet"),
+    _row("no_active_deployment", _SCHEMA, "No version of the agent is active on this channel", "Promote a version to the channel, or name a version.", openwop="no_active_deployment"),
     _row("run_already_active", _CONFLICT, "A run of this workflow and scope is active", "Wait for it, or cancel it; `details.activeRunId` names it.", retryable=False, openwop="run_already_active"),
     _row("recursion_limit_exceeded", _SCHEMA, "The run executed more nodes than its limit", "Raise `recursionLimit` within the host's ceiling, or look for a loop.", http=422, grpc="RESOURCE_EXHAUSTED", openwop="recursion_limit_exceeded", crp=1001),
     _row("loop_limit_exceeded", _SCHEMA, "A loopback ran more often than its limit", "Raise `maxLoopbackIterations`, or correct the loop's condition.", http=422, grpc="RESOURCE_EXHAUSTED", openwop="loop_limit_exceeded", crp=1001),

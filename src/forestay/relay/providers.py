@@ -61,6 +61,11 @@ class Providers:
         if all(model is not known for _, _, known in self._own):
             self._own.append((priority, len(self._own), model))
 
+    def lend(self, model: Model, priority: int) -> None:
+        """A model that takes the place of one of the same name: each execution of a node lends its own."""
+        self._own = [item for item in self._own if (item[0], item[2].name) != (priority, model.name)]
+        self.add(model, priority)
+
     def open(self, model: OpenModel, priority: int) -> None:
         """A model that the session opened, and closes."""
         self._opened.append(model)

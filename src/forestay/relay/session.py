@@ -154,8 +154,9 @@ class Session(Journal):
         return {"provider": opened.name, "priority": priority, "registered": True}
 
     def use_model(self, model: Model, priority: int = 10) -> None:
-        """A model object of the caller's, as `register_provider` takes one, for this session and this process."""
-        self.models.add(model, priority)
+        """A model object of the caller's, as `register_provider` takes one, for this session and this process. It takes
+        the place of one with its name and priority."""
+        self.models.lend(model, priority)
 
     # Dispatching
 

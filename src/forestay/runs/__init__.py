@@ -14,18 +14,29 @@ if TYPE_CHECKING:
     from forestay.runs.log import ENGINE_VERSION, stream_of, to_event
     from forestay.runs.mock_models import MOCK_PROVIDERS, Staged
     from forestay.runs.nodes import NodeContext, NodeError, node
-    from forestay.runs.nodes.ai import TRUNCATION_GROWTH
+    from forestay.runs.nodes.ai import TRUNCATION_GROWTH, parse_lenient
     from forestay.runs.nodes.core import standard_registry
     from forestay.runs.nodes.outside import HTTP_METHODS
     from forestay.runs.nodes.registry import NodeRegistry, NodeType, declaring
     from forestay.runs.outbox import Outbox
     from forestay.runs.outcome import Parked
     from forestay.runs.pending import Prompt, pending_prompts
-    from forestay.runs.ports import Caller, HttpRequest, HttpResponse
+    from forestay.runs.ports import Caller, Fact, HttpRequest, HttpResponse
     from forestay.runs.record_view import LedgerView, RecordShown, run_of
     from forestay.runs.requests import CONFIGURABLE, MAX_NAME
     from forestay.runs.schedules import Firing, Schedule, Schedules, ScheduleSpec, ScheduleTable
     from forestay.runs.service import Runs
+    from forestay.runs.spending import (
+        DIMENSIONS,
+        Dimension,
+        ModelRule,
+        RunBudget,
+        Spend,
+        ceilings,
+        exhaustion,
+        limits_of,
+        shown,
+    )
     from forestay.runs.state import RunState
     from forestay.runs.types import (
         TERMINAL,
@@ -54,6 +65,7 @@ if TYPE_CHECKING:
         WorkflowCheck,
         WorkflowVersion,
     )
+    from forestay.runs.values import equal, matches
     from forestay.runs.webhooks import (
         EVENT_TYPE,
         SIGNATURE_ALGORITHM,

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from forestay.kernel import Problem
+from forestay.runs import spending
 from forestay.runs.definition import ConnectionPort, ExpressionPort, Port, Retry, StaticPort
 from forestay.runs.effects import plain
 from forestay.runs.expressions import compile_expression
@@ -32,6 +33,8 @@ def decide(state: RunState, now: int, chance: Chance = lambda: 0.5, until: int |
     the run's own clock; `now` is the wall clock's."""
     if state.ended is not None or state.seq < 0:
         return []
+    if state.budget is not None and (spent := _spent(state, now, state.budget)):
+        return spent
     if state.failure is not None:
         error = state.nodes[state.failure].error or {}
         return finish_failed(state, now, error, state.failure)
@@ -201,6 +204,9 @@ def failed(state: RunState, name: str, error: dict[str, Any], chance: Chance) ->
     node, retry = state.nodes[name], state.plan.nodes[name].retry
     if retry is None or node.attempt >= retry.max_attempts or not _retryable(retry, error):
         return [_node_event("node.failed", name, error=error, attempts=max(node.attempt, 1))]
+    if state.budget is not None and state.budget.stops and state.budget.room("retries") == 0:
+        told = spending.exhaustion(state.budget, "retries")
+        return [*(Event(*item) for item in told), _node_event("node.failed", name, error=_exhausted("retries"))]
     delay = retry_delay(retry, node.attempt, chance)
     return [_node_event("node.retried", name, attempt=node.attempt + 1, delayMs=delay, lastError=error)]
 
@@ -317,6 +323,20 @@ def _out_of_time(state: RunState, now: int) -> list[Event]:
     error = {"code": "run_timeout", "message": f"The run took longer than {limit} ms."}
     breach = Event("cap.breached", {"kind": "run-duration", "limit": limit, "observed": now - state.created_ms})
     return [breach, *finish_failed(state, now, error, None)]
+
+
+def _spent(state: RunState, now: int, budget: spending.RunBudget) -> list[Event]:
+    """What follows from what the run used; a hard ceiling that was met ends it, whoever told it first (B3)."""
+    if told := spending.following(budget):
+        return [Event(*item) for item in told]
+    if not budget.stops or not budget.exhausted:
+        return []
+    return finish_failed(state, now, _exhausted(min(budget.exhausted)), state.failure)
+
+
+def _exhausted(dimension: str) -> dict[str, Any]:
+    message = f"The run's budget of {dimension} is used up."
+    return {"code": "budget_exhausted", "message": message, "details": {"dimension": dimension}, "retryable": False}
 
 
 def _breach(kind: str, limit: int, observed: int, name: str) -> Event:

@@ -290,14 +290,14 @@ class Engine:
 
     # Starting
 
-    async def create(self, run_id: str, stored: Stored, event: Event, *extra: Append) -> RunState:
+    async def create(self, run_id: str, stored: Stored, events: list[Event], *extra: Append) -> RunState:
         """A new run: on disk, and under way, when this returns."""
         if self.draining or len(self._actors) >= self.limits.max_active_runs:
             raise Problem("unavailable", "The engine takes no new runs now.", retry_after_ms=1000, retryAfter=1)
         if run_id in self._actors or run_id in self._finished or run_id in self._loading:
             raise Problem("ledger_conflict", f"The run {run_id} exists already.", runId=run_id)
         actor = self._actors[run_id] = RunActor(self, self.blank(run_id, stored))
-        await actor.post(lambda state: Outcome([event], appends=list(extra)), asked=True)
+        await actor.post(lambda state: Outcome(events, appends=list(extra)), asked=True)
         return actor.state
 
     def adopt(self, child: RunState) -> None:

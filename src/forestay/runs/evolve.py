@@ -16,6 +16,7 @@ import msgspec
 from forestay.runs import channels
 from forestay.runs.plan import TAKES_UP_FAILURE, PlanEdge, PlanNode, passes
 from forestay.runs.secrets import learn
+from forestay.runs.spending import take_in
 from forestay.runs.state import ENDED, WAIT_OF_KIND, Event, InterruptState, NodeState, RunState, Said
 from forestay.runs.types import Owner
 
@@ -35,6 +36,8 @@ def evolve(state: RunState, event: Event) -> None:
         node = state.nodes[event.node]
         value = _private(event, "next", event.payload.get("next"))
         node.memo[f"emit:{mark}"] = Said(node.attempt, event.type, event.payload, value)
+    if state.budget is not None or event.type == "budget.reserved":
+        state.budget = take_in(state.budget, event.type, event.payload, event.private)
     handler = _HANDLERS.get(event.type)
     if handler is not None:
         handler(state, event)
@@ -233,7 +236,8 @@ def _node_failed(state: RunState, event: Event) -> None:
         target = state.plan.nodes[edge.target]
         taken_up = taken_up or (failed and target.rule in TAKES_UP_FAILURE and not target.doc.disabled)
         _settle(state, edge, "failed" if failed else "skipped")
-    if not taken_up and state.failure is None:
+    exhausted = node.error.get("code") == "budget_exhausted"  # no edge leads on from there (RFC 0084 §D)
+    if (not taken_up or exhausted) and state.failure is None:
         state.failure = name
 
 

@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from forestay.kernel import Append, Draft, Problem, iso
+from forestay.models import Model
 from forestay.runs import channels
 from forestay.runs.artifacts import artifact_stream
 from forestay.runs.effects import invocation_id, ordinal_of, plain
@@ -26,6 +27,7 @@ from forestay.runs.mock_models import MockModels
 from forestay.runs.outcome import Make, Outcome, Parked
 from forestay.runs.plan import passes
 from forestay.runs.ports import Caller, HttpConnector, ToolSource
+from forestay.runs.spending import RunBudget
 from forestay.runs.state import MASK, Event, RunState, Said, check_reader
 from forestay.runs.types import Limits
 
@@ -41,7 +43,7 @@ _VENDOR = re.compile(r"(?!(?:openwop|core|community|vendor|private|local|run|nod
 EMITTED = (
     "agent.", "provider.usage", "prompt.composed", "model.capability.", "envelope.", "conversation.", "output.chunk",
     "log.appended", "cap.breached", "runOrchestrator.decided", "tool.session.", "memory.", "egress.decided",
-    "budget.", "connector.", "authorization.decided", "artifact.created",
+    "budget.", "deployment.", "eval.", "connector.", "authorization.decided", "artifact.created",
 )  # fmt: skip
 _UNDONE = frozenset({"variable.changed", "channel.written", "artifact.created"})
 
@@ -161,6 +163,38 @@ class Execution:
         check_reader(self._state, name, self.node_id, self.type_id)
         found = self._state.channels.get(name)
         return None if found is None else channels.read(found, self.now_ms)
+
+    # The budget of the run, which its children share (RFC 0084)
+
+    @property
+    def root(self) -> str:
+        """The run that this one descends from, or the run itself."""
+        return str((self._state.parent or {}).get("root", self.run_id))
+
+    @property
+    def workflow_id(self) -> str:
+        return self._state.plan.workflow.id
+
+    async def budget(self) -> RunBudget | None:
+        """The ceilings of the root run and what its log says was used; None when nothing limits it."""
+        if self.root == self.run_id:
+            return self._state.budget
+        return (await self._actor.engine.state(self.root)).budget
+
+    def metered(self, model: Model, agent_id: str | None = None) -> Model:
+        """The model as this node may ask it: with the budget's meter, where there is one."""
+        governor = self._actor.ports.governor
+        return model if governor is None else governor.metered(model, self, agent_id)
+
+    async def raise_budget(self, mark: str, payload: dict[str, Any]) -> None:
+        """Record a second `budget.reserved` with more, once for each `mark`."""
+
+        def outcome(state: RunState) -> Outcome:
+            if state.budget is None or mark in state.budget.raises:
+                return Outcome([])
+            return Outcome([Event("budget.reserved", payload, None, {"raised": [mark]})])
+
+        await self._actor.engine.command(self.root, outcome)
 
     # What it can say
 

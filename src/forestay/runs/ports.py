@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from forestay.models import Model
+from forestay.runs.types import CreateRun
 
 if TYPE_CHECKING:
     from forestay.runs.mock_models import MockModels
@@ -40,6 +41,25 @@ class ToolSource(Protocol):
     def names(self) -> list[str]: ...
 
 
+class Fact(msgspec.Struct, frozen=True):
+    """Something decided about a run before it starts, recorded as an event right behind `run.started`."""
+
+    type: str
+    payload: dict[str, Any]
+    private: dict[str, Any] | None = None
+    id: str = ""  # the event's id, where somebody must know it before
+
+
+class Governor(Protocol):
+    """What is decided about a run when it is made, and who counts what its nodes ask of models."""
+
+    def facts(self, request: CreateRun, tenant: str) -> list[Fact]:
+        """The facts, in their order; a Problem refuses the run."""
+
+    def metered(self, model: Model, node: Any, agent_id: str | None = None) -> Model:
+        """A model that counts what a node's execution asks of it, for an agent or for itself."""
+
+
 class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     url: str
@@ -66,6 +86,7 @@ class Ports(msgspec.Struct, frozen=True):
     models: MockModels | None = None
     tools: ToolSource | None = None
     http: HttpConnector | None = None
+    governor: Governor | None = None
 
     def has(self, name: str) -> bool:
         return {"models": self.models, "tools": self.tools, "http": self.http}.get(name) is not None

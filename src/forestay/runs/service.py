@@ -27,7 +27,7 @@ from forestay.runs.mock_models import MockModels
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeRegistry
 from forestay.runs.outcome import Outcome
-from forestay.runs.ports import HttpConnector, ModelSource, Ports, ToolSource
+from forestay.runs.ports import Fact, Governor, HttpConnector, ModelSource, Ports, ToolSource
 from forestay.runs.requests import check_against, check_create, check_engine
 from forestay.runs.secrets import TELLING, cover_event, masked, may_have
 from forestay.runs.state import Event, RunState
@@ -89,6 +89,7 @@ class Runs:
         models: ModelSource | None = None,
         tools: ToolSource | None = None,
         http: HttpConnector | None = None,
+        governor: Governor | None = None,
         limits: Limits | None = None,
         instance: str = "host",
         sample_seams: bool = False,
@@ -101,6 +102,7 @@ class Runs:
         self._clock = clock
         self._ids = ids
         self._limits = limits or Limits()
+        self._governor = governor
         self._registry = nodes or standard_registry(sample_seams=sample_seams)
         self._workflows = Workflows(ledger, self._registry, self._limits)
         self.mocks = MockModels(models, programs=sample_seams)
@@ -109,7 +111,7 @@ class Runs:
             ledger,
             self._workflows,
             self._registry,
-            Ports(asked, tools, http),
+            Ports(asked, tools, http, governor),
             clock=clock,
             ids=ids,
             randomness=randomness,
@@ -214,12 +216,14 @@ class Runs:
         causation_id: str | None = None,
         run_id: str | None = None,
         trusted: bool = False,
+        facts: Sequence[Fact] = (),
     ) -> RunCreated:
         """Start a run; it is on disk when this returns.
 
         `dedup`: `run_already_active` with `activeRunId` when (tenant, workflowId, scopeId) has an active run (W9).
         `run_id`: a caller that must not start twice (schedules) gives the id; a second call is `run_already_active`.
         `trusted`: the key is a test key: `mockProvider` and a forced engine version are allowed.
+        `facts`: what the caller decided about the run; its events follow `run.started` at once.
         """
         if engine_version is not None:
             check_engine(engine_version, trusted=trusted)
@@ -243,10 +247,12 @@ class Runs:
             callbackUrl=request.callback_url,
         )
         event.cause = causation_id
+        told = [*facts, *(self._governor.facts(request, tenant) if self._governor else ())]
+        events = [event, *(Event(fact.type, fact.payload, None, fact.private, id=fact.id) for fact in told)]
         if dedup:
-            state = await self._create_alone(run_id, stored, event, request.scope_id, tenant)
+            state = await self._create_alone(run_id, stored, events, request.scope_id, tenant)
         else:
-            state = await self._create(run_id, stored, event)
+            state = await self._create(run_id, stored, events)
         return RunCreated(
             run_id=run_id,
             status=state.status,
@@ -544,22 +550,23 @@ class Runs:
         rows = self._ledger.look_up("SELECT status FROM runs WHERE run_id = ?", (run_id,))
         return rows[0][0] if rows else None
 
-    async def _create(self, run_id: str, stored: Stored, event: Event, *extra: Append) -> RunState:
+    async def _create(self, run_id: str, stored: Stored, events: list[Event], *extra: Append) -> RunState:
         try:
-            return await self._engine.create(run_id, stored, msgspec.structs.replace(event), *extra)
+            fresh = [msgspec.structs.replace(event) for event in events]
+            return await self._engine.create(run_id, stored, fresh, *extra)
         except Problem as problem:
             if problem.key != "ledger_conflict" or (extra and (await self._ledger.head(stream_of(run_id))).seq < 0):
                 raise
             raise Problem("run_already_active", "This run exists already.", activeRunId=run_id) from problem
 
     async def _create_alone(
-        self, run_id: str, stored: Stored, event: Event, scope_id: str | None, tenant: str
+        self, run_id: str, stored: Stored, events: list[Event], scope_id: str | None, tenant: str
     ) -> RunState:
         """A run that is the only active one of its workflow and scope; who comes second is told of the first (W9)."""
         while True:
             claim = await self._claim(tenant, stored.plan.workflow.id, scope_id, run_id)
             try:
-                return await self._create(run_id, stored, event, claim)
+                return await self._create(run_id, stored, events, claim)
             except Problem as problem:
                 if problem.key != "ledger_conflict":  # else another run took the place meanwhile: look again
                     raise

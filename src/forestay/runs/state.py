@@ -11,6 +11,7 @@ from forestay.kernel import Problem
 from forestay.runs import channels
 from forestay.runs.conditions import Scope, make_scope
 from forestay.runs.plan import Plan
+from forestay.runs.spending import RunBudget
 from forestay.runs.types import Limits, Owner, RunStatus
 
 ENDED = frozenset({"completed", "failed", "skipped", "cancelled"})
@@ -151,6 +152,7 @@ class RunState(msgspec.Struct):
     pins: dict[str, int] = {}
     refusals: dict[str, dict[str, Any]] = {}
     usage: dict[str, Any] = {}
+    budget: RunBudget | None = None
     agent: dict[str, Any] | None = None
     orchestrator: dict[str, Any] | None = None
     decision: dict[str, Any] | None = None

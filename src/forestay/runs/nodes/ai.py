@@ -172,7 +172,8 @@ async def _ask(ctx: Execution, key: str, request: _Request, *, stream: bool = Fa
     provider = f"model:{request.provider or 'default'}"
 
     async def call() -> dict[str, Any]:
-        model = ctx.models.chosen(request.provider, request.model, ctx.caller(key, provider), request.mock)
+        named = ctx.models.chosen(request.provider, request.model, ctx.caller(key, provider), request.mock)
+        model = ctx.metered(named)
         used, _, name = model.name.partition(":")
         text: list[str] = []
 

@@ -1,0 +1,22 @@
+"""What agents live in (OpenWOP 1.11): budgets, deployments, evaluations, a roster with its org chart, triggers."""
+
+from typing import TYPE_CHECKING
+
+from forestay.face import face
+
+if TYPE_CHECKING:
+    from forestay.governance.accounts import Account, ModelCall, Reservation, Short, fit, fit_model_call
+    from forestay.governance.budgets import Budgets, BudgetTable
+    from forestay.governance.deployment import Deployment, Fleet, Transition, decide, evolve, precedence, resolve
+    from forestay.governance.deployments import WORKFLOW, DeploymentGate, Deployments, Score
+    from forestay.governance.eval_suite import Match, Thresholds, read_suite
+    from forestay.governance.evaluations import EVALUATION, Evaluations
+    from forestay.governance.metering import MeteredGate, Metering
+    from forestay.governance.roster import OrgChart, RosterEntry, read_chart, responsibilities
+    from forestay.governance.scorecard import TaskScore, Trial, interval, percentile, summary
+    from forestay.governance.scoring import Finding, Judge, scorer_of
+    from forestay.governance.staff import Staff
+    from forestay.governance.trigger import Subscription, SubscriptionState, TriggerRetry, delay_ms, move
+    from forestay.governance.triggers import Triggers, TriggerTable
+
+__getattr__, __dir__ = face(__name__, __file__)

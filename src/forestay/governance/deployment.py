@@ -1,0 +1,280 @@
+"""The life of an agent's versions (OpenWOP RFC 0082): which one serves, on which channel, with which share. Pure.
+
+- D1  A state changes only along the contract's arrows: draft → test → staged → active, active ↔ paused,
+      active → deprecated, active → rolled-back.
+- D2  On a channel at most two versions are active: the one before, and a canary that takes `canaryPercent` of the runs.
+      A promotion to the whole takes the channel from the version before.
+- D3  A rollback restores the version that the rolled-back one replaced, and its `rollbackPointer` names it.
+- D4  A draw depends on nothing but the run and what is asked for: it is stable, and shares come out as they are set.
+- D5  A channel without an active version resolves to none; nobody falls back to another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Literal
+
+import msgspec
+
+from forestay.kernel import Problem
+
+State = Literal["draft", "test", "staged", "active", "paused", "deprecated", "rolled-back"]
+Verb = Literal["promote", "pause", "deprecate", "rollback", "adjust-canary"]
+CHANNELS = ("stable", "canary", "latest")
+LATEST = "latest"
+_LADDER: dict[State, State] = {"draft": "test", "test": "staged", "staged": "active", "paused": "active"}
+
+
+class Deployment(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The record of one version of an agent, as the contract shows it."""
+
+    agent_id: str
+    version: str
+    state: State
+    canary_percent: int | None = None
+    rollback_pointer: str | None = None
+    channels: tuple[str, ...] = ()
+    eval_run_id: str | None = None
+    approval_gate_id: str | None = None
+
+
+class Transition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+    """The body of POST /v1/agents/{agentId}/deployments."""
+
+    version: str
+    transition: Verb
+    to_state: State | None = None
+    channel: str | None = None
+    canary_percent: int | None = None
+    eval_run_id: str | None = None
+    reason: str | None = None
+
+
+class Event(msgspec.Struct, frozen=True):
+    """A `deployment.*` event: ids, states and numbers only."""
+
+    type: str
+    payload: dict[str, Any]
+
+
+class Fleet(msgspec.Struct, frozen=True):
+    """All versions of one agent: `records` by version, and for each channel the versions that served it, the last one
+    last."""
+
+    agent_id: str
+    records: dict[str, Deployment] = {}
+    serving: dict[str, tuple[str, ...]] = {}
+    applied: dict[str, str] = {}  # transitions that were made, by their identity, with the version
+
+    def get(self, version: str) -> Deployment | None:
+        return self.records.get(version)
+
+    def listed(self) -> list[Deployment]:
+        """The records by version."""
+        return sorted(self.records.values(), key=lambda item: precedence(item.version))
+
+    def active(self, channel: str) -> list[Deployment]:
+        """The active versions of a channel, the one that was there first first."""
+        found = (self.records.get(version) for version in self.serving.get(channel, ()))
+        return [item for item in found if item is not None and item.state == "active" and channel in item.channels]
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What a transition does: the records that it leaves, and the event that tells it."""
+
+    records: tuple[Deployment, ...]
+    event: Event
+
+
+def decide(fleet: Fleet, wanted: Transition) -> Change:
+    """What follows from a transition; a Problem when the version is not in a state for it (D1)."""
+    _check_shape(wanted)
+    found = fleet.get(wanted.version)
+    if wanted.transition == "promote":
+        return _promote(fleet, found, wanted)
+    if found is None:
+        raise Problem("not_found", f"There is no deployment of {wanted.version}.", version=wanted.version)
+    if found.state != "active":
+        raise _illegal(found, wanted)
+    if wanted.transition == "adjust-canary":
+        return _adjust(found, wanted)
+    if wanted.transition == "rollback":
+        return _roll_back(fleet, found, wanted)
+    state: State = "paused" if wanted.transition == "pause" else "deprecated"
+    changed = msgspec.structs.replace(found, state=state, canary_percent=None)
+    return Change((changed,), Event("deployment.state.changed", _moved(found, state)))
+
+
+def evolve(fleet: Fleet, records: tuple[Deployment, ...], identity: str = "") -> Fleet:
+    """The fleet with the records that a change leaves; `identity` names the transition that made it."""
+    known = {**fleet.records, **{item.version: item for item in records}}
+    serving = dict(fleet.serving)
+    for item in records:
+        for channel in item.channels:
+            if item.state == "active" and (serving.get(channel) or ("",))[-1] != item.version:
+                served = (version for version in serving.get(channel, ()) if version != item.version)
+                serving[channel] = (*served, item.version)
+    applied = {**fleet.applied, identity: records[0].version} if identity else fleet.applied
+    return Fleet(fleet.agent_id, known, serving, applied)
+
+
+def resolve(fleet: Fleet, channel: str, run_id: str) -> str | None:
+    """The version that a run gets from a channel; None when none is active (D4, D5)."""
+    if channel == LATEST:
+        active = [item for item in fleet.records.values() if item.state == "active"]
+        return max(active, key=lambda item: precedence(item.version)).version if active else None
+    active = fleet.active(channel)
+    if not active:
+        return None
+    newest = active[-1]
+    share = 100 if newest.canary_percent is None or len(active) == 1 else newest.canary_percent
+    chosen = newest if draw(run_id, fleet.agent_id, channel) < share else active[-2]
+    return chosen.version
+
+
+def draw(run_id: str, agent_id: str, channel: str) -> float:
+    """A number from 0 up to 100 that only the run, the agent and the channel decide (D4)."""
+    digest = hashlib.sha256("\0".join(("forestay:canary:v1", run_id, agent_id, channel)).encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64 * 100
+
+
+def precedence(version: str) -> tuple[tuple[int, int, str], ...]:
+    """Versions in the order of SemVer 2.0 §11; other texts stand before them, by their letters."""
+    core, _, pre = version.partition("+")[0].partition("-")
+    numbers = core.split(".")
+    if len(numbers) != 3 or not all(part.isdecimal() for part in numbers):
+        return ((-1, 0, version),)
+    parts = [(1, int(part), "") for part in numbers]
+    if not pre:
+        return (*parts, (2, 0, ""))
+    named = [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in pre.split(".")]
+    return (*parts, (1, 0, ""), *named)
+
+
+def _check_shape(wanted: Transition) -> None:
+    percent = wanted.canary_percent
+    if percent is not None and not 0 <= percent <= 100:
+        raise Problem("out_of_range", "A canary takes 0 to 100 percent.", at="$.canaryPercent")
+    if not 1 <= len(wanted.version) <= 64:
+        raise Problem("out_of_range", "A version has 1 to 64 characters.", at="$.version")
+    if wanted.reason is not None and not 1 <= len(wanted.reason) <= 512:
+        raise Problem("out_of_range", "A reason has 1 to 512 characters.", at="$.reason")
+    if wanted.channel is not None and wanted.channel not in CHANNELS:
+        known = [name for name in CHANNELS if name != LATEST]
+        raise Problem("schema_mismatch", f"There is no channel {wanted.channel[:64]!r}.", at="$.channel", known=known)
+    if wanted.channel == LATEST:
+        message = "`latest` is the highest active version; nobody puts one there."
+        raise Problem("schema_mismatch", message, at="$.channel")
+    if wanted.transition == "adjust-canary" and percent is None:
+        raise Problem("schema_mismatch", "`adjust-canary` needs a canaryPercent.", at="$.canaryPercent")
+
+
+def _promote(fleet: Fleet, found: Deployment | None, wanted: Transition) -> Change:
+    """One step up the ladder, or the first record of a version."""
+    target = _target(found, wanted)
+    if found is None:
+        found = Deployment(fleet.agent_id, wanted.version, "draft")
+    before = fleet.active(wanted.channel) if target == "active" and wanted.channel else []
+    percent = wanted.canary_percent if target == "active" else None
+    channels = found.channels
+    if target == "active" and wanted.channel and wanted.channel not in channels:
+        channels = (*channels, wanted.channel)
+    made = msgspec.structs.replace(
+        found,
+        state=target,
+        channels=channels,
+        canary_percent=None if percent == 100 else percent,
+        eval_run_id=wanted.eval_run_id,
+        rollback_pointer=None,
+    )
+    left = tuple(_without(item, wanted.channel) for item in _replaced(before, made)) if wanted.channel else ()
+    payload: dict[str, Any] = {"agentId": fleet.agent_id, "toVersion": made.version, "toState": target}
+    previous = next((item.version for item in reversed(before) if item.version != made.version), None)
+    told = {
+        "fromVersion": previous,
+        "channel": wanted.channel if target == "active" else None,
+        "canaryPercent": made.canary_percent,
+        "evalRunId": wanted.eval_run_id,
+    }
+    payload |= {name: value for name, value in told.items() if value is not None}
+    if found.state == "paused":
+        return Change((made,), Event("deployment.state.changed", _moved(found, "active")))
+    return Change((made, *left), Event("deployment.promoted", payload))
+
+
+def _target(found: Deployment | None, wanted: Transition) -> State:
+    """Where a promotion leads: a new version begins as a draft, every other takes one step (D1)."""
+    if found is None:
+        if wanted.to_state not in (None, "draft", "test"):
+            raise Problem(
+                "state_conflict", f"{wanted.version} has no record: it begins as a draft.", version=wanted.version
+            )
+        return wanted.to_state or "draft"
+    if found.state == "active" and wanted.to_state in (None, "active") and wanted.channel:
+        return "active"  # an active version joins one more channel, or takes the whole of its own
+    target = _LADDER.get(found.state)
+    if target is None or wanted.to_state not in (None, target):
+        raise _illegal(found, wanted)
+    return target
+
+
+def _replaced(before: list[Deployment], made: Deployment) -> list[Deployment]:
+    """Versions that leave the channel: all that served it; or, with a canary, the canaries before it (D2)."""
+    others = [item for item in before if item.version != made.version]
+    if made.canary_percent is None or not others:
+        return others
+    base = next((item for item in reversed(others) if item.canary_percent is None), others[-1])
+    return [item for item in others if item is not base]
+
+
+def _without(item: Deployment, channel: str | None) -> Deployment:
+    return msgspec.structs.replace(item, channels=tuple(name for name in item.channels if name != channel))
+
+
+def _adjust(found: Deployment, wanted: Transition) -> Change:
+    percent = wanted.canary_percent or 0
+    before = 100 if found.canary_percent is None else found.canary_percent
+    changed = msgspec.structs.replace(found, canary_percent=None if percent == 100 else percent)
+    payload = {"agentId": found.agent_id, "version": found.version, "fromPercent": before, "toPercent": percent}
+    return Change((changed,), Event("deployment.canary.adjusted", payload))
+
+
+def _roll_back(fleet: Fleet, found: Deployment, wanted: Transition) -> Change:
+    """The version before serves again on every channel of this one (D3)."""
+    target = _restored(fleet, found)
+    if target is None:
+        raise Problem("state_conflict", f"No version served before {found.version}.", version=found.version)
+    channels = tuple(dict.fromkeys((*target.channels, *found.channels)))
+    restored = msgspec.structs.replace(target, state="active", channels=channels, canary_percent=None)
+    gone = msgspec.structs.replace(
+        found, state="rolled-back", rollback_pointer=target.version, channels=(), canary_percent=None
+    )
+    payload: dict[str, Any] = {
+        "agentId": found.agent_id,
+        "fromVersion": found.version,
+        "toVersion": target.version,
+        "rollbackPointer": target.version,
+    }
+    if wanted.reason is not None:
+        payload["reason"] = wanted.reason
+    return Change((gone, restored), Event("deployment.rolled-back", payload))
+
+
+def _restored(fleet: Fleet, found: Deployment) -> Deployment | None:
+    """The version that served one of its channels last before it, and still can."""
+    for channel in found.channels:
+        served = fleet.serving.get(channel, ())
+        earlier = served[: served.index(found.version)] if found.version in served else served
+        for version in reversed(earlier):
+            if fleet.records[version].state in ("active", "paused"):
+                return fleet.records[version]
+    return None
+
+
+def _moved(found: Deployment, state: State) -> dict[str, Any]:
+    return {"agentId": found.agent_id, "version": found.version, "fromState": found.state, "toState": state}
+
+
+def _illegal(found: Deployment, wanted: Transition) -> Problem:
+    message = f"A version that is {found.state} cannot take the transition {wanted.transition}."
+    return Problem("state_conflict", message, version=found.version, state=found.state, toState=wanted.to_state)

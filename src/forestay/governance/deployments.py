@@ -1,0 +1,244 @@
+"""`Deployments`: which version of an agent serves, changed by runs that pass gates (OpenWOP RFC 0082 §E).
+
+Invariants:
+
+- M1  A transition is a run: first who asks is authorised, then a person may have to approve, then the evaluation must
+      have passed, then the change is made and told. What comes later does not happen when something before it says no.
+- M2  A transition is made once, whatever dies on the way: the change carries the identity of the run that made it.
+- M3  Without the scope nothing changes: an absent one denies.
+- M4  A canary whose live-shadow score falls under its bar goes back by an ordinary transition.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+
+from forestay.governance.deployment import Change, Deployment, Fleet, Transition, Verb, decide, evolve, resolve
+from forestay.governance.journal import Journal
+from forestay.kernel import Draft, Ledger, Problem, Record, scope_policy, scope_request
+from forestay.runs import CreateRun, Execution, Fact, NodeType, RunCreated, Runs, stream_of
+
+TYPE = "forestay.deployment"
+SCOPES: dict[Verb, str] = {
+    "promote": "deploy:promote",
+    "adjust-canary": "deploy:promote",
+    "pause": "deploy:pause",
+    "deprecate": "deploy:pause",
+    "rollback": "deploy:rollback",
+}
+WORKFLOW: dict[str, Any] = {
+    "id": "forestay-deployment",
+    "name": "Change a deployment",
+    "version": "1.0.0",
+    "nodes": [
+        {
+            "id": "transition",
+            "typeId": TYPE,
+            "name": "Transition",
+            "position": {"x": 0, "y": 0},
+            "config": {},
+            "inputs": {name: {"type": "variable", "variableName": name} for name in ("agentId", "transition")},
+            "outputRole": "primary",
+        }
+    ],
+    "edges": [],
+    "triggers": [{"id": "manual", "type": "manual"}],
+    "variables": [
+        {"name": "agentId", "type": "string", "required": True},
+        {"name": "transition", "type": "object", "required": True},
+    ],
+    "metadata": {},
+    "settings": {},
+}
+
+
+class DeploymentGate(msgspec.Struct, frozen=True):
+    """What a promotion to `active` needs, for agents whose id fits `agent`: a person's yes, an evaluation that passed,
+    or one with a score. `auto_rollback` is the score of a live-shadow evaluation under which a canary goes back."""
+
+    agent: str = "*"
+    approval: bool = False
+    evaluation: bool = False
+    pass_score: float | None = None
+    auto_rollback: float | None = None
+
+
+class Score(msgspec.Struct, frozen=True):
+    """What a gate looks at in an evaluation: whether it passed, and how well."""
+
+    agent_id: str
+    passed: bool
+    aggregate: float
+
+
+Scores = Callable[[str, str], Awaitable[Score | None]]
+"""The score of an evaluation run of a tenant; None when it is none, or has not ended."""
+
+
+class Deployments:
+    """The deployments of one ledger. `runs` is asked for when it is needed: the two know each other."""
+
+    def __init__(
+        self, ledger: Ledger, gates: Sequence[DeploymentGate], *, runs: Callable[[], Runs], scores: Scores
+    ) -> None:
+        self._ledger = ledger
+        self._gates = gates
+        self._runs = runs
+        self._scores = scores
+        self._fleets: dict[tuple[str, str], Journal[Fleet]] = {}
+
+    @property
+    def type(self) -> NodeType:
+        return NodeType(type_id=TYPE, execute=self._execute, summary="Changes which version of an agent serves.")
+
+    async def listed(self, tenant: str, agent_id: str) -> list[Deployment]:
+        """The records of an agent, by version."""
+        return (await self._fleet(tenant, agent_id).value()).listed()
+
+    async def resolved(self, tenant: str, agent_id: str, channel: str, run_id: str) -> str:
+        """The version that a run gets from a channel; the caller records it and asks no second time."""
+        version = resolve(await self._fleet(tenant, agent_id).value(), channel, run_id)
+        if version is None:
+            message = f"No version of {agent_id} is active on {channel}."
+            raise Problem("no_active_deployment", message, agentId=agent_id, channel=channel)
+        return version
+
+    async def request(
+        self, tenant: str, agent_id: str, wanted: Transition, *, principal: str, scopes: list[str]
+    ) -> RunCreated:
+        """Begin a transition; it is on record when this returns. A request that cannot be is refused before (M1)."""
+        scope = SCOPES[wanted.transition]
+        decision = scope_policy(principal, scopes, tenant).decide(scope_request(principal, scope, tenant))
+        allowed = decision.effect == "allow"
+        if allowed:
+            decide(await self._fleet(tenant, agent_id).value(), wanted)
+        decided = {"principal": principal, "action": scope, "resource": agent_id, "allowed": allowed}
+        request = CreateRun(
+            workflow_id=WORKFLOW["id"], inputs={"agentId": agent_id, "transition": msgspec.to_builtins(wanted)}
+        )
+        facts = [Fact("authorization.decided", decided)]
+        return await self._runs().create_run(request, tenant, principal, facts=facts)
+
+    async def observed(self, tenant: str, agent_id: str, version: str, score: float) -> RunCreated | None:
+        """A live-shadow evaluation of a version has ended: a canary under its bar goes back (M4)."""
+        bar = self._gate(agent_id).auto_rollback
+        found = (await self._fleet(tenant, agent_id).value()).get(version)
+        if bar is None or score >= bar or found is None or found.state != "active" or found.canary_percent is None:
+            return None
+        wanted = Transition(version, "rollback", reason="live-shadow-score")
+        return await self.request(tenant, agent_id, wanted, principal="forestay", scopes=["deploy:rollback"])
+
+    # The run
+
+    async def _execute(self, ctx: Execution) -> dict[str, Any]:
+        agent_id = str(ctx.inputs["agentId"])
+        wanted = msgspec.convert(ctx.inputs["transition"], Transition)
+        await self._authorised(ctx, agent_id, wanted)
+        gate = self._gate(agent_id)
+        found = (await self._fleet(ctx.tenant, agent_id).value()).get(wanted.version)
+        goes_live = wanted.transition == "promote" and found is not None and found.state in ("staged", "active")
+        approved = None
+        if gate.approval and (goes_live or (wanted.transition == "rollback" and wanted.reason != "live-shadow-score")):
+            approved = await _approve(ctx, agent_id, wanted)
+        if goes_live and (gate.evaluation or gate.pass_score is not None):
+            await self._check_score(ctx.tenant, agent_id, wanted, gate)
+        change = await self._apply(ctx, agent_id, wanted, approved)
+        ctx.emit(change.event.type, change.event.payload)
+        return {"record": msgspec.to_builtins(change.records[0])}
+
+    async def _authorised(self, ctx: Execution, agent_id: str, wanted: Transition) -> None:
+        """The run's second record is the decision about who asked; only `request` can put it there (M3)."""
+        scope = SCOPES[wanted.transition]
+        said = await self._ledger.read(stream_of(ctx.run_id), 1, 1)
+        decided = said[0].payload if said and said[0].type == "authorization.decided" else {}
+        if (decided.get("allowed"), decided.get("action"), decided.get("resource")) != (True, scope, agent_id):
+            raise Problem("permission_denied", f"This needs the scope {scope}.", requiredScopes=[scope])
+
+    async def _check_score(self, tenant: str, agent_id: str, wanted: Transition, gate: DeploymentGate) -> None:
+        """The evaluation must have ended, be of this agent, and have passed (RFC 0082 §E-3)."""
+        score = await self._scores(tenant, wanted.eval_run_id) if wanted.eval_run_id else None
+        passed = score is not None and score.agent_id == agent_id and score.passed
+        if score is not None and gate.pass_score is not None:
+            passed = score.agent_id == agent_id and score.aggregate >= gate.pass_score
+        if not passed:
+            message = "The promotion needs an evaluation of this agent that passed."
+            raise Problem("eval_gate_unmet", message, evalRunId=wanted.eval_run_id)
+
+    async def _apply(self, ctx: Execution, agent_id: str, wanted: Transition, approved: str | None) -> Change:
+        """Make the change once, and give it back to whoever comes again (M2)."""
+        identity = ctx.identity("transition", "deployment")
+
+        async def make() -> Any:
+            made: list[Change] = []
+
+            def change(fleet: Fleet) -> list[Draft]:
+                if identity in fleet.applied:
+                    return []
+                made[:] = [_approved(decide(fleet, wanted), approved)]
+                return [Draft("deployment.changed", {"id": identity, **msgspec.to_builtins(made[0])})]
+
+            journal = self._fleet(ctx.tenant, agent_id)
+            await journal.change(change)
+            return msgspec.to_builtins(made[0] if made else await self._made(ctx.tenant, agent_id, identity))
+
+        return msgspec.convert(await ctx.effect("transition", make, provider="deployment"), Change)
+
+    async def _made(self, tenant: str, agent_id: str, identity: str) -> Change:
+        """A change that an earlier life made and did not tell."""
+        for record in await self._ledger.read(_stream(tenant, agent_id)):
+            if record.payload["id"] == identity:
+                return msgspec.convert(record.payload, Change)
+        raise AssertionError("the fleet knows the transition")
+
+    def _gate(self, agent_id: str) -> DeploymentGate:
+        found = (gate for gate in self._gates if fnmatchcase(agent_id, gate.agent))
+        return next(found, DeploymentGate())
+
+    def _fleet(self, tenant: str, agent_id: str) -> Journal[Fleet]:
+        known = self._fleets.get((tenant, agent_id))
+        if known is None:
+            known = Journal(self._ledger, _stream(tenant, agent_id), Fleet(agent_id), _take)
+            self._fleets[tenant, agent_id] = known
+        return known
+
+
+def _take(fleet: Fleet, record: Record) -> Fleet:
+    change = msgspec.convert(record.payload, Change)
+    return evolve(fleet, change.records, record.payload["id"])
+
+
+async def _approve(ctx: Execution, agent_id: str, wanted: Transition) -> str:
+    """Ask a person; the gate's id is the evidence of the answer."""
+    title = f"May {agent_id} {wanted.version} take the transition {wanted.transition}?"
+    shown: dict[str, Any] = {"artifactId": f"{agent_id}@{wanted.version}", "artifactType": "deployment", "title": title}
+    actions = ["accept", "reject"]
+    key = f"{ctx.run_id}:{ctx.node_id}:approval"
+    about = {"transition": wanted.transition, "channel": wanted.channel, "canaryPercent": wanted.canary_percent}
+    answer: dict[str, Any] = await ctx.interrupt(
+        "approval",
+        {**shown, "actions": actions, "artifactData": about},
+        key=key,
+        announce=("approval.requested", {**shown, "actions": actions}),
+    )
+    if answer.get("action") != "accept":
+        raise Problem("permission_denied", "A person rejected this transition.")
+    return key
+
+
+def _approved(change: Change, gate: str | None) -> Change:
+    if gate is None:
+        return change
+    first, *others = change.records
+    event = change.event
+    if event.type == "deployment.promoted":
+        event = msgspec.structs.replace(event, payload={**event.payload, "approvalGateId": gate})
+    return Change((msgspec.structs.replace(first, approval_gate_id=gate), *others), event)
+
+
+def _stream(tenant: str, agent_id: str) -> str:
+    return "deployment/" + hashlib.sha256(f"{tenant}\0{agent_id}".encode()).hexdigest()[:32]

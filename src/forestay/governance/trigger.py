@@ -1,0 +1,81 @@
+"""Trigger subscriptions (OpenWOP RFC 0083): their four states, retries and keys. Pure.
+
+- G1  A subscription is active, paused, failed or dead-lettered; only an active one takes deliveries.
+- G2  The pause between attempts grows as the policy says, and never shrinks.
+- G3  A dedup key is opaque: it says nothing of what came in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Annotated, Literal
+
+import msgspec
+
+from forestay.kernel import Problem
+
+Source = Literal["webhook", "schedule", "queue", "email", "form"]
+SubscriptionState = Literal["active", "paused", "failed", "dead-lettered"]
+Reason = Literal[
+    "retry-exhausted",
+    "operator-paused",
+    "signature-invalid",
+    "backpressure",
+    "source-removed",
+    "provenance-unevaluable",
+]
+_FIRST_MS = 1_000
+_LONGEST_MS = 3_600_000
+_MOVES: dict[SubscriptionState, frozenset[SubscriptionState]] = {
+    "active": frozenset({"paused", "failed", "dead-lettered"}),
+    "paused": frozenset({"active"}),
+    "failed": frozenset({"active", "dead-lettered"}),
+    "dead-lettered": frozenset({"active"}),
+}
+
+
+class TriggerRetry(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    max_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
+    backoff: Literal["none", "fixed", "exponential"] = "exponential"
+
+
+class Subscription(msgspec.Struct, frozen=True, rename="camel"):
+    """A subscription with what the host keeps of it; `shown` is the contract's part."""
+
+    subscription_id: str
+    source: Source
+    tenant: str
+    workflow_id: str
+    state: SubscriptionState = "active"
+    dedup_enabled: bool = True
+    retry_policy: TriggerRetry = TriggerRetry()
+    roster_id: str | None = None
+
+    @property
+    def shown(self) -> dict[str, object]:
+        kept = ("subscriptionId", "source", "state", "dedupEnabled", "retryPolicy")
+        told: dict[str, object] = msgspec.to_builtins(self)
+        return {name: told[name] for name in kept}
+
+
+def move(found: Subscription, to: SubscriptionState) -> Subscription:
+    """The subscription in another state; a Problem when no arrow leads there (G1)."""
+    if to not in _MOVES[found.state]:
+        message = f"A subscription that is {found.state} cannot become {to}."
+        raise Problem("state_conflict", message, subscriptionId=found.subscription_id, state=found.state)
+    return msgspec.structs.replace(found, state=to)
+
+
+def delay_ms(policy: TriggerRetry, attempt: int) -> int | None:
+    """Milliseconds until the attempt after this one; None when it was the last (G2)."""
+    if attempt >= policy.max_attempts:
+        return None
+    if policy.backoff == "none":
+        return 0
+    return min(_LONGEST_MS, _FIRST_MS * (1 if policy.backoff == "fixed" else 2 ** min(attempt - 1, 30)))
+
+
+def dedup_key(secret: bytes, subscription_id: str, event_id: str) -> str:
+    """The key under which an inbound event counts once (G3)."""
+    return hmac.new(secret, f"{subscription_id}\0{event_id}".encode(), hashlib.sha256).hexdigest()[:40]
