@@ -59,7 +59,15 @@ def test_every_setting_stands_in_the_file_that_init_writes_with_its_default(tmp_
     spoken["output"].pop("format")
     assert msgspec.convert(spoken, Config) == Config()
     for section, fields in _sections(Config()).items():
-        assert set(spoken.get(section, {})) | {"classes", "entries", "ceilings", "prices", "overrides", "format", "policy"} >= set(fields)
+        assert set(spoken.get(section, {})) | {
+            "classes",
+            "entries",
+            "ceilings",
+            "prices",
+            "overrides",
+            "format",
+            "policy",
+        } >= set(fields)
     assert set(ExtensionOverride.__struct_fields__) == {"allow", "deny", "mode"}
 
 
