@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, settings
 
 from forestay.kernel import Ids, ManualClock, SeededRandomness
 
-# Log files of extensions belong to whoever runs the tests, not into their home.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes read what the first one compiled
+# Log files of extensions belong to whoever runs the tests, not into their home.
 os.environ.setdefault("PI_EXTENSION_LOG_DIR", str(Path(tempfile.gettempdir()) / "forestay-test-logs"))
 
 # A property holds or does not; how long an example took says only what else the machine was doing.
