@@ -9,11 +9,9 @@ if TYPE_CHECKING:
     from forestay.extensions.brought_files import brought
     from forestay.extensions.capture import proposed
     from forestay.extensions.catalog import SourceTier, build_catalog, read_catalog
-    from forestay.extensions.compiler import Artifact
-    from forestay.extensions.compiler.artifact import ArtifactMeta
+    from forestay.extensions.compiler.artifact import Artifact, ArtifactMeta, refusal
     from forestay.extensions.compiler.build import build, compile_source
     from forestay.extensions.compiler.cache import cache_folder, default_cache
-    from forestay.extensions.compiler.check import refusal
     from forestay.extensions.compiler.drift import drift
     from forestay.extensions.compiler.install import install
     from forestay.extensions.compiler.source import discover, folder_entries, sources
