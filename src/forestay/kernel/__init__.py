@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Http,
         HttpLimits,
         HttpRates,
+        McpServer,
         ModelEntry,
         Models,
         Price,
