@@ -37,7 +37,7 @@ from forestay.extensions.guests import Failure, Guest, Make, Member
 from forestay.extensions.hooks import Hooks
 from forestay.extensions.inventory import commands_of, listed_commands, listed_tools, owned_tools, owner_of
 from forestay.extensions.javascript_loader import JavaScriptLoader
-from forestay.extensions.mcp.pins import ServerStanding
+from forestay.extensions.mcp.pins import Pins, ServerStanding
 from forestay.extensions.mcp.server_config import ServerConfig
 from forestay.extensions.outcomes import Surroundings, ToolOutcome
 from forestay.extensions.packs import Resource, adopt, expanded
@@ -87,6 +87,7 @@ class Extensions:
         self._kept = Kept.of(protected(self.root, settings.data, cache=cache_folder(), lifted=lifted), lifted)
         self._wording = read_wording(self.root / self._config.tool_words) if self._config.tool_words else {}
         self.ui = ui or NoUi()
+        self.pins = Pins(ledger, self.root)
         self.members: list[Member] = []
         self.failures: list[Failure] = []
         self.handler_failures: deque[dict[str, Any]] = deque(maxlen=_KEPT_FAILURES)
@@ -204,7 +205,7 @@ class Extensions:
         return await self.add(artifact, make, path=path, home=home, reads_home=is_own_folder(home, entry))
 
     async def add_server(self, config: ServerConfig, standing: ServerStanding) -> Member:
-        """Offer the pinned tools of an approved MCP server; the server itself is started when one is called."""
+        """Offer the pinned tools of an approved MCP server. The program starts when one is called."""
         from forestay.extensions.mcp.loader import ServerLoader  # the protocol's package is large
 
         loader = ServerLoader(self._settings, self.dispatcher.own_call)
@@ -295,6 +296,9 @@ class Extensions:
 
     def owner(self, tool: str) -> Member:
         """The extension whose tool a name means (U3)."""
+        for member in self.members:
+            if (problem := member.extension.withdrawn(tool)) is not None:
+                raise problem
         return owner_of(self.members, tool)
 
     def tools(self) -> list[Tool]:

@@ -101,6 +101,10 @@ class Guest(Protocol):
         await self.close()
         await self.load()
 
+    def withdrawn(self, name: str) -> Problem | None:
+        """Why a tool is not offered any more that it once registered; None for a name that it never had."""
+        return None
+
     def effect(self, name: str) -> EffectClass:
         """What a call of its tool may do at most, when a person said something about that."""
         return "unsafe"

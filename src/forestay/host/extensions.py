@@ -52,6 +52,7 @@ class ProjectExtensions:
         self.has_consent = consent is not None
         self.ledger = ledger
         self.settings = config.extensions
+        self._servers = config.mcpServers
         self.clock = clock
         self._randomness = randomness
         self._consent = consent
@@ -170,6 +171,7 @@ class ProjectExtensions:
             await self._load_brought(suite, standing)
         if reason == "startup":
             await self._load_users(suite)
+            await self._use_servers(suite)
         await suite.emit({"type": "session_start", "reason": reason})
         await suite.find_resources(texts(self.root, trusted))
 
@@ -213,6 +215,19 @@ class ProjectExtensions:
         if standing.state == "trusted" and home.resolve() != self.root.resolve():  # else it is the project's already
             for item in standing.brings:
                 await self._load(suite, home / item.path, self.own, home)
+
+    async def _use_servers(self, suite: Extensions) -> None:
+        """Offer the pinned tools of the MCP servers that a person approved as they are configured; none is started."""
+        from forestay.extensions import Failure, read_servers, unapproved
+
+        servers = read_servers(self.root, self._servers)
+        suite.failures.extend(Failure(str(problem.details.get("at", "")), problem) for problem in servers.problems)
+        standings = await suite.pins.standing(*servers.found.values())
+        for name, config in servers.found.items():
+            if standings[name].admits(config):
+                await suite.add_server(config, standings[name])
+            else:
+                suite.failures.append(Failure(config.origin, unapproved(config, standings[name])))
 
     async def _follow(self, suite: Extensions) -> None:
         """Decisions on the ledger become the suite's as they are written, by whichever process (N2)."""

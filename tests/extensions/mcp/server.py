@@ -7,6 +7,7 @@ MODE says how; `good` behaves. FILE holds a number that changes what some modes 
 
 import json
 import os
+import pathlib
 import sys
 import threading
 import time
@@ -33,7 +34,7 @@ def tool(name: str, description: str = "A tool.", **more) -> dict:
 
 def stage() -> int:
     try:
-        with open(FILE) as file:
+        with pathlib.Path(FILE).open() as file:
             return int(file.read() or 0)
     except OSError:
         return 0
@@ -60,7 +61,9 @@ def tools() -> list:
     if MODE == "huge":
         return [tool("echo", "x" * 200_000)]
     if MODE == "structured":
-        return [tool("echo", outputSchema={"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}})]
+        return [
+            tool("echo", outputSchema={"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}})
+        ]
     return [echo]
 
 
@@ -123,7 +126,9 @@ def called(number, params: dict) -> None:
         answer["structuredContent"] = {"n": "seven"}
     elif MODE == "asks":
         say({"id": "s1", "method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 10}})
-        say({"id": "e1", "method": "elicitation/create", "params": {"message": "Your password?", "requestedSchema": {}}})
+        say(
+            {"id": "e1", "method": "elicitation/create", "params": {"message": "Your password?", "requestedSchema": {}}}
+        )
         say({"id": "r1", "method": "roots/list"})
         replies = [json.loads(sys.stdin.readline()) for _ in range(3)]
         answer["content"] = [{"type": "text", "text": json.dumps(replies)}]
@@ -142,7 +147,7 @@ def called(number, params: dict) -> None:
 
 def attempt(path: str) -> str:
     try:
-        with open(path, "a" if path.endswith("!") else "r") as file:
+        with pathlib.Path(path).open("a" if path.endswith("!") else "r") as file:
             return file.read(100) if file.readable() else "written"
     except OSError as error:
         return f"refused: {error.strerror}"
@@ -153,12 +158,9 @@ def handle(message: dict) -> None:
     if method == "initialize":
         if MODE == "silent-start":
             time.sleep(3600)
-        if MODE == "wrong-version":
-            say({"id": number, "result": {"protocolVersion": "1999-01-01", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}})
-            return
-        about = {"name": "test", "version": "1"}
-        can = {"tools": {"listChanged": True}}
-        say({"id": number, "result": {"protocolVersion": message["params"]["protocolVersion"], "capabilities": can, "serverInfo": about}})
+        version = "1999-01-01" if MODE == "wrong-version" else message["params"]["protocolVersion"]
+        about, can = {"name": "test", "version": "1"}, {"tools": {"listChanged": True}}
+        say({"id": number, "result": {"protocolVersion": version, "capabilities": can, "serverInfo": about}})
     elif method == "tools/list":
         if MODE == "silent-list":
             time.sleep(3600)
@@ -168,7 +170,7 @@ def handle(message: dict) -> None:
         if MODE == "drift" and FILE:
             say({"method": "notifications/tools/list_changed"})
     elif method == "notifications/cancelled" and FILE:
-        with open(FILE, "w") as file:
+        with pathlib.Path(FILE).open("w") as file:
             file.write(json.dumps(message["params"]))
 
 

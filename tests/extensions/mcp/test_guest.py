@@ -29,7 +29,7 @@ def test_a_call_is_decided_performed_and_on_record(tmp_path: Path) -> None:
     assert names == ["host_call.start", "policy.decision", "host_call.end"]
     decision = next(record.payload for record in records if record.type == "policy.decision")
     assert (decision["runtime"], decision["capability"]) == ("mcp", "tool")
-    assert decision["evidence"]["resource"] == "probe/echo"
+    assert decision["resource"] == "probe/echo"
 
 
 def test_without_a_grant_the_server_is_not_started(tmp_path: Path) -> None:
@@ -43,7 +43,9 @@ def test_without_a_grant_the_server_is_not_started(tmp_path: Path) -> None:
     assert "extension.server_started" not in [record.type for record in records]
 
 
-@pytest.mark.parametrize(("grant", "allowed"), [("tool:probe/ec*", True), ("tool:probe/other", False), ("tool:p", False)])
+@pytest.mark.parametrize(
+    ("grant", "allowed"), [("tool:probe/ec*", True), ("tool:probe/other", False), ("tool:p", False)]
+)
 def test_a_grant_names_the_server_and_the_tool(tmp_path: Path, grant: str, allowed: bool) -> None:
     async def work(suite: Extensions, _guest: McpGuest) -> None:
         if allowed:

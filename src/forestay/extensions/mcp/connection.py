@@ -160,7 +160,7 @@ class Connection:
                 sent: Awaitable[T] = session.send_request(request, answer, progress_callback=heard)  # type: ignore[type-var]
                 return await sent
         except MCPError as error:
-            if not self.usable or error.code == types.CONNECTION_CLOSED:
+            if not self.usable or (error.code, str(error)) == (types.CONNECTION_CLOSED, "Connection closed"):
                 raise self._problem(error, what) from error
             words = spelled(str(error))[:2000]
             raise Problem("tool_failed", words or f"{what} failed.", server=self._name, code=error.code) from error
@@ -173,6 +173,8 @@ class Connection:
 
     def _problem(self, error: BaseException | None, what: str, seconds: float | None = None) -> Problem:
         """What went wrong between us and the server, as a Problem with its last words."""
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
         known = self._line.failure() or _first_problem(error)
         words = {"stderr": said[-2000:]} if (said := self._line.last_words()) else {}
         if isinstance(error, TimeoutError) and (known is None or known.key == "server_failed"):
@@ -184,7 +186,7 @@ class Connection:
         if isinstance(error, ValidationError):
             told = f"The MCP server {self._name} gave an answer to {what} that the protocol does not know."
             return Problem("server_failed", told, server=self._name, **words)
-        reason = f": {spelled(_words(error))[:500]}" if error is not None else ""
+        reason = f": {spelled(str(error) or type(error).__name__)[:500]}" if error is not None else ""
         return Problem("server_failed", f"The MCP server {self._name} failed at {what}{reason}.", **words)
 
 
@@ -199,18 +201,10 @@ def _settle(opened: asyncio.Future[None], problem: Problem | None) -> None:
 
 
 def _first_problem(error: BaseException | None) -> Problem | None:
-    """The Problem inside an error, through groups and causes."""
+    """The Problem that is an error's cause, if there is one."""
     if error is None or isinstance(error, Problem):
         return error
-    if isinstance(error, BaseExceptionGroup):
-        return next((found for item in error.exceptions if (found := _first_problem(item)) is not None), None)
     return _first_problem(error.__cause__)
-
-
-def _words(error: BaseException) -> str:
-    if isinstance(error, BaseExceptionGroup):
-        return _words(error.exceptions[0])
-    return str(error) or type(error).__name__
 
 
 def _definition(tool: types.Tool) -> Definition:

@@ -87,6 +87,12 @@ def compare(pinned: Mapping[str, Definition], offered: Iterable[Definition]) -> 
     return sorted([*changes, *gone], key=lambda change: change.tool)
 
 
+def pinnable(changes: Iterable[Change], offered: Iterable[Definition]) -> list[Definition]:
+    """What a person can pin of what a server offers: everything that `compare` did not refuse."""
+    refused = {item.tool for item in changes if item.kind == "refused"}
+    return [item for item in offered if spelled(item.name) not in refused]
+
+
 def difference(before: Definition | None, after: Definition | None) -> str:
     """A unified diff of two definitions that a person can read: nothing hidden, nothing longer than two screens."""
     old, new = _lines(before), _lines(after)
@@ -98,7 +104,7 @@ def difference(before: Definition | None, after: Definition | None) -> str:
 def _lines(definition: Definition | None) -> list[str]:
     if definition is None:
         return []
-    encoded = msgspec.json.encode(msgspec.to_builtins(definition), order="deterministic")[:MAX_DEFINITION]
-    shown = msgspec.json.format(encoded, indent=2).decode("utf-8", "replace")
+    encoded = msgspec.json.encode(msgspec.to_builtins(definition), order="deterministic")
+    shown = msgspec.json.format(encoded, indent=2)[:MAX_DEFINITION].decode("utf-8", "replace")
     # A line break inside a text is a line break for the reader, so that a long description has a readable diff.
     return [spelled(part)[:400] for line in shown.split("\n") for part in line.split("\\n")]

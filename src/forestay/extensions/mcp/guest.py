@@ -104,7 +104,8 @@ class McpGuest(Guest):
         """Call a tool through the door (M2). The tool's own error is an outcome; a refusal is a Problem."""
         if self.stopped is not None:
             raise self.stopped
-        self._check_offered(name)
+        if (problem := self.withdrawn(name)) is not None:
+            raise problem
         given = self.registrations.fit(name, arguments)
         self._count += 1
         limit = None if timeout is None else int(timeout * 1000)
@@ -117,26 +118,26 @@ class McpGuest(Guest):
             return ToolOutcome(output["content"], output["details"], output["isError"])
         raise AssertionError("a host call ends with a result")
 
-    def _check_offered(self, name: str) -> None:
-        """A tool that was withdrawn says what changed about it (M3)."""
-        if name in self._tools:
-            return
+    def withdrawn(self, name: str) -> Problem | None:
+        """What changed about a tool that is not offered any more (M3)."""
         change = next((item for item in self.changes if tool_name(self.config.name, item.tool) == name), None)
-        if change is not None:
-            raise Problem(
-                "tool_changed",
-                f"The tool {change.tool} of {self.config.name} is withdrawn: it is {change.kind}.",
-                tool=name,
-                diff=change.diff,
-                faults=list(change.faults),
-                fix=f"Read the diff, then run: forestay mcp trust {self.config.name}",
-            )
+        if name in self._tools or change is None:
+            return None
+        return Problem(
+            "tool_changed",
+            f"The tool {change.tool} of {self.config.name} is withdrawn: it is {change.kind}.",
+            tool=name,
+            diff=change.diff,
+            faults=list(change.faults),
+            fix=f"Read the diff, then run: forestay mcp trust {self.config.name}",
+        )
 
     async def perform(self, call: Call, name: str, arguments: dict[str, Any]) -> Output:
         """Inside the host call: reach the server, and call the tool once."""
 
         async def asked(connection: Connection) -> Output:
-            self._check_offered(name)  # the server may have changed it since it was last asked
+            if (problem := self.withdrawn(name)) is not None:  # the server may just have been started
+                raise problem
             definition = self._tools.get(name)
             if definition is None:
                 raise Problem("method_not_found", f"{self.config.name} has no tool {name[:80]!r}.")
@@ -197,7 +198,8 @@ class McpGuest(Guest):
         left = self._not_before - self._clock.monotonic()
         if self._failures and left > 0:
             told = f"The MCP server {self.config.name} failed to start; it is tried again in {left:.0f} s."
-            raise Problem("unavailable", told, server=self.config.name, retry_after_ms=int(left * 1000))
+            wait = int(left * 1000)
+            raise Problem("unavailable", told, retry_after_ms=wait, server=self.config.name, wait_ms=wait)
 
     def _failed_to_start(self, problem: Problem) -> None:
         wait = min(LONGEST_WAIT, FIRST_WAIT * 2**self._failures)

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel import McpServer, Problem, canonical
+from forestay.kernel import McpServer, Problem, canonical, write_file
 
 PROJECT_FILE = ".mcp.json"
 FILES = (".pi/mcp.json", PROJECT_FILE)
@@ -119,6 +119,24 @@ def read_entries(path: Path) -> dict[str, Any]:
     if not isinstance(servers, dict):
         raise Problem("config_invalid", f"{path.name} has no object `mcpServers`.", at=f"{path.name}#mcpServers")
     return servers
+
+
+def write_entry(root: Path, name: str, entry: McpServer | None) -> ServerConfig | None:
+    """Put a server into the project's `.mcp.json`, or take it out; everything else in the file stays."""
+    path = root / PROJECT_FILE
+    entries = read_entries(path)
+    document: dict[str, Any] = canonical.decode(path.read_bytes(), limit=MAX_FILE) if path.exists() else {}
+    config = None
+    if entry is None:
+        entries.pop(name, None)
+    else:
+        written = ("command", "args", "env", "cwd", "url", "headers")
+        plain = {key: value for key in written if (value := getattr(entry, key))}
+        config = checked(name, PROJECT_FILE, plain)
+        entries[name] = plain
+    document["mcpServers"] = entries
+    write_file(path, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+    return config
 
 
 def checked(name: str, origin: str, raw: Any) -> ServerConfig:

@@ -46,6 +46,7 @@ class ServerProgram:
         self._name = name
         self._ration = ration
         self._noise = 0
+        self._stopping = False
         self._errors = bytearray()
         self.failure: Problem | None = None
 
@@ -128,7 +129,7 @@ class ServerProgram:
 
     def fail(self, what: str) -> None:
         """End the program, for the first reason that there is."""
-        if self.failure is None:
+        if self.failure is None and not self._stopping:
             self.failure = Problem("server_failed", f"The MCP server {self._name} {what}.", server=self._name)
         self.kill()
 
@@ -140,11 +141,21 @@ class ServerProgram:
     async def stop(self) -> None:
         """Close its input, give it a moment, then end it and wait for the end."""
         assert self._child.stdin is not None
+        self._stopping = True
         self._child.stdin.close()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._child.wait(), _GRACE)
         self.kill()
         await self._child.wait()
+
+    async def drain(self) -> None:
+        """Read what is left in its pipes, so that they close. A survivor that holds one open gets a moment."""
+        assert self._child.stdout is not None and self._child.stderr is not None
+        for pipe in (self._child.stdout, self._child.stderr):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_GRACE):
+                    while await pipe.read(_CHUNK):
+                        pass
 
 
 @asynccontextmanager
@@ -166,6 +177,7 @@ async def stdio_streams(program: ServerProgram) -> AsyncIterator[Streams]:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await program.drain()
         for stream in (incoming, read, write, outgoing):
             stream.close()
 
