@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 import typer
 
+from forestay.cli import mcp_serve
 from forestay.cli.command import Group
 from forestay.cli.connection import json_object
 from forestay.cli.data_folder import Data
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from forestay.extensions import Extensions, McpGuest, ServerConfig, Servers, ServerStanding
 
 app = Group("mcp")
+app.include(mcp_serve.app)
 
 Name = Annotated[str, typer.Argument(help="The server's name.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Approve without being asked.")]

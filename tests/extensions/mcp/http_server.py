@@ -21,9 +21,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.heard.append(
-            {"method": message.get("method"), "host": self.headers["host"], "headers": dict(self.headers)}
-        )
+        self.heard.append({"method": message.get("method"), "headers": dict(self.headers)})
         if self.mode == "redirect":
             self._send(307, b"", {"location": self.target})
         elif "id" not in message:

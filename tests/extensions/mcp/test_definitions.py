@@ -1,4 +1,4 @@
-"""Hidden characters, hashes and diffs of definitions; names of tools; servers as files name them; pins on the ledger."""
+"""Definitions and their hidden characters, names of tools, servers as files name them, pins on the ledger."""
 
 from __future__ import annotations
 

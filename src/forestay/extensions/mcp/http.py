@@ -29,9 +29,7 @@ _MOST_ADDRESSES = 3
 class CheckedTransport(httpx2.AsyncBaseTransport):
     """Sends a request to a checked address of its host (H1) and bounds the answer (H3)."""
 
-    def __init__(
-        self, inner: httpx2.AsyncBaseTransport, granted: Callable[[str], bool], resolver: Resolver = resolve_host
-    ) -> None:
+    def __init__(self, inner: httpx2.AsyncBaseTransport, granted: Callable[[str], bool], resolver: Resolver) -> None:
         self._inner = inner
         self._granted = granted
         self._resolver = resolver
@@ -48,11 +46,16 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         response = await self._first(request, host, addresses[:_MOST_ADDRESSES])
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             await response.aclose()
-            raise httpx2.DecodingError("The server compresses its answer, which was not asked for.", request=request)
+            raise self._failed("The MCP server compresses its answer, which was not asked for.")
         if "text/event-stream" not in response.headers.get("content-type", ""):  # an event has its own limit
             assert isinstance(response.stream, httpx2.AsyncByteStream)
-            response.stream = _Bounded(response.stream)
+            response.stream = _Bounded(response.stream, self._failed)
         return response
+
+    def _failed(self, words: str) -> httpx2.ReadError:
+        """Keep why the connection is of no use any more: the layers above only learn that it ended."""
+        self.failure = Problem("server_failed", words)
+        return httpx2.ReadError(words)
 
     async def _first(self, request: httpx2.Request, host: str, addresses: list[str]) -> httpx2.Response:
         for number, address in enumerate(addresses, start=1):
@@ -77,15 +80,16 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
 class _Bounded(httpx2.AsyncByteStream):
     """A body that ends in an error where it passes its limit."""
 
-    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+    def __init__(self, inner: httpx2.AsyncByteStream, failed: Callable[[str], httpx2.ReadError]) -> None:
         self._inner = inner
+        self._failed = failed
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         total = 0
         async for part in self._inner:
             total += len(part)
             if total > MAX_ANSWER:
-                raise httpx2.ReadError(f"The answer has more than {MAX_ANSWER} bytes.")
+                raise self._failed(f"The MCP server gave an answer of more than {MAX_ANSWER} bytes.")
             yield part
 
     async def aclose(self) -> None:
@@ -107,4 +111,4 @@ async def http_streams(
 def checked_transport(granted: Callable[[str], bool]) -> CheckedTransport:
     """The transport of one server; `granted` says whether a special address was named."""
     inner = httpx2.AsyncHTTPTransport(verify=ssl.create_default_context(), trust_env=False)
-    return CheckedTransport(inner, granted)
+    return CheckedTransport(inner, granted, resolve_host)
