@@ -140,7 +140,7 @@ def offered(host: Connection) -> Operations:
 
     add(
         served.ask,
-        "Ask an agent of this host a question. It answers with what it may use; a question to a person is in `questions`.",
+        "Ask an agent of this host a question. What it asks a person about is in `questions`.",
         ("question",),
         question=_TEXT,
         agentId=_TEXT,

@@ -69,6 +69,8 @@ class Connection:
 
     async def _live(self, opened: asyncio.Future[None], seconds: float) -> None:
         """The task of the connection: the transport and the session are entered and left in it."""
+        from forestay import __version__
+
         try:
             async with (
                 self._line.open() as (read, write),
@@ -76,7 +78,7 @@ class Connection:
                     read,
                     write,
                     message_handler=self._heard,
-                    client_info=types.Implementation(name="forestay", version="1"),
+                    client_info=types.Implementation(name="forestay", version=__version__),
                 ) as session,
             ):
                 async with asyncio.timeout(seconds):
@@ -128,13 +130,11 @@ class Connection:
                 return found
         raise Problem("server_failed", f"The list of tools of {self._name} has no end.", server=self._name)
 
-    async def call(
-        self, tool: str, arguments: dict[str, Any], *, seconds: float, progress: Callable[[Any], None]
-    ) -> types.CallToolResult:
+    async def call(self, tool: str, arguments: dict[str, Any], *, seconds: float) -> types.CallToolResult:
         """Call a tool, once (K2). An error that the server answers is a `tool_failed` with its words."""
         params = types.CallToolRequestParams(name=tool, arguments=arguments)
         request = types.CallToolRequest(params=params)
-        return await self._ask(request, types.CallToolResult, f"the tool {tool[:80]}", seconds, progress)
+        return await self._ask(request, types.CallToolResult, f"the tool {tool[:80]}", seconds)
 
     async def _ask(
         self,
@@ -142,7 +142,6 @@ class Connection:
         answer: type[T],
         what: str,
         seconds: float,
-        progress: Callable[[Any], None] | None = None,
     ) -> T:
         session = self._session
         if session is None:
@@ -150,10 +149,8 @@ class Connection:
         loop = asyncio.get_running_loop()
         last = loop.time() + seconds * LAST_MOMENT
 
-        async def heard(done: float, total: float | None, message: str | None) -> None:
+        async def heard(progress: float, total: float | None, message: str | None) -> None:
             limit.reschedule(min(loop.time() + seconds, last))
-            if progress is not None:
-                progress({"progress": done, "total": total, "message": spelled(message or "")[:1000]})
 
         try:
             async with asyncio.timeout(seconds) as limit:
@@ -176,7 +173,7 @@ class Connection:
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         known = self._line.failure() or _first_problem(error)
-        words = {"stderr": said[-2000:]} if (said := self._line.last_words()) else {}
+        words: dict[str, Any] = {"stderr": said[-2000:]} if (said := self._line.last_words()) else {}
         if isinstance(error, TimeoutError) and (known is None or known.key == "server_failed"):
             after = f" for {seconds:g} seconds" if seconds is not None else " in time"
             told = f"The MCP server {self._name} said nothing{after} about {what}."

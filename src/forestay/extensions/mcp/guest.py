@@ -142,7 +142,7 @@ class McpGuest(Guest):
             if definition is None:
                 raise Problem("method_not_found", f"{self.config.name} has no tool {name[:80]!r}.")
             seconds = call.remaining(self.config.entry.call_seconds)
-            result = await connection.call(definition.name, arguments, seconds=seconds, progress=lambda _: None)
+            result = await connection.call(definition.name, arguments, seconds=seconds)
             return passed_on(self.config.name, definition.name, result, definition.output_schema)
 
         return await self._with(asked)
