@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from forestay.extensions.isolate import Program
     from forestay.extensions.javascript_guest import JavaScriptGuest
     from forestay.extensions.manifest import parse_manifest
-    from forestay.extensions.mcp.definitions import compare, pinnable
+    from forestay.extensions.mcp.definitions import Definition, compare, pinnable
     from forestay.extensions.mcp.guest import McpGuest
     from forestay.extensions.mcp.pins import Pins, ServerStanding, unapproved
     from forestay.extensions.mcp.server_config import PROJECT_FILE as MCP_FILE

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeVar
 
 import mcp_types as types
 from mcp import ClientSession, MCPError
 from mcp.client.session import IncomingMessage
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from forestay.extensions.mcp.definitions import MAX_TOOLS, Definition
 from forestay.extensions.mcp.hidden_text import spelled
@@ -27,7 +27,7 @@ from forestay.kernel import Problem
 MAX_PAGES = 64
 LAST_MOMENT = 10.0
 """How many times its time a call may take altogether, however much progress it reports."""
-T = TypeVar("T")
+T = TypeVar("T", bound=BaseModel)
 
 
 class Line(Protocol):
@@ -154,8 +154,7 @@ class Connection:
 
         try:
             async with asyncio.timeout(seconds) as limit:
-                sent: Awaitable[T] = session.send_request(request, answer, progress_callback=heard)  # type: ignore[type-var]
-                return await sent
+                return await session.send_request(request, answer, progress_callback=heard)
         except MCPError as error:
             if not self.usable or (error.code, str(error)) == (types.CONNECTION_CLOSED, "Connection closed"):
                 raise self._problem(error, what) from error
