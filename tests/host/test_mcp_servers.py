@@ -87,3 +87,22 @@ def test_a_server_that_nobody_approved_offers_nothing_and_is_told(tmp_path: Path
         assert done.status == "failed" and done.error is not None
 
     play(tmp_path / "project", story, allow=["*"])
+
+
+def test_what_a_person_decides_while_the_host_runs_holds_from_then_on(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        suite = await host.extensions.suite()
+        await approved(host)
+        await _until(lambda: [tool.name for tool in suite.tools()] == [TOOL])
+        assert suite.failures == []
+        await Pins(host.ledger, host.root).withdraw(read_servers(host.root, {}).named("probe"))
+        await _until(lambda: suite.tools() == [])
+        assert [item.problem.key for item in suite.failures] == ["server_unapproved"]
+
+    play(tmp_path / "project", story, allow=["*"])
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():
+            await asyncio.sleep(0.01)

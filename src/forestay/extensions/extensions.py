@@ -37,6 +37,7 @@ from forestay.extensions.guests import Failure, Guest, Make, Member
 from forestay.extensions.hooks import Hooks
 from forestay.extensions.inventory import commands_of, listed_commands, listed_tools, owned_tools, owner_of
 from forestay.extensions.javascript_loader import JavaScriptLoader
+from forestay.extensions.mcp.loader import ServerLoader
 from forestay.extensions.mcp.pins import Pins, ServerStanding
 from forestay.extensions.mcp.server_config import ServerConfig
 from forestay.extensions.outcomes import Surroundings, ToolOutcome
@@ -206,8 +207,6 @@ class Extensions:
 
     async def add_server(self, config: ServerConfig, standing: ServerStanding) -> Member:
         """Offer the pinned tools of an approved MCP server. The program starts when one is called."""
-        from forestay.extensions.mcp.loader import ServerLoader  # the protocol's package is large
-
         loader = ServerLoader(self._settings, self.dispatcher.own_call)
         make = partial(loader.guest, config, standing)
         return await self.add(loader.artifact(config), make, path=self.root / config.origin)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -130,3 +132,8 @@ def test_arguments_are_checked_before_the_server_hears_of_them(tmp_path: Path) -
         assert problem.value.key == "schema_mismatch" and guest.about == {}
 
     used(tmp_path, "good", work)
+
+
+def test_the_protocols_package_is_not_loaded_before_a_server_is_reached() -> None:
+    told = "import sys, forestay.extensions.mcp.servers; sys.exit('mcp' in sys.modules or 'pydantic' in sys.modules)"
+    assert subprocess.run([sys.executable, "-P", "-c", told], timeout=300).returncode == 0

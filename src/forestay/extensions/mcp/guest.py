@@ -13,16 +13,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from forestay.extensions.connectors.contract import Call, Output
 from forestay.extensions.guests import Guest, Report
-from forestay.extensions.mcp.connection import Connection
-from forestay.extensions.mcp.content import passed_on
 from forestay.extensions.mcp.definitions import Change, Definition, compare
-from forestay.extensions.mcp.lines import AddressLine, ProgramLine
+from forestay.extensions.mcp.pins import ServerStanding, unapproved
 from forestay.extensions.mcp.server_config import ServerConfig
 from forestay.extensions.mcp.tool_names import tool_name
 from forestay.extensions.outcomes import HookOutcome, ToolOutcome
@@ -31,9 +29,14 @@ from forestay.extensions.registry import Registrations
 from forestay.kernel import Clock, Problem
 from forestay.tools import EffectClass
 
+if TYPE_CHECKING:
+    from forestay.extensions.mcp.connection import Connection
+    from forestay.extensions.mcp.lines import AddressLine, ProgramLine
+
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
+_TAKEN = ("key", "message", "retry_after_ms")
 T = TypeVar("T")
-OpenLine = Callable[[], ProgramLine | AddressLine]
+OpenLine = Callable[[], "ProgramLine | AddressLine"]
 
 
 class McpGuest(Guest):
@@ -89,6 +92,16 @@ class McpGuest(Guest):
             found.add("tool", {"name": name, **about, "parameters": {"type": "object", **item.input_schema}})
         self.registrations = found
 
+    def renew(self, standing: ServerStanding) -> None:
+        """Take in what people decided since: other pins, or an approval that is taken back."""
+        if not standing.admits(self.config):
+            self._offer(())
+            self.stop(unapproved(self.config, standing))
+        elif self.stopped is not None or standing.pinned != self._pinned:
+            self.stopped, self._pinned, self.changes = None, dict(standing.pinned), []
+            self._offer(self._pinned.values())
+            self._end()  # the next call starts the server and compares
+
     # Calls
 
     async def call_tool(
@@ -113,7 +126,8 @@ class McpGuest(Guest):
         async for result in self._calls.call(request, self.name):
             if result.error is not None:
                 details = dict(result.error.details or {})
-                raise Problem(str(details.pop("problem", "extension_failed")), result.error.message, **details)
+                key = str(details.pop("problem", "extension_failed"))
+                raise Problem(key, result.error.message, **{n: v for n, v in details.items() if n not in _TAKEN})
             output = result.output
             return ToolOutcome(output["content"], output["details"], output["isError"])
         raise AssertionError("a host call ends with a result")
@@ -141,6 +155,8 @@ class McpGuest(Guest):
             definition = self._tools.get(name)
             if definition is None:
                 raise Problem("method_not_found", f"{self.config.name} has no tool {name[:80]!r}.")
+            from forestay.extensions.mcp.content import passed_on
+
             seconds = call.remaining(self.config.entry.call_seconds)
             result = await connection.call(definition.name, arguments, seconds=seconds)
             return passed_on(self.config.name, definition.name, result, definition.output_schema)
@@ -174,6 +190,8 @@ class McpGuest(Guest):
                 raise self.stopped
             if self._connection is not None and self._connection.usable:
                 return self._connection
+            from forestay.extensions.mcp.connection import Connection  # the protocol's package is large
+
             await self._disconnect()
             self._check_wait()
             line = self._line()
@@ -228,9 +246,8 @@ class McpGuest(Guest):
         try:
             self._compare(await connection.tools())
         except Problem as problem:
-            self._offer(())  # what cannot be compared is not offered
             self._report("server_failed", {"problem": problem.key, "message": problem.message})
-            await self._disconnect()
+            await self._disconnect()  # the next call starts it again, and compares before it calls
 
     def _rest(self, resting: bool) -> None:
         """Stop a server that nobody uses for a while; the next call starts it again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from forestay.extensions.compiler import Artifact
 from forestay.extensions.connectors.contract import Call
@@ -10,12 +11,14 @@ from forestay.extensions.connectors.environment import Environment
 from forestay.extensions.guests import Report
 from forestay.extensions.manifest import SCHEMA, Manifest
 from forestay.extensions.mcp.guest import McpGuest
-from forestay.extensions.mcp.lines import AddressLine, ProgramLine
 from forestay.extensions.mcp.pins import ServerStanding, unapproved
 from forestay.extensions.mcp.server_config import ServerConfig
 from forestay.extensions.outcomes import Surroundings
 from forestay.extensions.protocol import HostCalls
 from forestay.extensions.settings import Settings
+
+if TYPE_CHECKING:
+    from forestay.extensions.mcp.lines import AddressLine, ProgramLine
 
 
 class ServerLoader:
@@ -47,6 +50,8 @@ class ServerLoader:
         environment = Environment(settings.environ)
 
         def line() -> ProgramLine | AddressLine:
+            from forestay.extensions.mcp.lines import AddressLine, ProgramLine  # the protocol's package is large
+
             call = self._own_call(config.subject)
             if config.entry.url:
                 return AddressLine(config, call, environment)
