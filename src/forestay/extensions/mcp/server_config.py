@@ -99,7 +99,9 @@ def read_servers(root: Path, settings: Mapping[str, McpServer]) -> Servers:
             problems.append(problem)
             del found[name]
     if len(found) > MAX_SERVERS:
-        raise Problem("config_invalid", f"More than {MAX_SERVERS} MCP servers are configured.", limit=MAX_SERVERS)
+        told = f"{len(found)} MCP servers are configured; only the first {MAX_SERVERS} are used."
+        problems.append(Problem("config_invalid", told, limit=MAX_SERVERS))
+        found = dict(list(found.items())[:MAX_SERVERS])
     return Servers(found, tuple(problems))
 
 
