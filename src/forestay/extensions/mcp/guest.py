@@ -196,7 +196,7 @@ class McpGuest(Guest):
             self._check_wait()
             line = self._line()
             entry = self.config.entry
-            connection = Connection(line, self.config.name, seconds=entry.call_seconds, on_change=self._look_again)
+            connection = Connection(line, self.config.name, seconds=entry.start_seconds, on_change=self._look_again)
             try:
                 await connection.start(entry.start_seconds)
                 self._compare(await connection.tools())
