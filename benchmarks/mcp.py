@@ -17,12 +17,14 @@ from pathlib import Path
 
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from tests.extensions.dispatcher_world import ENVIRON
 from tests.extensions.mcp.world import ECHO, SERVER, TOOL, configured
 
 from benchmarks.measure import duration, percentile, ratio
 from forestay.extensions.extensions import Extensions
 from forestay.extensions.mcp.pins import Pins, ServerStanding
 from forestay.extensions.mcp.server_config import read_servers
+from forestay.extensions.settings import Settings
 from forestay.kernel import Ledger
 
 Row = tuple[str, str, str]
@@ -81,6 +83,7 @@ async def _suite(folder: Path, ledger: Ledger) -> AsyncIterator[Extensions]:
     project = folder / "project"
     project.mkdir()
     config = configured(project, "good")
-    async with Extensions(ledger, root=project, mode="strict", grants=["tool"]) as suite:
+    settings = Settings(environ=ENVIRON)
+    async with Extensions(ledger, root=project, mode="strict", grants=["tool"], settings=settings) as suite:
         await suite.add_server(config, ServerStanding(config.fingerprint, {"echo": ECHO}))
         yield suite
