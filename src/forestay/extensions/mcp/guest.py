@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -79,7 +79,7 @@ class McpGuest(Guest):
         self._offer(self._pinned.values())
         return self.registrations
 
-    def _offer(self, definitions: Any) -> None:
+    def _offer(self, definitions: Iterable[Definition]) -> None:
         """Register these tools and no others; of two whose names become one, the first is offered."""
         found, self._tools = Registrations(self.name), {}
         for item in definitions:
