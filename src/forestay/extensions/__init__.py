@@ -38,6 +38,14 @@ if TYPE_CHECKING:
     from forestay.extensions.isolate import Program
     from forestay.extensions.javascript_guest import JavaScriptGuest
     from forestay.extensions.manifest import parse_manifest
+    from forestay.extensions.mcp.definitions import Definition, compare, pinnable
+    from forestay.extensions.mcp.guest import McpGuest
+    from forestay.extensions.mcp.pins import STREAM as MCP_STREAM
+    from forestay.extensions.mcp.pins import Pins, ServerStanding
+    from forestay.extensions.mcp.server_config import PROJECT_FILE as MCP_FILE
+    from forestay.extensions.mcp.server_config import ServerConfig, Servers, read_servers, write_entry
+    from forestay.extensions.mcp.servers import use_servers
+    from forestay.extensions.mcp.tool_names import tool_name
     from forestay.extensions.outcomes import Surroundings, ToolOutcome
     from forestay.extensions.packages import named
     from forestay.extensions.packs import Resource, skills_prompt
@@ -48,7 +56,7 @@ if TYPE_CHECKING:
     from forestay.extensions.protocol import HostCall, HostResult
     from forestay.extensions.sandbox import Sandbox
     from forestay.extensions.settings import Settings
-    from forestay.extensions.tool_sources import CHANGING, BuiltInTools, ExtensionTools, at_once
+    from forestay.extensions.tool_sources import CHANGING, BuiltInTools, ExtensionTools, McpTools, at_once
     from forestay.extensions.trace import header, replay
     from forestay.extensions.trust import USER, Places, Standing, Trust
 

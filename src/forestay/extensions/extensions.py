@@ -36,6 +36,9 @@ from forestay.extensions.guests import Failure, Guest, Make, Member
 from forestay.extensions.hooks import Hooks
 from forestay.extensions.inventory import commands_of, listed_commands, listed_tools, owned_tools, owner_of
 from forestay.extensions.javascript_loader import JavaScriptLoader
+from forestay.extensions.mcp.loader import ServerLoader
+from forestay.extensions.mcp.pins import Pins, ServerStanding
+from forestay.extensions.mcp.server_config import ServerConfig
 from forestay.extensions.outcomes import Surroundings, ToolOutcome
 from forestay.extensions.packs import Resource, adopt, expanded
 from forestay.extensions.pending_call import Subject
@@ -87,6 +90,7 @@ class Extensions:
         self._kept = Kept.of(protected(self.root, settings.data, cache=cache_folder(), lifted=lifted), lifted)
         self._wording = read_wording(self.root / self._config.tool_words) if self._config.tool_words else {}
         self.ui = ui or NoUi()
+        self.pins = Pins(ledger, self.root)
         self.members: list[Member] = []
         self.failures: list[Failure] = []
         self.handler_failures: deque[dict[str, Any]] = deque(maxlen=_KEPT_FAILURES)
@@ -209,6 +213,12 @@ class Extensions:
         make = partial(loader.guest, artifact, refused=partial(self._cache_refused, correlation))
         return await self.add(artifact, make, path=path, home=home, reads_home=is_own_folder(home, entry))
 
+    async def add_server(self, config: ServerConfig, standing: ServerStanding) -> Member:
+        """Offer the pinned tools of an approved MCP server. The program starts when one is called."""
+        loader = ServerLoader(self._settings, self.dispatcher.own_call)
+        make = partial(loader.guest, config, standing)
+        return await self.add(loader.artifact(config), make, path=self.root / config.origin)
+
     async def add(
         self, artifact: Artifact, make: Make, *, path: Path, home: Path | None = None, reads_home: bool = False
     ) -> Member:
@@ -233,7 +243,8 @@ class Extensions:
             del self._artifacts[name], self._running[name], self._homes[name]
             raise
         member = Member(str(path), artifact, guest)
-        self.members.append(member)
+        # The names `mcp__server__…` are the server's, whatever an extension that was loaded before it registered.
+        self.members.insert(0 if guest.runtime == "mcp" else len(self.members), member)
         self.hooks.set([item.extension for item in self.members])
         self._evidence.write(correlation, Event("extension.ready", {"tools": sorted(guest.registrations.tools)}))
         return member
@@ -292,6 +303,9 @@ class Extensions:
 
     def owner(self, tool: str) -> Member:
         """The extension whose tool a name means (U3)."""
+        for member in self.members:
+            if (problem := member.extension.withdrawn(tool)) is not None:
+                raise problem
         return owner_of(self.members, tool)
 
     def tools(self) -> list[Tool]:
