@@ -19,8 +19,8 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-K1 = 1.2
-B = 0.75
+K1 = 0.9
+B = 0.4
 _TF_BITS = 6
 _TF_MAX = (1 << _TF_BITS) - 1
 _CONTEXT_WEIGHT = 2  # a word of the heading counts half a word of the fact (weights are in quarters)
@@ -154,6 +154,17 @@ class Index:
         floor = _floor(scores, limit, floor)
         best = sorted([(-score, number) for number, score in scores.items() if score >= floor])[:limit]
         return [(number, -score) for score, number in best]
+
+    def gains(self, query: Mapping[str, float], numbers: Sequence[int]) -> list[dict[int, float]]:
+        """For each term of `query`: what those of `numbers` (ascending) that hold it gain by it."""
+        norms, lengths, wanted = self._norms(), self._lengths, dict.fromkeys(numbers, 0.0)
+        found: list[dict[int, float]] = []
+        for term, weight in query.items():
+            if weight > 0 and (posting := self._terms.get(term)):
+                gain = self.idf(term) * weight * (K1 + 1)
+                held = self._held(posting, wanted)
+                found.append({number: gain * count / (count + norms[lengths[number]]) for number, count in held})
+        return found
 
     def _common(self) -> int:
         """A word that more facts hold than this finds nothing by itself (N1)."""

@@ -22,6 +22,7 @@ import msgspec
 from forestay.models import STOP, words
 from forestay.relay.entities import entities
 from forestay.relay.facts import QUARANTINE_FACTOR, Fact
+from forestay.relay.lines import by_speaker, dates, in_context, in_one_text
 from forestay.relay.warm import INGEST, Warm
 
 CANDIDATES = 200
@@ -55,6 +56,10 @@ class Terms(msgspec.Struct, frozen=True):
     novelty: bool = True
     graph: bool = True
     aspects: bool = True
+    neighbours: bool = True
+    speaker: bool = True
+    dates: bool = True
+    meaning: bool = True
 
 
 ALL_TERMS = Terms()
@@ -84,20 +89,31 @@ def aspects_of(text: str) -> list[str]:
     return parts if len(parts) <= _ASPECTS else parts[: _ASPECTS // 2] + parts[-_ASPECTS // 2 :]
 
 
-def _in_words(warm: Warm, text: str, limit: int, aspects: bool, cold: bool, every: bool) -> dict[int, float]:
+def _hits(warm: Warm, text: str, limit: int, terms: Terms, every: bool = False) -> list[tuple[int, float]]:
+    """What the words of `text` find: in the facts themselves, around them, from the people and days that it names."""
+    query = query_terms(warm, text)
+    if terms.dates:
+        query.update(dict.fromkeys(dates(text), 1.0))
+    found = warm.index.search(query, limit, every=every)
+    if terms.neighbours and found:
+        found = in_context(warm.facts, warm.index, query, found, limit)
+    return by_speaker(warm.facts, found, query) if terms.speaker else found
+
+
+def _in_words(warm: Warm, text: str, limit: int, terms: Terms, cold: bool, every: bool) -> dict[int, float]:
     """Likeness in words, from 0 to 1: of the whole text, and of its best aspect where it has several."""
-    found = warm.index.search(query_terms(warm, text), limit, every=every)
+    found = _hits(warm, text, limit, terms, every)
     if cold and len(warm.cold):
         more = warm.cold.search(query_terms(warm, text), limit)
         found = sorted([*found, *more], key=lambda item: (-item[1], item[0]))[:limit]
     if not found:
         return {}
     best = found[0][1] or 1.0
-    parts = aspects_of(text) if aspects else []
+    parts = aspects_of(text) if terms.aspects else []
     if len(parts) < 2:
         return {number: (score / best) ** _SHARP for number, score in found}
     whole = {number: (1 - _ASPECT_SHARE) * (score / best) ** _SHARP for number, score in found}
-    searched = [hits for part in parts if (hits := warm.index.search(query_terms(warm, part), limit // len(parts) + 1))]
+    searched = [hits for part in parts if (hits := _hits(warm, part, limit // len(parts) + 1, terms))]
     strongest = max((hits[0][1] for hits in searched), default=1.0) or 1.0
     asked: dict[int, float] = {}
     for hits in searched:
@@ -128,7 +144,7 @@ def rank(
     `near` are facts by their likeness in meaning, the most alike first, where vectors are kept. With `cold`, facts that
     a compaction put away are looked for too; with `every`, facts that share nothing but a common word.
     """
-    relevance = _in_words(warm, text, limit, terms.aspects, cold, every)
+    relevance = _in_words(warm, text, limit, terms, cold, every)
     for place, number in enumerate((n for n in near if cold or n in warm.index), start=1):
         relevance[number] = relevance.get(number, 0.0) + 1 / place
     if not relevance:
@@ -204,14 +220,11 @@ def neighbours(facts: list[Fact], number: int) -> list[int]:
     """The facts joined with `number` by an edge: a relation always points to the fact before it in the same text."""
     result = []
     fact = facts[number]
-    if fact.relation and number and _in_one_text(facts[number - 1], fact):
+    if fact.relation and number and in_one_text(facts[number - 1], fact):
         result.append(number - 1)
     if number + 1 < len(facts):
         after = facts[number + 1]
-        if after.relation and _in_one_text(fact, after):
+        if after.relation and in_one_text(fact, after):
             result.append(number + 1)
     return result
 
-
-def _in_one_text(one: Fact, other: Fact) -> bool:
-    return one.source == other.source and one.context == other.context
