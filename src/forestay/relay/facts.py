@@ -275,8 +275,8 @@ def facts_of(batch: Batch) -> list[Fact]:
     return made
 
 
-def mark_talk(facts: Sequence[Fact]) -> None:
-    """Pairs are talk where several keys take turns and come back: names of people, not of settings."""
+def mark_talk(facts: Sequence[Fact]) -> set[str]:
+    """Pairs are talk where several keys take turns and come back: names of people, not of settings. Who they are."""
     turns: dict[str, list[str]] = {}
     for fact in facts:
         if fact.kind == "pair":
@@ -284,6 +284,7 @@ def mark_talk(facts: Sequence[Fact]) -> None:
     spoken = {context for context, keys in turns.items() if 1 < len(set(keys)) < len(keys)}
     for fact in facts:
         fact.talk = fact.kind == "pair" and fact.context in spoken
+    return {key for context in spoken for key in turns[context]}
 
 
 def verify(facts: Sequence[Fact], number: int, key: bytes) -> bool:

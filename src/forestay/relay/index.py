@@ -155,15 +155,15 @@ class Index:
         best = sorted([(-score, number) for number, score in scores.items() if score >= floor])[:limit]
         return [(number, -score) for score, number in best]
 
-    def gains(self, query: Mapping[str, float], numbers: Sequence[int]) -> list[dict[int, float]]:
-        """For each term of `query`: what those of `numbers` (ascending) that hold it gain by it."""
+    def gains(self, query: Mapping[str, float], numbers: Sequence[int]) -> dict[str, dict[int, float]]:
+        """By term of `query`: what those of `numbers` (ascending) that hold it gain by it."""
         norms, lengths, wanted = self._norms(), self._lengths, dict.fromkeys(numbers, 0.0)
-        found: list[dict[int, float]] = []
+        found: dict[str, dict[int, float]] = {}
         for term, weight in query.items():
             if weight > 0 and (posting := self._terms.get(term)):
                 gain = self.idf(term) * weight * (K1 + 1)
                 held = self._held(posting, wanted)
-                found.append({number: gain * count / (count + norms[lengths[number]]) for number, count in held})
+                found[term] = {number: gain * count / (count + norms[lengths[number]]) for number, count in held}
         return found
 
     def _common(self) -> int:

@@ -9,7 +9,7 @@ prose a little, and rows of a table, settings and code on nothing but their head
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from forestay.models import words
 from forestay.relay.facts import Fact
@@ -25,6 +25,7 @@ _Lends = tuple[tuple[int, float], ...]
 _TALK: _Lends = ((1, 0.5), (2, 0.3), (-1, 0.3), (-2, 0.1))
 _PROSE: _Lends = ((1, 0.3), (-1, 0.1))
 _NOTHING: _Lends = ()
+_REACH = 2
 
 _MONTHS = (
     "january february march april may june july august september october november december "
@@ -55,27 +56,28 @@ def in_context(facts: Sequence[Fact], index: Index, query: Mapping[str, float], 
     scores = dict(found)
     if reached:
         scores = dict.fromkeys(sorted(reached.union(scores)), 0.0)
-        for gains in index.gains(query, list(scores)):
+        for gains in index.gains(query, list(scores)).values():
             for number, gain in _shared(gains, spread).items():
                 scores[number] += gain
     return sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:limit]
 
 
-def by_speaker(facts: Sequence[Fact], found: Found, asked: Iterable[str]) -> Found:
+def by_speaker(facts: Sequence[Fact], found: Found, asked: Collection[str]) -> Found:
     """`found` with the lines of the people whom the query names moved up."""
-    named = frozenset(asked)
     if not any(facts[number].talk for number, _ in found):
         return found
-    lifted = [
-        (number, score * _SPEAKER if facts[number].talk and named.issuperset(words(speaker(facts[number]))) else score)
-        for number, score in found
-    ]
+    lifted = [(number, score * _SPEAKER if is_named(facts[number], asked) else score) for number, score in found]
     return sorted(lifted, key=lambda item: (-item[1], item[0]))
 
 
 def speaker(fact: Fact) -> str:
     """Who says a line of talk."""
     return fact.text.partition(":")[0]
+
+
+def is_named(fact: Fact, asked: Collection[str]) -> bool:
+    """Whether the words of a query name the person who says this line."""
+    return fact.talk and all(word in asked for word in words(speaker(fact)))
 
 
 def dates(text: str) -> list[str]:
@@ -91,6 +93,18 @@ def dates(text: str) -> list[str]:
         if day:
             found.append(f"@{month:02}-{day:02}")
     return found
+
+
+def lends_to(facts: Sequence[Fact], index: Index, number: int) -> dict[int, float]:
+    """The facts around `number` that lend their words to it, each with its weight."""
+    nearby = range(max(0, number - _REACH), min(len(facts), number + _REACH + 1))
+    return {
+        other: weight
+        for other in nearby
+        if other != number and other in index
+        for target, weight in _around(facts, index, other)
+        if target == number
+    }
 
 
 def _around(facts: Sequence[Fact], index: Index, number: int) -> list[tuple[int, float]]:

@@ -8,24 +8,25 @@ answer that was shown often, or long ago, is still the answer.
 
 A task that asks several things has aspects: relevance is then 0.7 of the best aspect's, divided by the place among
 what that aspect finds so that one question's near misses leave room for the next one, and 0.3 of the whole's. Where
-vectors are kept, a fact gains the reciprocal of its place among those that are like the task in meaning.
+vectors are kept, likeness in meaning is added, divided by the best likeness as words are.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import msgspec
 
 from forestay.models import STOP, words
 from forestay.relay.entities import entities
 from forestay.relay.facts import QUARANTINE_FACTOR, Fact
-from forestay.relay.lines import by_speaker, dates, in_context, in_one_text
+from forestay.relay.lines import by_speaker, dates, in_context, in_one_text, lends
 from forestay.relay.warm import INGEST, Warm
 
 CANDIDATES = 200
+NEAR = 200  # facts that are looked at for their meaning
 _QUERY_TERMS = 48
 _RECENCY_FLOOR = 0.5
 _GRAPH_SHARE = 0.3
@@ -35,6 +36,10 @@ _ASPECT_SHARE = 0.7
 _ASPECTS = 8
 _SHARP = 3  # the power of relevance
 _WEAK = 0.3
+_MEANING = 1.0  # the most that likeness in meaning adds to likeness in words
+_SHARP_MEANING = 3
+_SMOOTH = 0.5
+_NOTHING: Mapping[int, float] = {}
 _BETWEEN_ASPECTS = re.compile(r"(?<=[.!?;。！？；])\s+|\n+")
 
 
@@ -135,18 +140,19 @@ def rank(
     *,
     limit: int = CANDIDATES,
     terms: Terms = ALL_TERMS,
-    near: Sequence[int] = (),
+    near: Mapping[int, float] = _NOTHING,
     cold: bool = False,
     every: bool = False,
 ) -> list[Ranked]:
     """The facts for `text`, best first; superseded facts count half, quarantined ones not at all.
 
-    `near` are facts by their likeness in meaning, the most alike first, where vectors are kept. With `cold`, facts that
-    a compaction put away are looked for too; with `every`, facts that share nothing but a common word.
+    `near` are facts with their likeness in meaning, the most alike first, where vectors are kept. With `cold`, facts
+    that a compaction put away are looked for too; with `every`, facts that share nothing but a common word.
     """
     relevance = _in_words(warm, text, limit, terms, cold, every)
-    for place, number in enumerate((n for n in near if cold or n in warm.index), start=1):
-        relevance[number] = relevance.get(number, 0.0) + 1 / place
+    if terms.meaning and near:
+        for number, likeness in _in_meaning(warm, near, cold).items():
+            relevance[number] = relevance.get(number, 0.0) + likeness
     if not relevance:
         return []
     found = list(relevance.items())
@@ -171,6 +177,31 @@ def rank(
     return [
         Ranked(number, -score, own, recency, novelty, graph) for score, number, own, recency, novelty, graph in ranked
     ]
+
+
+def _in_meaning(warm: Warm, near: Mapping[int, float], cold: bool) -> dict[int, float]:
+    """Likeness in meaning, from 0 for the least to 1 for the best; in talk a line leans on those around it."""
+    shared = dict(near)
+    for number, likeness in near.items():
+        fact = warm.facts[number]
+        for step, weight in lends(fact) if fact.talk else ():
+            if number + step in shared and in_one_text(fact, warm.facts[number + step]):
+                shared[number + step] += _SMOOTH * weight * likeness
+    best, least = max(shared.values()), min(shared.values())
+    span = best - least or best
+    return {
+        number: _MEANING * ((likeness - least) / span) ** _SHARP_MEANING
+        for number, likeness in shared.items()
+        if cold or number in warm.index
+    }
+
+
+def without_speakers(warm: Warm, text: str) -> str:
+    """`text` without the names of those who talk: whom a question is about says nothing of what it means."""
+    if not warm.speakers:
+        return text
+    kept = [word for word in text.split() if warm.speakers.isdisjoint(words(word))]
+    return " ".join(kept) or text
 
 
 class _Ages(dict[int, float]):
@@ -227,4 +258,3 @@ def neighbours(facts: list[Fact], number: int) -> list[int]:
         if after.relation and in_one_text(fact, after):
             result.append(number + 1)
     return result
-

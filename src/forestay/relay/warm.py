@@ -145,6 +145,7 @@ class Warm:
 
     def _forget(self) -> None:
         self.facts: list[Fact] = []
+        self.speakers: set[str] = set()  # words of the names of those who talk
         self.index = Index()
         self.cold = Index()  # superseded facts and copies, after a compaction
         self.copies: dict[int, list[int]] = {}  # by the fact that stands for them
@@ -225,7 +226,7 @@ class Warm:
             self.rates.append(found)
         add = self.index.add
         facts = facts_of(batch)
-        mark_talk(facts)
+        self.speakers.update(word for name in mark_talk(facts) for word in words(name))
         for fact, row in zip(facts, batch.rows, strict=True):
             terms = words(fact.text)
             entity = fact.entity
