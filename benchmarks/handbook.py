@@ -85,7 +85,7 @@ _GUIDE: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     )),
 )  # fmt: skip
 
-_PARTS = (
+PARTS = (
     "Anchor Beacon Capstan Davit Ensign Fender Gangway Halyard Isobar Jetty Keelson Lantern Mooring Nautilus Oarlock "
     "Pilot Quadrant Rudder Sextant Tiller"
 ).split()
@@ -129,7 +129,7 @@ def handbook(seed: int = 53) -> tuple[Warm, list[Question]]:
         dict(item for _, passages in _GUIDE for item in passages),
     )
     rng = random.Random(seed)
-    for part in _PARTS:
+    for part in PARTS:
         chosen = [(text.format(n=rng.randint(2, 900)), ask.format(part=part)) for text, ask in _some(rng)]
         body = " ".join(text for text, _ in chosen)
         told(f"# {part}\n\n{body}\n", f"ingest:reference/{part.lower()}.md", "reference", dict(chosen))

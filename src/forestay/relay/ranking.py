@@ -37,7 +37,7 @@ _ASPECTS = 8
 _SHARP = 3  # the power of relevance
 _WEAK = 0.3
 _MEANING = 1.0  # the most that likeness in meaning adds to likeness in words
-_SHARP_MEANING = 3
+_SHARP_MEANING = 5
 _SMOOTH = 0.5
 _NOTHING: Mapping[int, float] = {}
 _BETWEEN_ASPECTS = re.compile(r"(?<=[.!?;。！？；])\s+|\n+")
@@ -188,9 +188,9 @@ def _in_meaning(warm: Warm, near: Mapping[int, float], cold: bool) -> dict[int, 
             if number + step in shared and in_one_text(fact, warm.facts[number + step]):
                 shared[number + step] += _SMOOTH * weight * likeness
     best, least = max(shared.values()), min(shared.values())
-    span = best - least or best
+    span = best - least
     return {
-        number: _MEANING * ((likeness - least) / span) ** _SHARP_MEANING
+        number: _MEANING * ((likeness - least) / span if span else 1.0) ** _SHARP_MEANING
         for number, likeness in shared.items()
         if cold or number in warm.index
     }
