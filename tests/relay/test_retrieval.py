@@ -39,9 +39,16 @@ def test_recall_is_never_below_plain_bm25(made: tuple[Warm, list[Question]]) -> 
             assert mine[kind, cut] >= theirs[kind, cut], (kind, cut)
 
 
-@pytest.mark.parametrize(
-    ("term", "kind"), [("graph", "pronoun"), ("recency", "newest"), ("novelty", "unseen"), ("aspects", "several")]
-)
+def test_graph_and_neighbours_each_find_what_a_pronoun_points_to(made: tuple[Warm, list[Question]]) -> None:
+    warm, questions = made
+    asked = [item for item in questions if item[0] == "pronoun"]
+    neither = recall(ours(warm, Terms(graph=False, neighbours=False)), asked)["pronoun", 5]
+    assert neither < 0.5
+    assert recall(ours(warm, Terms(graph=False)), asked)["pronoun", 5] > neither
+    assert recall(ours(warm, Terms(neighbours=False)), asked)["pronoun", 5] > neither
+
+
+@pytest.mark.parametrize(("term", "kind"), [("recency", "newest"), ("novelty", "unseen"), ("aspects", "several")])
 def test_each_term_pays_for_itself(made: tuple[Warm, list[Question]], term: str, kind: str) -> None:
     warm, questions = made
     full, without = recall(ours(warm), questions), recall(ours(warm, Terms(**{term: False})), questions)
