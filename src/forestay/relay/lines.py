@@ -18,7 +18,7 @@ from forestay.relay.index import Index
 Found = list[tuple[int, float]]
 
 _SPEAKER = 1.3  # how much more a line counts when the person whom the query names speaks
-_LENDERS = 100
+_LENDERS = 40  # as many of the best facts as lend their words: more of them cost time and find little
 
 # What a fact lends to the facts around it, by their distance from it: those behind it, then those before it.
 _Lends = tuple[tuple[int, float], ...]
@@ -50,15 +50,15 @@ def in_one_text(one: Fact, other: Fact) -> bool:
 
 
 def in_context(facts: Sequence[Fact], index: Index, query: Mapping[str, float], found: Found, limit: int) -> Found:
-    """What the words of `query` find when each fact in `found` lends its words to those around it, best first."""
-    spread = {number: _around(facts, index, number) for number, _ in found[:_LENDERS]}
-    reached = {number for targets in spread.values() for number, _ in targets}
-    scores = dict(found)
-    if reached:
-        scores = dict.fromkeys(sorted(reached.union(scores)), 0.0)
-        for gains in index.gains(query, list(scores)).values():
-            for number, gain in _shared(gains, spread).items():
-                scores[number] += gain
+    """What the words of `query` find when the best of `found` lend their words to those around them, best first."""
+    spread = {number: around for number, _ in found[:_LENDERS] if (around := _around(facts, index, number))}
+    if not spread:
+        return found
+    touched = sorted(spread.keys() | {number for around in spread.values() for number, _ in around})
+    scores = {**dict(found), **dict.fromkeys(touched, 0.0)}
+    for gains in index.gains(query, touched).values():
+        for number, gain in _shared(gains, spread).items():
+            scores[number] += gain
     return sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:limit]
 
 
