@@ -6,6 +6,7 @@ the share of questions with such a fact among the first k.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -76,16 +77,19 @@ def questions_of(text: str) -> list[Labelled]:
     return found
 
 
-def evaluate(warm: Warm, asked: Sequence[Labelled], near: Mapping[str, Mapping[int, float]]) -> Evaluation:
-    """Recall with every signal, with each one left out, and with words alone; `near` is the meaning by question."""
+async def evaluate(warm: Warm, asked: Sequence[Labelled], near: Mapping[str, Mapping[int, float]]) -> Evaluation:
+    """Recall with every signal, with each one left out, and with words alone; `near` is the meaning by question.
+
+    The index belongs to the event loop, so this runs there, one question at a time, and lets others in between.
+    """
     texts = [_plain(fact.text) for fact in warm.facts]
     labelled = [(item, answers) for item in asked if (answers := _answers(warm, texts, item))]
     known = {id(item) for item, _ in labelled}
-    every = _places(warm, labelled, near, ALL_TERMS)
+    every = await _places(warm, labelled, near, ALL_TERMS)
     off = {f"without {name}": Terms(**{name: False}) for name in _NAMES if name != "meaning" or near}
     off["words alone"] = Terms(**dict.fromkeys(_NAMES, False))
     settings = [_setting("all signals", every)]
-    settings += [_setting(name, _places(warm, labelled, near, terms)) for name, terms in off.items()]
+    settings += [_setting(name, await _places(warm, labelled, near, terms)) for name, terms in off.items()]
     missed = [
         _miss(warm, item, answers, place, near)
         for (item, answers), place in zip(labelled, every, strict=True)
@@ -95,7 +99,7 @@ def evaluate(warm: Warm, asked: Sequence[Labelled], near: Mapping[str, Mapping[i
     return Evaluation(len(labelled), len(warm.facts), settings, missed[:_MISSES], unlabelled)
 
 
-def _places(
+async def _places(
     warm: Warm,
     labelled: Sequence[tuple[Labelled, frozenset[int]]],
     near: Mapping[str, Mapping[int, float]],
@@ -105,6 +109,7 @@ def _places(
     found: list[int | None] = []
     for item, answers in labelled:
         ranked = rank(warm, item.question, terms=terms, near=near.get(item.question, {}))
+        await asyncio.sleep(0)
         found.append(next((place for place, one in enumerate(ranked, start=1) if one.number in answers), None))
     return found
 

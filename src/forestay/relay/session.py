@@ -368,7 +368,7 @@ class Session(Journal):
         """Recall on labelled questions, with every signal of the ranking and with each one left out."""
         await self.enter("facts")
         alike = {} if self.vectors is None else {item.question: await near(self, item.question) for item in questions}
-        return await asyncio.to_thread(evaluate, self.warm, questions, alike)
+        return await evaluate(self.warm, questions, alike)
 
     async def fact_feedback(self, fact_id: str, action: str, delta: float | None = None) -> Fact:
         await self.enter("fact_feedback")
