@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from forestay.face import face
 
 if TYPE_CHECKING:
-    from forestay.relay.evaluation import CUTS, Evaluation, Labelled, questions_of
+    from forestay.relay.evaluation import CUTS, Evaluation, questions_of
     from forestay.relay.facts import Batch, Fact, view
     from forestay.relay.guard import OPERATIONS, ROLES, Role, role_decision
     from forestay.relay.history import SessionHistories, SessionHistory, Shown, sessions
