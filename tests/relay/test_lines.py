@@ -49,6 +49,11 @@ async def test_a_row_lends_nothing_to_the_next_row(ledger: Ledger, clock: Manual
     assert await _found(ledger, clock, TABLE, "knee pad") == ["| knee pad | 12 |"]
 
 
+async def test_a_setting_between_sentences_stands_for_itself(ledger: Ledger, clock: ManualClock) -> None:
+    text = "The basin holds twelve boats.\n\nport: 80\n\nIt is deep."
+    assert await _found(ledger, clock, text, "twelve boats") == ["The basin holds twelve boats."]
+
+
 async def test_the_person_who_is_named_speaks(ledger: Ledger, clock: ManualClock) -> None:
     text = "Mara: The tram was late again today.\nJonas: The tram was late again today.\n" * 2
     found = await _found(ledger, clock, text, "Was the tram of Jonas late?")

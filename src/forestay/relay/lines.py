@@ -3,11 +3,13 @@
 Many lines say little by themselves: the subject of an answer stands in the question before it, that of a pronoun in the
 sentence before it. For each word of a query a fact therefore counts the best of its own gain and of its neighbours'
 gains, each with a weight. What the text is decides the weights: in talk a line leans on what was said before it, in
-prose a little, and rows of a table, settings and code on nothing but their head.
+prose a little, and rows of a table and settings on nothing but their head. Code and items lend nothing, and lean on
+the sentence beside them.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Collection, Mapping, Sequence
 
@@ -18,7 +20,7 @@ from forestay.relay.index import Index
 Found = list[tuple[int, float]]
 
 _SPEAKER = 1.3  # how much more a line counts when the person whom the query names speaks
-_LENDERS = 100  # as many of the best facts lend their words
+_LENDERS = 40  # as many of the best facts lend their words
 
 # What a fact lends to the facts around it, by their distance from it: those behind it, then those before it.
 _Lends = tuple[tuple[int, float], ...]
@@ -26,6 +28,7 @@ _TALK: _Lends = ((1, 0.5), (2, 0.3), (-1, 0.3), (-2, 0.1))
 _PROSE: _Lends = ((1, 0.3), (-1, 0.1))
 _NOTHING: _Lends = ()
 _REACH = 2
+_ALONE = ("pair", "row")
 
 _MONTHS = (
     "january february march april may june july august september october november december "
@@ -49,6 +52,11 @@ def in_one_text(one: Fact, other: Fact) -> bool:
     return one.source == other.source and one.context == other.context
 
 
+def leans(fact: Fact, other: Fact) -> bool:
+    """Whether `fact` is read together with `other` beside it: a setting or a row among sentences stands for itself."""
+    return (fact.talk or fact.kind not in _ALONE) and in_one_text(fact, other)
+
+
 def in_context(facts: Sequence[Fact], index: Index, query: Mapping[str, float], found: Found, limit: int) -> Found:
     """What the words of `query` find when the best of `found` lend their words to those around them, best first."""
     spread = {number: around for number, _ in found[:_LENDERS] if (around := _around(facts, index, number))}
@@ -66,7 +74,11 @@ def by_speaker(facts: Sequence[Fact], found: Found, asked: Collection[str]) -> F
     """`found` with the lines of the people whom the query names moved up."""
     if not any(facts[number].talk for number, _ in found):
         return found
-    lifted = [(number, score * _SPEAKER if is_named(facts[number], asked) else score) for number, score in found]
+    named = functools.cache(lambda name: all(word in asked for word in words(name)))
+    lifted = [
+        (number, score * _SPEAKER if facts[number].talk and named(speaker(facts[number])) else score)
+        for number, score in found
+    ]
     return sorted(lifted, key=lambda item: (-item[1], item[0]))
 
 
@@ -112,7 +124,7 @@ def _around(facts: Sequence[Fact], index: Index, number: int) -> list[tuple[int,
     return [
         (number + step, weight)
         for step, weight in lends(fact)
-        if 0 <= number + step < len(facts) and number + step in index and in_one_text(fact, facts[number + step])
+        if 0 <= number + step < len(facts) and number + step in index and leans(facts[number + step], fact)
     ]
 
 

@@ -22,7 +22,7 @@ import msgspec
 from forestay.models import STOP, words
 from forestay.relay.entities import entities
 from forestay.relay.facts import QUARANTINE_FACTOR, Fact
-from forestay.relay.lines import by_speaker, dates, in_context, in_one_text, lends
+from forestay.relay.lines import by_speaker, dates, in_context, in_one_text, leans, lends
 from forestay.relay.warm import INGEST, Warm
 
 CANDIDATES = 200
@@ -185,7 +185,7 @@ def _in_meaning(warm: Warm, near: Mapping[int, float], cold: bool) -> dict[int, 
     for number, likeness in near.items():
         fact = warm.facts[number]
         for step, weight in lends(fact) if fact.talk else ():
-            if number + step in shared and in_one_text(fact, warm.facts[number + step]):
+            if number + step in shared and leans(warm.facts[number + step], fact):
                 shared[number + step] += _SMOOTH * weight * likeness
     best, least = max(shared.values()), min(shared.values())
     span = best - least
