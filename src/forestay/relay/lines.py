@@ -20,7 +20,7 @@ from forestay.relay.index import Index
 Found = list[tuple[int, float]]
 
 _SPEAKER = 1.3  # how much more a line counts when the person whom the query names speaks
-_LENDERS = 40  # as many of the best facts lend their words
+_LENDERS = 100  # as many of the best facts lend their words
 
 # What a fact lends to the facts around it, by their distance from it: those behind it, then those before it.
 _Lends = tuple[tuple[int, float], ...]
