@@ -12,6 +12,7 @@ class Entry(NamedTuple):
 
 # Groups have sub-commands; the module's `app` is a Typer.
 GROUPS: dict[str, Entry] = {
+    "budget": Entry("forestay.cli.budget", "Budgets: what was spent, what calls hold, and the ceilings."),
     "config": Entry("forestay.cli.config", "The configuration and where each value comes from."),
     "envelope": Entry("forestay.cli.envelope", "Check, project and explain LAFS envelopes."),
     "ext": Entry("forestay.cli.ext", "Try, check, build and grant extensions."),

@@ -6,7 +6,8 @@ from forestay.face import face
 
 if TYPE_CHECKING:
     from forestay.governance.accounts import Account, ModelCall, Reservation, Short, fit, fit_model_call
-    from forestay.governance.budgets import Budgets, BudgetTable
+    from forestay.governance.budget_policy import BudgetScope
+    from forestay.governance.budgets import Budgets, BudgetTable, Standing
     from forestay.governance.deployment import Deployment, Fleet, Transition, decide, evolve, precedence, resolve
     from forestay.governance.deployments import WORKFLOW, DeploymentGate, Deployments, Score
     from forestay.governance.eval_suite import Match, Thresholds, read_suite

@@ -1,7 +1,17 @@
 """The OpenWOP surface: `/.well-known/openwop` and `/v1`."""
 
 from forestay.surface.openapi import openapi
-from forestay.surface.openwop import events, interrupts, meta, runs, schedules, seams, webhooks, workflows
+from forestay.surface.openwop import (
+    events,
+    governance_seams,
+    interrupts,
+    meta,
+    runs,
+    schedules,
+    seams,
+    webhooks,
+    workflows,
+)
 from forestay.surface.operations import Operation
 from forestay.surface.services import Services
 
@@ -21,7 +31,7 @@ def operations(services: Services, served: list[Operation]) -> list[Operation]:
         *interrupts.by_token.of(host),
         *webhooks.api.of(host),
         *schedules.api.of(host),
-        *(seams.api.of(host) if services.sample_seams else ()),
+        *((*seams.api.of(host), *governance_seams.api.of(host)) if services.sample_seams else ()),
     ]
 
 
