@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from forestay.agents import Catalogue
-from forestay.governance import Budgets, BudgetTable, Metering
+from forestay.governance import WORKFLOW, AgentDirectory, Budgets, BudgetTable, Deployments, Metering, Score, Staff
+from forestay.host.agent_choice import AgentChoice
 from forestay.host.agent_node import ASK, AgentNode
 from forestay.host.egress import Egress
 from forestay.host.extension_model import ExtensionModel
@@ -28,6 +29,7 @@ from forestay.kernel import (
     OPERATOR,
     Clock,
     Config,
+    DeploymentGate,
     Ids,
     Ledger,
     Projection,
@@ -60,6 +62,11 @@ from forestay.runs import (
 
 if TYPE_CHECKING:
     from forestay.extensions import Consent
+
+
+SAMPLE_GATED = "local.sample.gated"
+"""With the test seams: the agent whose promotions need an evaluation."""
+_SAMPLE_GATE = DeploymentGate(agent=SAMPLE_GATED, evaluation=True)
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +116,9 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     relay: Relay
     models: HostModels
     agents: Catalogue
+    directory: AgentDirectory  # the agents of each tenant
+    staff: Staff
+    deployments: Deployments
     webhooks: Webhooks
     schedules: Schedules
     idempotency: Idempotency
@@ -212,13 +222,17 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         stack.push_async_callback(prompts.close)
         budgets = Budgets(ledger, config.budgets, clock=clock)
         tools = HostTools(extensions, config.agents, ledger, clock, runs=lambda: runs, tracing=tracing)
+        directory = AgentDirectory(ledger, catalogue)
+        staff = Staff(ledger, directory, runs=lambda: runs)
+        gates = [*([_SAMPLE_GATE] if options.sample_seams else ()), *config.deployments.gates]
+        deployments = Deployments(ledger, gates, runs=lambda: runs, scores=_no_score, exists=directory.get)
         node = AgentNode(
             ledger=ledger,
             relay=relay,
             models=models,
             extensions=extensions,
             budgets=budgets,
-            catalogue=catalogue,
+            choice=AgentChoice(directory, staff, deployments),
             settings=config.agents,
             clock=clock,
             ids=ids,
@@ -228,6 +242,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         )
         registry = standard_registry(sample_seams=options.sample_seams)
         registry.add(node.type)
+        registry.add(deployments.type)
         if options.trust_nodes:
             await trust_in_nodes(ledger, root, config.workflows.nodes).give(root)
         for own in await load_nodes(ledger, root, config.workflows.nodes):
@@ -240,7 +255,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             secret=derive(secret, "interrupts"),
             nodes=registry,
             models=models,
-            governor=Metering(budgets),
+            governor=Metering(budgets, staff),
             tools=tools,
             http=egress,
             limits=options.limits or Limits(max_loop_iterations=config.workflows.max_loop_iterations),
@@ -258,9 +273,10 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             check_url=egress.check_url,
             policy=options.retry,
         )
-        schedules = Schedules(ledger, runs, clock=clock, ids=ids)
+        schedules = Schedules(ledger, runs, clock=clock, ids=ids, attribution=staff.fired)
         await stack.enter_async_context(runs)
-        await runs.put_workflow(ASK, tenant=None)
+        for document in (ASK, WORKFLOW):
+            await runs.put_workflow(document, tenant=None)
         found = Found()
         for folder in (*(root / text for text in config.workflows.paths), *options.workflows):
             found += await load_workflows(runs, folder, strict=options.strict)
@@ -281,6 +297,9 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             relay=relay,
             models=models,
             agents=catalogue,
+            directory=directory,
+            staff=staff,
+            deployments=deployments,
             webhooks=webhooks,
             schedules=schedules,
             idempotency=idempotency,
@@ -293,3 +312,8 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             metrics=metrics,
             tracing=tracing,
         )
+
+
+async def _no_score(tenant: str, run_id: str) -> Score | None:
+    """This host runs no evaluations: a gate that asks for one stays shut."""
+    return None

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         Budgets,
         Ceiling,
         Config,
+        DeploymentGate,
         ExtensionConfig,
         ExtensionOverride,
         ExtensionPolicy,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forestay.surface.hostapi import agents, budgets, contexts, extensions, grants, keys, ledger, policy
+from forestay.surface.hostapi import agents, budgets, contexts, extensions, grants, keys, ledger, organisation, policy
 from forestay.surface.openapi import About, openapi
 from forestay.surface.operations import Operation
 from forestay.surface.services import Services
@@ -17,6 +17,7 @@ def operations(services: Services) -> list[Operation]:
         *ledger.api.of(host),
         *agents.api.of(host),
         *budgets.api.of(host),
+        *organisation.api.of(host),
         *contexts.api.of(contexts.Contexts(host)),
         *keys.api.of(services),
         *policy.api.of(services),

@@ -1,7 +1,11 @@
 """The OpenWOP surface: `/.well-known/openwop` and `/v1`."""
 
+from forestay.host import Host
 from forestay.surface.openapi import openapi
 from forestay.surface.openwop import (
+    agents,
+    deployment_seams,
+    deployments,
     events,
     governance_seams,
     interrupts,
@@ -31,8 +35,14 @@ def operations(services: Services, served: list[Operation]) -> list[Operation]:
         *interrupts.by_token.of(host),
         *webhooks.api.of(host),
         *schedules.api.of(host),
-        *((*seams.api.of(host), *governance_seams.api.of(host)) if services.sample_seams else ()),
+        *agents.api.of(host),
+        *deployments.api.of(host),
+        *(_seams(host) if services.sample_seams else ()),
     ]
+
+
+def _seams(host: Host) -> list[Operation]:
+    return [*seams.api.of(host), *governance_seams.api.of(host), *deployment_seams.api.of(host)]
 
 
 _DESCRIBED = ("openwop", "lafs")  # the others describe themselves, or are pages

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import Any
+from typing import Any, get_args
 
 import forestay
+from forestay.governance import CHANNELS, State
 from forestay.runs import (
     ENGINE_VERSION,
     HTTP_METHODS,
@@ -108,6 +109,35 @@ def _add_wired(found: dict[str, Any], operations: Set[str], nodes: Set[str]) -> 
         found["conversationPrimitive"] = True
     if "core.subWorkflow" in nodes:
         found["subWorkflow"] = {"inputMapping": True}
-    agents = {name: True for name, node in _AGENT_FAMILIES.items() if node in nodes}
+    agents: dict[str, Any] = {name: True for name, node in _AGENT_FAMILIES.items() if node in nodes}
+    agents |= _organised(operations)
     if agents:
         found["agents"] = agents
+    if "deployments.transition" in operations:
+        found["authorization"] = {"supported": True, "failClosed": True}
+
+
+def _organised(operations: Set[str]) -> dict[str, Any]:
+    """The families of `agents` that are endpoints; each tenant has its own agents, members and chart."""
+    found: dict[str, Any] = {}
+    if "agents.inventory" in operations:
+        found["manifestRuntime"] = {"supported": True, "handoffValidation": True, "installScope": "tenant"}
+    if "roster.list" in operations:
+        sources = ["schedule"] if "schedules.create" in operations else []
+        found["roster"] = {"supported": True, "installScope": "tenant", "portfolioTriggerSources": sources}
+    if "org-chart.get" in operations:
+        found["orgChart"] = {
+            "supported": True,
+            "installScope": "tenant",
+            "departmentNesting": True,
+            "responsibilityView": True,
+        }
+    if "deployments.transition" in operations:
+        found["deployment"] = {
+            "supported": True,
+            "channels": list(CHANNELS),
+            "canary": True,
+            "rollback": True,
+            "states": list(get_args(State)),
+        }
+    return found

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from msgspec import Meta
+
+from forestay.agents import ASSISTANT
 from forestay.host import Host
 from forestay.kernel import Problem
 from forestay.runs import CreateRun, RunSnapshot
-from forestay.surface.operations import Body, Call, Operations, Result
+from forestay.surface.operations import Body, Call, Operations, Result, View
 
 _PATH = "/v1/host/sample"
 _MODEL = "mock:usage-only"
@@ -34,6 +37,34 @@ QUESTION: dict[str, Any] = {
     "metadata": {},
     "settings": {},
 }
+
+
+STEP: dict[str, Any] = {
+    **QUESTION,
+    "id": "forestay-sample-step",
+    "name": "One step",
+    "nodes": [
+        {
+            "id": "step",
+            "typeId": "core.noop",
+            "name": "Step",
+            "position": {"x": 0, "y": 0},
+            "config": {},
+            "inputs": {},
+        }
+    ],
+}
+
+
+class RosterFire(Body, frozen=True):
+    roster_id: Annotated[str, Meta(max_length=128)] | None = None
+    trigger_source: Literal["schedule", "webhook", "queue", "email", "form"] = "schedule"
+    as_work_item: bool = False
+
+
+class RosterFired(View, frozen=True):
+    run_id: str
+    roster_id: str
 
 
 class BudgetScenario(Body, frozen=True):
@@ -64,6 +95,33 @@ async def budget(host: Host, call: Call, body: BudgetScenario) -> BudgetRun:
         model_called=any(event.type == "provider.usage" for event in events),
         error=ended.error.code if ended.error is not None else None,
     )
+
+
+@api.post(f"{_PATH}/roster/fire", "seams.roster", RosterFired, problems=("not_found", "capability_not_provided"))
+async def fire(host: Host, call: Call, body: RosterFire) -> RosterFired:
+    """Start a workflow of a member's portfolio as a trigger would (RFC 0086); without a member, a sample one."""
+    if body.as_work_item:
+        message = "This host has no trigger bridge: work items cannot be delivered."
+        raise Problem("capability_not_provided", message, requiredCapability="triggerBridge")
+    member = body.roster_id or await _sample_member(host, call)
+    entry = await host.staff.get(call.tenant, member)
+    if not entry.workflows:
+        raise Problem("not_found", f"{entry.persona} has no workflow.", rosterId=member)
+    made = await host.staff.fire(call.tenant, member, entry.workflows[0], body.trigger_source)
+    await host.runs.wait(made.run_id, call.tenant)
+    return RosterFired(run_id=made.run_id, roster_id=member)
+
+
+async def _sample_member(host: Host, call: Call) -> str:
+    await host.runs.put_workflow(STEP, tenant=call.tenant)
+    entry = {
+        "rosterId": "host:sample",
+        "persona": "Sample",
+        "agentRef": {"agentId": ASSISTANT},
+        "owner": {"tenantId": call.tenant},
+        "workflows": [STEP["id"]],
+    }
+    return (await host.staff.put(call.tenant, entry)).roster_id
 
 
 def _short(host: Host) -> dict[str, Any]:
