@@ -117,7 +117,6 @@ def test_an_unchanged_document_is_304(api: Api) -> None:
         ("prompts", "/v1/prompts"),
         ("packs", "/v1/packs/some-pack"),
         ("workspace", "/v1/host/workspace/files/a/b.txt"),
-        ("toolCatalog", "/v1/tools"),
         ("triggerBridge", "/v1/trigger-subscriptions"),
         ("mcp", "/v1/mcp"),
         ("a2a", "/v1/a2a"),

@@ -13,6 +13,7 @@ from forestay.surface.openwop import (
     runs,
     schedules,
     seams,
+    tools,
     webhooks,
     workflows,
 )
@@ -36,6 +37,7 @@ def operations(services: Services, served: list[Operation]) -> list[Operation]:
         *webhooks.api.of(host),
         *schedules.api.of(host),
         *agents.api.of(host),
+        *tools.api.of(host),
         *deployments.api.of(host),
         *(_seams(host) if services.sample_seams else ()),
     ]

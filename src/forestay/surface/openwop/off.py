@@ -16,7 +16,6 @@ _FAMILIES = {
     "workspace": r"/v1/host/workspace/files(/.*)?",
     "mcp": r"/v1/mcp(/.*)?",
     "a2a": r"/v1/a2a(/.*)?",
-    "toolCatalog": r"/v1/tools(/.*)?",
     "triggerBridge": r"/v1/trigger-subscriptions(/.*)?",
     "auditLogIntegrity": r"/v1/audit/verify",
 }
