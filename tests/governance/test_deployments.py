@@ -18,7 +18,12 @@ from tests.runs.patient import CountedLedger, PatientClock
 
 TENANT, AGENT = "acme", "acme.agents.support"
 ALL = ["deploy:promote", "deploy:pause", "deploy:rollback"]
-SCORES = {"run_good": Score(AGENT, True, 0.9), "run_bad": Score(AGENT, False, 0.4), "run_other": Score("x", True, 1.0)}
+SCORES = {
+    "run_good": Score(AGENT, "1.0.0", True, 0.9),
+    "run_bad": Score(AGENT, "1.0.0", False, 0.4),
+    "run_other": Score("x", "1.0.0", True, 1.0),
+    "run_older": Score(AGENT, "0.9.0", True, 1.0),
+}
 
 
 class World:
@@ -131,6 +136,7 @@ async def test_m3_who_starts_the_workflow_by_hand_gets_nothing(tmp_path: Path) -
         (DeploymentGate(evaluation=True), "run_good", True),
         (DeploymentGate(evaluation=True), "run_bad", False),
         (DeploymentGate(evaluation=True), "run_other", False),
+        (DeploymentGate(evaluation=True), "run_older", False),
         (DeploymentGate(evaluation=True), "run_unknown", False),
         (DeploymentGate(evaluation=True), None, False),
         (DeploymentGate(pass_score=0.95), "run_good", False),

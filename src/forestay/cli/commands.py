@@ -17,6 +17,7 @@ GROUPS: dict[str, Entry] = {
     "config": Entry("forestay.cli.config", "The configuration and where each value comes from."),
     "deploy": Entry("forestay.cli.deploy", "Deployments: which version of an agent serves."),
     "envelope": Entry("forestay.cli.envelope", "Check, project and explain LAFS envelopes."),
+    "eval": Entry("forestay.cli.eval", "Evaluations: suites, and how well an agent does."),
     "ext": Entry("forestay.cli.ext", "Try, check, build and grant extensions."),
     "key": Entry("forestay.cli.key", "API keys: make, list, revoke."),
     "ledger": Entry("forestay.cli.ledger", "Read, follow, verify and move the ledger."),

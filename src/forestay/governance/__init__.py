@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from forestay.governance.deployment import CHANNELS, Deployment, Fleet, State, Transition, decide, evolve, resolve
     from forestay.governance.deployments import UNBOUND_DEPLOYMENT, WORKFLOW, Deployments, Score, Settled
     from forestay.governance.directory import AgentDirectory
-    from forestay.governance.eval_suite import Match, Thresholds, read_suite
-    from forestay.governance.evaluations import EVALUATION, Evaluations
+    from forestay.governance.eval_suite import EvalMode, EvalSuite, Match, Thresholds, read_suite
+    from forestay.governance.evaluations import EVALUATION, TASK, Evaluations
     from forestay.governance.metering import MeteredGate, Metering
     from forestay.governance.roster import (
         AgentRef,

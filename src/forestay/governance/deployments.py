@@ -72,6 +72,7 @@ class Score(msgspec.Struct, frozen=True):
     """What a gate looks at in an evaluation: whether it passed, and how well."""
 
     agent_id: str
+    version: str
     passed: bool
     aggregate: float
 
@@ -208,13 +209,14 @@ class Deployments:
             raise Problem("permission_denied", f"This needs the scope {scope}.", requiredScopes=[scope])
 
     async def _check_score(self, tenant: str, agent_id: str, wanted: Transition, gate: DeploymentGate) -> None:
-        """The evaluation must have ended, be of this agent, and have passed (RFC 0082 §E-3)."""
+        """The evaluation must have ended, be of this version, and have passed (RFC 0082 §E-3)."""
         score = await self._scores(tenant, wanted.eval_run_id) if wanted.eval_run_id else None
-        passed = score is not None and score.agent_id == agent_id and score.passed
+        meant = score is not None and (score.agent_id, score.version) == (agent_id, wanted.version)
+        passed = score is not None and meant and score.passed
         if score is not None and gate.pass_score is not None:
-            passed = score.agent_id == agent_id and score.aggregate >= gate.pass_score
+            passed = meant and score.aggregate >= gate.pass_score
         if not passed:
-            message = "The promotion needs an evaluation of this agent that passed."
+            message = "The promotion needs an evaluation of this version that passed."
             raise Problem("eval_gate_unmet", message, evalRunId=wanted.eval_run_id)
 
     async def _apply(self, ctx: Execution, agent_id: str, wanted: Transition, approved: str | None) -> Change:

@@ -81,6 +81,10 @@ class AgentDirectory:
             raise Problem("not_found", message, known=sorted(found, key=precedence), fix="Use one of `known`.")
         return found[version]
 
+    async def version(self, tenant: str, agent_id: str, version: str | None = None) -> str:
+        """The version that is meant; `not_found`."""
+        return (await self.get(tenant, agent_id, version)).version
+
     def _check_owner(self, shelf: _Shelf, manifest: AgentManifest) -> None:
         """Refuse an agent whose id is another pack's (G3)."""
         others = self._catalogue.versions(manifest.agent_id) or shelf.agents.get(manifest.agent_id, {})

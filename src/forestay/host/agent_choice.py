@@ -88,4 +88,4 @@ def _ref(ctx: Execution) -> AgentRef:
     if named.startswith(MEMBER):
         message = "A member of the roster is named by the node's `agent`."
         raise Problem("schema_mismatch", message, at="$.inputs.agentId")
-    return AgentRef(named)
+    return AgentRef(named, ctx.inputs.get("agentVersion"))

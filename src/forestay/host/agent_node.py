@@ -16,12 +16,13 @@ from typing import Any
 
 import msgspec
 
-from forestay.agents import Agent, AgentManifest, AgentResult, Hooks, Invocation, Quiet
+from forestay.agents import Agent, AgentManifest, AgentResult, Hooks, Invocation, Memory, Quiet
 from forestay.governance import Budgets, MeteredGate
 from forestay.host.agent_choice import AgentChoice, ChosenAgent
 from forestay.host.approvals import RunApprovals
 from forestay.host.context import open_session, texts
 from forestay.host.extensions import ProjectExtensions
+from forestay.host.fixtures import FixtureTools, seeded
 from forestay.host.hooks import SuiteHooks
 from forestay.host.memory import LedgerMemory
 from forestay.host.model_caller import RelayModel
@@ -31,7 +32,7 @@ from forestay.host.tracing import Tracing
 from forestay.kernel import OPERATOR, Agents, Clock, Ids, Ledger, Problem
 from forestay.relay import MAX_SESSIONS_PER_APP, Relay, Session
 from forestay.runs import Execution, NodeType, Parked
-from forestay.tools import Guarded
+from forestay.tools import Guarded, ToolSource
 
 TYPE = "core.agent"
 
@@ -129,15 +130,20 @@ class AgentNode:
         consents = self._extensions.has_consent
         name = manifest.agent_id
         model = ctx.metered(self._models.for_class(manifest.model_class), name)
+        tools: ToolSource = await self._tools.sources(ctx, name, consents=consents)
+        memory: Memory = LedgerMemory(self._ledger, ctx.tenant)
+        fixtures = ctx.inputs.get("fixtures")
+        if isinstance(fixtures, dict):  # the agent is evaluated
+            tools, memory = FixtureTools(fixtures, tools), seeded(fixtures)
         return Agent(
             manifest,
             model=RelayModel(ctx, self._relay, session, model),
-            tools=await self._tools.sources(ctx, name, consents=consents),
+            tools=tools,
             effects=Guarded(ctx.effect, parked.life, self._clock),
             gate=MeteredGate(self._tools.gate(ctx, name), self._budgets, ctx, name),
             approvals=RunApprovals(ctx),
-            hooks=await self._hooks(ctx, parked),
-            memory=LedgerMemory(self._ledger, ctx.tenant),
+            hooks=Quiet() if isinstance(fixtures, dict) else await self._hooks(ctx, parked),
+            memory=memory,
             clock=self._clock,
             verbosity="summary",
         )

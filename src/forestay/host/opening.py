@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from forestay.agents import Catalogue
-from forestay.governance import WORKFLOW, AgentDirectory, Budgets, BudgetTable, Deployments, Metering, Score, Staff
+from forestay.governance import (
+    EVALUATION,
+    TASK,
+    WORKFLOW,
+    AgentDirectory,
+    Budgets,
+    BudgetTable,
+    Deployments,
+    Evaluations,
+    Judge,
+    Metering,
+    Staff,
+)
 from forestay.host.agent_choice import AgentChoice
 from forestay.host.agent_node import ASK, AgentNode
 from forestay.host.egress import Egress
@@ -119,6 +131,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     directory: AgentDirectory  # the agents of each tenant
     staff: Staff
     deployments: Deployments
+    evaluations: Evaluations
     webhooks: Webhooks
     schedules: Schedules
     idempotency: Idempotency
@@ -150,6 +163,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
         """What this host adds to the discovery document: what is wired, and nothing else."""
         return {
             "budget": self.budgets.capability(),
+            "agents": {"evalSuite": self.evaluations.capability()},
             "forestay": {
                 "agents": sorted(agent.agent_id for agent in self.agents),
                 "model": self.models.default.name,
@@ -225,7 +239,17 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         directory = AgentDirectory(ledger, catalogue)
         staff = Staff(ledger, directory, runs=lambda: runs)
         gates = [*([_SAMPLE_GATE] if options.sample_seams else ()), *config.deployments.gates]
-        deployments = Deployments(ledger, gates, runs=lambda: runs, scores=_no_score, exists=directory.get)
+        deployments = Deployments(
+            ledger, gates, runs=lambda: runs, scores=lambda *of: evaluations.score(*of), exists=directory.get
+        )
+        judge = config.evaluations.judge
+        evaluations = Evaluations(
+            ledger,
+            runs=lambda: runs,
+            versions=directory.version,
+            judge=Judge(models.chosen(None, judge)) if judge else None,
+            observer=deployments.observed,
+        )
         node = AgentNode(
             ledger=ledger,
             relay=relay,
@@ -243,6 +267,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         registry = standard_registry(sample_seams=options.sample_seams)
         registry.add(node.type)
         registry.add(deployments.type)
+        registry.add(evaluations.type)
         if options.trust_nodes:
             await trust_in_nodes(ledger, root, config.workflows.nodes).give(root)
         for own in await load_nodes(ledger, root, config.workflows.nodes):
@@ -275,7 +300,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         )
         schedules = Schedules(ledger, runs, clock=clock, ids=ids, attribution=staff.fired)
         await stack.enter_async_context(runs)
-        for document in (ASK, WORKFLOW):
+        for document in (ASK, WORKFLOW, EVALUATION, TASK):
             await runs.put_workflow(document, tenant=None)
         found = Found()
         for folder in (*(root / text for text in config.workflows.paths), *options.workflows):
@@ -300,6 +325,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             directory=directory,
             staff=staff,
             deployments=deployments,
+            evaluations=evaluations,
             webhooks=webhooks,
             schedules=schedules,
             idempotency=idempotency,
@@ -312,8 +338,3 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             metrics=metrics,
             tracing=tracing,
         )
-
-
-async def _no_score(tenant: str, run_id: str) -> Score | None:
-    """This host runs no evaluations: a gate that asks for one stays shut."""
-    return None

@@ -245,6 +245,12 @@ class DeploymentSettings(_Section, frozen=True):
     gates: list[DeploymentGate] = []
 
 
+class EvaluationSettings(_Section, frozen=True):
+    """`judge` names the model that grades by a rubric; without it, only what a function can score is evaluated."""
+
+    judge: str | None = None
+
+
 class Config(_Section, frozen=True):
     output: Output = Output()
     data: Data = Data()
@@ -255,6 +261,7 @@ class Config(_Section, frozen=True):
     workflows: Workflows = Workflows()
     budgets: Budgets = Budgets()
     deployments: DeploymentSettings = DeploymentSettings()
+    evaluations: EvaluationSettings = EvaluationSettings()
     telemetry: Telemetry = Telemetry()
 
 

@@ -6,6 +6,7 @@ from forestay.surface.openwop import (
     agents,
     deployment_seams,
     deployments,
+    evaluations,
     events,
     governance_seams,
     interrupts,
@@ -38,6 +39,7 @@ def operations(services: Services, served: list[Operation]) -> list[Operation]:
         *schedules.api.of(host),
         *agents.api.of(host),
         *tools.api.of(host),
+        *evaluations.api.of(host),
         *deployments.api.of(host),
         *(_seams(host) if services.sample_seams else ()),
     ]

@@ -63,6 +63,7 @@ async def capabilities(services: Services, operations: Set[str]) -> dict[str, An
     _add_wired(found, operations, nodes)
     more = dict(services.host.capabilities())
     found["extensions"]["forestay"].update(more.pop("forestay", {}))
+    found["agents"] = {**found.get("agents", {}), **more.pop("agents", {})}
     found.update(more)
     return found
 

@@ -10,7 +10,6 @@ from forestay.kernel import Problem
 
 _FAMILIES = {
     "feedback": r"/v1/runs/[^/]+/annotations(/.*)?",
-    "evals": r"/v1/runs/[^/]+/eval-summary",
     "prompts": r"/v1/prompts.*",
     "packs": r"/v1/packs.*",
     "workspace": r"/v1/host/workspace/files(/.*)?",

@@ -24,6 +24,7 @@ from forestay.runs import (
     RunStanding,
     RunStatus,
 )
+from forestay.surface.openwop import evaluations
 from forestay.surface.openwop.bodies import NewFork, NewRun
 from forestay.surface.operations import Body, Call, Operations, Query, Result, View
 
@@ -107,6 +108,9 @@ async def create(host: Host, call: Call, body: NewRun) -> Response:
     caller, headers = call.caller, call.request.headers
     if body.mode not in (None, "eval"):
         raise Problem("schema_mismatch", f"There is no mode {body.mode[:40]!r}.", at="$.mode", known=["eval"])
+    if body.mode == "eval":
+        begun = await evaluations.begin(host, call, body)
+        return call.answer(begun, 201, {"Location": f"/v1/runs/{begun.run_id}"})
     if body.callback_url is not None:
         host.webhooks.check_callback(body.callback_url)
     trace = read_traceparent(headers.get("traceparent"))
