@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         Ceiling,
         Config,
         DeploymentGate,
+        DeploymentSettings,
         ExtensionConfig,
         ExtensionOverride,
         ExtensionPolicy,

@@ -92,6 +92,9 @@ def schemathesis(api: Api, folder: Path, *options: str, only_ended: bool = False
         "workflowId": [api.workflow("noop")],
         "runId": ended if only_ended else [*ended, api.start("approval")],
         "name": ["suite.go"],
+        "agentId": ["core.forestay.assistant"],
+        "toolId": ["forestay:read"],
+        "departmentId": ["growth"],
     }
     schedule = {"workflowId": ids["workflowId"][0], "cron": "0 0 1 1 *"}
     made = api.post("/v1/schedules", schedule)
