@@ -124,6 +124,8 @@ def _govern(label: str, case: Any) -> None:
         body.pop("agentId", None)
     if label.endswith("/budget/run"):
         body["scenario"] = "model-denied"  # which of the others there is depends on the host
+    if label.endswith("/agents/eval-run"):
+        body.pop("modes", None)  # which of them there are depends on the host
     if label.endswith("/roster/fire"):
         body.pop("asWorkItem", None)  # a capability that is off
 

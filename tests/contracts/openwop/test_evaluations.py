@@ -138,3 +138,14 @@ def test_a_promotion_waits_for_an_evaluation_that_passed(api: Api, install: Call
     made = api.post(path, {**wanted, "evalRunId": passed["runId"]})
     assert made.status_code == 200, made.text
     assert (made.json()["state"], made.json()["evalRunId"]) == ("active", passed["runId"])
+
+
+def test_the_seam_evaluates_an_agent(api: Api) -> None:
+    seam = "/v1/host/sample/agents/eval-run"
+    refused(api.caller("").post(seam, {}), 401, "unauthenticated")
+    refused(api.post(seam, {"modes": ["rubric", "dancing"]}), 400, "validation_error")
+    made = api.post(seam, {"taskCount": 3}).json()
+    assert made["status"] == "completed"
+    scores = [item["payload"]["score"] for item in api.events(made["runId"]) if item["type"] == "eval.scored"]
+    assert scores == [1.0, 0.0, 1.0]
+    assert api.get(f"/v1/runs/{made['runId']}/eval-summary").json()["passedCount"] == 2

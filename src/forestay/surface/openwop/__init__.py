@@ -6,6 +6,7 @@ from forestay.surface.openwop import (
     agents,
     deployment_seams,
     deployments,
+    evaluation_seams,
     evaluations,
     events,
     governance_seams,
@@ -46,7 +47,8 @@ def operations(services: Services, served: list[Operation]) -> list[Operation]:
 
 
 def _seams(host: Host) -> list[Operation]:
-    return [*seams.api.of(host), *governance_seams.api.of(host), *deployment_seams.api.of(host)]
+    families = (seams, governance_seams, deployment_seams, evaluation_seams)
+    return [operation for family in families for operation in family.api.of(host)]
 
 
 _DESCRIBED = ("openwop", "lafs")  # the others describe themselves, or are pages
