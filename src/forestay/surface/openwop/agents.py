@@ -67,7 +67,7 @@ class Roster(View, frozen=True):
 
 
 class DepartmentQuery(Query, frozen=True):
-    recursive: bool = True
+    recursive: Literal["true", "false"] = "true"
 
 
 @api.get("/v1/agents", "agents.inventory", AgentInventory)
@@ -107,7 +107,7 @@ async def chart(host: Host, call: Call) -> OrgChart:
 @api.get("/v1/agents/org-chart/{departmentId}", "org-chart.department", Responsibilities)
 async def department(host: Host, call: Call, query: DepartmentQuery) -> Responsibilities:
     """A department, its members, and the workflows that they are responsible for together."""
-    return await host.staff.department(call.tenant, call.path["departmentId"], recursive=query.recursive)
+    return await host.staff.department(call.tenant, call.path["departmentId"], recursive=query.recursive == "true")
 
 
 def entry(manifest: AgentManifest, members: list[RosterEntry]) -> AgentEntry:

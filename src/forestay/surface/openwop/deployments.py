@@ -24,9 +24,8 @@ WantedTransition = Annotated[
         extra_json_schema={
             "properties": {
                 "version": {"minLength": 1, "maxLength": 64},
-                "channel": {"enum": [name for name in CHANNELS if name != "latest"]},
+                "channel": {"enum": [*(name for name in CHANNELS if name != "latest"), None]},
                 "canaryPercent": {"minimum": 0, "maximum": 100},
-                "evalRunId": {**_TEXT, "maxLength": 128},
                 "reason": {**_TEXT, "maxLength": 512},
             }
         }

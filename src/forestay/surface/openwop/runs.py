@@ -108,9 +108,6 @@ async def create(host: Host, call: Call, body: NewRun) -> Response:
     caller, headers = call.caller, call.request.headers
     if body.mode not in (None, "eval"):
         raise Problem("schema_mismatch", f"There is no mode {body.mode[:40]!r}.", at="$.mode", known=["eval"])
-    if body.mode == "eval":
-        begun = await evaluations.begin(host, call, body)
-        return call.answer(begun, 201, {"Location": f"/v1/runs/{begun.run_id}"})
     if body.callback_url is not None:
         host.webhooks.check_callback(body.callback_url)
     trace = read_traceparent(headers.get("traceparent"))
@@ -118,16 +115,19 @@ async def create(host: Host, call: Call, body: NewRun) -> Response:
         body = structs.replace(body, metadata={**body.metadata, "traceparent": trace})
     reserved = call.id_for("run")
     try:
-        made = await host.runs.create_run(
-            body,
-            caller.tenant,
-            caller.principal,
-            workspace=caller.workspace,
-            dedup=headers.get("x-dedup", "").strip().lower() == "enforce",
-            engine_version=headers.get("x-force-engine-version"),
-            run_id=reserved,
-            trusted=caller.test,
-        )
+        if body.mode == "eval":
+            made = await evaluations.begin(host, call, body)
+        else:
+            made = await host.runs.create_run(
+                body,
+                caller.tenant,
+                caller.principal,
+                workspace=caller.workspace,
+                dedup=headers.get("x-dedup", "").strip().lower() == "enforce",
+                engine_version=headers.get("x-force-engine-version"),
+                run_id=reserved,
+                trusted=caller.test,
+            )
     except Problem as problem:
         if reserved is None or problem.details.get("activeRunId") != reserved:
             raise
