@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from forestay.governance.deployments import UNBOUND_DEPLOYMENT, WORKFLOW, Deployments, Score, Settled
     from forestay.governance.directory import AgentDirectory
     from forestay.governance.eval_suite import EvalMode, EvalSuite, Match, Thresholds, read_suite
-    from forestay.governance.evaluations import EVALUATION, TASK, Evaluations
+    from forestay.governance.evaluation_workflows import EVALUATION, TASK
+    from forestay.governance.evaluations import Evaluations
     from forestay.governance.metering import MeteredGate, Metering
     from forestay.governance.roster import (
         AgentRef,

@@ -180,7 +180,12 @@ class Deployments:
         if bar is None or score >= bar or found is None or found.state != "active" or found.canary_percent is None:
             return None
         wanted = Transition(version, "rollback", reason="live-shadow-score")
-        return await self.request(tenant, agent_id, wanted, principal="forestay", scopes=["deploy:rollback"])
+        try:
+            return await self.request(tenant, agent_id, wanted, principal="forestay", scopes=["deploy:rollback"])
+        except Problem as problem:
+            if problem.key != "state_conflict":
+                raise
+            return None  # no version served before it, or it went back meanwhile
 
     # The run
 

@@ -21,58 +21,15 @@ import msgspec
 from forestay.governance import scorecard
 from forestay.governance.deployments import Score
 from forestay.governance.eval_suite import MAX_TASKS, EvalMode, EvalSuite, Fixtures, Task, read_suite
+from forestay.governance.evaluation_workflows import EVALUATION, TASK, TYPE
 from forestay.governance.scorecard import TaskScore, Trial
 from forestay.governance.scoring import Judge, Scorer, scorer_of
 from forestay.kernel import Draft, Ledger, Problem, parse_iso
 from forestay.runs import CreateRun, Execution, NodeType, RunCreated, Runs
 
-TYPE = "forestay.evaluation"
 MAX_TRIALS = 100
 _WIDTH = 8  # children at a time
 _MODES: tuple[EvalMode, ...] = ("golden", "rubric", "adversarial", "regression", "live-shadow")
-EVALUATION: dict[str, Any] = {
-    "id": "forestay-evaluation",
-    "name": "Evaluate an agent",
-    "version": "1.0.0",
-    "nodes": [
-        {
-            "id": "suite",
-            "typeId": TYPE,
-            "name": "Suite",
-            "position": {"x": 0, "y": 0},
-            "config": {},
-            "inputs": {"wanted": {"type": "variable", "variableName": "wanted"}},
-            "outputRole": "primary",
-        }
-    ],
-    "edges": [],
-    "triggers": [{"id": "manual", "type": "manual"}],
-    "variables": [{"name": "wanted", "type": "object", "required": True}],
-    "metadata": {},
-    "settings": {},
-}
-
-
-TASK: dict[str, Any] = {
-    **EVALUATION,
-    "id": "forestay-evaluation-task",
-    "name": "Let an agent do one task of an evaluation",
-    "nodes": [
-        {
-            "id": "agent",
-            "typeId": "core.agent",
-            "name": "Agent",
-            "position": {"x": 0, "y": 0},
-            "config": {},
-            "inputs": {
-                name: {"type": "expression", "expression": f"variables.work.{name}"}
-                for name in ("agentId", "agentVersion", "task", "fixtures")
-            },
-            "outputRole": "primary",
-        }
-    ],
-    "variables": [{"name": "work", "type": "object", "required": True}],
-}
 Versions = Callable[[str, str, str | None], Awaitable[str]]
 """The version of an agent of a tenant that is meant, by the one that was named; a Problem when there is none."""
 
