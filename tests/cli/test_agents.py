@@ -54,7 +54,7 @@ def test_from_a_pack_to_a_rollback(shell: Shell) -> None:
     told = shell("deploy", "list", AGENT, "--human").out.splitlines()
     assert [line.split()[:2] for line in told] == [["1.0.0", "active"], ["2.0.0", "rolled-back"]]
     refused = shell("deploy", "pause", AGENT, "2.0.0")
-    assert refused.code != 0 and refused.error["code"] == "E_CONFLICT_STATE"
+    assert (refused.code, refused.error["code"]) == (7, "E_CONFLICT_VERSION")
 
 
 def test_members_and_their_chart(shell: Shell) -> None:
