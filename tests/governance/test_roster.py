@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from forestay.agents import Catalogue, parse
 from forestay.governance import AgentDirectory, OrgChart, RosterEntry, Staff, read_chart, responsibilities
 from forestay.kernel import Ids, Ledger, Problem, SeededRandomness, mistakes, scope_policy, scope_request
-from forestay.runs import RunFilter, Runs
-from forestay.runs.service import projections
+from forestay.runs import RunFilter, Runs, projections
 from tests.runs.documents import node, workflow
 from tests.runs.patient import CountedLedger, PatientClock
 

@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from forestay.governance import Reservation
 from forestay.host import Host
 from forestay.kernel import ManualClock, Record
 from forestay.kernel.ledger.projections import _TABLE, build
@@ -99,6 +100,12 @@ async def play(host: Host, receiver: Any) -> None:
     session = await host.relay.init("app")
     await session.ingest("The Aurora lies at berth 7.", "note")
     await (await host.relay.init("other")).close()
+    budget = {"budget": {"maxTokens": 1_000_000}}
+    asks = CreateRun(workflow_id="forestay-ask", inputs={"question": "Where is the Aurora?"}, configurable=budget)
+    run_id = (await host.runs.create_run(asks, TENANT)).run_id
+    await host.runs.wait(run_id, TENANT)
+    await host.budgets.hold(TENANT, run_id, "held", {"project": {"tokens": 9}}, lambda _: Reservation({"tokens": 5}))
+    await host.budgets.standings(TENANT)
 
 
 async def ask(host: Host) -> None:
