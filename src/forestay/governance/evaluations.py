@@ -148,7 +148,7 @@ class Evaluations:
         return dict(shown.outputs["summary"])
 
     async def score(self, tenant: str, run_id: str) -> Score | None:
-        """What a deployment's gate looks at."""
+        """What a deployment's gate looks at; a fork counts for nothing, since it may change what was evaluated."""
         try:
             card = await self.summary(tenant, run_id)
             shown = await self._runs().get_run(run_id, tenant)
@@ -157,6 +157,8 @@ class Evaluations:
                 raise
             return None
         wanted = shown.inputs["wanted"]
+        if shown.source_run_id is not None:
+            return None
         return Score(wanted["agentId"], wanted["agentVersion"], card["passed"], card["aggregateScore"])
 
     def _check(self, suite: EvalSuite, modes: tuple[EvalMode, ...]) -> None:

@@ -132,7 +132,9 @@ def test_a_promotion_waits_for_an_evaluation_that_passed(api: Api, install: Call
     failed = evaluate(api, bad, gated, evalModes=["golden"], agentVersion=version)
     other = evaluate(api, good, install(), evalModes=["golden"])
     passed = evaluate(api, good, gated, evalModes=["golden"], agentVersion=version)
-    for run in (failed, other):
+    fork = api.post(f"/v1/runs/{passed['runId']}:fork", {"mode": "replay"}).json()
+    api.wait(fork["runId"])
+    for run in (failed, other, fork):  # what a fork says of itself opens no gate
         refused(api.post(path, {**wanted, "evalRunId": run["runId"]}), 403, "eval_gate_unmet")
     refused(api.post(path, wanted), 403, "eval_gate_unmet")
     made = api.post(path, {**wanted, "evalRunId": passed["runId"]})

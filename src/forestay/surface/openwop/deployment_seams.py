@@ -103,7 +103,7 @@ async def _installed(host: Host, tenant: str, agent_id: str) -> str:
 
 def _bound(agent_id: str, channel: str) -> dict[str, Any]:
     return {
-        "id": f"forestay-sample-channel-{channel}",
+        "id": f"sample-channel-{channel}",
         "name": "Run an agent that a channel gives",
         "version": "1.0.0",
         "nodes": [

@@ -18,7 +18,7 @@ _TOKENS = 1000
 api = Operations[Host](tag="seams", scopes=("runs:create",))
 
 QUESTION: dict[str, Any] = {
-    "id": "forestay-sample-question",
+    "id": "sample-question",
     "name": "Ask a model once",
     "version": "1.0.0",
     "nodes": [
@@ -41,7 +41,7 @@ QUESTION: dict[str, Any] = {
 
 STEP: dict[str, Any] = {
     **QUESTION,
-    "id": "forestay-sample-step",
+    "id": "sample-step",
     "name": "One step",
     "nodes": [
         {
