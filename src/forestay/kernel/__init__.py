@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         Http,
         HttpLimits,
         HttpRates,
+        McpServer,
         ModelEntry,
         Models,
         Price,
