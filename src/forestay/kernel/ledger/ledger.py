@@ -26,7 +26,10 @@ from typing import Any, Protocol, Self
 from forestay.kernel.ledger.records import Append, Draft, Head, Record, Verification
 from forestay.kernel.problems import Problem
 
-BACKENDS = {"file": "forestay.kernel.ledger.sqlite:SqliteLedger"}
+BACKENDS = {
+    "file": "forestay.kernel.ledger.sqlite:SqliteLedger",
+    "postgresql": "forestay.kernel.ledger.postgres:PgLedger",
+}
 """The class of each kind of address, by the address's scheme; a path is a `file`."""
 
 
@@ -35,7 +38,7 @@ class Ledger(Protocol):
 
     @staticmethod
     def open(address: Path | str, **options: Any) -> Ledger:
-        """The ledger at `address`: the path of a SQLite file.
+        """The ledger at `address`: the path of a SQLite file, or `postgresql://user@host/database`.
 
         Options: `projections`, `clock`, `ids`, and what the backend knows besides.
         """
@@ -44,7 +47,11 @@ class Ledger(Protocol):
         if found is None:
             raise Problem("config_invalid", f"There is no ledger for {scheme}://.", at="ledger", known=sorted(BACKENDS))
         module, _, name = found.partition(":")
-        backend: type[Ledger] = getattr(importlib.import_module(module), name)
+        try:
+            backend: type[Ledger] = getattr(importlib.import_module(module), name)
+        except ModuleNotFoundError as error:
+            message = f"A ledger at {scheme}:// needs the package {error.name}."
+            raise Problem("config_invalid", message, at="ledger", fix="Install forestay[postgres].") from error
         return backend.open(address, **options)
 
     @property

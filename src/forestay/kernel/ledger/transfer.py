@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from forestay.kernel import canonical
 from forestay.kernel.ledger.projections import Database, Projection, forget_others
-from forestay.kernel.ledger.records import MAX_PAYLOAD_BYTES, Record, check_stream, hash_of
+from forestay.kernel.ledger.records import MAX_PAYLOAD_BYTES, Record, Row, check_stream, hash_of
 from forestay.kernel.ledger.tables import insert_records, move_head, stream_row
 from forestay.kernel.problems import Problem
 
 if TYPE_CHECKING:
     from forestay.kernel.ledger.ledger import Ledger
 
+Insert = Callable[[Database, list[Row]], object]
 # Where each stream stands while lines come in: its id, its head and that record's hash.
 _Heads = dict[str, tuple[int, int, str]]
 
@@ -27,7 +28,9 @@ async def export(ledger: Ledger, prefix: str) -> AsyncIterator[bytes]:
             yield canonical.encode(record) + b"\n"
 
 
-def take_in(tx: Database, lines: Iterable[bytes], projections: Sequence[Projection]) -> int:
+def take_in(
+    tx: Database, lines: Iterable[bytes], projections: Sequence[Projection], insert: Insert = insert_records
+) -> int:
     """Write every line's record, checking that each continues its stream and matches its hash."""
     heads: _Heads = {}
     count = 0
@@ -36,7 +39,7 @@ def take_in(tx: Database, lines: Iterable[bytes], projections: Sequence[Projecti
             continue
         record = canonical.decode(line, Record, limit=MAX_PAYLOAD_BYTES + 4096)
         _check(tx, heads, record, number)
-        _insert(tx, heads, record)
+        insert(tx, [_row(heads, record)])
         for projection in projections:
             if record.stream.startswith(projection.prefix):
                 projection.apply(tx, [record])
@@ -71,11 +74,9 @@ def _check(tx: Database, heads: _Heads, record: Record, line: int) -> None:
         )
 
 
-def _insert(tx: Database, heads: _Heads, record: Record) -> None:
+def _row(heads: _Heads, record: Record) -> Row:
+    """The record as the table has it; its stream stands there from now on."""
     stream_id = heads[record.stream][0]
-    payload, attrs = canonical.encode(record.payload), canonical.encode(record.attrs) if record.attrs else None
-    insert_records(
-        tx,
-        [(stream_id, record.seq, record.id, record.type, record.ts, payload, attrs, bytes.fromhex(record.hash))],
-    )
     heads[record.stream] = (stream_id, record.seq, record.hash)
+    payload, attrs = canonical.encode(record.payload), canonical.encode(record.attrs) if record.attrs else None
+    return stream_id, record.seq, record.id, record.type, record.ts, payload, attrs, bytes.fromhex(record.hash)
