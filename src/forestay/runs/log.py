@@ -123,6 +123,8 @@ _WAIT_AS_CHILDREN = f"""
         FROM runs c WHERE c.parent = runs.run_id AND c.attached = 1 AND c.ended IS NULL
     ), own) WHERE run_id = {{0}} AND waits = 1
 """  # noqa: S608 - the words are ours
+# Two children may change at once, each in a process of its own: the second waits here for the first to be visible.
+_HOLD = "UPDATE runs SET waits = waits WHERE run_id = {0}"
 
 
 class RunsProjection:
@@ -183,10 +185,11 @@ def _stand(tx: Transaction, run_id: str, ts: int, standing: dict[str, Any]) -> N
     if "k" in standing:  # and open children that their parent is gone
         tx.execute("UPDATE runs SET busy = 1 WHERE parent = ? AND ended IS NULL", (run_id,))
     if waits:
-        tx.execute(_WAIT_AS_CHILDREN.format("?"), (run_id,))
+        tx.execute(_WAIT_AS_CHILDREN.format("?"), (run_id,))  # its own row is held by the UPDATE above
     above = "?"
     for _ in range(standing.get("d", 0)):
         above = f"(SELECT parent FROM runs WHERE run_id = {above})"  # noqa: S608 - the words are ours
+        tx.execute(_HOLD.format(above), (run_id,))
         tx.execute(_WAIT_AS_CHILDREN.format(above), (run_id,))
 
 

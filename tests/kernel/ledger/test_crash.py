@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-from pathlib import Path
 
 from forestay.kernel.ledger import Ledger
+from tests.kernel.ledger.conftest import Address
 
 WRITER = """
 import asyncio, sys
@@ -33,8 +33,8 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 """
 
 
-async def test_no_acknowledged_record_is_lost_in_forty_kills(tmp_path: Path) -> None:
-    path = tmp_path / "l.db"
+async def test_no_acknowledged_record_is_lost_in_forty_kills(address: Address) -> None:
+    path = address("l")
     chance = random.Random(20261115)
     acknowledged: dict[tuple[str, int], str] = {}
     for round in range(40):

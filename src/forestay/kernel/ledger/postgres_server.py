@@ -22,7 +22,8 @@ _CONNECT_SECONDS = "10"
 PLACES = 20  # bits of a position that count within its transaction
 # Below this position no record comes any more (P2).
 HORIZON = f"(SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + base) << {PLACES} FROM numbering)"  # noqa: S608
-_SERIALIZED = ("40001", "40P01")  # a serialization failure, a deadlock
+_IDLE = "25P03"  # the server ended a connection that held a transaction and said nothing
+_ROLLED_BACK = ("40001", "40P01", _IDLE)  # a serialization failure, a deadlock
 _FAILURES = {
     "25006": ("ledger_read_only", "The ledger's database cannot be written."),
     "40001": ("ledger_locked", "Another transaction was in the way."),
@@ -50,8 +51,10 @@ def as_problem(error: psycopg.Error) -> Problem:
 
 def is_lost(error: psycopg.Error) -> bool:
     """Whether the connection is gone, rather than a statement refused."""
-    state = error.sqlstate or ""
-    return isinstance(error, psycopg.OperationalError) and (not state or state[:2] in ("08", "57") or state == "25P03")
+    state = error.sqlstate
+    if state is None:
+        return isinstance(error, psycopg.OperationalError)
+    return state[:2] == "08" or state in ("57P01", "57P02", "57P03", _IDLE)
 
 
 def is_damage(error: Exception) -> bool:
@@ -61,7 +64,7 @@ def is_damage(error: Exception) -> bool:
 
 def is_in_the_way(error: psycopg.Error) -> bool:
     """Whether the transaction was rolled back for the sake of another: it may be tried again at once."""
-    return error.sqlstate in _SERIALIZED
+    return error.sqlstate in _ROLLED_BACK
 
 
 class Database:
@@ -184,7 +187,8 @@ def _migrate(connection: Connection, schema: str) -> None:
 def _go_on_counting(connection: Connection) -> None:
     """After a restore the server's transactions have lower numbers than the positions that are there: add the rest."""
     connection.execute(
-        f"UPDATE numbering SET base = base + rest FROM (SELECT (SELECT coalesce(max(pos), 0) >> {PLACES} FROM records) "
+        "UPDATE numbering SET base = base + rest FROM (SELECT (SELECT coalesce(max(pos), 0) >> %s FROM records) "
         "- pg_snapshot_xmax(pg_current_snapshot())::text::bigint - n.base + 1 AS rest FROM numbering n) AS r "
-        "WHERE r.rest > 0"
+        "WHERE r.rest > 0",
+        (PLACES,),
     )
