@@ -99,17 +99,18 @@ class Relay:
         embedder: Embedder | None = None,
         **options: Any,
     ) -> AsyncIterator[Relay]:
-        """A relay over the ledger file at `path`; its secret is kept beside it, readable by its owner only.
+        """A relay over the ledger at `path`; its secret is kept beside it, readable by its owner only.
 
-        With an `embedder`, facts are found by their meaning too; their vectors are kept beside the ledger.
+        With an `embedder`, facts are found by their meaning too; their vectors are kept beside the ledger. A ledger that
+        is no file has nothing beside it: give `secret`, and with an embedder `vectors`.
         """
-        path = Path(path)
+        beside = Path(path)
         if embedder is not None:
-            options = {"embedder": embedder, "vectors": path.with_name(path.name + ".vectors"), **options}
+            options = {"embedder": embedder, "vectors": beside.with_name(beside.name + ".vectors"), **options}
         async with Ledger.open(path, projections=cls.projections(), clock=clock) as ledger:
             relay = cls(
                 ledger,
-                secret=secret or kept_secret(path.with_name(path.name + ".relay-secret")),
+                secret=secret or kept_secret(beside.with_name(beside.name + ".relay-secret")),
                 model=model,
                 clock=clock,
                 **options,

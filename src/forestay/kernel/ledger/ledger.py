@@ -40,7 +40,8 @@ class Ledger(Protocol):
     def open(address: Path | str, **options: Any) -> Ledger:
         """The ledger at `address`: the path of a SQLite file, or `postgresql://user@host/database`.
 
-        Options: `projections`, `clock`, `ids`, and what the backend knows besides.
+        Options: `projections`, `clock`, `ids`, and what the backend knows besides. With `sole` the ledger is refused
+        while another process has opened it so, where processes on several machines may.
         """
         scheme, separator, _ = str(address).partition("://")
         found = BACKENDS.get(scheme if separator else "file")

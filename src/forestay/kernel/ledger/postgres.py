@@ -53,10 +53,12 @@ class PgLedger(TableLedger):
         ids: Ids | None = None,
         lock_timeout: float = 5.0,
         readers: int = 4,
+        sole: bool = False,
     ) -> None:
         clock = clock or SystemClock()
         self._server = PgServer(str(address), lock_timeout=lock_timeout)
         self._server.create()
+        self._sole = self._server.sole() if sole else None
         self._local = threading.local()
         self._connections: list[Connection] = []
         feeds = Feeds()
@@ -82,6 +84,8 @@ class PgLedger(TableLedger):
         for connection in self._connections:
             connection.close()
         self._connections.clear()
+        if self._sole is not None:
+            self._sole.close()
 
     def _announced(self, records: list[Record]) -> Deliveries:
         self._hints.tell(records)

@@ -156,6 +156,25 @@ class PgServer:
             raise
         return connection
 
+    def sole(self) -> Connection:
+        """A connection that keeps others from being the only one; `state_conflict` when one of them is."""
+        connection = self.connect()
+        try:
+            connection.execute("SELECT set_config('lock_timeout', %s, false)", (str(self._lock_ms),))
+            connection.execute("SELECT pg_advisory_lock(%s)", (self.lock("/sole"),))
+        except psycopg.errors.LockNotAvailable as error:
+            connection.close()
+            raise Problem(
+                "state_conflict",
+                "Another host has this ledger open.",
+                schema=self.schema,
+                fix="Wait until it ends, stop it, or name another ledger.",
+            ) from error
+        except psycopg.Error as error:
+            connection.close()
+            raise as_problem(error) from error
+        return connection
+
     def lock(self, name: str) -> int:
         """The number of an advisory lock; ledgers in other schemas have others."""
         digest = hashlib.blake2b(f"{self.schema}\0{name}".encode(), digest_size=8).digest()

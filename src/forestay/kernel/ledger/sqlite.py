@@ -40,7 +40,9 @@ class SqliteLedger(TableLedger):
         ids: Ids | None = None,
         lock_timeout: float = 5.0,
         readers: int = 2,
+        sole: bool = False,
     ) -> None:
+        """`sole` asks for nothing more here: one file has one writer at a time, and its folder one host."""
         clock = clock or SystemClock()
         self._file = SqliteFile(Path(path), lock_timeout=lock_timeout)
         self._file.create()
