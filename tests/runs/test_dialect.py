@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from forestay.governance.accounts import fit
+from forestay.governance.budgets import Hold
 from forestay.host import Host
 from forestay.kernel import Ledger, ManualClock, Record
 from forestay.kernel.ledger.postgres_server import Database, PgServer, table
@@ -64,6 +66,12 @@ async def play(host: Host, receiver: Any) -> None:
         if record.type == "schedule.fired":
             break
     await host.schedules.update(schedules[1].schedule_id, TENANT, spec)
+    limits: dict[str, Any] = {"run/x": {"tokens": 9}}
+    for number, id in enumerate((run_id, waits.run_id)):
+        held = await host.budgets.hold(TENANT, id, f"hold-{number}", limits, lambda found: fit(found, {"tokens": 2}))
+        assert isinstance(held, Hold)
+        if number == 0:
+            await host.budgets.settle(held, {"tokens": 1})
     session = await host.relay.init("app")
     await session.ingest("The Aurora lies at berth 7.", "note")
     await (await host.relay.init("other")).close()
@@ -82,6 +90,7 @@ async def ask(host: Host) -> None:
     for webhook in await host.webhooks.subscriptions(TENANT):
         await host.webhooks.deliveries(webhook.webhook_id, TENANT)
     await host.webhooks._start_due()
+    await host.budgets.standings(TENANT)
     await host.relay.sessions()
     await host.relay.sessions("app")
 
@@ -95,7 +104,7 @@ async def test_a_host_works_on_postgresql_and_finds_everything_again(tmp_path: P
             before = await host.runs.count_runs(TENANT)
         async with opened(tmp_path, clock, receiver, ledger=address, max_attempts=2) as host:
             assert await host.runs.count_runs(TENANT) == before
-            await ask(host)
+            await finish(host, "large")
             assert (await host.ledger.verify()).ok
     assert not (tmp_path / "ledger.db").exists()
 

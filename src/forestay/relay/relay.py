@@ -101,8 +101,8 @@ class Relay:
     ) -> AsyncIterator[Relay]:
         """A relay over the ledger at `path`; its secret is kept beside it, readable by its owner only.
 
-        With an `embedder`, facts are found by their meaning too; their vectors are kept beside the ledger. A ledger that
-        is no file has nothing beside it: give `secret`, and with an embedder `vectors`.
+        With an `embedder`, facts are found by their meaning too; their vectors are kept beside the ledger. Nothing is
+        kept beside a ledger that is no file: give `secret`, and with an embedder `vectors`.
         """
         beside = Path(path)
         if embedder is not None:

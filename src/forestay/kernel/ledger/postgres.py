@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
 import psycopg
 
@@ -71,6 +71,10 @@ class PgLedger(TableLedger):
             except BaseException:
                 self.close()
                 raise
+
+    @classmethod
+    def open(cls, address: Path | str, **options: Any) -> Self:
+        return cls(address, **options)
 
     @property
     def read_only(self) -> bool:

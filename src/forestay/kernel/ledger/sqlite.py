@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
 from forestay.kernel.clock import Clock, SystemClock
 from forestay.kernel.ids import Ids
@@ -53,6 +53,10 @@ class SqliteLedger(TableLedger):
         super().__init__(feeds, writer, readers)
         if not self.read_only:
             self._write(lambda tx: _build(tx, projections)).result()
+
+    @classmethod
+    def open(cls, address: Path | str, **options: Any) -> Self:
+        return cls(address, **options)
 
     @property
     def read_only(self) -> bool:

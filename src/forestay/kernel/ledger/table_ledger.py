@@ -6,7 +6,6 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from forestay.kernel.clock import outside_work
@@ -34,10 +33,6 @@ class TableLedger(Ledger):
         self._writer = writer
         self._closed = False
         self._readers = ThreadPoolExecutor(readers, thread_name_prefix="forestay-ledger-read")
-
-    @classmethod
-    def open(cls, address: Path | str, **options: Any) -> Self:
-        return cls(address, **options)
 
     @abstractmethod
     def _read_now(self, work: Callable[[Database], T]) -> T:
