@@ -1,13 +1,22 @@
-"""A clock that does not jump while the ledger's threads work: a slow disk must not look like time that passed."""
+"""A clock that does not jump while the ledger's threads work: a slow disk must not look like time that passed.
+
+The tests that open their ledger here run on SQLite, and with FORESTAY_TEST_LEDGER=postgres on a real PostgreSQL.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Self, TypeVar
 
 from forestay.kernel import Append, ManualClock, Record
+from forestay.kernel.ledger.postgres import PgLedger
 from forestay.kernel.ledger.projections import Database
 from forestay.kernel.ledger.sqlite import SqliteLedger
+from forestay.kernel.ledger.table_ledger import TableLedger
+from tests.postgres import address_of
 
 T = TypeVar("T")
 
@@ -22,12 +31,12 @@ class PatientClock(ManualClock):
             super().advance(seconds)
 
 
-class CountedLedger(SqliteLedger):
+class _Counted(TableLedger):
     """Tells its clock what is on its way."""
 
     def __init__(self, path: Any, *, clock: PatientClock, **options: Any) -> None:
         self._patient = clock
-        super().__init__(path, clock=clock, **options)
+        super().__init__(path, clock=clock, **options)  # type: ignore[call-arg]
 
     async def commit(self, *appends: Append) -> list[Record]:
         self._patient.in_flight += 1
@@ -42,3 +51,21 @@ class CountedLedger(SqliteLedger):
             return await super()._read(work)
         finally:
             self._patient.in_flight -= 1
+
+
+class _CountedSqlite(_Counted, SqliteLedger):
+    pass
+
+
+class _CountedPg(_Counted, PgLedger):
+    """The path of the file that it would be names its schema."""
+
+    @classmethod
+    def open(cls, address: Path | str, **options: Any) -> Self:
+        name = hashlib.sha256(str(address).encode()).hexdigest()[:16]
+        return cls(address_of(f"at_{name}"), **options)
+
+
+CountedLedger: type[_CountedSqlite | _CountedPg] = (
+    _CountedPg if os.environ.get("FORESTAY_TEST_LEDGER") == "postgres" else _CountedSqlite
+)

@@ -47,10 +47,10 @@ async def _relay(data: Path | None, model: str | None, *, make: bool) -> AsyncIt
 
     settings = config.load().config
     path = ledger_address(data, make=make, fix="Ingest or ask something first, or give --data.")
-    folder = path.parent if isinstance(path, Path) else data_folder(data)
-    make_folder(folder)
-    with kept_in(folder):
-        kept = kept_secret(folder / HOST_SECRET)
+    beside = path if isinstance(path, Path) else data_folder(data) / "ledger.db"
+    make_folder(beside.parent)
+    with kept_in(beside.parent):
+        kept = kept_secret(beside.with_name(HOST_SECRET))
     secret = derive(kept, "relay")  # as the host's: each opens the other's sessions
     opened = registry.open(model, entries=settings.models.entries) if model is not None else None
     embedder = embed.open(settings.models.embedder) if settings.models.embedder else None
@@ -61,7 +61,7 @@ async def _relay(data: Path | None, model: str | None, *, make: bool) -> AsyncIt
             model=opened,
             max_sessions_per_app=_SESSIONS,
             embedder=embedder,
-            **({"vectors": folder / "ledger.db.vectors"} if embedder is not None else {}),
+            vectors=beside.with_name(beside.name + ".vectors"),
         ) as relay:
             yield relay
     finally:
