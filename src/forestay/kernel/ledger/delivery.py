@@ -145,9 +145,8 @@ class Feeds:
     def stale(self, streams: Collection[str] | None) -> None:
         """Have those who follow one of `streams` read from disk: another process wrote to it. None: to any stream."""
         with self._lock:
-            found = [
-                feed for name, feeds in self._by_stream.items() if streams is None or name in streams for feed in feeds
-            ]
+            names = self._by_stream if streams is None else streams
+            found = [feed for name in names for feed in self._by_stream.get(name, ())]
             for prefix, feeds in self._by_prefix.items():
                 if streams is None or any(name.startswith(prefix) for name in streams):
                     found += feeds
