@@ -147,7 +147,8 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
     yield f"forestay is up. Console: {result['url']}/"
     yield from _key_lines(result)
     yield f"  data       {result['data']}"
-    yield f"  ledger     {result['ledger']}"
+    if "://" in result["ledger"]:
+        yield f"  ledger     {result['ledger']}"
     yield f"  model      {model_line(result['model'])}"
     if result["workflows"]:
         yield f"  workflows  {_some(result['workflows'])}"
