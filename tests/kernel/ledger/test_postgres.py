@@ -169,6 +169,25 @@ async def test_l2_what_was_acknowledged_outlives_connections_that_are_cut_at_any
         assert acknowledged <= present
 
 
+async def test_an_import_whose_connection_was_cut_is_refused_and_not_tried_again_with_no_lines(address: str) -> None:
+    async with Ledger.open(new_ledger()) as source:
+        await source.append("run/a", one() * 3)
+        lines = [line async for line in source.export()]
+
+    def cut() -> Iterator[bytes]:
+        yield lines[0]
+        end_connections(address)
+        yield from lines[1:]
+
+    async with Ledger.open(address) as ledger:
+        await ledger.append("run/b", one())
+        with pytest.raises(Problem) as caught:
+            await ledger.import_lines(cut())
+        assert caught.value.key == "ledger_unreachable"
+        assert await ledger.read("run/a") == []
+        assert await ledger.import_lines(lines) == 3
+
+
 async def test_a_stream_that_another_holds_is_a_problem_and_then_works_again(address: str) -> None:
     async with PgLedger.open(address, lock_timeout=0.05) as ledger:
         with beside(address) as other, other.transaction():

@@ -150,7 +150,8 @@ class PgWriter(Writer):
             except psycopg.Error as error:
                 self._release()
                 stale = known and is_lost(error) and not self._committing  # the server went away while we rested
-                if attempt == _ATTEMPTS or not (stale or is_in_the_way(error)):
+                again = group[0].job is None and (stale or is_in_the_way(error))  # a job may have used its lines up
+                if attempt == _ATTEMPTS or not again:
                     refuse(group, as_problem(error))
                     return []
         raise AssertionError("unreachable")
