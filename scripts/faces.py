@@ -75,13 +75,16 @@ def unused() -> Iterator[str]:
     """Every exported name that nobody outside uses and no page mentions (3)."""
     folders = ("src", "tests", "benchmarks", "scripts", "examples")
     outside = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
-    texts = {path: path.read_text("utf-8") for path in outside}
-    pages = "\n".join(path.read_text("utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+    words = {path: _words(path) for path in outside}
+    told = set[str]().union(*map(_words, [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]))
     for package, names in faces().items():
-        beyond = "\n".join(text for path, text in texts.items() if not path.is_relative_to(SOURCE / package))
-        for name in sorted(names):
-            if not re.search(rf"\b{re.escape(name)}\b", beyond) and not re.search(rf"\b{re.escape(name)}\b", pages):
-                yield f"forestay.{package} shows {name}, and nobody uses it"
+        beyond = (found for path, found in words.items() if not path.is_relative_to(SOURCE / package))
+        for name in sorted(names - told.union(*beyond)):
+            yield f"forestay.{package} shows {name}, and nobody uses it"
+
+
+def _words(file: Path) -> set[str]:
+    return set(re.findall(r"\w+", file.read_text("utf-8")))
 
 
 def reaching() -> Iterator[str]:

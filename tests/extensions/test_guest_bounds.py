@@ -28,7 +28,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         lengths.append(len(text))
         return original(text)
 
-    for place in ("forestay.kernel.redaction", "forestay.kernel.problems", "forestay.extensions.dispatcher"):
+    for place in ("forestay.kernel.redaction", "forestay.kernel.problems", "forestay.extensions.call_records"):
         monkeypatch.setattr(f"{place}.redact_text", counted)
     return lengths
 

@@ -15,8 +15,7 @@ import pytest
 from forestay.governance import Budgets, BudgetTable, Metering, ModelCall, Short, fit
 from forestay.kernel import Budgets as Settings
 from forestay.kernel import Ceiling, Draft, Ids, Price, Problem, SeededRandomness
-from forestay.runs import CreateRun, Execution, NodeType, Runs, standard_registry
-from forestay.runs.service import projections
+from forestay.runs import CreateRun, Execution, NodeType, Runs, projections, standard_registry
 from tests.runs.documents import edge, node, workflow
 from tests.runs.patient import CountedLedger, PatientClock
 

@@ -12,8 +12,7 @@ import pytest
 
 from forestay.governance import WORKFLOW, DeploymentGate, Deployments, Score, Transition
 from forestay.kernel import Ids, Problem, SeededRandomness
-from forestay.runs import CreateRun, Runs, RunSnapshot, standard_registry
-from forestay.runs.service import projections
+from forestay.runs import CreateRun, Runs, RunSnapshot, projections, standard_registry
 from tests.runs.patient import CountedLedger, PatientClock
 
 TENANT, AGENT = "acme", "acme.agents.support"

@@ -15,8 +15,7 @@ import pytest
 from forestay.governance import EVALUATION, Evaluations, Judge, Score
 from forestay.kernel import Ids, Problem, SeededRandomness, mistakes
 from forestay.models import Delta, Message
-from forestay.runs import Execution, NodeType, Runs, RunSnapshot, standard_registry
-from forestay.runs.service import projections
+from forestay.runs import Execution, NodeType, Runs, RunSnapshot, projections, standard_registry
 from tests.runs.documents import node, workflow
 from tests.runs.patient import CountedLedger, PatientClock
 

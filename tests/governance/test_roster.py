@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from forestay.governance import OrgChart, RosterEntry, Staff, read_chart, responsibilities
 from forestay.kernel import Ids, Problem, SeededRandomness, mistakes, scope_policy, scope_request
-from forestay.runs import RunFilter, Runs
-from forestay.runs.service import projections
+from forestay.runs import RunFilter, Runs, projections
 from tests.runs.documents import node, workflow
 from tests.runs.patient import CountedLedger, PatientClock
 

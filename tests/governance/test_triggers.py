@@ -23,8 +23,7 @@ from forestay.governance import (
     move,
 )
 from forestay.kernel import Ids, Problem, SeededRandomness, mistakes
-from forestay.runs import RunFilter, Runs
-from forestay.runs.service import projections
+from forestay.runs import RunFilter, Runs, projections
 from tests.governance.test_roster import ENTRY
 from tests.runs.documents import node, workflow
 from tests.runs.patient import CountedLedger, PatientClock

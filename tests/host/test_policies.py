@@ -8,8 +8,7 @@ import pytest
 
 from forestay.agents import ASSISTANT
 from forestay.host import Host, explain
-from forestay.kernel import Agents, Config, ExtensionConfig, Problem, Request
-from forestay.kernel.config import ExtensionPolicy
+from forestay.kernel import Agents, Config, ExtensionConfig, ExtensionPolicy, Problem, Request
 from forestay.runs import Caller, HttpRequest
 from forestay.tools import BUILT_IN, ToolGate
 

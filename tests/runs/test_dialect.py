@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from forestay.governance.accounts import fit
+from forestay.governance import Reservation, fit
 from forestay.governance.budgets import Hold
 from forestay.host import Host
 from forestay.kernel import Ledger, ManualClock, Record
@@ -75,6 +75,12 @@ async def play(host: Host, receiver: Any) -> None:
     session = await host.relay.init("app")
     await session.ingest("The Aurora lies at berth 7.", "note")
     await (await host.relay.init("other")).close()
+    budget = {"budget": {"maxTokens": 1_000_000}}
+    asks = CreateRun(workflow_id="forestay-ask", inputs={"question": "Where is the Aurora?"}, configurable=budget)
+    run_id = (await host.runs.create_run(asks, TENANT)).run_id
+    await host.runs.wait(run_id, TENANT)
+    await host.budgets.hold(TENANT, run_id, "held", {"project": {"tokens": 9}}, lambda _: Reservation({"tokens": 5}))
+    await host.budgets.standings(TENANT)
 
 
 async def ask(host: Host) -> None:

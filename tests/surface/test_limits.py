@@ -10,9 +10,8 @@ import pytest
 
 from forestay.console import Console
 from forestay.host import Options
-from forestay.kernel import Config, ManualClock, Problem, Rate, config
+from forestay.kernel import Config, Http, ManualClock, Problem, Rate, config
 from forestay.kernel import HttpRates as Rates
-from forestay.kernel.config import Http
 from forestay.surface.auth import Keys
 from forestay.surface.hosting import serve
 from forestay.surface.limits import Load, RateLimits

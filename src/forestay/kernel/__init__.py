@@ -6,7 +6,17 @@ from forestay.face import face
 
 if TYPE_CHECKING:
     from forestay.kernel.budget import Amounts, Budget, Limits
-    from forestay.kernel.clock import Clock, ManualClock, SystemClock, bound_of, iso, moment_of, outside_work, parse_iso
+    from forestay.kernel.clock import (
+        Clock,
+        ManualClock,
+        SystemClock,
+        bound_of,
+        count_outside,
+        iso,
+        moment_of,
+        outside_work,
+        parse_iso,
+    )
     from forestay.kernel.config import (
         OPERATOR,
         PROJECT_FILE,

@@ -17,7 +17,7 @@ from forestay.kernel.problems import Problem
 
 T = TypeVar("T")
 # How long a manual clock waits for a thread before it jumps all the same: the thread may be waiting for the clock.
-_PATIENCE = 2.0
+_PATIENCE = 30.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -81,7 +81,7 @@ def _manual_loop(clock: ManualClock, threshold: float) -> Any:
             if timeout is None or timeout <= 0:
                 return super().select(timeout)
             events = super().select(threshold)
-            patience = time.monotonic() + _PATIENCE
+            patience = time.monotonic() + min(timeout, _PATIENCE)
             while not events and loop.outside and time.monotonic() < patience:
                 events = super().select(threshold)
             if not events:
@@ -110,14 +110,17 @@ def _manual_loop(clock: ManualClock, threshold: float) -> Any:
 @contextmanager
 def outside_work(loop: Any) -> Iterator[None]:
     """While another thread works for `loop`: a manual clock does not jump meanwhile, any other does not notice."""
-    if not hasattr(loop, "outside"):
-        yield
-        return
-    loop.outside += 1
+    count_outside(loop, 1)
     try:
         yield
     finally:
-        loop.outside -= 1
+        count_outside(loop, -1)
+
+
+def count_outside(loop: Any, change: int) -> None:
+    """`outside_work` for work that begins in one function and ends in another."""
+    if hasattr(loop, "outside"):
+        loop.outside += change
 
 
 def iso(ms: int) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from forestay.runs.record_view import LedgerView, RecordShown, run_of
     from forestay.runs.requests import CONFIGURABLE, MAX_NAME
     from forestay.runs.schedules import Firing, Schedule, Schedules, ScheduleSpec, ScheduleTable
-    from forestay.runs.service import Runs
+    from forestay.runs.service import Runs, projections
     from forestay.runs.spending import (
         DIMENSIONS,
         Dimension,

@@ -8,8 +8,7 @@ from pathlib import Path
 import httpx
 
 from forestay.host import Options
-from forestay.kernel import Config, HttpRates, Rate
-from forestay.kernel.config import Http
+from forestay.kernel import Config, Http, HttpRates, Rate
 from forestay.surface import serve
 
 

@@ -118,8 +118,10 @@ class ComponentDriver:
     # Host calls, on the instance's thread
 
     def sync(self, request: bytes) -> bytes:
-        """Perform a host call. It never raises: the component gets the error."""
+        """Perform a host call. It never raises: the component gets the error, and is stopped when its time is over."""
         if self.gone or self._left() <= 0:
+            if self.instance is not None:
+                self.instance.expire()
             return refused(Problem("timeout", "The time of the call that asks for this is over."))
         self._calls += 1
         call_id = f"{self._name}/{self._generation}.{self._calls}"

@@ -118,9 +118,13 @@ class Instance:
             running.instance = before
         raise self.lost
 
+    def expire(self) -> None:
+        """Its time is over: the host call under way, on this thread, is its last."""
+        self._deadline = 0.0
+
     def _arm(self, seconds: float) -> None:
         self._deadline = time.monotonic() + seconds
-        set_deadline(self._context, int(seconds / TICK_SECONDS) + 2)
+        set_deadline(self._context, int(seconds / TICK_SECONDS) + 2 if seconds else 0)
 
     # What the component imports (`linked.Guarded`)
 

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 from forestay.extensions.engine.handover import Line, Words, words
 from forestay.extensions.engine.runners import Runners
-from forestay.kernel import outside_work
+from forestay.kernel import count_outside, outside_work
 
 ATTENTION = 250e-6  # long enough for a tool that looks at a file or two
 MAX_STREAK = 10
@@ -140,6 +140,7 @@ class Owner:
         """Have it done; True when a thread has to be given for it."""
         if self._open == 0:
             self._attention.working += 1
+            count_outside(self._loop, 1)
         self._open += 1
         with self._lock:
             self._pending.append((work, done))
@@ -150,6 +151,7 @@ class Owner:
         self._open -= 1
         if self._open == 0:
             self._attention.working -= 1
+            count_outside(self._loop, -1)
         done(result)
 
     def _deliver_late(self, done: _Done, result: Any) -> None:

@@ -13,7 +13,7 @@ from forestay.surface.openwop.bodies import NewSchedule
 from forestay.surface.operations import Body, Call, Operations, View
 
 _PATH = "/v1/schedules/{scheduleId}"
-_BAD = ("out_of_range", "state_conflict")
+_BAD = ("not_found", "out_of_range", "state_conflict")
 Moment = Annotated[str, Meta(max_length=64, extra_json_schema={"format": "date-time"})]
 api = Operations[Host](scopes=("schedules:manage",), tag="schedules")
 
