@@ -159,4 +159,4 @@ _WITHOUT_TIME = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 TestLedger = LedgerMachine.TestCase
 TestLedger.settings = settings(max_examples=40, stateful_step_count=30, **_WITHOUT_TIME)  # type: ignore[arg-type]
 TestPgLedger = PgLedgerMachine.TestCase
-TestPgLedger.settings = settings(max_examples=15, stateful_step_count=30, **_WITHOUT_TIME)  # type: ignore[arg-type]
+TestPgLedger.settings = settings(max_examples=8, stateful_step_count=20, **_WITHOUT_TIME)  # type: ignore[arg-type]
