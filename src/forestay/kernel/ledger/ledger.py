@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from forestay.kernel.ledger.records import Append, Draft, Head, Record, Verification
+from forestay.kernel.ledger.workers import Queue, Workers
 from forestay.kernel.problems import Problem
 
 BACKENDS = {
@@ -68,6 +69,9 @@ class Ledger(Protocol):
 
     def observe(self, watch: Callable[[list[Record], float], None]) -> None:
         """Have `watch` called on the writer's thread after each commit, with its records and the seconds it took."""
+
+    def workers(self, name: str, queue: Queue) -> Workers | None:
+        """This process under `name` among those that share the ledger; None where only one process writes to it."""
 
     # Writing
 

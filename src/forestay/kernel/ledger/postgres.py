@@ -31,10 +31,12 @@ from forestay.kernel.ledger.postgres_server import (
     table,
 )
 from forestay.kernel.ledger.postgres_server import Database as PgDatabase
+from forestay.kernel.ledger.postgres_workers import PgWorkers
 from forestay.kernel.ledger.postgres_writer import PgWriter, check_places
 from forestay.kernel.ledger.projections import Database, Projection
 from forestay.kernel.ledger.records import Record, Row
 from forestay.kernel.ledger.table_ledger import PAGE, TableLedger
+from forestay.kernel.ledger.workers import Queue, Workers
 
 T = TypeVar("T")
 
@@ -79,6 +81,9 @@ class PgLedger(TableLedger):
     @property
     def read_only(self) -> bool:
         return self._server.read_only
+
+    def workers(self, name: str, queue: Queue) -> Workers | None:
+        return PgWorkers(self._server, name, queue)
 
     def close(self) -> None:
         self._writer.close()

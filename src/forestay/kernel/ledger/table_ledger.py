@@ -15,6 +15,7 @@ from forestay.kernel.ledger.delivery import Feeds, Ticket, ticket_of
 from forestay.kernel.ledger.ledger import Ledger
 from forestay.kernel.ledger.projections import Database
 from forestay.kernel.ledger.records import Append, Draft, Head, Record, Verification
+from forestay.kernel.ledger.workers import Queue, Workers
 from forestay.kernel.ledger.writer import Writer
 from forestay.kernel.problems import Problem
 
@@ -53,6 +54,9 @@ class TableLedger(Ledger):
 
     def observe(self, watch: Callable[[list[Record], float], None]) -> None:
         self._writer.observe = watch
+
+    def workers(self, name: str, queue: Queue) -> Workers | None:
+        return None
 
     # Writing
 
