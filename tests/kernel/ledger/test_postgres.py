@@ -314,3 +314,16 @@ async def test_a_schema_of_a_newer_version_is_refused(address: str) -> None:
     with pytest.raises(Problem) as caught:
         Ledger.open(address)
     assert caught.value.key == "migration_unsupported"
+
+
+async def test_a_follower_of_some_streams_rests_while_only_others_are_written(address: str) -> None:
+    """What is behind its position is not its own: it must not take it for something that is about to be shown."""
+    async with Ledger.open(address) as ledger:
+        await ledger.append("run/r", [Draft("run.started")])
+        following = ledger.follow_all("run/", 0)
+        position, _ = await anext(following)
+        await ledger.append("engine/host", [Draft("engine.beat")])
+        assert isinstance(ledger, PgLedger)
+        assert not await ledger._hidden("run/", position)
+        assert await ledger._hidden("", position)
+        await following.aclose()

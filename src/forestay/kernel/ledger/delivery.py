@@ -222,11 +222,11 @@ async def follow_all(
     prefix: str,
     after: int | None,
     poll: float | None,
-    hidden: Callable[[int], Awaitable[bool]],
+    hidden: Callable[[str, int], Awaitable[bool]],
 ) -> AsyncGenerator[tuple[int, Record], None]:
     """Records of every stream under `prefix`: read from disk each time that the feed says there is something.
 
-    `hidden` tells whether something behind a position is written and may not be shown yet.
+    `hidden` tells whether something under a prefix behind a position is written and may not be shown yet.
     """
     feed = feeds.open(prefix, prefix=True)
     try:
@@ -236,7 +236,7 @@ async def follow_all(
             for position, record in page:
                 yield position, record
             if len(page) < _PAGE:
-                await feed.wait(_SOON if await hidden(position) else poll)
+                await feed.wait(_SOON if await hidden(prefix, position) else poll)
                 feed.take()
     finally:
         feeds.close(prefix, feed, prefix=True)

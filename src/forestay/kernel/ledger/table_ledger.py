@@ -117,9 +117,9 @@ class TableLedger(Ledger):
     ) -> AsyncGenerator[tuple[int, Record], None]:
         return delivery.follow_all(self, self._feeds, prefix, after, poll, self._hidden)
 
-    async def _hidden(self, position: int) -> bool:
-        """Whether something behind `position` is written that may not be shown yet."""
-        return bool(self.horizon) and await self._read(tables.position) > position
+    async def _hidden(self, prefix: str, position: int) -> bool:
+        """Whether something under `prefix` behind `position` is written that may not be shown yet."""
+        return bool(self.horizon) and bool(await self._read(lambda db: tables.read_all(db, prefix, position, 1)))
 
     # The whole
 
