@@ -9,6 +9,7 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
+import psycopg
 import pytest
 
 _numbers = itertools.count()
@@ -40,3 +41,10 @@ def new_ledger() -> str:
 def address_of(schema: str) -> str:
     address = server_address()
     return f"{address}{'&' if '?' in address else '?'}schema={schema}"
+
+
+def change_worker(address: str, assignment: str, name: str) -> None:
+    """Change what a ledger knows of a process: leases are in the database's time, and tests do not wait for it."""
+    server, _, schema = address.rpartition("schema=")
+    with psycopg.connect(server.rstrip("?&")) as connection:
+        connection.execute(f"UPDATE {schema}.workers SET {assignment} WHERE name = %s".encode(), (name,))

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 from forestay.kernel import Draft, Ids, Ledger, Problem, SeededRandomness, SystemClock
-from forestay.kernel.ledger.postgres_server import PgServer
 from forestay.runs.commands import Signal
 from forestay.runs.inbox import INBOX, Asked, Place
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.service import Runs, projections
 from forestay.runs.types import CreateRun
-from tests.postgres import new_ledger
+from tests.postgres import change_worker, new_ledger
 from tests.runs.documents import edge, node, workflow
 
 TENANT = "acme"
@@ -63,9 +63,7 @@ class Fleet:
         return runs
 
     def change(self, assignment: str, name: str) -> None:
-        """Time is the database's, and tests do not wait for it."""
-        with PgServer(self.address, lock_timeout=1).connect() as connection:
-            connection.execute(f"UPDATE workers SET {assignment} WHERE name = %s".encode(), (name,))
+        change_worker(self.address, assignment, name)
 
     def freeze(self, runs: Runs) -> None:
         """As if the process stood still: no beat, no sweep, no ear for its inbox; then its lease runs out."""

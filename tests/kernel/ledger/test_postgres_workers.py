@@ -11,7 +11,7 @@ from forestay.kernel.ledger import Append, Draft, Ledger, Queue, Record, Transac
 from forestay.kernel.ledger.postgres_server import PgServer
 from forestay.kernel.ledger.postgres_workers import PgWorkers
 from forestay.kernel.problems import Problem
-from tests.postgres import new_ledger
+from tests.postgres import change_worker, new_ledger
 
 QUEUE = Queue("jobs", "id", "family", "worker", "tenant", "q.due <= ?", "q.due < 9")
 Start = Callable[[str], PgWorkers]
@@ -57,7 +57,7 @@ def start(address: str, ledger: Ledger) -> Iterator[Start]:
         worker = PgWorkers(PgServer(address, lock_timeout=5), name, QUEUE, lease=60)
         made.append(worker)
         worker.start(lambda beat: None)
-        change(address, "since = since - interval '1 hour'", name)
+        change_worker(address, "since = since - interval '1 hour'", name)
         return worker
 
     yield started
@@ -65,14 +65,8 @@ def start(address: str, ledger: Ledger) -> Iterator[Start]:
         worker.close()
 
 
-def change(address: str, assignment: str, worker: str) -> None:
-    """Time is the database's, and tests do not wait for it."""
-    with PgServer(address, lock_timeout=1).connect() as connection:
-        connection.execute(f"UPDATE workers SET {assignment} WHERE name = %s".encode(), (worker,))
-
-
 def end_lease(address: str, worker: str) -> None:
-    change(address, "until = clock_timestamp() - interval '1 ms'", worker)
+    change_worker(address, "until = clock_timestamp() - interval '1 ms'", worker)
 
 
 def put(ledger: Ledger, id: str, worker: str | None, *, family: str = "", tenant: str = "acme", due: int = 0) -> None:
