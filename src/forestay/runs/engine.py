@@ -171,9 +171,7 @@ class Engine:
             if actor is None:
                 await self._take_up(run_id)
             elif actor.idle:
-                if actor.is_due(
-                    self.clock.now_ms()
-                ):  # the machine slept, or its clock was set: no timer knows
+                if actor.is_due(self.clock.now_ms()):  # the machine slept, or its clock was set: no timer knows
                     actor.poke()
                 self.spawn(self._look_again(actor))
 
