@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         Workers,
     )
     from forestay.kernel.ledger.sqlite_file import SQLITE_VERSION, sqlite_fault
+    from forestay.kernel.ledger.transfer import copy_ledger
     from forestay.kernel.loss import Weighed, weigh
     from forestay.kernel.policy import (
         AUDIT,
