@@ -122,14 +122,11 @@ async def test_what_a_host_keeps_and_asks_is_the_same_on_postgresql(
         ledger: Any = host.ledger
         look_up = ledger.look_up
 
-        def noted(sql: str, parameters: Sequence[Any] = ()) -> Rows:
+        async def noted(sql: str, parameters: Sequence[Any] = ()) -> Rows:
             asked[sql] = parameters
-            return look_up(sql, parameters)  # type: ignore[no-any-return]
+            return await look_up(sql, parameters)  # type: ignore[no-any-return]
 
-        async def queried(sql: str, parameters: Sequence[Any] = ()) -> Rows:
-            return noted(sql, parameters)
-
-        ledger.look_up, ledger.query = noted, queried
+        ledger.look_up, ledger.query = noted, noted
         await play(host, receiver)
         await ask(host)
         projections = ledger._writer.projections
@@ -140,13 +137,13 @@ async def test_what_a_host_keeps_and_asks_is_the_same_on_postgresql(
         for projection in projections:
             build(postgres, projection, partial(_page, pages), table)
             for name in _TABLE.findall(projection.schema):
-                rows = look_up(f"SELECT * FROM {name}")
+                rows = await look_up(f"SELECT * FROM {name}")
                 assert rows, f"{name} is empty: nothing was tried"
                 assert _sorted(postgres.execute(f"SELECT * FROM {name}").fetchall()) == _sorted(rows), name
         assert len(asked) >= 15
         for sql, parameters in asked.items():
             found = postgres.execute(sql, parameters).fetchall()
-            assert _sorted(found) == _sorted(look_up(sql, parameters)), sql
+            assert _sorted(found) == _sorted(await look_up(sql, parameters)), sql
 
 
 async def _all(host: Host, prefix: str) -> list[tuple[int, Record]]:

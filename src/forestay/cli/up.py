@@ -147,7 +147,7 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
     yield f"forestay is up. Console: {result['url']}/"
     yield from _key_lines(result)
     yield f"  data       {result['data']}"
-    if "://" in result["ledger"]:
+    if "://" in result.get("ledger", ""):
         yield f"  ledger     {result['ledger']}"
     yield f"  model      {model_line(result['model'])}"
     if result["workflows"]:

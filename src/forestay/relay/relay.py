@@ -193,7 +193,7 @@ class Relay:
             await session.models.aclose()
 
     async def _check_limit(self, app_id: str) -> None:
-        rows = self.ledger.look_up(
+        rows = await self.ledger.look_up(
             "SELECT count(*) FROM relay_sessions WHERE app = ? AND closed = 0 AND expires_ms > ?",
             (app_id, self.clock.now_ms()),
         )

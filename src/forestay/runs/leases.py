@@ -99,7 +99,7 @@ class LogLeases:
         return [run_id for (run_id,) in rows]
 
     async def carrier(self, run_id: str, *, take: bool) -> Carrier:
-        rows = self._ledger.look_up(
+        rows = await self._ledger.look_up(
             "SELECT r.instance FROM runs r JOIN engines e ON e.instance = r.instance "
             "WHERE r.run_id = ? AND e.until >= ?",
             (run_id, self._clock.now_ms()),

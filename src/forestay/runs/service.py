@@ -277,14 +277,14 @@ class Runs:
     async def _shown(self, state: RunState) -> RunSnapshot:
         """A run with its children, and with their waiting where it waits for nothing else (W21)."""
         shown = snapshot(state, self._clock.now_ms())
-        rows = self._ledger.look_up(
+        rows = await self._ledger.look_up(
             "SELECT run_id, workflow_id, status FROM runs WHERE parent = ? ORDER BY run_id LIMIT ?",
             (state.run_id, MAX_CHILDREN),
         )
         if not rows:
             return shown
         children = [ChildRun(run_id=run_id, workflow_id=name, status=status) for run_id, name, status in rows]
-        status = self._status(state.run_id) if shown.status == "running" else shown.status
+        status = await self._status(state.run_id) if shown.status == "running" else shown.status
         return msgspec.structs.replace(shown, child_runs=children, status=status)
 
     async def list_runs(self, filters: RunFilter, tenant: str, cursor: str | None = None, limit: int = 50) -> RunPage:
@@ -489,7 +489,7 @@ class Runs:
 
     async def find_state(self, run_id: str) -> RunState | None:
         """The state of a run of any tenant; None when there is no such run."""
-        return await self._known(run_id) if self._status(run_id) is not None else None
+        return await self._known(run_id) if await self._status(run_id) is not None else None
 
     async def shown_inputs(self, workflow_id: str, tenant: str, inputs: dict[str, Any]) -> dict[str, Any]:
         """Inputs for a workflow as they may be shown: without what its latest revision calls sensitive."""
@@ -505,7 +505,7 @@ class Runs:
 
     async def _own(self, run_id: str, tenant: str) -> str:
         """The run's status when it is the tenant's; the tenant is part of the query (OpenWOP §1.4)."""
-        rows = self._ledger.look_up("SELECT status FROM runs WHERE run_id = ? AND tenant = ?", (run_id, tenant))
+        rows = await self._ledger.look_up("SELECT status FROM runs WHERE run_id = ? AND tenant = ?", (run_id, tenant))
         if not rows:
             raise Problem("not_found", "There is no such run.", runId=run_id[:128])
         return str(rows[0][0])
@@ -524,9 +524,9 @@ class Runs:
         first = (await self._ledger.read(stream_of(run_id), 0, 1))[0].attrs[PRIVATE]
         return "secrets" in first or may_have((await self._workflows.at(Ref(*first["workflow"]))).plan)
 
-    def _status(self, run_id: str) -> RunStatus | None:
+    async def _status(self, run_id: str) -> RunStatus | None:
         """The status in the table; None when there is no such run."""
-        rows = self._ledger.look_up("SELECT status FROM runs WHERE run_id = ?", (run_id,))
+        rows = await self._ledger.look_up("SELECT status FROM runs WHERE run_id = ?", (run_id,))
         return rows[0][0] if rows else None
 
     async def _create(self, run_id: str, stored: Stored, events: list[Event], *extra: Append) -> RunState:
@@ -557,7 +557,7 @@ class Runs:
         head = await self._ledger.read(stream, 0, 1, reverse=True)
         if head:
             active = head[0].payload["runId"]
-            if self._status(active) not in TERMINAL:
+            if await self._status(active) not in TERMINAL:
                 raise Problem(
                     "run_already_active",
                     "A run of this workflow and scope is active.",

@@ -234,7 +234,7 @@ async def test_few_and_many_are_read_alike(address: Address) -> None:
         assert await ledger.read("run/many", 0, 40, reverse=True) == written[:-41:-1]
         assert await ledger.read("run/many", 95, 40, reverse=True) == written[:94:-1]
         query = "SELECT total FROM sums WHERE stream = ?"
-        assert ledger.look_up(query, ("run/many",)) == await ledger.query(query, ("run/many",)) == [(6950,)]
+        assert await ledger.look_up(query, ("run/many",)) == await ledger.query(query, ("run/many",)) == [(6950,)]
         names = [f"a/{number:03}" for number in range(70)]
         await ledger.commit(*(Append(name, drafts(1)) for name in [*names, "a-b/0", "a0"]))
         assert list(await ledger.streams("a/")) == names

@@ -106,8 +106,9 @@ class Ledger(Protocol):
     async def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Ask a projection's tables, in the dialect of `projections`. Reads only."""
 
-    def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """As `query`, at once and on this thread: for a few rows that an index leads to."""
+    async def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """As `query`, for a few rows that an index leads to: where the database is in this process, they are read at
+        once, without another thread."""
 
     def follow(self, stream: str, start: int = 0, *, poll: float | None = None) -> AsyncGenerator[Record, None]:
         """Records of `stream` from `start` on, and then each new one as it is written (L8).

@@ -102,7 +102,7 @@ class PgLedger(TableLedger):
 
     def _build(self, projections: Sequence[Projection]) -> None:
         """Bring the projections' tables up to date; the ledger stands still only when one of them is old."""
-        versions = dict(self.look_up("SELECT name, version FROM projections"))
+        versions = dict(self._read_now(lambda db: db.execute("SELECT name, version FROM projections").fetchall()))
         if any(versions.get(item.name) != item.version for item in projections):
             self._write(lambda tx: _build(tx, projections)).result()
 

@@ -87,6 +87,9 @@ class SqliteLedger(TableLedger):
         few = self._read_now(lambda db: tables.streams(db, prefix, after, min(limit, _FEW)))
         return few if len(few) < _FEW else await self._read(lambda db: tables.streams(db, prefix, after, limit))
 
+    async def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self._read_now(lambda db: db.execute(sql, parameters).fetchall())
+
     def _take_in(self, tx: Database, lines: Iterable[bytes]) -> int:
         return transfer.take_in(tx, lines, self._writer.projections)
 

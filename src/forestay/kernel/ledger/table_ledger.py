@@ -106,8 +106,8 @@ class TableLedger(Ledger):
     async def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return await self._read(lambda db: db.execute(sql, parameters).fetchall())
 
-    def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return self._read_now(lambda db: db.execute(sql, parameters).fetchall())
+    async def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return await self.query(sql, parameters)
 
     def follow(self, stream: str, start: int = 0, *, poll: float | None = None) -> AsyncGenerator[Record, None]:
         return delivery.follow(self, self._feeds, stream, start, poll)
