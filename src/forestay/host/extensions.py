@@ -21,7 +21,7 @@ from forestay.extensions import STREAM as GRANTS
 from forestay.kernel import Clock, Config, Grant, Ledger, Problem, Randomness
 
 if TYPE_CHECKING:
-    from forestay.extensions import Consent, Extensions, Model, Resource
+    from forestay.extensions import Consent, Extensions, Model, Resource, Ui
     from forestay.host.prompts import Prompts
     from forestay.runs import Execution
 
@@ -42,6 +42,7 @@ class ProjectExtensions:
         randomness: Randomness,
         prompts: Prompts,
         consent: Consent | None = None,
+        ui: Ui | None = None,
         model: Model | None = None,
         data: Path | None = None,
     ) -> None:
@@ -56,6 +57,7 @@ class ProjectExtensions:
         self.clock = clock
         self._randomness = randomness
         self._consent = consent
+        self._ui = ui
         self._model = model
         self.data = data
         self._suite: Extensions | None = None
@@ -143,6 +145,7 @@ class ProjectExtensions:
             self.ledger,
             root=self.root,
             consent=self._consent or self.prompts,
+            ui=self._ui,
             settings=Settings(
                 config=self.settings,
                 trusted=True,
