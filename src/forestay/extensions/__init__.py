@@ -9,11 +9,9 @@ if TYPE_CHECKING:
     from forestay.extensions.brought_files import brought
     from forestay.extensions.capture import proposed
     from forestay.extensions.catalog import SourceTier, build_catalog, read_catalog
-    from forestay.extensions.compiler import Artifact
-    from forestay.extensions.compiler.artifact import ArtifactMeta
+    from forestay.extensions.compiler.artifact import Artifact, ArtifactMeta, refusal
     from forestay.extensions.compiler.build import build, compile_source
     from forestay.extensions.compiler.cache import cache_folder, default_cache
-    from forestay.extensions.compiler.check import refusal
     from forestay.extensions.compiler.drift import drift
     from forestay.extensions.compiler.install import install
     from forestay.extensions.compiler.source import discover, folder_entries, sources
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from forestay.extensions.components.traced import replay as replay_component
     from forestay.extensions.components.wrap import wrapped
     from forestay.extensions.conform.corpus import Corpus
-    from forestay.extensions.conform.differential import Result
     from forestay.extensions.conform.performance import corpus_entries, measure, read_budgets, read_report, regressions
     from forestay.extensions.conform.recorded import record
     from forestay.extensions.conform.report import document, write
@@ -36,9 +33,8 @@ if TYPE_CHECKING:
     from forestay.extensions.evidence import stream_of
     from forestay.extensions.explain import explained
     from forestay.extensions.extensions import Extensions
-    from forestay.extensions.grants import STREAM, Grants, checked, policy_of
-    from forestay.extensions.guests import Failure, Guest
-    from forestay.extensions.history import seen
+    from forestay.extensions.grants import STREAM, Grants, checked
+    from forestay.extensions.guests import Failure
     from forestay.extensions.isolate import Program
     from forestay.extensions.javascript_guest import JavaScriptGuest
     from forestay.extensions.manifest import parse_manifest

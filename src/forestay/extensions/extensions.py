@@ -12,14 +12,13 @@ import shutil
 import tempfile
 from collections import deque
 from collections.abc import Iterable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from forestay.extensions.compiler import Artifact
+from forestay.extensions.compiler.artifact import Artifact
 from forestay.extensions.compiler.cache import cache_folder
 from forestay.extensions.compiler.source import is_own_folder, sources
-from forestay.extensions.components.loader import ComponentLoader
 from forestay.extensions.connectors.contract import Connector, Waiting
 from forestay.extensions.connectors.environment import Environment
 from forestay.extensions.connectors.exec import ExecConnector
@@ -55,6 +54,9 @@ from forestay.extensions.themes import Theme, Themes
 from forestay.extensions.tool_sources import OtherTools
 from forestay.extensions.tool_wording import read_wording
 from forestay.kernel import Ids, Ledger, Mode, Policy, Problem, Weighed
+
+if TYPE_CHECKING:
+    from forestay.extensions.components.loader import ComponentLoader
 
 _KEPT_FAILURES = 100
 
@@ -106,7 +108,7 @@ class Extensions:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._quotas = Quotas(self._config.quotas, self._over_quota, clock=self._clock)
         self._evidence = Evidence(ledger, sink=self._log, weigh=self._spent, clock=self._clock)
-        self._loader, self._components = JavaScriptLoader(settings), ComponentLoader(settings)
+        self._loader = JavaScriptLoader(settings)
         self.others = OtherTools(self)
         self.dispatcher = self._new_dispatcher(consent)
 
@@ -193,6 +195,12 @@ class Extensions:
             except Problem as problem:
                 self.failures.append(Failure(str(path), problem))
         return loaded
+
+    @cached_property
+    def _components(self) -> ComponentLoader:
+        from forestay.extensions.components.loader import ComponentLoader  # most projects have no component
+
+        return ComponentLoader(self._settings)
 
     async def _load(self, entry: Path, path: Path) -> Member:
         tampered: list[tuple[str, str]] = []

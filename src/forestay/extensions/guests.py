@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from forestay.extensions.compiler import Artifact
+from forestay.extensions.compiler.artifact import Artifact
 from forestay.extensions.connectors.contract import Call, Output
 from forestay.extensions.outcomes import HookOutcome, Surroundings, ToolOutcome
 from forestay.extensions.protocol import HostCalls

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from forestay.extensions.compiler import Artifact
+from forestay.extensions.compiler.artifact import Artifact
 from forestay.extensions.connectors.contract import Call
 from forestay.extensions.connectors.environment import Environment
 from forestay.extensions.guests import Report
