@@ -85,7 +85,7 @@ def test_what_nobody_granted_is_neither_announced_nor_done(tmp_path: Path) -> No
 
 
 def test_a_person_answers_a_question(tmp_path: Path) -> None:
-    ui = ScriptedUi([{"action": "accept", "content": {"berth": 7}}])
+    ui = ScriptedUi([{"action": "accept", "content": {"berth": 7, "unasked": {"deep": 1}}}])
     found, records = asked(tmp_path, ELICIT, grants=["tool", "ui"], ui=ui)
     assert found["replies"][0]["result"] == {"action": "accept", "content": {"berth": 7}}
     assert methods(records) == ["tool", "ui"]
@@ -106,6 +106,12 @@ def test_a_person_may_say_no_or_not_be_there(tmp_path: Path, ui: Ui, action: str
     [
         {"message": "x", "requestedSchema": {"type": "object", "properties": {"a": {"type": "object"}}}},
         {"message": "x", "requestedSchema": {"type": "object", "properties": {"a\u202e": {"type": "string"}}}},
+        {"message": "x", "requestedSchema": {"type": "object", "properties": {"a": {"type": ["string", "null"]}}}},
+        {
+            "message": "x",
+            "requestedSchema": {"type": "object", "properties": {"a": {"type": "string", "pattern": "("}}},
+        },
+        {"message": "x", "requestedSchema": {"type": "object", "properties": [1]}},
         {"message": "x" * 40_000, "requestedSchema": BERTH},
         {"message": "x", "requestedSchema": {"type": "object", "properties": MANY}},
     ],

@@ -20,6 +20,7 @@ from mcp.client import ClientRequestContext
 from forestay.extensions.connectors.contract import Call, Output
 from forestay.extensions.mcp.hidden_text import hidden_in, spelled
 from forestay.kernel import Problem, canonical
+from forestay.tools import checker
 
 MAX_QUESTIONS = 200
 MAX_FIELDS = 30
@@ -79,7 +80,9 @@ class ServerRequests:
             return _refused(problem)
         if answer is None:
             return types.ElicitResult(action="cancel")
-        return types.ElicitResult(action=answer["action"], content=answer.get("content"))
+        asked, given = form["schema"].get("properties", {}), answer.get("content") or {}
+        content = {name: value for name, value in given.items() if name in asked}
+        return types.ElicitResult(action=answer["action"], content=content if answer["action"] == "accept" else None)
 
     async def _list_roots(self, context: ClientRequestContext) -> types.ListRootsResult:
         """The granted folders as they were when the connection was made: a sandbox does not change either."""
@@ -131,15 +134,28 @@ def _form(server: str, params: types.ElicitRequestParams) -> dict[str, Any]:
         message = f"{message}\n\nIt asks to open {link} yourself; nothing is opened by itself."
     else:
         schema = params.model_dump(mode="json", by_alias=True)["requestedSchema"]
-    faults = [f"Hidden characters at {line}" for line in hidden_in(schema)]
-    fields = schema.get("properties", {})
-    if len(canonical.encode([message, schema])) > MAX_QUESTION or len(fields) > MAX_FIELDS:
-        faults.append("The question is too long.")
-    if not all(isinstance(item, dict) and item.get("type", "string") in _FLAT for item in fields.values()):
-        faults.append("A field is no plain value.")
-    if faults:
+    if faults := _faults(message, schema):
         raise Problem("invalid_request", f"The question of {server} cannot be asked. {faults[0]}", faults=faults[:10])
     return {"op": "form", "title": f"The MCP server {server} asks", "message": message, "schema": schema}
+
+
+def _faults(message: str, schema: dict[str, Any]) -> list[str]:
+    """Why a person is not asked this; empty when nothing speaks against it."""
+    found = [f"Hidden characters at {line}" for line in hidden_in(schema)]
+    fields = schema.get("properties", {})
+    if not isinstance(fields, dict) or not all(_is_flat(field) for field in fields.values()):
+        found.append("A field is no plain value.")
+    elif len(canonical.encode([message, schema])) > MAX_QUESTION or len(fields) > MAX_FIELDS:
+        found.append("It is too long.")
+    try:
+        checker(schema)
+    except Problem as problem:
+        found.append(spelled(problem.message)[:300])
+    return found
+
+
+def _is_flat(field: Any) -> bool:
+    return isinstance(field, dict) and str(field.get("type", "string")) in _FLAT
 
 
 def _refused(problem: Problem) -> types.ErrorData:
