@@ -176,7 +176,7 @@ class ProjectExtensions:
             await self._load_brought(suite, standing)
         if reason == "startup":
             await self._load_users(suite)
-            await self._use_servers(suite)
+        await self._use_servers(suite)
         await suite.emit({"type": "session_start", "reason": reason})
         await suite.find_resources(texts(self.root, trusted))
 

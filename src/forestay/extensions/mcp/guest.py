@@ -145,7 +145,7 @@ class McpGuest(Guest):
             tool=name,
             diff=change.diff,
             faults=list(change.faults),
-            fix=f"Read the diff, then run: forestay mcp trust {self.config.name}",
+            fix=f"Read the diff, then run: forestay mcp trust {self.config.name}{self.config.named_by}",
         )
 
     async def perform(self, call: Call, name: str, arguments: dict[str, Any]) -> Output:
