@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from forestay.extensions.mcp.guest import McpGuest
     from forestay.extensions.mcp.pins import STREAM as MCP_STREAM
     from forestay.extensions.mcp.pins import Pins, ServerStanding
+    from forestay.extensions.mcp.server_cards import ServerCard, server_cards
     from forestay.extensions.mcp.server_config import PROJECT_FILE as MCP_FILE
     from forestay.extensions.mcp.server_config import ServerConfig, Servers, read_servers, write_entry
     from forestay.extensions.mcp.servers import use_servers, with_registered
