@@ -23,6 +23,7 @@ from forestay.kernel import Clock, Ids, Problem
 from forestay.surface.exchange import request_id
 from forestay.surface.inner_transport import InnerTransport
 from forestay.surface.mcp_tools import served_tools
+from forestay.surface.negotiation import JSON
 from forestay.surface.operations import Call, Operations
 from forestay.surface.relayed import Relayed
 
@@ -44,12 +45,13 @@ class McpEndpoint:
         "mcp.rpc",
         dict[str, Any],
         body=dict[str, Any],
-        reads_body=False,
         streams=True,  # a tool call waits for its run, with or without a stream
     )
     async def rpc(self, call: Call) -> Response:
         """One message of the Model Context Protocol: its tools ask agents and start, follow, answer and cancel runs."""
         check_site(call.request, self._url)
+        if "content-type" not in call.request.headers:
+            raise Problem("unsupported_media_type", "The body does not say what it is.", expected=JSON)
         return Relayed(self._serve, call.data)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:

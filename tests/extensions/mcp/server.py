@@ -230,6 +230,10 @@ def handle(message: dict) -> None:
 
 
 def main() -> None:
+    if MODE == "last-words":
+        os.close(1)
+        time.sleep(0.2)  # what it says comes after the end of its output
+        raise OSError("cannot find the harbour")
     if MODE == "exit-start":
         sys.exit("cannot find the database")
     if MODE == "greets":
