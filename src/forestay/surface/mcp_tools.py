@@ -55,8 +55,11 @@ class ServedHost:
         """Its events behind `after`: those that are there, and those that come while it waits."""
         found: list[dict[str, Any]] = []
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(given.get("waitSeconds", 45)):
-                async for event in self._client.events(given["runId"], after=int(given.get("after", -1))):
+            async with (
+                asyncio.timeout(given.get("waitSeconds", 45)),
+                contextlib.aclosing(self._client.events(given["runId"], after=int(given.get("after", -1)))) as events,
+            ):
+                async for event in events:
                     found.append({"sequence": event.sequence, "type": event.type, "payload": event.payload})
                     await self._report(event.sequence, event.type)
                     if len(found) >= MAX_EVENTS or event.type == "interrupt.requested":
@@ -85,8 +88,11 @@ class ServedHost:
     async def _waited(self, run_id: str, given: dict[str, Any]) -> dict[str, Any]:
         """The run when it has ended, asks something, or has had its time."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(given.get("waitSeconds", 45)):
-                async for event in self._client.events(run_id, mode="updates"):
+            async with (
+                asyncio.timeout(given.get("waitSeconds", 45)),
+                contextlib.aclosing(self._client.events(run_id, mode="updates")) as events,
+            ):
+                async for event in events:
                     await self._report(event.sequence, event.type)
                     if event.type == "interrupt.requested" and await self._questions(run_id):
                         break
@@ -156,7 +162,7 @@ def served_tools(client: AsyncClient, clock: Clock, ids: Ids, report: Report = u
         ("workflowId",),
         workflowId=_TEXT,
         inputs={"type": "object"},
-        idempotencyKey=_TEXT,
+        idempotencyKey={"type": "string", "pattern": "^[!-~]{1,255}$"},
         waitSeconds=_SECONDS,
     )
     add(served.show_run, "How a run stands, with its outputs and open questions.", ("runId",), reads=True, runId=_RUN)
