@@ -29,6 +29,9 @@ async def ask(
     question: Annotated[str | None, typer.Argument(help="What to ask; left out with --run-id.")] = None,
     run_id: Annotated[str | None, typer.Option("--run-id", help="Go on with this run instead.")] = None,
     agent: Annotated[str | None, typer.Option(help="The agent; default: the assistant.")] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", help="Go on with this session: its id, or `last`; default: a new one.")
+    ] = None,
     trust: Annotated[
         bool, typer.Option("--trust", help="Trust the project's extensions and node files as they are now.")
     ] = False,
@@ -37,18 +40,29 @@ async def ask(
     data: Data = None,
 ) -> Answer:
     """Ask an agent about this folder: it quotes the folder's texts, and may use the project's extensions."""
-    if (question is None) == (run_id is None):
+    if (question is None) == (run_id is None) or (run_id is not None and session is not None):
         raise Problem("invalid_usage", "Give a question, or --run-id to go on with a run.", at="QUESTION")
     async with _reached(url, key, data, trust) as (connection, model):
         note(f"model  {model_line(model)}")
         if run_id is None:
-            inputs = {"question": question, **({"agentId": agent} if agent else {})}
-            made = await connection.post("/v1/runs", {"workflowId": "forestay-ask", "inputs": inputs})
+            said = {"message": question, **({"agentId": agent} if agent else {})}
+            place = await _session(connection, session)
+            made = await connection.post(f"/host/v1/sessions/{place}/turns", said)
             run_id = str(made["runId"])
+            note(f"in     session {place}")
         note(f"run    {run_id}")
         following = Following(connection, run_id, live=choice().format == "human")
         result = await following.to_its_end()
     return _answer({**result, "model": model})
+
+
+async def _session(connection: Connection, named: str | None) -> str:
+    """The session that is meant, or a new one."""
+    from forestay.cli.session import found
+
+    if named is not None:
+        return await found(connection, named)
+    return str((await connection.post("/host/v1/sessions"))["sessionId"])
 
 
 class Following:

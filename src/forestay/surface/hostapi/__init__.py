@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forestay.surface.hostapi import agents, contexts, extensions, grants, keys, ledger, policy
+from forestay.surface.hostapi import agents, contexts, extensions, grants, keys, ledger, policy, sessions
 from forestay.surface.openapi import About, openapi
 from forestay.surface.operations import Operation
 from forestay.surface.services import Services
@@ -16,6 +16,7 @@ def operations(services: Services) -> list[Operation]:
         *grants.api.of(host),
         *ledger.api.of(host),
         *agents.api.of(host),
+        *sessions.api.of(host),
         *contexts.api.of(contexts.Contexts(host)),
         *keys.api.of(services),
         *policy.api.of(services),
