@@ -91,17 +91,17 @@ def _answer(record: Answered, model: str) -> dict[str, Any]:
 
 def conversation(messages: Iterable[Any]) -> list[Message]:
     """Messages of pi's session as a model is shown them (R2)."""
-    told = [message for item in messages if (message := _told(item)) is not None]
-    results = {message.tool_call_id: message for message in told if message.role == "tool"}
     whole: list[Message] = []
-    for message in told:
+    waiting: dict[str, Message] = {}  # calls of the last answer, each with what stands for its result
+    for message in (told for item in messages if (told := _told(item)) is not None):
         if message.role == "tool":
-            continue  # it stands behind its call
+            if message.tool_call_id in waiting:  # else it has no call that is shown
+                waiting[message.tool_call_id] = message
+            continue
+        whole += waiting.values()
+        waiting = {call.id: Message("tool", NO_RESULT, tool_call_id=call.id) for call in message.tool_calls}
         whole.append(message)
-        whole += [
-            results.get(call.id) or Message("tool", NO_RESULT, tool_call_id=call.id) for call in message.tool_calls
-        ]
-    return whole
+    return [*whole, *waiting.values()]
 
 
 def _told(item: Any) -> Message | None:

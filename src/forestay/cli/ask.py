@@ -44,16 +44,18 @@ async def ask(
         raise Problem("invalid_usage", "Give a question, or --run-id to go on with a run.", at="QUESTION")
     async with _reached(url, key, data, trust) as (connection, model):
         note(f"model  {model_line(model)}")
+        about = {"model": model}
         if run_id is None:
             said = {"message": question, **({"agentId": agent} if agent else {})}
             place = await _session(connection, session)
             made = await connection.post(f"/host/v1/sessions/{place}/turns", said)
             run_id = str(made["runId"])
+            about["sessionId"] = place
             note(f"in     session {place}")
         note(f"run    {run_id}")
         following = Following(connection, run_id, live=choice().format == "human")
         result = await following.to_its_end()
-    return _answer({**result, "model": model})
+    return _answer({**result, **about})
 
 
 async def _session(connection: Connection, named: str | None) -> str:
