@@ -114,7 +114,7 @@ async def test_what_is_said_to_the_session_is_in_it(tmp_path: Path) -> None:
         await suite.run_command("sendMessage")
         assert suite.session.messages()[-1]["content"] == "hello" and await suite.run_command("pending") is True
         await suite.run_command("sendUserMessage")
-        assert suite.session.requests == [{"kind": "turn"}, {"kind": "turn", "content": DO_IT, "options": {}}] and (
+        assert suite.session.requests == [{"kind": "turn"}, {"kind": "turn", "content": DO_IT}] and (
             suite.session.asked.is_set()
         )
         seen = await suite.run_command("sessionManager")
