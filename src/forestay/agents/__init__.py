@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from forestay.agents.history import AgentWork, read_work
     from forestay.agents.manifest import AgentManifest, load, parse
     from forestay.agents.pi import from_pi, text_of
-    from forestay.agents.ports import AgentModel, Heard, Hooks, Memory, Quiet, Transcript
+    from forestay.agents.ports import Heard, Hooks, Quiet
     from forestay.agents.transcript import aborted_entry, conversation
 
 __getattr__, __dir__ = face(__name__, __file__)

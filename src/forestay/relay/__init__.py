@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from forestay.face import face
 
 if TYPE_CHECKING:
-    from forestay.relay.facts import Batch, Fact, view
+    from forestay.relay.facts import view
     from forestay.relay.guard import OPERATIONS, ROLES, Role, role_decision
     from forestay.relay.history import SessionHistories, SessionHistory, Shown, sessions
     from forestay.relay.meters import Meters
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         Pricing,
         QualityReport,
         RemainingBudget,
-        Reply,
         Restored,
         SecurityFlags,
         SemVer,
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
         SessionStatus,
         StreamEvent,
         TaskIntent,
-        Telemetry,
         Tier,
         Uuid,
     )
