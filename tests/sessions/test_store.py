@@ -48,6 +48,20 @@ async def test_t1_t2_a_session_is_one_object_and_one_stream(tmp_path: Path, cloc
         assert again.saved == 3
 
 
+async def test_t2_a_caller_that_is_cancelled_leaves_the_session_whole(tmp_path: Path, clock: ManualClock) -> None:
+    async with opened(tmp_path, clock) as sessions:
+        session = sessions.new()
+        for number in range(20):
+            session.append("message", message=said(str(number)))
+            saving = asyncio.ensure_future(sessions.save(session))
+            for _ in range(number % 4):
+                await asyncio.sleep(0)
+            saving.cancel()
+        await sessions.save(session)
+        (line,) = await sessions.list()
+        assert line.entries == 20 and session.unsaved == [] and session.saved == 20
+
+
 async def test_t3_a_session_is_its_tenants(tmp_path: Path, clock: ManualClock) -> None:
     async with opened(tmp_path, clock) as sessions:
         session = await sessions.create("ann", "hers")

@@ -110,7 +110,7 @@ class Following:
             return True  # an older event: it was answered before
         if not attended():
             return False
-        await self._connection.resolve(self._run_id, question["nodeId"], await _value(question["data"]))
+        await self._connection.resolve(self._run_id, question["nodeId"], await answer_to(question["data"]))
         return True
 
     async def _standing(self) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def _plain(value: Any) -> str:
     return canonical.encode(value).decode()
 
 
-async def _value(asks: dict[str, Any]) -> dict[str, Any]:
+async def answer_to(asks: dict[str, Any]) -> dict[str, Any]:
     """What the person at the terminal says to a question."""
     if asks.get("artifactType") == "capability-prompt":
         return await permission(asks)
@@ -177,10 +177,15 @@ async def _reached(
             yield connection, str(found["extensions"]["forestay"]["model"])
         return
     async with serve(options) as serving:
-        await _trusted(serving.host, trust)
-        await _tell_unloadable(serving.host)
+        await make_trusted(serving.host, trust)
         async with lent(serving) as connection:
             yield connection, serving.host.models.default.name
+
+
+async def make_trusted(host: Host, all_of_them: bool) -> None:
+    """Ask about what nobody trusts yet, and tell what cannot be loaded."""
+    await _trusted(host, all_of_them)
+    await _tell_unloadable(host)
 
 
 async def _tell_unloadable(host: Host) -> None:

@@ -32,6 +32,7 @@ COMMANDS: dict[str, Entry] = {
     "doctor": Entry("forestay.cli.doctor", "What works here, and what to do about the rest."),
     "problems": Entry("forestay.cli.basics", "Every kind of problem, explained."),
     "ask": Entry("forestay.cli.ask", "Ask an agent about this folder."),
+    "chat": Entry("forestay.cli.chat", "Talk with an agent about this folder."),
     "demo": Entry("forestay.cli.demo", "The whole story once, offline, in under a minute."),
     "init": Entry("forestay.cli.init", "Write a commented forestay.toml."),
     "up": Entry("forestay.cli.up", "Serve the host over HTTP until it is stopped."),

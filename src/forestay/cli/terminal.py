@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from forestay.kernel import one_line, printable
@@ -24,10 +26,27 @@ async def asked(question: str) -> str:
 
 async def told(question: str) -> str:
     """What the person says, in one line."""
-    sys.stderr.write(printable(question))
+    return (await _reader[-1](printable(question))).strip()
+
+
+async def _from_standard_input(question: str) -> str:
+    sys.stderr.write(question)
     sys.stderr.flush()
     line: str = await asyncio.to_thread(sys.stdin.readline)
-    return line.strip()
+    return line
+
+
+_reader: list[Callable[[str], Awaitable[str]]] = [_from_standard_input]
+
+
+@contextmanager
+def answered_by(reader: Callable[[str], Awaitable[str]]) -> Iterator[None]:
+    """Have questions answered by `reader`: a conversation has one reader for everything that is typed."""
+    _reader.append(reader)
+    try:
+        yield
+    finally:
+        _reader.pop()
 
 
 def expected(weighed: Any) -> str:

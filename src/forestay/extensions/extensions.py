@@ -127,7 +127,7 @@ class Extensions:
             clock=self._clock,
             ids=Ids(self._clock, self._settings.randomness),
             tools=lambda: listed_tools(self.members),
-            commands=lambda: listed_commands(self.members, self.resources),
+            commands=lambda: self.commands(),
         )
 
     def _new_dispatcher(self, consent: Consent | None) -> Dispatcher:
@@ -320,6 +320,10 @@ class Extensions:
     def tools(self) -> list[Tool]:
         """Every tool that can be called by its name."""
         return [tool for tool, _ in owned_tools(self.members)]
+
+    def commands(self) -> list[dict[str, Any]]:
+        """The commands of extensions, and the prompts and skills that are called as commands."""
+        return listed_commands(self.members, self.resources)
 
     async def call_tool(self, name: str, arguments: Any, **options: Any) -> ToolOutcome:
         return await self.owner(name).extension.call_tool(name, arguments, **options)

@@ -54,8 +54,11 @@ class Sessions:
 
     async def save(self, tree: SessionTree) -> None:
         """Write what the ledger does not have; on disk when this returns. An empty session stays unwritten (T1)."""
-        if not tree.unsaved or not (tree.entries or tree.turn):
-            return
+        if tree.unsaved and (tree.entries or tree.turn):
+            # A caller that is cancelled does not stop the ledger: what it wrote must be known here too.
+            await asyncio.shield(asyncio.ensure_future(self._saved(tree)))
+
+    async def _saved(self, tree: SessionTree) -> None:
         async with self._saving.setdefault(tree, asyncio.Lock()):
             drafts = tuple(tree.unsaved)
             if drafts:
