@@ -105,6 +105,19 @@ TEMPLATE = """\
 # input = 1.25
 # output = 10.0
 
+[deployments]
+# gates = []                             # what a promotion to active needs; the first that fits the agent holds
+
+# [[deployments.gates]]                  # an entry for each gate, in place of the list
+# agent = "*"                            # a pattern over the agent's id
+# approval = false                       # a person must approve it
+# evaluation = false                     # it names an evaluation of this version that passed
+# pass_score = 0.9                       # or one with at least this score
+# auto_rollback = 0.8                    # a canary whose live-shadow score is lower goes back by itself
+
+[evaluations]
+# judge = "default"                      # the model that grades by a rubric; without it, rubrics are refused
+
 [extensions]
 # paths = []                             # extensions, or folders of them; each is loaded when a person trusts it
 # tool_words = ""                        # a JSON file with the wording of the built-in tools; empty: our own

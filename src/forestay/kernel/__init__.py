@@ -24,6 +24,8 @@ if TYPE_CHECKING:
         Budgets,
         Ceiling,
         Config,
+        DeploymentGate,
+        DeploymentSettings,
         ExtensionConfig,
         ExtensionOverride,
         ExtensionPolicy,

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from forestay.surface.hostapi import agents, contexts, extensions, grants, keys, ledger, policy, sessions
+from forestay.surface.hostapi import (
+    agents,
+    budgets,
+    contexts,
+    extensions,
+    grants,
+    keys,
+    ledger,
+    organisation,
+    policy,
+    sessions,
+    suites,
+)
 from forestay.surface.openapi import About, openapi
 from forestay.surface.operations import Operation
 from forestay.surface.services import Services
@@ -17,6 +29,9 @@ def operations(services: Services) -> list[Operation]:
         *ledger.api.of(host),
         *agents.api.of(host),
         *sessions.api.of(host),
+        *budgets.api.of(host),
+        *organisation.api.of(host),
+        *suites.api.of(host),
         *contexts.api.of(contexts.Contexts(host)),
         *keys.api.of(services),
         *policy.api.of(services),
