@@ -14,7 +14,7 @@ def test_the_overview_counts_and_offers_every_workflow(console: Console, finishe
     assert {node["value"]: node.text for node in page.one("select#workflow").all("option")} == {
         "clarify": "clarify",
         "harbour": "harbour: question",
-        "forestay-ask": "forestay-ask: question, agentId",
+        "forestay-ask": "forestay-ask: question, agentId, sessionId, source",
         "review": "review",
     }
     assert any(node.attributes.get("href") == f"/runs/{finished}" for node in page.all("a"))

@@ -95,6 +95,14 @@ async def test_what_is_registered_does_what_it_says(tmp_path: Path) -> None:
         assert probe.registrations.handlers["turn_start"] == 1  # pi.on; its effects are below
 
 
+DO_IT = [{"type": "text", "text": "do it"}]
+
+
+def say(suite: Extensions) -> None:
+    """A turn of the user begins."""
+    suite.session.tree.append("message", message={"role": "user", "content": DO_IT, "timestamp": 0})
+
+
 async def test_what_is_said_to_the_session_is_in_it(tmp_path: Path) -> None:
     async with probing(tmp_path) as suite:
         entry = await suite.run_command("appendEntry")
@@ -106,13 +114,14 @@ async def test_what_is_said_to_the_session_is_in_it(tmp_path: Path) -> None:
         await suite.run_command("sendMessage")
         assert suite.session.messages()[-1]["content"] == "hello" and await suite.run_command("pending") is True
         await suite.run_command("sendUserMessage")
-        assert suite.session.messages()[-1]["content"] == [{"type": "text", "text": "do it"}]
-        assert [item["kind"] for item in suite.session.requests] == ["turn", "turn"]
+        assert suite.session.requests == [{"kind": "turn"}, {"kind": "turn", "content": DO_IT}] and (
+            suite.session.asked.is_set()
+        )
         seen = await suite.run_command("sessionManager")
         assert seen["id"] == suite.session.id and seen["leaf"] == suite.session.leaf and seen["kept"] is False
         assert seen["entries"] == seen["branch"] == suite.session.entries
         assert seen["tree"][0]["entry"] == entry and seen["tree"][0]["label"] == "start"
-        assert [message["role"] for message in seen["context"]["messages"]] == ["custom", "user"]
+        assert [message["role"] for message in seen["context"]["messages"]] == ["custom"]
 
 
 def test_tools_commands_programs_and_the_bus(tmp_path: Path) -> None:
@@ -202,22 +211,22 @@ async def test_a_new_session_is_told_and_may_be_refused(tmp_path: Path) -> None:
 async def test_forks_and_branches_are_told(tmp_path: Path) -> None:
     async with probing(tmp_path) as suite:
         await suite.run_command("appendEntry")
-        await suite.run_command("sendUserMessage")
+        say(suite)
         mark, said = (entry["id"] for entry in suite.session.entries)
         first = suite.session.id
         assert await suite.run_command("fork", said) == {"cancelled": False, "selectedText": "do it"}
-        assert suite.session.header["parentSession"] == first and suite.session.leaf == mark
+        assert suite.session.tree.header["parentSession"] == first and suite.session.leaf == mark
         forked = ["session_before_fork", "session_shutdown", "session_start", "session_fork", "session_branch"]
         assert named(suite) == forked
         with pytest.raises(Problem, match="no message of the user"):
             await suite.run_command("fork", mark)
-        await suite.run_command("sendUserMessage")
+        say(suite)
         second = suite.session.leaf
         assert await suite.run_command("forkAt", str(second)) == {"cancelled": False} and suite.session.leaf == second
         # Back to the first entry: the branch that is left gets the summary that the extension gives.
         moved = await suite.run_command("navigateTree", mark)
         assert moved["cancelled"] is False and moved["summaryEntry"]["summary"] == "left behind"
-        assert suite.session.label_of(moved["summaryEntry"]["id"]) == "here"
+        assert suite.session.tree.label_of(moved["summaryEntry"]["id"]) == "here"
         (tree,) = told(suite, "session_tree")
         assert tree["oldLeafId"] == second and tree["fromExtension"] is True
         (asked,) = told(suite, "session_before_tree")
@@ -233,7 +242,7 @@ async def test_compaction_is_the_extensions(tmp_path: Path) -> None:
     async with probing(tmp_path) as suite:
         assert "too small" in await suite.run_command("compact")
         for _ in range(4):
-            await suite.run_command("sendUserMessage")
+            say(suite)
         done = await suite.run_command("compact")
         assert done["summary"] == "4 entries" and done["tokensBefore"] == 7
         (before,), (after,) = told(suite, "session_before_compact"), told(suite, "session_compact")

@@ -44,8 +44,8 @@ class Boundaries:
 class Logged(Scripted):
     """The scripted model, which leaves a line for every call."""
 
-    def __init__(self, file: Path, boundaries: Boundaries) -> None:
-        super().__init__(SCRIPT)
+    def __init__(self, file: Path, boundaries: Boundaries, script: Script = SCRIPT) -> None:
+        super().__init__(script)
         self._file = file
         self._boundaries = boundaries
 

@@ -78,8 +78,8 @@ async def test_a_call_of_unknown_outcome_asks_what_the_person_found(
 
     monkeypatch.setattr(terminal, "told", told)
     monkeypatch.setattr(ask, "told", told)
-    assert await ask._value(question) == {"action": "reject", "comment": "It ran to its end."}
-    assert await ask._value(question) == {"action": "accept"}
+    assert await ask.answer_to(question) == {"action": "reject", "comment": "It ran to its end."}
+    assert await ask.answer_to(question) == {"action": "accept"}
     shown = capsys.readouterr().err
     assert '{"command":"make"}' in shown and "begun at" in shown and "effect_key" not in shown
 

@@ -12,7 +12,7 @@ import pytest
 from rich.text import Text
 
 from forestay.cli import output
-from forestay.cli.ask import Following, _value
+from forestay.cli.ask import Following, answer_to
 from forestay.cli.run_text import show_events, show_list, show_results, show_run
 from forestay.cli.terminal import TerminalConsent, permission
 from forestay.extensions import Question
@@ -71,8 +71,26 @@ def test_questions_of_a_run_are_shown_as_text(seen: Terminal) -> None:
     seen.answers("n\nn\n")
     about = {"allows": HOSTILE, "sandbox": HOSTILE}
     asyncio.run(permission({"title": HOSTILE, "description": HOSTILE, "artifactData": about}))
-    asyncio.run(_value({"title": HOSTILE, "description": HOSTILE, "artifactData": {HOSTILE: HOSTILE, "b": [HOSTILE]}}))
+    asyncio.run(
+        answer_to({"title": HOSTILE, "description": HOSTILE, "artifactData": {HOSTILE: HOSTILE, "b": [HOSTILE]}})
+    )
     harmless(seen.getvalue())
+
+
+def test_a_form_of_a_run_is_filled_in_line_by_line(seen: Terminal) -> None:
+    fields = {HOSTILE: {"type": "string"}, "count": {"type": "integer"}, "dry": {"type": "boolean"}}
+    about = {
+        "schema": {"type": "object", "properties": fields},
+        "arguments": {HOSTILE: HOSTILE, "count": 0, "dry": False},
+    }
+    asks = {"title": HOSTILE, "description": HOSTILE, "artifactType": "elicitation", "artifactData": about}
+    seen.answers("\n3\ntrue\ny\n")
+    answer = asyncio.run(answer_to(asks))
+    harmless(seen.getvalue())
+    values = {HOSTILE: HOSTILE, "count": 3, "dry": True}
+    assert answer == {"action": "edit-accept", "editedArtifactData": {"arguments": values}}
+    seen.answers("\n\n\nn\n")
+    assert asyncio.run(answer_to(asks)) == {"action": "reject"}
 
 
 def test_what_a_model_says_is_shown_as_text(seen: Terminal) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from forestay.agents.pack import PACK_SCHEMA, AgentPack, read_pack
     from forestay.agents.pi import from_pi, text_of
     from forestay.agents.ports import Heard, Hooks, Memory, Quiet
+    from forestay.agents.transcript import aborted_entry, conversation
     from forestay.agents.versions import precedence
 
 __getattr__, __dir__ = face(__name__, __file__)

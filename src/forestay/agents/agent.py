@@ -12,9 +12,10 @@ from forestay.agents.decide import AgentState, decide, evolve
 from forestay.agents.events import AgentEvent, Invocation, Narrator, Verbosity
 from forestay.agents.manifest import AgentManifest
 from forestay.agents.performer import end, perform, tell_end
-from forestay.agents.ports import AgentModel, Hooks, Memory, Quiet
+from forestay.agents.ports import AgentModel, Hooks, Memory, Quiet, Transcript
 from forestay.agents.stage import Stage
-from forestay.agents.steps import Confirm, Fail, Finish, Outcome
+from forestay.agents.steps import Confirm, Fail, Finish, Outcome, Record
+from forestay.agents.transcript import entries_of, failed_entry
 from forestay.kernel import Clock, Problem, SystemClock, mistakes
 from forestay.models import Usage
 from forestay.tools import Approvals, Effects, Gate, ToolSource
@@ -46,6 +47,7 @@ class Agent:
         approvals: Approvals,
         hooks: Hooks | None = None,
         memory: Memory | None = None,
+        transcript: Transcript | None = None,
         clock: Clock | None = None,
         verbosity: Verbosity = "off",
     ) -> None:
@@ -57,6 +59,7 @@ class Agent:
         self._approvals = approvals
         self._hooks = hooks or Quiet()
         self._memory = memory
+        self._transcript = transcript
         self._clock = clock or SystemClock()
         self._verbosity: Verbosity = verbosity
 
@@ -72,6 +75,7 @@ class Agent:
             approvals=self._approvals,
             memory=self._memory,
             clock=self._clock,
+            transcript=self._transcript,
         )
 
     async def invoke(self, invocation: Invocation) -> AsyncGenerator[AgentEvent | AgentResult, None]:
@@ -98,17 +102,32 @@ class Agent:
                 record = await perform(stage, state, step)
                 for event in narrator.told(state, step, record):
                     yield event
+                await self._keep(stage, state, record)
                 state = evolve(state, record)
         except ModelFailed as failure:
             # Not an effect: nothing of this turn is on record, and the next life may get an answer.
             await tell_end(stage, state, failure.problem.key)
+            await self._keep_failure(stage, state, failure.problem)
             yield narrator.completed("failed", None, None)
             yield AgentResult("failed", problem=failure.problem, turns=state.turns, usage=state.usage)
             return
         await end(stage, state, step)
         result = _result(state, step)
+        if result.problem is not None:
+            await self._keep_failure(stage, state, result.problem)
         yield narrator.completed(result.outcome, result.validated, result.confidence)
         yield result
+
+    async def _keep(self, stage: Stage, state: AgentState, record: Record) -> None:
+        """Put what happened into the conversation, where the invocation goes on with one."""
+        if stage.transcript is not None:
+            for place, entry in entries_of(state, record, self._model.name, self._clock.now_ms()):
+                await stage.transcript.take(f"{stage.invocation.id}/{place}", entry)
+
+    async def _keep_failure(self, stage: Stage, state: AgentState, problem: Problem) -> None:
+        if stage.transcript is not None:
+            place, entry = failed_entry(state, problem, self._model.name, self._clock.now_ms())
+            await stage.transcript.take(f"{stage.invocation.id}/{place}", entry)
 
     def _refused_task(self, invocation: Invocation) -> Problem | None:
         schema = self._manifest.task_schema

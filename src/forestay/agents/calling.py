@@ -140,12 +140,12 @@ async def _settled(
             details=outcome.details,
             isError=outcome.is_error,
         )
-        text, failed = outcome.content, outcome.is_error
+        text, failed, details = outcome.content, outcome.is_error, outcome.details
         if answer is not None:
             text = pi.text_of(answer["content"]) if "content" in answer else text
-            failed = bool(answer.get("isError", failed))
+            failed, details = bool(answer.get("isError", failed)), answer.get("details", details)
         await _tell_end(stage, call, text, is_error=failed)
-        return Returned(text, "error" if failed else "ok", duration)
+        return Returned(text, "error" if failed else "ok", duration, details if stage.transcript else None)
 
     return await stage.step(f"agent/{place}/result", body, Returned)
 

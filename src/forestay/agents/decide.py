@@ -51,6 +51,7 @@ class AgentState(msgspec.Struct, frozen=True):
     messages: tuple[Message, ...] = ()
     surface: tuple[Tool, ...] = ()
     handled: bool = False
+    known: int = 0
     turns: int = 0
     repairs: int = 0
     last: Answered | None = None
@@ -73,8 +74,9 @@ class AgentState(msgspec.Struct, frozen=True):
 def evolve(state: AgentState, record: Record) -> AgentState:
     replace = msgspec.structs.replace
     match record:
-        case Begun(messages, surface, handled):
-            return replace(state, messages=messages, surface=surface, handled=handled)
+        case Begun():
+            begun = {"messages": record.messages, "surface": record.surface, "handled": record.handled}
+            return replace(state, **begun, known=record.known)
         case Answered():
             return _answered(state, record)
         case Gated():

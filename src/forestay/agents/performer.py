@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, assert_never
 
+import msgspec
+
 from forestay.agents import pi, structured
 from forestay.agents.asking import call_model
 from forestay.agents.calling import ask_approval, call_tool, gate_call, refuse_call
@@ -28,6 +30,7 @@ from forestay.agents.steps import (
     RefuseCall,
     Step,
 )
+from forestay.agents.transcript import since_history
 from forestay.kernel import canonical
 from forestay.models import Message
 from forestay.tools import ApprovalRequest, Tool
@@ -74,18 +77,21 @@ async def end(stage: Stage, state: AgentState, step: Finish | Fail) -> None:
 
 async def tell_end(stage: Stage, state: AgentState, error: str | None) -> None:
     await stage.tell_turn_end(state)
-    spoken = [pi.to_pi(message) for message in state.messages if message.role != "system"]
+    spoken = [pi.to_pi(message) for message in since_history(state)]
     await stage.tell("agent_end", messages=spoken, error=error)
 
 
 async def _begin(stage: Stage) -> Begun:
+    transcript = stage.transcript
+
     async def body() -> Begun:
+        leaf = transcript.leaf() if transcript is not None else None
         offered = await stage.tools.list()
         system = stage.manifest.instructions
         if stage.manifest.return_schema is not None:
             system += "\n\n" + structured.wanted(stage.manifest.return_schema)
         prompt = _text(stage.invocation.task)
-        answer = await stage.tell("input", text=prompt, source="rpc") or {}
+        answer = await stage.tell("input", text=prompt, source=_source(stage)) or {} if prompt else {}
         if answer.get("action") == "handled":
             return Begun((Message("user", prompt, task=True),), (), handled=True)
         if answer.get("action") == "transform" and isinstance(answer.get("text"), str):
@@ -95,10 +101,29 @@ async def _begin(stage: Stage) -> Begun:
             system = answer["systemPrompt"]
         added = pi.from_pi(answer["message"]) if "message" in answer else None
         await stage.tell("agent_start")
-        messages = [Message("system", system), *await _recalled(stage, prompt), Message("user", prompt, task=True)]
-        return Begun((*messages, added) if added else tuple(messages), surface(stage.manifest, offered))
+        messages = [Message("system", system), *await _recalled(stage, prompt)]
+        messages += [Message("user", prompt, task=True)] if prompt or leaf is None else []
+        messages += [added] if added is not None else []
+        kept = tuple(item for item in answer.get("messages") or () if isinstance(item, dict))
+        return Begun(tuple(messages), surface(stage.manifest, offered), history=leaf, added=kept)
 
-    return await stage.step("agent/begin", body, Begun)
+    begun = await stage.step("agent/begin", body, Begun)
+    if transcript is None or begun.history is None:
+        return begun
+    first, rest = begun.messages[:1], begun.messages[1:]
+    history = transcript.history(begun.history)
+    messages = (*first, *(history if rest else _asked(history)), *rest)
+    return msgspec.structs.replace(begun, messages=messages, known=len(history))
+
+
+def _source(stage: Stage) -> str:
+    return stage.transcript.source if stage.transcript is not None else "rpc"
+
+
+def _asked(history: Sequence[Message]) -> list[Message]:
+    """A conversation that goes on without a new message: what was said last in the user's name is the task."""
+    at = max((at for at, message in enumerate(history) if message.role == "user"), default=-1)
+    return [msgspec.structs.replace(item, task=True) if n == at else item for n, item in enumerate(history)]
 
 
 def surface(manifest: AgentManifest, offered: Sequence[Tool]) -> tuple[Tool, ...]:

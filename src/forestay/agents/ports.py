@@ -43,6 +43,22 @@ class Memory(Protocol):
     async def remember(self, agent_id: str, entry: str, *, idempotency_key: str) -> None: ...
 
 
+class Transcript(Protocol):
+    """The conversation that an invocation goes on with."""
+
+    source: str
+    """Who says the task, in pi's words: `interactive`, `rpc` or `extension`."""
+
+    def leaf(self) -> str | None:
+        """Where the conversation stands."""
+
+    def history(self, leaf: str) -> list[Message]:
+        """What was said until there; the same whenever it is asked."""
+
+    async def take(self, place: str, entry: dict[str, Any]) -> None:
+        """Keep an entry, once for each `place`. What it rests on is on record before it is kept."""
+
+
 class Quiet:
     """Hooks when nobody listens."""
 

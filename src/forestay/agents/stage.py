@@ -18,7 +18,7 @@ from forestay.agents import pi
 from forestay.agents.decide import AgentState
 from forestay.agents.events import Invocation
 from forestay.agents.manifest import AgentManifest
-from forestay.agents.ports import AgentModel, Hooks, Memory
+from forestay.agents.ports import AgentModel, Hooks, Memory, Transcript
 from forestay.kernel import Clock
 from forestay.models import Message
 from forestay.tools import Approvals, EffectClass, Effects, Gate, ToolSource
@@ -39,6 +39,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     approvals: Approvals
     memory: Memory | None
     clock: Clock
+    transcript: Transcript | None = None
 
     async def once(
         self,

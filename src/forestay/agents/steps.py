@@ -20,6 +20,12 @@ class Begun(msgspec.Struct, frozen=True, tag="begun"):
     surface: tuple[Tool, ...]
     handled: bool = False
     """An extension handled the task (`input`): the model is not asked."""
+    history: str | None = None
+    """Where the conversation stood that this goes on: what was said before stands there, not in `messages`."""
+    known: int = 0
+    """How many of `messages`, after the first, are of the history."""
+    added: tuple[dict[str, Any], ...] = ()
+    """Messages that extensions added before the start, as they gave them."""
 
 
 class Answered(msgspec.Struct, frozen=True, tag="answered"):
@@ -54,6 +60,8 @@ class Returned(msgspec.Struct, frozen=True, tag="returned"):
     content: str
     status: ReturnStatus = "ok"
     duration_ms: int | None = None
+    details: Any = None
+    """What the tool says for programs; the model does not read it."""
 
 
 class Corrected(msgspec.Struct, frozen=True, tag="corrected"):

@@ -15,7 +15,7 @@ from forestay.cli.connection import Connection, Data, Key, Url, connected, lent
 from forestay.cli.data_folder import announced
 from forestay.cli.output import Answer, choice, note
 from forestay.cli.run_outcome import failure
-from forestay.cli.terminal import TerminalConsent, asked, attended, permission, told
+from forestay.cli.terminal import TerminalConsent, asked, attended, form, permission, told
 from forestay.cli.up import model_line
 from forestay.kernel import Problem, canonical, config, one_line, printable
 
@@ -29,6 +29,9 @@ async def ask(
     question: Annotated[str | None, typer.Argument(help="What to ask; left out with --run-id.")] = None,
     run_id: Annotated[str | None, typer.Option("--run-id", help="Go on with this run instead.")] = None,
     agent: Annotated[str | None, typer.Option(help="The agent; default: the assistant.")] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", help="Go on with this session: its id, or `last`; default: a new one.")
+    ] = None,
     trust: Annotated[
         bool, typer.Option("--trust", help="Trust the project's extensions and node files as they are now.")
     ] = False,
@@ -37,18 +40,31 @@ async def ask(
     data: Data = None,
 ) -> Answer:
     """Ask an agent about this folder: it quotes the folder's texts, and may use the project's extensions."""
-    if (question is None) == (run_id is None):
+    if (question is None) == (run_id is None) or (run_id is not None and session is not None):
         raise Problem("invalid_usage", "Give a question, or --run-id to go on with a run.", at="QUESTION")
     async with _reached(url, key, data, trust) as (connection, model):
         note(f"model  {model_line(model)}")
+        about = {"model": model}
         if run_id is None:
-            inputs = {"question": question, **({"agentId": agent} if agent else {})}
-            made = await connection.post("/v1/runs", {"workflowId": "forestay-ask", "inputs": inputs})
+            said = {"message": question, **({"agentId": agent} if agent else {})}
+            place = await _session(connection, session)
+            made = await connection.post(f"/host/v1/sessions/{place}/turns", said)
             run_id = str(made["runId"])
+            about["sessionId"] = place
+            note(f"in     session {place}")
         note(f"run    {run_id}")
         following = Following(connection, run_id, live=choice().format == "human")
         result = await following.to_its_end()
-    return _answer({**result, "model": model})
+    return _answer({**result, **about})
+
+
+async def _session(connection: Connection, named: str | None) -> str:
+    """The session that is meant, or a new one."""
+    from forestay.cli.session import found
+
+    if named is not None:
+        return await found(connection, named)
+    return str((await connection.post("/host/v1/sessions"))["sessionId"])
 
 
 class Following:
@@ -94,7 +110,7 @@ class Following:
             return True  # an older event: it was answered before
         if not attended():
             return False
-        await self._connection.resolve(self._run_id, question["nodeId"], await _value(question["data"]))
+        await self._connection.resolve(self._run_id, question["nodeId"], await answer_to(question["data"]))
         return True
 
     async def _standing(self) -> dict[str, Any]:
@@ -117,10 +133,12 @@ def _plain(value: Any) -> str:
     return canonical.encode(value).decode()
 
 
-async def _value(asks: dict[str, Any]) -> dict[str, Any]:
+async def answer_to(asks: dict[str, Any]) -> dict[str, Any]:
     """What the person at the terminal says to a question."""
     if asks.get("artifactType") == "capability-prompt":
         return await permission(asks)
+    if asks.get("artifactType") == "elicitation":
+        return await form(asks)
     sys.stderr.write(f"\n{one_line(str(asks['title']))}\n  {printable(str(asks.get('description', '')))}\n")
     known = {name: value for name, value in (asks.get("artifactData") or {}).items() if name not in _INNER}
     for name, value in known.items():
@@ -161,10 +179,15 @@ async def _reached(
             yield connection, str(found["extensions"]["forestay"]["model"])
         return
     async with serve(options) as serving:
-        await _trusted(serving.host, trust)
-        await _tell_unloadable(serving.host)
+        await make_trusted(serving.host, trust)
         async with lent(serving) as connection:
             yield connection, serving.host.models.default.name
+
+
+async def make_trusted(host: Host, all_of_them: bool) -> None:
+    """Ask about what nobody trusts yet, and tell what cannot be loaded."""
+    await _trusted(host, all_of_them)
+    await _tell_unloadable(host)
 
 
 async def _tell_unloadable(host: Host) -> None:

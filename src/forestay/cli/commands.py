@@ -26,6 +26,7 @@ GROUPS: dict[str, Entry] = {
     "relay": Entry("forestay.cli.relay", "Ask a model past its window: facts in, output of any length out."),
     "run": Entry("forestay.cli.run", "Runs: start, watch, answer, cancel, fork, compare."),
     "schema": Entry("forestay.cli.schema", "The JSON Schemas of every contract, generated from the types."),
+    "session": Entry("forestay.cli.session", "Conversations: list, show, fork, export, import."),
     "workflow": Entry("forestay.cli.workflow", "Workflows: check, store, draw."),
 }
 
@@ -35,6 +36,7 @@ COMMANDS: dict[str, Entry] = {
     "doctor": Entry("forestay.cli.doctor", "What works here, and what to do about the rest."),
     "problems": Entry("forestay.cli.basics", "Every kind of problem, explained."),
     "ask": Entry("forestay.cli.ask", "Ask an agent about this folder."),
+    "chat": Entry("forestay.cli.chat", "Talk with an agent about this folder."),
     "demo": Entry("forestay.cli.demo", "The whole story once, offline, in under a minute."),
     "init": Entry("forestay.cli.init", "Write a commented forestay.toml."),
     "up": Entry("forestay.cli.up", "Serve the host over HTTP until it is stopped."),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from forestay.kernel import one_line, printable
+from forestay.kernel import Problem, canonical, one_line, printable
 
 if TYPE_CHECKING:
     from forestay.extensions import Remember
@@ -24,10 +26,27 @@ async def asked(question: str) -> str:
 
 async def told(question: str) -> str:
     """What the person says, in one line."""
-    sys.stderr.write(printable(question))
+    return (await _reader[-1](printable(question))).strip()
+
+
+async def _from_standard_input(question: str) -> str:
+    sys.stderr.write(question)
     sys.stderr.flush()
     line: str = await asyncio.to_thread(sys.stdin.readline)
-    return line.strip()
+    return line
+
+
+_reader: list[Callable[[str], Awaitable[str]]] = [_from_standard_input]
+
+
+@contextmanager
+def answered_by(reader: Callable[[str], Awaitable[str]]) -> Iterator[None]:
+    """Have questions answered by `reader`: a conversation has one reader for everything that is typed."""
+    _reader.append(reader)
+    try:
+        yield
+    finally:
+        _reader.pop()
 
 
 def expected(weighed: Any) -> str:
@@ -53,6 +72,28 @@ async def permission(asks: dict[str, Any]) -> dict[str, Any]:
     if said.everything:
         answer["everything"] = True
     return answer | ({"expiresInSeconds": said.seconds} if said.seconds else {})
+
+
+async def form(asks: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a form of a run: each field on a line of its own; an empty line leaves its field as it is."""
+    about = asks["artifactData"]
+    sys.stderr.write(f"\n{one_line(str(asks['title']))}\n  {printable(str(asks.get('description', '')))}\n")
+    values = dict(about["arguments"])
+    for name, field in about["schema"].get("properties", {}).items():
+        text = await told(f"  {one_line(name)} [{one_line(str(values.get(name, '')))}]: ")
+        if text:
+            values[name] = text if field.get("type", "string") == "string" else _read(text)
+    if await asked("Send this? [y/N] ") != "y":
+        return {"action": "reject"}
+    return {"action": "edit-accept", "editedArtifactData": {"arguments": values}}
+
+
+def _read(text: str) -> Any:
+    """A number, true, false or a list as it was typed; the host says what does not fit."""
+    try:
+        return canonical.decode(text.encode())
+    except Problem:
+        return text
 
 
 class _Said(NamedTuple):

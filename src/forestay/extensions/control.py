@@ -11,8 +11,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from forestay.extensions.session_tree import Entry, SessionTree
+from forestay.extensions.live_session import LiveSession
 from forestay.kernel import Problem
+from forestay.sessions import Entry, SessionTree, role_of, text_of
 
 Emit = Callable[[dict[str, Any]], Awaitable[Any]]
 Models = Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]
@@ -25,7 +26,7 @@ class Control:
 
     def __init__(
         self,
-        session: SessionTree,
+        session: LiveSession,
         emit: Emit,
         models: Models,
         *,
@@ -60,46 +61,39 @@ class Control:
         if await self._cancelled({"type": "session_before_switch", "reason": "new"}):
             return {"cancelled": True}
         parent = options.get("parentSession") if isinstance(options, Mapping) else None
-        await self._replace("new", lambda: self._session.begin(parent=parent))
+        await self._replace("new", self._session.made(parent=parent))
         return {"cancelled": False}
 
     async def _switch(self, target: str, _options: Any = None) -> dict[str, Any]:
         if await self._cancelled({"type": "session_before_switch", "reason": "resume", "targetSessionFile": target}):
             return {"cancelled": True}
-        if target not in self._session.others:
-            fix = "Name a session that was replaced here, by its id."
-            raise Problem("not_found", f"There is no session {str(target)[:80]}.", fix=fix)
-        await self._replace("resume", lambda: self._session.resume(target))
+        await self._session.save()
+        await self._replace("resume", await self._session.opened(target))
         return {"cancelled": False}
+
+    async def enter(self, tree: SessionTree) -> None:
+        """Live in the session of a turn: nobody is asked, because the turn was begun in it; everybody is told (V2)."""
+        if tree is not self._session.tree:
+            await self._replace("resume", tree)
 
     async def _fork(self, target: str, options: Any = None) -> dict[str, Any]:
         position = options.get("position", "before") if isinstance(options, Mapping) else "before"
         if await self._cancelled({"type": "session_before_fork", "entryId": target, "position": position}):
             return {"cancelled": True}
-        entry = self._session.entry(target)
-        if position == "at":
-            leaf, text = entry["id"], None
-        elif _role(entry) != "user":
-            raise Problem(
-                "invalid_request", "Invalid entry ID for forking: it is no message of the user.", at="entryId"
-            )
-        else:
-            leaf, text = entry["parentId"], _text(entry["message"].get("content"))
-        path = self._session.branch(leaf) if leaf is not None else []
-        parent = self._session.id
-        await self._replace("fork", lambda: self._session.begin(path, parent=parent))
+        path, text = self._session.tree.fork_point(target, position)
+        await self._replace("fork", self._session.made(path, parent=self._session.id))
         return {"cancelled": False, **({"selectedText": text} if text is not None else {})}
 
-    async def _replace(self, reason: str, change: Callable[[], None]) -> None:
+    async def _replace(self, reason: str, tree: SessionTree) -> None:
         await self._emit({"type": "session_shutdown", "reason": reason})
-        change()
+        await self._session.place(tree)
         self._ended()
         await self._emit({"type": "session_start", "reason": reason})
 
     # Moving in it
 
     async def _navigate(self, target: str, options: Any = None) -> dict[str, Any]:
-        session, wish = self._session, options if isinstance(options, Mapping) else {}
+        session, wish = self._session.tree, options if isinstance(options, Mapping) else {}
         old = session.leaf
         if target == old:
             return {"cancelled": False}
@@ -117,27 +111,34 @@ class Control:
         summary = said.get("summary") if preparation["userWantsSummary"] else None
         if preparation["userWantsSummary"] and left and not isinstance(summary, Mapping):
             raise _no_summary("session_before_tree")
-        draft = _role(entry) == "user" or entry["type"] == "custom_message"
-        session.leaf = entry["parentId"] if draft else entry["id"]
+        draft = role_of(entry) == "user" or entry["type"] == "custom_message"
+        session.move(entry["parentId"] if draft else entry["id"])
         made = self._summarised(session.leaf, summary) if isinstance(summary, Mapping) else None
         label = said.get("label", wish.get("label"))
         if label:
             session.label(made["id"] if made else target, str(label))
+        await self._session.save()
         await self._emit({"type": "session_tree", "newLeafId": session.leaf, "oldLeafId": old, **_told(made)})
         result: dict[str, Any] = {"cancelled": False}
         if draft:
             content = entry["message"].get("content") if entry["type"] == "message" else entry.get("content")
-            result["editorText"] = _text(content)
+            result["editorText"] = text_of(content)
         return {**result, **({"summaryEntry": made} if made else {})}
 
     def _summarised(self, leaf: str | None, summary: Mapping[str, Any]) -> Entry:
-        fields = {"fromId": leaf or "root", "summary": str(summary.get("summary", "")), "fromHook": True}
+        fields: dict[str, Any] = {
+            "fromId": leaf or "root",
+            "summary": str(summary.get("summary", "")),
+            "fromHook": True,
+        }
         if summary.get("details") is not None:
             fields["details"] = summary["details"]
-        return self._session.entry(self._session.append("branch_summary", **fields))
+        tree = self._session.tree
+        return tree.entry(tree.append("branch_summary", **fields))
 
     async def _compact(self, options: Any = None) -> dict[str, Any]:
-        branch = self._session.branch()
+        tree = self._session.tree
+        branch = tree.branch()
         if branch and branch[-1]["type"] == "compaction":
             raise Problem("state_conflict", "Already compacted")
         if len(branch) <= KEPT:
@@ -162,7 +163,8 @@ class Control:
             raise _no_summary("session_before_compact")
         keys = ("summary", "firstKeptEntryId", "tokensBefore", "details")
         result = {key: made.get(key, preparation.get(key)) for key in keys}
-        entry = self._session.entry(self._session.append("compaction", **result, fromHook=True))
+        entry = tree.entry(tree.append("compaction", **result, fromHook=True))
+        await self._session.save()
         await self._emit({"type": "session_compact", "compactionEntry": entry, "fromExtension": True})
         return result
 
@@ -174,6 +176,7 @@ class Control:
         if wanted not in [(known.get("provider"), known.get("id")) for known in await self._models()]:
             return False
         self._session.choose_model(model)
+        await self._session.save()
         if before is None or (before.get("provider"), before.get("id")) != wanted:
             event = {"type": "model_select", "model": dict(model), "source": "set"}
             await self._emit({**event, **({"previousModel": before} if before else {})})
@@ -184,6 +187,7 @@ class Control:
             raise Problem("invalid_request", f"There is no thinking level {str(level)[:40]!r}.", levels=list(_LEVELS))
         before = self._session.thinking
         self._session.choose_thinking(level)
+        await self._session.save()
         if level != before:
             self._tell({"type": "thinking_level_select", "level": level, "previousLevel": before})
 
@@ -218,18 +222,6 @@ def _no_summary(event: str) -> Problem:
 
 def _told(made: Entry | None) -> dict[str, Any]:
     return {"summaryEntry": made, "fromExtension": True} if made else {}
-
-
-def _role(entry: Entry) -> str | None:
-    message = entry.get("message")
-    return message.get("role") if entry["type"] == "message" and isinstance(message, Mapping) else None
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    return "".join(str(part.get("text", "")) for part in parts if isinstance(part, Mapping) and "text" in part)
 
 
 _OPERATIONS: dict[str, Callable[..., Awaitable[Any]]] = {

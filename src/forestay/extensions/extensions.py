@@ -36,6 +36,7 @@ from forestay.extensions.guests import Failure, Guest, Make, Member
 from forestay.extensions.hooks import Hooks
 from forestay.extensions.inventory import commands_of, listed_commands, listed_tools, owned_tools, owner_of
 from forestay.extensions.javascript_loader import JavaScriptLoader
+from forestay.extensions.live_session import LiveSession
 from forestay.extensions.mcp.loader import ServerLoader
 from forestay.extensions.mcp.pins import Pins, ServerStanding
 from forestay.extensions.mcp.server_config import ServerConfig
@@ -47,13 +48,13 @@ from forestay.extensions.quotas import Quotas
 from forestay.extensions.registry import Tool
 from forestay.extensions.resolution import resolved
 from forestay.extensions.risk import weighed
-from forestay.extensions.session_tree import SessionTree
 from forestay.extensions.settings import Settings
 from forestay.extensions.themes import BUILT_IN as BUILT_IN_THEMES
 from forestay.extensions.themes import Theme, Themes
 from forestay.extensions.tool_sources import OtherTools
 from forestay.extensions.tool_wording import read_wording
 from forestay.kernel import Ids, Ledger, Mode, Policy, Problem, Weighed
+from forestay.sessions import SessionKeeper, SessionTree
 
 if TYPE_CHECKING:
     from forestay.extensions.components.loader import ComponentLoader
@@ -74,8 +75,14 @@ class Extensions:
         consent: Consent | None = None,
         ui: Ui | None = None,
         settings: Settings | None = None,
+        sessions: SessionKeeper | None = None,
+        tree: SessionTree | None = None,
     ) -> None:
-        """`mode` and `grants` say what extensions may do, `consent` asks a person about the rest, `ui` shows things."""
+        """`mode` and `grants` say what extensions may do, `consent` asks a person about the rest, `ui` shows things.
+
+        `sessions` keeps the sessions that extensions live in, and `tree` is the first of them; without, they end with
+        the process.
+        """
         self._settings = settings = settings or Settings()
         self._clock, self._config = settings.clock, settings.config
         self._mode, self._flags = mode, tuple(grants)
@@ -97,7 +104,7 @@ class Extensions:
         """What handlers threw, the latest last."""
         self.resources: list[Resource] = []  # skills, prompts and themes
         self.themes = Themes(self._theme_chosen)
-        self.session = self._new_session()
+        self.session = self._new_session(sessions, tree)
         self.hooks = Hooks(timeout=min(settings.deadline, 10.0), report=self._handler_failed)
         self.control = Control(
             self.session, self.hooks.emit, self._reachable, ended=self._session_ended, asked=self._asked
@@ -112,13 +119,15 @@ class Extensions:
         self.others = OtherTools(self)
         self.dispatcher = self._new_dispatcher(consent)
 
-    def _new_session(self) -> SessionTree:
-        return SessionTree(
+    def _new_session(self, sessions: SessionKeeper | None, tree: SessionTree | None) -> LiveSession:
+        return LiveSession(
             str(self.root),
+            keeper=sessions,
+            tree=tree,
             clock=self._clock,
             ids=Ids(self._clock, self._settings.randomness),
             tools=lambda: listed_tools(self.members),
-            commands=lambda: listed_commands(self.members, self.resources),
+            commands=lambda: self.commands(),
         )
 
     def _new_dispatcher(self, consent: Consent | None) -> Dispatcher:
@@ -312,6 +321,10 @@ class Extensions:
         """Every tool that can be called by its name."""
         return [tool for tool, _ in owned_tools(self.members)]
 
+    def commands(self) -> list[dict[str, Any]]:
+        """The commands of extensions, and the prompts and skills that are called as commands."""
+        return listed_commands(self.members, self.resources)
+
     async def call_tool(self, name: str, arguments: Any, **options: Any) -> ToolOutcome:
         return await self.owner(name).extension.call_tool(name, arguments, **options)
 
@@ -362,7 +375,9 @@ class Extensions:
             said = answer if isinstance(answer, Mapping) else {}
             self.session.system_prompt = str(said.get("systemPrompt") or event.get("systemPrompt") or "")
             if waited:
-                answer = {**said, "messages": [*waited, *(said.get("messages") or ())]}
+                await self.session.save()
+                kept = [{**message, "inSession": True} for message in waited]
+                answer = {**said, "messages": [*kept, *(said.get("messages") or ())]}
         await self.settled()
         return answer
 
@@ -386,7 +401,7 @@ class Extensions:
 
     def _asked(self, what: str) -> None:
         """`abort` raises `ctx.signal` and waits for the agent's runner; `reload` waits for the command's end."""
-        self.session.requests.append({"kind": what})
+        self.session.ask({"kind": what})
         for member in self.members if what == "abort" else ():
             member.extension.agent("abort")
 

@@ -27,6 +27,7 @@ from forestay.host.hooks import SuiteHooks
 from forestay.host.memory import LedgerMemory
 from forestay.host.model_caller import RelayModel
 from forestay.host.models import HostModels
+from forestay.host.session_turns import RunTranscript, SessionTurns
 from forestay.host.tools import HostTools
 from forestay.host.tracing import Tracing
 from forestay.kernel import OPERATOR, Agents, Clock, Ids, Ledger, Problem
@@ -54,6 +55,7 @@ class AgentNode:
         ids: Ids,
         data: Path,
         tools: HostTools,
+        turns: SessionTurns,
         tracing: Tracing | None = None,
     ) -> None:
         self._ledger = ledger
@@ -67,6 +69,7 @@ class AgentNode:
         self._ids = ids
         self._data = data
         self._tools = tools
+        self._turns = turns
         self._tracing = tracing or Tracing()
         self._parked: dict[str, _Parked] = {}
 
@@ -85,7 +88,8 @@ class AgentNode:
         self._parked = {name: kept for name, kept in self._parked.items() if waiting(name)}
         before = self._parked.pop(node, None) or _Parked(self._ids.new("life"))
         try:
-            return await self._invoke(ctx, chosen, session, task, before)
+            async with self._turns.joined(ctx) as before.transcript:
+                return await self._invoke(ctx, chosen, session, task, before)
         except Exception:
             if ctx.appends:  # what the model said is on record, whatever failed after it
                 await ctx.flush()
@@ -144,6 +148,7 @@ class AgentNode:
             approvals=RunApprovals(ctx),
             hooks=Quiet() if isinstance(fixtures, dict) else await self._hooks(ctx, parked),
             memory=memory,
+            transcript=parked.transcript,
             clock=self._clock,
             verbosity="summary",
         )
@@ -194,6 +199,7 @@ class _Parked(msgspec.Struct):
 
     life: str
     hooks: SuiteHooks | None = None
+    transcript: RunTranscript | None = None
 
 
 def _check(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -229,7 +235,7 @@ def _outputs(chosen: ChosenAgent, session: Session, result: AgentResult) -> dict
 ASK: dict[str, Any] = {
     "id": "forestay-ask",
     "name": "Ask the project",
-    "version": "1.0.0",
+    "version": "1.1.0",
     "description": "An agent answers a question from the project's files and with its tools.",
     "nodes": [
         {
@@ -241,6 +247,8 @@ ASK: dict[str, Any] = {
             "inputs": {
                 "task": {"type": "variable", "variableName": "question"},
                 "agentId": {"type": "variable", "variableName": "agentId", "optional": True},
+                "sessionId": {"type": "variable", "variableName": "sessionId", "optional": True},
+                "source": {"type": "variable", "variableName": "source", "optional": True},
             },
             "outputRole": "primary",
         }
@@ -250,6 +258,8 @@ ASK: dict[str, Any] = {
     "variables": [
         {"name": "question", "type": "string", "required": True},
         {"name": "agentId", "type": "string"},
+        {"name": "sessionId", "type": "string"},
+        {"name": "source", "type": "string"},
     ],
     "metadata": {},
     "settings": {},

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from forestay.extensions import Consent, Extensions, Model, Resource, ServerCard, Ui
     from forestay.host.prompts import Prompts
     from forestay.runs import Execution
+    from forestay.sessions import SessionKeeper, SessionTree
 
 GRANTS_SECONDS = 1.0
 """How often other processes' decisions are looked for; those of this process are heard at once."""
@@ -45,6 +46,7 @@ class ProjectExtensions:
         ui: Ui | None = None,
         model: Model | None = None,
         data: Path | None = None,
+        sessions: SessionKeeper | None = None,
     ) -> None:
         self.root = root
         self.prompts = prompts
@@ -60,6 +62,7 @@ class ProjectExtensions:
         self._ui = ui
         self._model = model
         self.data = data
+        self._sessions = sessions
         self._suite: Extensions | None = None
         self.runs: str | None = None  # the hash of what was loaded
         self._opening = asyncio.Lock()
@@ -117,28 +120,39 @@ class ProjectExtensions:
         if self._suite is not None:  # a suite that is opened later reads the ledger then
             await self._suite.refresh()
 
-    async def suite(self, ctx: Execution | None = None) -> Extensions:
-        """The running suite; the first caller opens it and the others wait.
+    async def suite(self, ctx: Execution | None = None, tree: SessionTree | None = None) -> Extensions:
+        """The running suite; the first caller opens it, in its session when it has one, and the others wait.
 
         What an extension asks for while it is loaded, the node that opens the suite asks a person about.
         """
         if self._suite is not None:
             return self._suite
         if ctx is None or self.has_consent:
-            return await self._opened()
-        return await self.prompts.during(ctx, self._opened, name="extensions:", repeats=True)
+            return await self._opened(tree)
+        return await self.prompts.during(ctx, lambda: self._opened(tree), name="extensions:", repeats=True)
 
-    async def _opened(self) -> Extensions:
+    async def enter(self, ctx: Execution, tree: SessionTree) -> None:
+        """Have the extensions live in this session; what they ask for then, the node asks a person about."""
+        suite = await self.suite(ctx, tree)
+        if suite.session.tree is tree:
+            return
+        if self.has_consent:
+            await suite.control.enter(tree)
+        else:
+            name = f"session:{tree.id}:"
+            await self.prompts.during(ctx, lambda: suite.control.enter(tree), name=name, repeats=True)
+
+    async def _opened(self, tree: SessionTree | None) -> Extensions:
         async with self._opening:
             if self._suite is None:
-                self._suite = await self._open()
+                self._suite = await self._open(tree)
             return self._suite
 
     @property
     def opened(self) -> Extensions | None:
         return self._suite
 
-    async def _open(self) -> Extensions:
+    async def _open(self, tree: SessionTree | None) -> Extensions:
         from forestay.extensions import Extensions, Settings
 
         suite = Extensions(
@@ -146,6 +160,8 @@ class ProjectExtensions:
             root=self.root,
             consent=self._consent or self.prompts,
             ui=self._ui,
+            sessions=self._sessions,
+            tree=tree,
             settings=Settings(
                 config=self.settings,
                 trusted=True,

@@ -33,6 +33,7 @@ from forestay.host.models import HostModels
 from forestay.host.node_files import load_nodes, trust_in_nodes
 from forestay.host.prompts import Prompts
 from forestay.host.run_ui import RunUi
+from forestay.host.session_turns import SessionTurns
 from forestay.host.sole import sole_host
 from forestay.host.tools import HostTools
 from forestay.host.tracing import Tracing, open_tracing
@@ -72,9 +73,10 @@ from forestay.runs import (
     service,
     standard_registry,
 )
+from forestay.sessions import Sessions, SessionTable
 
 if TYPE_CHECKING:
-    from forestay.extensions import Consent
+    from forestay.extensions import Consent, Ui
 
 
 SAMPLE_GATED = "local.sample.gated"
@@ -86,7 +88,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How a host is opened, beyond its configuration.
 
     `root` is the project folder. `data`, when given, is used in place of `config.data.dir`. `allow_egress` names
-    `host:port` pairs that calls out may reach though they are private. `consent` asks a person at the terminal.
+    `host:port` pairs that calls out may reach though they are private. `consent` asks a person at the terminal,
+    `ui` shows them what extensions show.
     `trust_nodes` trusts the project's node files as they are now. `workflows` are folders beside those of the
     configuration; `strict` refuses to open when one of their files cannot be stored. `models` are model objects by the
     name that the configuration may use for them. `tracing`, when given, is used in place of what the configuration
@@ -107,6 +110,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     randomness: Randomness | None = None
     projections: tuple[Projection, ...] = ()
     consent: Consent | None = None
+    ui: Ui | None = None
     models: dict[str, OpenModel] = {}
     tracing: Tracing | None = None
 
@@ -146,6 +150,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     ids: Ids
     tools: HostTools
+    sessions: Sessions
+    turns: SessionTurns
     key_for: Callable[[str], bytes]  # a secret of its own for each purpose
     metrics: HostMetrics
     tracing: Tracing
@@ -193,6 +199,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         Outbox(),
         ScheduleTable(),
         BudgetTable(),
+        SessionTable(),
         *options.projections,
     ]
     async with AsyncExitStack() as stack:
@@ -226,6 +233,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             vectors=data / "vectors",
         )
         stack.push_async_callback(relay.aclose)
+        sessions = Sessions(ledger, clock, ids, cwd=str(root))
         prompts = Prompts(clock, ids.new("life"), runs=lambda: runs)
         extensions = ProjectExtensions(
             ledger,
@@ -235,10 +243,12 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             randomness=randomness,
             prompts=prompts,
             consent=options.consent,
-            ui=RunUi(prompts),
+            ui=RunUi(prompts, options.ui),
             model=ExtensionModel(models),
             data=data,
+            sessions=sessions,
         )
+        turns = SessionTurns(sessions, extensions, clock, ids, runs=lambda: runs)
         stack.push_async_callback(extensions.close)
         stack.push_async_callback(prompts.close)
         budgets = Budgets(ledger, config.budgets, clock=clock)
@@ -269,6 +279,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             ids=ids,
             data=data,
             tools=tools,
+            turns=turns,
             tracing=tracing,
         )
         registry = standard_registry(sample_seams=options.sample_seams)
@@ -341,6 +352,8 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             clock=clock,
             ids=ids,
             tools=tools,
+            sessions=sessions,
+            turns=turns,
             key_for=lambda purpose: derive(secret, purpose),
             metrics=metrics,
             tracing=tracing,

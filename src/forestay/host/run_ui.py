@@ -1,4 +1,4 @@
-"""Dialogs of extensions where nobody sits at a terminal: a form becomes an interrupt of the run that waits for it.
+"""Dialogs of extensions in a host: a form becomes an interrupt of the run that waits for it.
 
 U1  The interrupt is an approval of type `elicitation`. Its `arguments` hold a field for each value that is asked for;
     `edit-accept` sends them as the person wrote them, `reject` declines.
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from forestay.extensions import NoUi
+from forestay.extensions import NoUi, Ui
 from forestay.host.inquiry import Inquiry
 from forestay.host.prompts import Prompts
 from forestay.kernel import redact_text
@@ -21,19 +21,19 @@ TYPE = "elicitation"
 _EMPTY: dict[str, Any] = {"string": "", "number": 0, "integer": 0, "boolean": False, "array": []}
 
 
-class RunUi(NoUi):
-    """Forms are asked by runs; other dialogs have nobody to answer them."""
+class RunUi:
+    """Forms are asked by runs; `ui` shows everything else, and without one nobody is there to answer."""
 
-    def __init__(self, prompts: Prompts) -> None:
-        super().__init__()
+    def __init__(self, prompts: Prompts, ui: Ui | None = None) -> None:
         self._prompts = prompts
+        self._ui = ui or NoUi()
+        self.interactive = self._ui.interactive
+        self.colour, self.color_mode = self._ui.colour, self._ui.color_mode
 
     async def request(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
         if operation != "form":
-            return await super().request(extension, operation, params)
-        answer = await self._prompts.inquire(FormInquiry(extension, params))
-        self.record(extension, operation, params, answer)
-        return answer
+            return await self._ui.request(extension, operation, params)
+        return await self._prompts.inquire(FormInquiry(extension, params))
 
 
 class FormInquiry(Inquiry[dict[str, Any]]):

@@ -80,6 +80,9 @@ MORE_STATUSES = {
     "runs.create": ("positive_data_acceptance", ["2xx", "400", "401", "403", "404", "409", "5xx"]),
     # A condition that does not hold is 412, and one that is none is 400: the documents are ours, the headers are not.
     "workflows.put": ("positive_data_acceptance", ["2xx", "400", "401", "403", "404", "409", "412", "5xx"]),
+    # A text is a session file or it is none, and only a message of the user has something before it.
+    "sessions.import": ("positive_data_acceptance", ["2xx", "400", "401", "403", "404", "409", "5xx"]),
+    "sessions.fork": ("positive_data_acceptance", ["2xx", "400", "401", "403", "404", "409", "5xx"]),
     "runs.query": ("negative_data_rejection", ["400", "401", "403", "404", "405", "406", "415", "429", "431"]),
 }
 
@@ -103,6 +106,9 @@ def schemathesis(api: Api, folder: Path, *options: str, only_ended: bool = False
     context = api.post("/host/v1/contexts", {"objective": "Move the boats"})
     if context.status_code == 201:
         ids["ledgerId"] = [context.json()["result"]["ledgerId"]]
+    session = api.post("/host/v1/sessions", {"name": "Boats"})
+    if session.status_code == 201:
+        ids["sessionId"] = [session.json()["result"]["sessionId"]]
     spare = [
         api.post("/host/v1/keys", {"name": f"spare-{uuid.uuid4()}", "scopes": ["runs:read"]}).json() for _ in range(6)
     ]

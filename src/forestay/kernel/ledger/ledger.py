@@ -53,7 +53,8 @@ class Ledger(Protocol):
             backend: type[Ledger] = getattr(importlib.import_module(module), name)
         except ModuleNotFoundError as error:
             message = f"A ledger at {scheme}:// needs the package {error.name}."
-            raise Problem("config_invalid", message, at="ledger", fix="Install forestay[postgres].") from error
+            fix = "Install the extra `postgres`, which brings psycopg."
+            raise Problem("config_invalid", message, at="ledger", fix=fix) from error
         return backend.open(address, **options)
 
     @property

@@ -12,6 +12,7 @@ from forestay.surface.hostapi import (
     ledger,
     organisation,
     policy,
+    sessions,
     suites,
 )
 from forestay.surface.openapi import About, openapi
@@ -27,6 +28,7 @@ def operations(services: Services) -> list[Operation]:
         *grants.api.of(host),
         *ledger.api.of(host),
         *agents.api.of(host),
+        *sessions.api.of(host),
         *budgets.api.of(host),
         *organisation.api.of(host),
         *suites.api.of(host),

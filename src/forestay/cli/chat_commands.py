@@ -1,0 +1,114 @@
+"""The chat's own commands: what a line that begins with `/` may be, beside the commands of extensions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from forestay.cli.session_text import entry_line
+from forestay.kernel import Problem, one_line
+from forestay.sessions import role_of
+
+if TYPE_CHECKING:
+    from forestay.extensions import Extensions
+
+_LINE = re.compile(r"/([A-Za-z][\w:.-]*)(?:\s+(.*))?", re.DOTALL)
+
+
+class Said(NamedTuple):
+    """What a command leaves: lines for the person, a text for the model, a draft for the next line."""
+
+    lines: tuple[str, ...] = ()
+    prompt: str = ""
+    draft: str = ""
+
+
+def parsed(line: str) -> tuple[str, str] | None:
+    """The name and the arguments of a command; None when the line is no command."""
+    found = _LINE.fullmatch(line.strip())
+    return (found[1], found[2] or "") if found else None
+
+
+async def perform(suite: Extensions, name: str, arguments: str) -> Said:
+    """Do what a command says: one of the chat's own, then one of an extension, a prompt template or a skill."""
+    own = OWN.get(name)
+    if own is not None:
+        return await own.run(suite, arguments.strip())
+    answer = await suite.run_command(name, arguments)
+    prompt = answer.get("prompt") if isinstance(answer, dict) else None
+    return Said(prompt=prompt) if isinstance(prompt, str) else Said()
+
+
+def names(suite: Extensions) -> list[str]:
+    """Every command, as it is typed."""
+    return sorted({*(f"/{name}" for name in OWN), *(f"/{item['name']}" for item in suite.commands())})
+
+
+async def _help(suite: Extensions, _arguments: str) -> Said:
+    own = [f"/{name:<18} {entry.about}" for name, entry in OWN.items()]
+    theirs = [
+        f"/{one_line(str(item['name'])):<18} {one_line(str(item.get('description') or ''))[:200]} ({item['source']})"
+        for item in suite.commands()
+        if item["name"] not in OWN
+    ]
+    return Said((*own, *theirs))
+
+
+async def _session(suite: Extensions, _arguments: str) -> Said:
+    tree = suite.session.tree
+    shown = [entry_line(entry, tree.leaf) for entry in tree.branch()]
+    return Said((f"session {tree.id}  {one_line(tree.name or '')}", *shown))
+
+
+async def _name(suite: Extensions, arguments: str) -> Said:
+    if not arguments:
+        raise Problem("invalid_usage", "Say the name: /name The harbour.")
+    await suite.control.request("setSessionName", {"args": [arguments]})
+    return Said()
+
+
+async def _new(suite: Extensions, _arguments: str) -> Said:
+    return _placed(suite, await suite.control.request("newSession", {}))
+
+
+async def _resume(suite: Extensions, arguments: str) -> Said:
+    return _placed(suite, await suite.control.request("switchSession", {"args": [arguments]}))
+
+
+async def _fork(suite: Extensions, arguments: str) -> Said:
+    target = arguments or suite.session.leaf
+    if target is None:
+        raise Problem("invalid_usage", "There is nothing to fork yet.")
+    is_users = role_of(suite.session.tree.entry(target)) == "user"
+    position = "before" if arguments and is_users else "at"
+    done = await suite.control.request("fork", {"args": [target, {"position": position}]})
+    return _placed(suite, done, str(done.get("selectedText", "")))
+
+
+async def _move(suite: Extensions, arguments: str) -> Said:
+    done = await suite.control.request("navigateTree", {"args": [arguments]})
+    return _placed(suite, done, str(done.get("editorText", "")))
+
+
+def _placed(suite: Extensions, done: dict[str, Any], draft: str = "") -> Said:
+    if done.get("cancelled"):
+        raise Problem("cancelled", "An extension cancelled it.")
+    return Said((f"session {suite.session.id}",), draft=draft)
+
+
+class OwnCommand(NamedTuple):
+    about: str
+    run: Callable[[Extensions, str], Awaitable[Said]]
+
+
+OWN: dict[str, OwnCommand] = {
+    "help": OwnCommand("these lines", _help),
+    "session": OwnCommand("the session that this is, and its entries", _session),
+    "name": OwnCommand("TEXT: name the session", _name),
+    "new": OwnCommand("begin a new session", _new),
+    "resume": OwnCommand("ID: go on with another session", _resume),
+    "move": OwnCommand("ENTRY: go on from an earlier entry", _move),
+    "fork": OwnCommand("[ENTRY]: go on in a copy", _fork),
+}
+"""The chat's own; `/quit` ends it."""

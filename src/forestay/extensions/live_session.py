@@ -1,0 +1,224 @@
+"""The session that extensions live in now: its tree, what was chosen for it, and what waits for an agent.
+
+What replaces a session, moves in it or chooses for it, and has to be told, is `control.Control`'s.
+
+S1  What an extension changes is kept before its call is answered.
+S2  What waits for an agent (a turn, an abort) is kept in `requests` for whoever runs one; `asked` is set then.
+S3  Extensions live in one session at a time; one that was left is opened again by its id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from forestay.kernel import Clock, Ids, Problem, SystemClock
+from forestay.sessions import Entry, MemorySessions, SessionKeeper, SessionTree, context_usage
+
+_SENT = ("customType", "content", "display", "details")
+
+
+class LiveSession:
+    """Answers the `session` connector. `tools` and `commands` list what is registered when they are asked."""
+
+    def __init__(
+        self,
+        cwd: str,
+        *,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        tree: SessionTree | None = None,
+        keeper: SessionKeeper | None = None,
+        tools: Callable[[], Sequence[Mapping[str, Any]]] = list,
+        commands: Callable[[], Sequence[Mapping[str, Any]]] = list,
+    ) -> None:
+        clock = clock or SystemClock()
+        self._cwd = cwd
+        self._keeper = keeper or MemorySessions(cwd, clock, ids or Ids(clock))
+        self._tools = tools
+        self._commands = commands
+        self._chosen: list[str] | None = None  # the tools that an agent is offered; None: all
+        self._seen: set[str] = set()  # the tools that were there when they were chosen
+        self._next_turn: list[Mapping[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
+        self.asked = asyncio.Event()
+        self.system_prompt = ""
+        self.model: dict[str, Any] | None = None
+        self.idled = asyncio.Event()
+        self._agents = 0
+        self.tree = tree or self.made()
+        self.working(0)
+
+    @property
+    def id(self) -> str:
+        return self.tree.id
+
+    @property
+    def entries(self) -> list[Entry]:
+        return self.tree.entries
+
+    @property
+    def leaf(self) -> str | None:
+        return self.tree.leaf
+
+    @property
+    def name(self) -> str | None:
+        return self.tree.name
+
+    @property
+    def idle(self) -> bool:
+        return self._agents == 0
+
+    def working(self, change: int) -> None:
+        """One agent more, or one less, is at work in this session."""
+        self._agents = max(0, self._agents + change)
+        (self.idled.clear if self._agents else self.idled.set)()
+
+    # The tree
+
+    def made(self, path: Sequence[Entry] = (), parent: str | None = None) -> SessionTree:
+        """A new session: empty, or with the entries of a branch of another one."""
+        return self._keeper.new(path=path, parent=parent)
+
+    async def opened(self, id: str) -> SessionTree:
+        """A session that was left (S3)."""
+        return await self._keeper.open(id)
+
+    async def place(self, tree: SessionTree) -> None:
+        """Live in this session from now on."""
+        await self.save()
+        self.tree, self._next_turn = tree, []
+        await self.save()
+
+    async def save(self) -> None:
+        await self._keeper.save(self.tree)
+
+    async def request(self, operation: str, params: Mapping[str, Any]) -> Any:
+        """Perform `operation` with its `args`; what it changed is kept when this returns (S1)."""
+        perform = _OPERATIONS.get(operation)
+        if perform is None:
+            raise Problem(
+                "invalid_request", f"There is no session operation {operation[:40]!r}.", known=sorted(_OPERATIONS)
+            )
+        arguments = params.get("args") or []
+        try:
+            answer = perform(self, *arguments)
+        except TypeError as error:
+            raise Problem("invalid_request", f"{operation} was called with the wrong arguments.") from error
+        if self.tree.unsaved:
+            await self.save()
+        return answer
+
+    def messages(self) -> list[Any]:
+        """What a model would be shown of the branch."""
+        return self.tree.messages()
+
+    # Operations that change something
+
+    def _append_entry(self, kind: str, data: Any = None) -> str:
+        fields = {} if data is None else {"data": data}
+        return self.tree.append("custom", customType=str(kind), **fields)
+
+    def _send(self, message: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> None:
+        if options and options.get("deliverAs") == "nextTurn":
+            self._next_turn.append(message)  # even if it asks for a turn: it waits for the person's own
+            return
+        self._add(message)
+        if options and options.get("triggerTurn"):
+            self.ask({"kind": "turn"})
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a message waits for the next turn (`deliverAs: "nextTurn"`)."""
+        return bool(self._next_turn)
+
+    def turn(self) -> list[dict[str, Any]]:
+        """A turn begins: the messages that waited for it, now in the session."""
+        waited, self._next_turn = self._next_turn, []
+        for message in waited:
+            self._add(message)
+        return [{"role": "custom", **{name: message.get(name) for name in _SENT}} for message in waited]
+
+    def _add(self, message: Mapping[str, Any]) -> None:
+        sent = {name: message.get(name) for name in _SENT}
+        self.tree.append("custom_message", **{**sent, "display": message.get("display", True)})
+
+    def _send_user(self, content: Any, options: Mapping[str, Any] | None = None) -> None:
+        """A message in the user's name: the turn that it starts puts it into the session, as pi's does."""
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        self.ask({"kind": "turn", "content": parts, **({"options": dict(options)} if options else {})})
+
+    def ask(self, request: dict[str, Any]) -> None:
+        """Keep what waits for an agent (S2)."""
+        self.requests.append(request)
+        self.asked.set()
+
+    def choose_model(self, model: Mapping[str, Any]) -> None:
+        self.model = dict(model)
+        self.tree.append("model_change", provider=model.get("provider"), modelId=model.get("id"))
+
+    @property
+    def thinking(self) -> str:
+        return self.tree.thinking
+
+    def choose_thinking(self, level: str) -> None:
+        if level != self.thinking:
+            self.tree.append("thinking_level_change", thinkingLevel=level)
+
+    def _set_active(self, names: Sequence[str]) -> None:
+        """Unknown names are left out, as in pi; a tool that is registered later is active."""
+        self._seen = {str(tool["name"]) for tool in self._tools()}
+        self._chosen = [name for name in names if name in self._seen]
+
+    @property
+    def active(self) -> list[str]:
+        """The tools that an agent is offered."""
+        known = [str(tool["name"]) for tool in self._tools()]
+        if self._chosen is None:
+            return known
+        return [*self._chosen, *(name for name in known if name not in self._seen)]
+
+    def _usage(self) -> dict[str, Any] | None:
+        window = self.model.get("contextWindow") if self.model else None
+        return context_usage(self.tree, window) if isinstance(window, int) else None
+
+
+_OPERATIONS: dict[str, Callable[..., Any]] = {
+    "appendEntry": LiveSession._append_entry,
+    "sendMessage": LiveSession._send,
+    "sendUserMessage": LiveSession._send_user,
+    "setSessionName": lambda self, name: self.tree.rename(str(name)),
+    "getSessionName": lambda self: self.name,
+    "setLabel": lambda self, target, label=None: self.tree.label(target, label),
+    "getLabel": lambda self, target: self.tree.label_of(target),
+    "getCwd": lambda self: self._cwd,
+    "getSessionDir": lambda _self: None,
+    "getSessionId": lambda self: self.id,
+    "getSessionFile": lambda _self: None,
+    "getHeader": lambda self: self.tree.header,
+    "getLeafId": lambda self: self.leaf,
+    "getLeafEntry": lambda self: self.tree.find(self.leaf),
+    "getEntry": lambda self, id: self.tree.find(id),
+    "getChildren": lambda self, id: [entry for entry in self.entries if entry["parentId"] == id],
+    "getEntries": lambda self: self.entries,
+    "getBranch": lambda self, start=None: self.tree.branch(start),
+    "getTree": lambda self: self.tree.tree(),
+    "getState": lambda self: {"id": self.id, "leaf": self.leaf, "entries": len(self.entries), "name": self.name},
+    "buildSessionContext": lambda self: {
+        "messages": self.messages(),
+        "thinkingLevel": self.thinking,
+        "model": self.model and {"provider": self.model.get("provider"), "modelId": self.model.get("id")},
+    },
+    "getModel": lambda self: self.model,
+    "getThinkingLevel": lambda self: self.thinking,
+    "getActiveTools": lambda self: self.active,
+    "setActiveTools": LiveSession._set_active,
+    "getAllTools": lambda self: list(self._tools()),
+    "getCommands": lambda self: list(self._commands()),
+    "getSystemPrompt": lambda self: self.system_prompt,
+    "getContextUsage": LiveSession._usage,
+    "isIdle": lambda self: self.idle,
+    "hasPendingMessages": lambda self: any(item["kind"] == "turn" for item in self.requests),
+    "shutdown": lambda self: self.ask({"kind": "shutdown"}),
+}

@@ -1,0 +1,15 @@
+"""Conversations: a session is a tree of entries in a stream of the ledger; pi's session files come in and go out."""
+
+from typing import TYPE_CHECKING
+
+from forestay.face import face
+
+if TYPE_CHECKING:
+    from forestay.sessions.memory import MemorySessions, SessionKeeper
+    from forestay.sessions.pi_file import MAX_BYTES, write_file
+    from forestay.sessions.store import Sessions
+    from forestay.sessions.table import SessionLine, SessionTable
+    from forestay.sessions.tree import Entry, SessionTree, TurnStart, role_of, text_of
+    from forestay.sessions.usage import context_usage
+
+__getattr__, __dir__ = face(__name__, __file__)

@@ -1,0 +1,43 @@
+"""Where sessions are kept: the protocol, and a keeper that lasts as long as the process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from forestay.kernel import Clock, Ids, Problem
+from forestay.sessions.tree import Entry, SessionTree
+
+
+class SessionKeeper(Protocol):
+    """Keeps the sessions that extensions begin, leave and come back to."""
+
+    def new(self, *, path: Sequence[Entry] = (), parent: str | None = None) -> SessionTree:
+        """A new session: empty, or with the entries of a branch of another one."""
+
+    async def open(self, id: str) -> SessionTree:
+        """The session of that id, the same object for everybody who has it open."""
+
+    async def save(self, tree: SessionTree) -> None:
+        """Make what has changed last."""
+
+
+class MemorySessions:
+    """Keeps sessions until the process ends."""
+
+    def __init__(self, cwd: str, clock: Clock, ids: Ids) -> None:
+        self._cwd, self._clock, self._ids = cwd, clock, ids
+        self._kept: dict[str, SessionTree] = {}
+
+    def new(self, *, path: Sequence[Entry] = (), parent: str | None = None) -> SessionTree:
+        return SessionTree.new(self._cwd, clock=self._clock, ids=self._ids, path=path, parent=parent)
+
+    async def open(self, id: str) -> SessionTree:
+        if id not in self._kept:
+            fix = "Name a session that was replaced here, by its id."
+            raise Problem("not_found", f"There is no session {str(id)[:80]}.", fix=fix)
+        return self._kept[id]
+
+    async def save(self, tree: SessionTree) -> None:
+        tree.unsaved.clear()
+        self._kept[tree.id] = tree

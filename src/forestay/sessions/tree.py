@@ -1,0 +1,228 @@
+"""A session's entries: a tree with a leaf, in the words of pi's session format 3.
+
+- S1  An entry is appended under the leaf and becomes the leaf; entries are never changed.
+- S2  Ids are eight hex characters from the injected randomness, unique within the session.
+- S3  What the ledger does not have yet stands in `unsaved`, in its order.
+- S4  An entry that has a `place` stands once: a turn that is played again after a crash finds its own entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import msgspec
+
+from forestay.kernel import Clock, Draft, Ids, Problem, Record, iso
+
+VERSION = 3
+Entry = dict[str, Any]
+_SENT = ("customType", "content", "display", "details")
+
+
+class TurnStart(msgspec.Struct, frozen=True, rename="camel"):
+    """A turn of the session: the run that performs it, and what that run was given."""
+
+    run_id: str
+    inputs: dict[str, Any]
+
+
+class SessionTree:
+    """One session: header, entries, leaf."""
+
+    def __init__(self, header: Entry, entries: Iterable[Entry] = (), *, clock: Clock, ids: Ids) -> None:
+        self.header = header
+        self.entries: list[Entry] = []
+        self.leaf: str | None = None
+        self.turn: TurnStart | None = None
+        """The turn that was begun last."""
+        self.unsaved: list[Draft] = []
+        self.saved = -1
+        """The sequence of the last record that the ledger has."""
+        self._clock, self._ids = clock, ids
+        self._by_id: dict[str, Entry] = {}
+        self._places: dict[str, str] = {}
+        self._labels: dict[str, str | None] = {}
+        for entry in entries:
+            self._take(entry)
+
+    @classmethod
+    def new(
+        cls,
+        cwd: str,
+        *,
+        clock: Clock,
+        ids: Ids,
+        tenant: str = "",
+        path: Sequence[Entry] = (),
+        parent: str | None = None,
+    ) -> Self:
+        """A new session: empty, or with the entries of a branch of another one."""
+        header = {"type": "session", "version": VERSION, "id": ids.uuid4(), "timestamp": iso(clock.now_ms())}
+        made = cls({**header, "cwd": cwd, **({"parentSession": parent} if parent else {})}, path, clock=clock, ids=ids)
+        made.unsaved = made.drafts(tenant)
+        return made
+
+    @classmethod
+    def fold(cls, records: Sequence[Record], *, clock: Clock, ids: Ids) -> Self:
+        """The session that a stream of the ledger stands for."""
+        made = cls(records[0].payload, clock=clock, ids=ids)
+        for record in records[1:]:
+            if record.type == "session.entry":
+                made._take(record.payload, record.attrs.get("place"))
+            elif record.type == "session.moved":
+                made.leaf = record.payload["leaf"]
+            elif record.type == "session.turn":
+                made.turn = msgspec.convert(record.payload, TurnStart)
+        made.saved = records[-1].seq
+        return made
+
+    def drafts(self, tenant: str) -> list[Draft]:
+        """The whole session as the records of a new stream."""
+        entries = [Draft("session.entry", entry) for entry in self.entries]
+        return [Draft("session.created", self.header, {"tenant": tenant}), *entries]
+
+    @property
+    def id(self) -> str:
+        return str(self.header["id"])
+
+    # Changing it
+
+    def append(self, kind: str, *, place: str | None = None, **fields: Any) -> str:
+        """Add an entry under the leaf (S1); its id. One with a `place` that is there already is not added (S4)."""
+        if place is not None and place in self._places:
+            return self._places[place]
+        while (id := self._ids.token(4)) in self._by_id:
+            continue
+        entry = {"type": kind, **fields, "id": id, "parentId": self.leaf, "timestamp": iso(self._clock.now_ms())}
+        self._take(entry, place)
+        self.unsaved.append(Draft("session.entry", entry, {"place": place} if place is not None else {}))
+        return id
+
+    def _take(self, entry: Entry, place: str | None = None) -> None:
+        self.entries.append(entry)
+        self._by_id[entry["id"]] = entry
+        self.leaf = entry["id"]
+        if place is not None:
+            self._places[place] = entry["id"]
+        if entry["type"] == "label":
+            self._labels[entry["targetId"]] = entry.get("label")
+
+    def move(self, leaf: str | None) -> None:
+        """Go on from another entry, or from before the first one."""
+        if leaf is not None:
+            self.entry(leaf)
+        if leaf != self.leaf:
+            self.leaf = leaf
+            self.unsaved.append(Draft("session.moved", {"leaf": leaf}))
+
+    def begin_turn(self, turn: TurnStart) -> None:
+        """Note the turn before its run is there: who finds it without its run starts it."""
+        self.turn = turn
+        self.unsaved.append(Draft("session.turn", msgspec.to_builtins(turn)))
+
+    def rename(self, name: str) -> str:
+        return self.append("session_info", name=name.strip())
+
+    def label(self, target: str, label: str | None = None) -> None:
+        self.entry(target)
+        self.append("label", targetId=target, label=label)
+
+    # Reading it
+
+    def entry(self, id: Any) -> Entry:
+        found = self.find(id)
+        if found is None:
+            raise Problem("not_found", f"Entry {str(id)[:40]} not found.")
+        return found
+
+    def find(self, id: Any) -> Entry | None:
+        return self._by_id.get(id) if isinstance(id, str) else None
+
+    def has(self, place: str) -> bool:
+        """Whether an entry has this place (S4)."""
+        return place in self._places
+
+    def branch(self, start: str | None = None) -> list[Entry]:
+        """The entries from the root to `start`, or to the leaf."""
+        path: list[Entry] = []
+        current = self._by_id.get(start or self.leaf or "")
+        while current is not None:
+            path.append(current)
+            current = self._by_id.get(current["parentId"] or "")
+        return path[::-1]
+
+    def abandoned(self, target: str) -> tuple[list[Entry], str | None]:
+        """The entries of the present branch that are not on the way to `target`, and where the two part."""
+        kept = {entry["id"] for entry in self.branch(target)}
+        here = self.branch()
+        common = [entry["id"] for entry in here if entry["id"] in kept]
+        return [entry for entry in here if entry["id"] not in kept], common[-1] if common else None
+
+    def label_of(self, target: str) -> str | None:
+        return self._labels.get(target)
+
+    @property
+    def name(self) -> str | None:
+        names = [entry["name"] for entry in self.entries if entry["type"] == "session_info"]
+        return names[-1] if names else None
+
+    @property
+    def thinking(self) -> str:
+        levels = [entry["thinkingLevel"] for entry in self.branch() if entry["type"] == "thinking_level_change"]
+        return str(levels[-1]) if levels else "off"
+
+    def messages(self, leaf: str | None = None) -> list[Any]:
+        """What a model would be shown of the branch: messages of pi, a compaction in place of what it sums up."""
+        branch = self.branch(leaf)
+        shown: list[Any] = []
+        compacted = next((entry for entry in reversed(branch) if entry["type"] == "compaction"), None)
+        if compacted is not None:
+            told = {name: compacted.get(name) for name in ("summary", "tokensBefore", "timestamp")}
+            shown.append({"role": "compactionSummary", **told})
+            kept = [at for at, entry in enumerate(branch) if entry["id"] == compacted.get("firstKeptEntryId")]
+            branch = branch[kept[0] if kept else branch.index(compacted) :]
+        for entry in branch:
+            if entry["type"] == "message":
+                shown.append(entry["message"])
+            elif entry["type"] == "custom_message":
+                shown.append({"role": "custom", **{name: entry.get(name) for name in _SENT}})
+            elif entry["type"] == "branch_summary":
+                shown.append({"role": "branchSummary", "summary": entry["summary"], "fromId": entry["fromId"]})
+        return shown
+
+    def tree(self) -> list[dict[str, Any]]:
+        nodes: dict[str, dict[str, Any]] = {
+            entry["id"]: {"entry": entry, "children": [], "label": self.label_of(entry["id"])} for entry in self.entries
+        }
+        roots: list[dict[str, Any]] = []
+        for entry in self.entries:
+            parent = nodes.get(entry["parentId"] or "")
+            (parent["children"] if parent else roots).append(nodes[entry["id"]])
+        return roots
+
+    def fork_point(self, target: str, position: str) -> tuple[list[Entry], str | None]:
+        """The path that a fork takes along, and the text that it leaves out: `at` an entry, or `before` a message of
+        the user, whose text is then the draft of another one."""
+        entry = self.entry(target)
+        if position == "at":
+            return self.branch(entry["id"]), None
+        if role_of(entry) != "user":
+            message = "Invalid entry ID for forking: it is no message of the user."
+            raise Problem("invalid_request", message, at="entryId")
+        parent = entry["parentId"]
+        return self.branch(parent) if parent is not None else [], text_of(entry["message"].get("content"))
+
+
+def role_of(entry: Entry) -> str | None:
+    """Who says it, when an entry is a message."""
+    message = entry.get("message")
+    return message.get("role") if entry["type"] == "message" and isinstance(message, Mapping) else None
+
+
+def text_of(content: Any) -> str:
+    """The text of a message's content: a string, or blocks."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "".join(str(part.get("text", "")) for part in parts if isinstance(part, Mapping) and "text" in part)
