@@ -106,6 +106,19 @@ TEMPLATE = """\
 # input = 1.25
 # output = 10.0
 
+[deployments]
+# gates = []                             # what a promotion to active needs; the first that fits the agent holds
+
+# [[deployments.gates]]                  # an entry for each gate, in place of the list
+# agent = "*"                            # a pattern over the agent's id
+# approval = false                       # a person must approve it
+# evaluation = false                     # it names an evaluation of this version that passed
+# pass_score = 0.9                       # or one with at least this score
+# auto_rollback = 0.8                    # a canary whose live-shadow score is lower goes back by itself
+
+[evaluations]
+# judge = "default"                      # the model that grades by a rubric; without it, rubrics are refused
+
 [extensions]
 # paths = []                             # extensions, or folders of them; each is loaded when a person trusts it
 # tool_words = ""                        # a JSON file with the wording of the built-in tools; empty: our own
@@ -131,6 +144,17 @@ TEMPLATE = """\
 # allow = ["read:src/**", "http:api.example.com"]
 # deny = ["env"]
 # mode = "strict"
+
+# [mcpServers.NAME]                      # an MCP server, as in `.mcp.json`; see `forestay mcp trust`
+# command = "python3"                    # the program; or `url` for a server that is reached over HTTP
+# args = ["server.py"]
+# env = { TOKEN = "${TOKEN}" }           # `${NAME}` is the host's variable, if the server is granted it: env:NAME
+# cwd = ""                               # a folder of the project; empty: the project
+# headers = {}                           # of a server with a `url`
+# read_only = []                         # tools that change nothing, as you know; others are unsafe to repeat
+# start_seconds = 30.0
+# call_seconds = 60.0                    # how long a call may hear nothing; progress starts the time again
+# idle_seconds = 300.0                   # after which a server that nobody uses is stopped
 
 [output]
 # format = "json"                        # "human" or "json"; default: by the terminal

@@ -23,7 +23,16 @@ from typing import Any
 import msgspec
 
 from forestay.governance.accounts import Account, ModelCall, Reservation, Short, fit, fit_model_call, price
-from forestay.governance.budget_policy import Pool, agent_rules, check_model, pools, price_of, read_policy, resolve
+from forestay.governance.budget_policy import (
+    BudgetScope,
+    Pool,
+    agent_rules,
+    check_model,
+    pools,
+    price_of,
+    read_policy,
+    resolve,
+)
 from forestay.kernel import Budgets as Settings
 from forestay.kernel import Ceiling, Clock, Draft, Ledger, Problem, Record, Transaction, iso
 from forestay.runs import (
@@ -311,12 +320,17 @@ class Budgets:
         )
         return Account(name, limits, dict(spent), {dimension: int(amount) for dimension, amount in held})
 
-    async def standings(self, tenant: str) -> list[Standing]:
-        """Every account of a tenant that is in use: its ceilings where the settings have them."""
+    async def standings(
+        self, tenant: str, *, scope: BudgetScope | None = None, after: str = "", limit: int = 200
+    ) -> list[Standing]:
+        """The accounts of a tenant that are in use, by name, behind `after`: their ceilings where the settings have
+        them."""
+        begin = f"{scope}/" if scope else ""
         rows = await self._ledger.query(
-            "SELECT account FROM budget_spent WHERE tenant = ? UNION SELECT account FROM budget_held WHERE tenant = ? "
-            "ORDER BY account",
-            (tenant, tenant),
+            "SELECT account FROM (SELECT account FROM budget_spent WHERE tenant = ? "
+            "UNION SELECT account FROM budget_held WHERE tenant = ?) AS used "
+            "WHERE account > ? AND substr(account, 1, ?) = ? ORDER BY account LIMIT ?",
+            (tenant, tenant, after, len(begin), begin, limit),
         )
         found = []
         for (name,) in rows:

@@ -12,7 +12,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from forestay.agents import Catalogue
-from forestay.governance import Budgets, BudgetTable, Metering
+from forestay.governance import (
+    EVALUATION,
+    TASK,
+    WORKFLOW,
+    AgentDirectory,
+    Budgets,
+    BudgetTable,
+    Deployments,
+    Evaluations,
+    Judge,
+    Metering,
+    Staff,
+)
+from forestay.host.agent_choice import AgentChoice
 from forestay.host.agent_node import ASK, AgentNode
 from forestay.host.egress import Egress
 from forestay.host.extension_model import ExtensionModel
@@ -30,6 +43,7 @@ from forestay.kernel import (
     OPERATOR,
     Clock,
     Config,
+    DeploymentGate,
     Ids,
     Ledger,
     Problem,
@@ -65,6 +79,9 @@ if TYPE_CHECKING:
 
 
 _STANDBY_SECONDS = 0.2
+SAMPLE_GATED = "local.sample.gated"
+"""With the test seams: the agent whose promotions need an evaluation."""
+_SAMPLE_GATE = DeploymentGate(agent=SAMPLE_GATED, evaluation=True)
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,6 +140,10 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     relay: Relay
     models: HostModels
     agents: Catalogue
+    directory: AgentDirectory  # the agents of each tenant
+    staff: Staff
+    deployments: Deployments
+    evaluations: Evaluations
     webhooks: Webhooks
     schedules: Schedules
     idempotency: Idempotency
@@ -154,6 +175,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
         """What this host adds to the discovery document: what is wired, and nothing else."""
         return {
             "budget": self.budgets.capability(),
+            "agents": {"evalSuite": self.evaluations.capability()},
             "forestay": {
                 "agents": sorted(agent.agent_id for agent in self.agents),
                 "model": self.models.default.name,
@@ -240,13 +262,27 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         stack.push_async_callback(prompts.close)
         budgets = Budgets(ledger, config.budgets, clock=clock)
         tools = HostTools(extensions, config.agents, ledger, clock, runs=lambda: runs, tracing=tracing)
+        directory = AgentDirectory(ledger, catalogue)
+        staff = Staff(ledger, directory, runs=lambda: runs)
+        gates = [*([_SAMPLE_GATE] if options.sample_seams else ()), *config.deployments.gates]
+        deployments = Deployments(
+            ledger, gates, runs=lambda: runs, scores=lambda *of: evaluations.score(*of), exists=directory.get
+        )
+        judge = config.evaluations.judge
+        evaluations = Evaluations(
+            ledger,
+            runs=lambda: runs,
+            versions=directory.version,
+            judge=Judge(models.chosen(None, judge)) if judge else None,
+            observer=deployments.observed,
+        )
         node = AgentNode(
             ledger=ledger,
             relay=relay,
             models=models,
             extensions=extensions,
             budgets=budgets,
-            catalogue=catalogue,
+            choice=AgentChoice(directory, staff, deployments),
             settings=config.agents,
             clock=clock,
             ids=ids,
@@ -256,6 +292,8 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         )
         registry = standard_registry(sample_seams=options.sample_seams)
         registry.add(node.type)
+        registry.add(deployments.type)
+        registry.add(evaluations.type)
         if options.trust_nodes:
             await trust_in_nodes(ledger, root, config.workflows.nodes).give(root)
         for own in await load_nodes(ledger, root, config.workflows.nodes):
@@ -268,7 +306,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             secret=derive(secret, "interrupts"),
             nodes=registry,
             models=models,
-            governor=Metering(budgets),
+            governor=Metering(budgets, staff),
             tools=tools,
             http=egress,
             limits=options.limits or Limits(max_loop_iterations=config.workflows.max_loop_iterations),
@@ -286,9 +324,10 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             check_url=egress.check_url,
             policy=options.retry,
         )
-        schedules = Schedules(ledger, runs, clock=clock, ids=ids)
+        schedules = Schedules(ledger, runs, clock=clock, ids=ids, attribution=staff.fired)
         await stack.enter_async_context(runs)
-        await runs.put_workflow(ASK, tenant=None)
+        for document in (ASK, WORKFLOW, EVALUATION, TASK):
+            await runs.put_workflow(document, tenant=None)
         found = Found()
         for folder in (*(root / text for text in config.workflows.paths), *options.workflows):
             found += await load_workflows(runs, folder, strict=options.strict)
@@ -309,6 +348,10 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             relay=relay,
             models=models,
             agents=catalogue,
+            directory=directory,
+            staff=staff,
+            deployments=deployments,
+            evaluations=evaluations,
             webhooks=webhooks,
             schedules=schedules,
             idempotency=idempotency,

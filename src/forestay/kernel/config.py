@@ -141,6 +141,26 @@ class ExtensionConfig(_Section, frozen=True):
     build_seconds: float = 60.0
 
 
+class McpServer(_Section, frozen=True):
+    """One MCP server: `command` with `args`, `env` and `cwd`, or `url` with `headers`.
+
+    `${NAME}` in a value of `env` or `headers` is that variable of the host, if the server is granted it. Tools that
+    `read_only` names change nothing, as a person says here. A call that hears nothing for `call_seconds` is given up; a
+    server that nobody uses for `idle_seconds` is stopped.
+    """
+
+    command: str = ""
+    args: list[str] = []
+    env: dict[str, str] = {}
+    cwd: str = ""
+    url: str = ""
+    headers: dict[str, str] = {}
+    read_only: list[str] = []
+    start_seconds: float = 30.0
+    call_seconds: float = 60.0
+    idle_seconds: float = 300.0
+
+
 class ModelEntry(_Section, frozen=True):
     """A model under a name of the project's own; what is not said is what is known of the model.
 
@@ -232,6 +252,29 @@ class Budgets(_Section, frozen=True):
     prices: dict[str, Price] = {}
 
 
+class DeploymentGate(_Section, frozen=True):
+    """What a promotion to `active` needs, for agents whose id fits `agent`: a person's yes, an evaluation that passed,
+    or one with a score. `auto_rollback` is the score of a live-shadow evaluation under which a canary goes back."""
+
+    agent: str = "*"
+    approval: bool = False
+    evaluation: bool = False
+    pass_score: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    auto_rollback: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+
+
+class DeploymentSettings(_Section, frozen=True):
+    """The first of `gates` that fits an agent holds for it."""
+
+    gates: list[DeploymentGate] = []
+
+
+class EvaluationSettings(_Section, frozen=True):
+    """`judge` names the model that grades by a rubric; without it, only what a function can score is evaluated."""
+
+    judge: str | None = None
+
+
 class Config(_Section, frozen=True):
     output: Output = Output()
     data: Data = Data()
@@ -241,7 +284,11 @@ class Config(_Section, frozen=True):
     agents: Agents = Agents()
     workflows: Workflows = Workflows()
     budgets: Budgets = Budgets()
+    deployments: DeploymentSettings = DeploymentSettings()
+    evaluations: EvaluationSettings = EvaluationSettings()
     telemetry: Telemetry = Telemetry()
+    mcpServers: dict[str, McpServer] = {}
+    """MCP servers by name; spelled as in the `.mcp.json` of other hosts."""
 
 
 class Loaded(msgspec.Struct, frozen=True):

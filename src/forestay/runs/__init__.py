@@ -37,7 +37,6 @@ if TYPE_CHECKING:
         limits_of,
         shown,
     )
-    from forestay.runs.state import RunState
     from forestay.runs.types import (
         TERMINAL,
         TERMINAL_EVENTS,
@@ -75,6 +74,6 @@ if TYPE_CHECKING:
         Webhook,
         Webhooks,
     )
-    from forestay.runs.workflows import Condition
+    from forestay.runs.workflows import RESERVED, Condition
 
 __getattr__, __dir__ = face(__name__, __file__)

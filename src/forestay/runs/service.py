@@ -258,7 +258,7 @@ class Runs:
             callbackUrl=request.callback_url,
         )
         event.cause = causation_id
-        told = [*facts, *(self._governor.facts(request, tenant) if self._governor else ())]
+        told = [*facts, *await self._decided(request, tenant, stored, facts)]
         events = [event, *(Event(fact.type, fact.payload, None, fact.private, id=fact.id) for fact in told)]
         if dedup:
             state = await self._create_alone(run_id, stored, events, request.scope_id, tenant)
@@ -270,6 +270,14 @@ class Runs:
             events_url=f"/v1/runs/{run_id}/events",
             status_url=f"/v1/runs/{run_id}",
         )
+
+    async def _decided(self, request: CreateRun, tenant: str, stored: Stored, facts: Sequence[Fact]) -> Sequence[Fact]:
+        """What the governor decides about a run, where its caller has not decided it."""
+        if self._governor is None:
+            return ()
+        agents = [node.agent["agentId"] for node in stored.plan.workflow.nodes if node.agent is not None]
+        known = {fact.type for fact in facts}
+        return [fact for fact in await self._governor.facts(request, tenant, agents) if fact.type not in known]
 
     async def get_run(self, run_id: str, tenant: str) -> RunSnapshot:
         return await self._shown(await self._state(run_id, tenant))
