@@ -34,6 +34,7 @@ from forestay.host.metrics import HostMetrics, WatchedModel
 from forestay.host.models import HostModels
 from forestay.host.node_files import load_nodes, trust_in_nodes
 from forestay.host.prompts import Prompts
+from forestay.host.run_ui import RunUi
 from forestay.host.shared_secret import check_secret, host_secret
 from forestay.host.sole import sole_host
 from forestay.host.tools import HostTools
@@ -255,6 +256,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             randomness=randomness,
             prompts=prompts,
             consent=options.consent,
+            ui=RunUi(prompts),
             model=ExtensionModel(models),
             data=data,
         )
