@@ -19,6 +19,7 @@ from tests.postgres import new_ledger
 from tests.runs.documents import edge, node, workflow
 
 KEY = "hk_test_0123456789abcdef0123456789abcdef"
+SECRET = "a secret of hosts on several machines"
 DOCUMENT = workflow(
     "w",
     [node("gate", "core.approvalGate"), node("last", "core.noop")],
@@ -26,14 +27,23 @@ DOCUMENT = workflow(
 )
 
 
+def begin(folder: Path, ledger: str, *options: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-P", "-m", "forestay", "up", "--port", "0", "--json", "--ledger", ledger, *options]
+    environment = {**os.environ, "FORESTAY_API_KEY": KEY, "FORESTAY_SECRET": SECRET, "HOME": str(folder)}
+    return subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
 @contextmanager
 def up(folder: Path, ledger: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
     """A host of its own process, and a client of it."""
-    command = [sys.executable, "-P", "-m", "forestay", "up", "--port", "0", "--json", "--ledger", ledger]
-    environment = {**os.environ, "FORESTAY_API_KEY": KEY, "HOME": str(folder)}
-    process = subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    with serving(begin(folder, ledger)) as found:
+        yield found
+
+
+@contextmanager
+def serving(process: subprocess.Popen[str]) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
     assert process.stdout is not None and process.stderr is not None
     try:
         line = process.stdout.readline()
@@ -69,21 +79,25 @@ def test_a_killed_host_goes_on_from_postgresql(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("ledger.db"))
 
 
-def test_a_second_host_on_one_ledger_is_refused(tmp_path: Path) -> None:
+def test_a_standby_takes_over_when_the_first_host_dies(tmp_path: Path) -> None:
     ledger = new_ledger()
-    (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
-    with up(tmp_path / "one", ledger) as (_, client):
-        second = subprocess.run(
-            [sys.executable, "-P", "-m", "forestay", "up", "--port", "0", "--json", "--ledger", ledger],
-            cwd=tmp_path / "two",
-            env={**os.environ, "HOME": str(tmp_path)},
-            capture_output=True,
-            text=True,
-        )
-        assert json.loads(second.stdout)["error"]["details"]["schema"]
-        assert second.returncode != 0
-        assert ask(client, "GET", "/v1/runs")["runs"] == []
+    with up(tmp_path, ledger) as (first, client):
+        ask(client, "PUT", "/v1/workflows/w", DOCUMENT)
+        run_id = ask(client, "POST", "/v1/runs", {"workflowId": "w"})["runId"]
+        while not (asked := ask(client, "GET", f"/v1/runs/{run_id}/interrupts")["interrupts"]):
+            pass
+        token = asked[0]["token"]
+        standby = begin(tmp_path / "two", ledger, "--standby")
+        with pytest.raises(subprocess.TimeoutExpired):
+            standby.wait(1)
+        first.kill()
+        first.wait()
+    with serving(standby) as (_, client):
+        assert ask(client, "GET", f"/v1/interrupts/{token}")["runId"] == run_id, "signed by the first host"
+        ask(client, "POST", f"/v1/runs/{run_id}/interrupts/gate", {"resumeValue": {"action": "accept"}})
+        while ask(client, "GET", f"/v1/runs/{run_id}")["status"] != "completed":
+            pass
 
 
 @pytest.mark.parametrize("given", ["setting", "environment"])

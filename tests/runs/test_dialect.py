@@ -12,11 +12,10 @@ import pytest
 
 from forestay.governance import Reservation, Short, fit
 from forestay.host import Host
-from forestay.kernel import Ledger, ManualClock, Record
-from forestay.kernel.ledger.postgres_server import Database, PgServer, table
-from forestay.kernel.ledger.projections import _TABLE, build
+from forestay.kernel import ManualClock, Record
 from forestay.runs.schedules import ScheduleSpec
 from forestay.runs.types import CreateRun, ForkRequest, RunFilter
+from tests.kernel.ledger.on_postgres import built, empty_schema
 from tests.postgres import new_ledger
 from tests.runs.documents import edge, node, workflow
 from tests.runs.test_webhooks import TENANT, finish, opened, receiving, settled
@@ -28,12 +27,10 @@ PARENT = workflow("large", [node("a"), node("b", "core.subWorkflow", config={"wo
 
 
 @pytest.fixture
-def postgres() -> Iterator[Database]:
+def postgres() -> Iterator[Any]:
     """A ledger's schema with nothing in it."""
-    address = new_ledger()
-    Ledger.open(address).close()
-    with PgServer(address, lock_timeout=5).connect() as connection:
-        yield Database(connection)
+    with empty_schema() as database:
+        yield database
 
 
 @pytest.fixture
@@ -115,7 +112,7 @@ async def test_a_host_works_on_postgresql_and_finds_everything_again(tmp_path: P
 
 
 async def test_what_a_host_keeps_and_asks_is_the_same_on_postgresql(
-    tmp_path: Path, clock: ManualClock, postgres: Database
+    tmp_path: Path, clock: ManualClock, postgres: Any
 ) -> None:
     asked: dict[str, Sequence[Any]] = {}
     async with receiving() as receiver, opened(tmp_path, clock, receiver, max_attempts=2) as host:
@@ -135,8 +132,7 @@ async def test_what_a_host_keeps_and_asks_is_the_same_on_postgresql(
         await host.runs.close()
         pages = {prefix: await _all(host, prefix) for prefix in {item.prefix for item in projections}}
         for projection in projections:
-            build(postgres, projection, partial(_page, pages), table)
-            for name in _TABLE.findall(projection.schema):
+            for name in built(postgres, projection, partial(_page, pages)):
                 rows = await look_up(f"SELECT * FROM {name}")
                 assert rows, f"{name} is empty: nothing was tried"
                 assert _sorted(postgres.execute(f"SELECT * FROM {name}").fetchall()) == _sorted(rows), name

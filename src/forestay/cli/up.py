@@ -33,6 +33,12 @@ def up(
     ledger: Annotated[
         str | None, typer.Option(help="The ledger's address, postgresql://…; default: data.ledger.")
     ] = None,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="While another host is up, wait; take over when it is gone.")
+    ] = False,
+    new_secret: Annotated[
+        bool, typer.Option("--new-secret", help="Go on with another secret than the ledger knows: the old one is lost.")
+    ] = False,
     workflows: Annotated[Path | None, typer.Option(help="A folder of workflow documents to load.")] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse to start when a workflow document cannot be loaded.")
@@ -60,10 +66,12 @@ def up(
         sample_seams=sample_seams,
         allow_egress=tuple(allow_egress or ()),
         trust_nodes=trust,
+        standby=standby,
+        new_secret=new_secret,
         workflows=(workflows,) if workflows else (),
         strict=strict,
     )
-    if (running := announced(options.folder)) is not None:
+    if not standby and (running := announced(options.folder)) is not None:
         raise Problem(
             "state_conflict",
             f"A host has this folder open already: {running}",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,18 +36,19 @@ from forestay.host.node_files import load_nodes, trust_in_nodes
 from forestay.host.prompts import Prompts
 from forestay.host.run_ui import RunUi
 from forestay.host.session_turns import SessionTurns
+from forestay.host.shared_secret import check_secret, host_secret
 from forestay.host.sole import sole_host
 from forestay.host.tools import HostTools
 from forestay.host.tracing import Tracing, open_tracing
 from forestay.host.workflow_files import Found, LeftOut, load_workflows
 from forestay.kernel import (
-    HOST_SECRET,
     OPERATOR,
     Clock,
     Config,
     DeploymentGate,
     Ids,
     Ledger,
+    Problem,
     Projection,
     Randomness,
     SystemClock,
@@ -53,7 +56,6 @@ from forestay.kernel import (
     derive,
     former,
     kept_in,
-    kept_secret,
     make_folder,
 )
 from forestay.models import OpenModel, embed
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
     from forestay.extensions import Consent, Ui
 
 
+_STANDBY_SECONDS = 0.2
 SAMPLE_GATED = "local.sample.gated"
 """With the test seams: the agent whose promotions need an evaluation."""
 _SAMPLE_GATE = DeploymentGate(agent=SAMPLE_GATED, evaluation=True)
@@ -90,6 +93,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     `root` is the project folder. `data`, when given, is used in place of `config.data.dir`. `allow_egress` names
     `host:port` pairs that calls out may reach though they are private. `consent` asks a person at the terminal,
     `ui` shows them what extensions show.
+    `standby` waits while another host has the folder or the ledger open. `new_secret` goes on with a secret that hosts
+    of the ledger did not have before.
     `trust_nodes` trusts the project's node files as they are now. `workflows` are folders beside those of the
     configuration; `strict` refuses to open when one of their files cannot be stored. `models` are model objects by the
     name that the configuration may use for them. `tracing`, when given, is used in place of what the configuration
@@ -102,6 +107,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     allow_egress: tuple[str, ...] = ()
     sample_seams: bool = False
     trust_nodes: bool = False
+    standby: bool = False
+    new_secret: bool = False
     workflows: tuple[Path, ...] = ()
     strict: bool = False
     retry: RetryPolicy = RetryPolicy()
@@ -183,6 +190,20 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
+async def _opened_alone(options: Options, projections: list[Projection], clock: Clock, ids: Ids) -> Ledger:
+    """The ledger, which no other host has open; a standby waits until that is so."""
+    transient: frozenset[str] = frozenset()
+    while True:
+        try:
+            opening = partial(Ledger.open, options.ledger, projections=projections, clock=clock, ids=ids, sole=True)
+            return await asyncio.to_thread(opening)
+        except Problem as problem:
+            if not options.standby or problem.key not in transient | {"state_conflict"}:
+                raise
+            transient = frozenset({"ledger_unreachable"})  # the address is right: the database comes back
+        await asyncio.sleep(_STANDBY_SECONDS)
+
+
 @asynccontextmanager
 async def open_host(options: Options) -> AsyncIterator[Host]:
     clock = options.clock or SystemClock()
@@ -203,12 +224,12 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         *options.projections,
     ]
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(sole_host(data))
+        await stack.enter_async_context(sole_host(data, standby=options.standby))
         with kept_in(data):
-            secret = kept_secret(data / HOST_SECRET, randomness)
-        ledger = await stack.enter_async_context(
-            Ledger.open(options.ledger, projections=projections, clock=clock, ids=ids, sole=True)
-        )
+            secret = host_secret(data, randomness)
+        ledger = await stack.enter_async_context(await _opened_alone(options, projections, clock, ids))
+        if config.data.ledger:
+            await check_secret(ledger, secret, renew=options.new_secret)
         metrics = HostMetrics()
         tracing = options.tracing or open_tracing(config.telemetry)
         stack.callback(tracing.close)

@@ -2,7 +2,8 @@
 
 - O1  A second host is refused before it touches the ledger: under the first one's name it would take its runs.
 - O2  The lock is the system's and ends with the process, however that ends: a killed host leaves nothing to clear.
-- O3  Commands that open the folder for a moment wait for each other; what stays open is named when patience ends.
+- O3  Commands that open the folder for a moment wait for each other; what stays open is named when patience ends. A
+      standby has patience without end: it is the next host of the folder.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ _LOOK_SECONDS = 0.05
 
 
 @asynccontextmanager
-async def sole_host(folder: Path) -> AsyncIterator[None]:
-    """Have `folder` to ourselves while the block runs; `state_conflict` when another host keeps it."""
+async def sole_host(folder: Path, *, standby: bool = False) -> AsyncIterator[None]:
+    """Have `folder` to ourselves while the block runs; `state_conflict` when another host keeps it, unless we are its
+    `standby`."""
     with kept_in(folder):
         file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        await _locked(file, folder)
+        await _locked(file, folder, standby)
         os.ftruncate(file, 0)
         os.pwrite(file, str(os.getpid()).encode(), 0)
         yield
@@ -35,10 +37,12 @@ async def sole_host(folder: Path) -> AsyncIterator[None]:
         os.close(file)
 
 
-async def _locked(file: int, folder: Path) -> None:
-    for _ in range(round(_PATIENCE_SECONDS / _LOOK_SECONDS)):
+async def _locked(file: int, folder: Path, standby: bool) -> None:
+    looks = 0
+    while standby or looks < _PATIENCE_SECONDS / _LOOK_SECONDS:
         if _lock(file):
             return
+        looks += 1
         await asyncio.sleep(_LOOK_SECONDS)
     holder = os.pread(file, 20, 0).decode("ascii", "replace")
     raise Problem(

@@ -15,12 +15,13 @@ HOST_SECRET = "secret.key"  # noqa: S105 - the file beside the ledger that every
 _SIZE = 32
 
 
-def kept_secret(file: Path, randomness: Randomness | None = None) -> bytes:
-    """The secret in `file`. The first caller makes it, and other processes see it whole or not at all."""
+def kept_secret(file: Path, randomness: Randomness | None = None, *, given: bytes | None = None) -> bytes:
+    """The secret in `file`. The first caller makes it, of what was `given` or by chance, and other processes see it
+    whole or not at all."""
     if not file.exists():
         beside = file.with_name(f"{file.name}.{os.getpid()}.{threading.get_ident()}")
         beside.unlink(missing_ok=True)
-        _write(beside, (randomness or SystemRandomness()).bytes(_SIZE))
+        _write(beside, given or (randomness or SystemRandomness()).bytes(_SIZE))
         try:
             os.link(beside, file)
         except FileExistsError:

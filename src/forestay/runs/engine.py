@@ -36,6 +36,8 @@ from forestay.runs.workflows import Ref, Stored, Workflows
 _KEEP_IDLE = 2000
 _KEEP_ENDED = 512
 _FAULTS = 3
+_AT_ONCE = 8  # runs that are taken up at once where each costs round trips
+_LOOK_AGAIN = 40  # sweeps: on a shared ledger nobody appends to what we carry, and a look is a round trip
 # What stands in a run's own way, unlike a full disk or another owner.
 _OWN_FAULTS = frozenset({"internal", "payload_too_large", "invalid_json", "invalid_text"})
 # What is wrong with one run alone: other runs go on.
@@ -77,6 +79,7 @@ class Engine:
         self.draining = False
         self.started = False
         self._epoch = 0
+        self._sweeps = 0
         self._actors: dict[str, RunActor] = {}
         self._idle: OrderedDict[str, None] = OrderedDict()
         self._finished: OrderedDict[str, RunState] = OrderedDict()
@@ -164,16 +167,22 @@ class Engine:
         """Load what has something to do and is not in memory (G3)."""
         if self.draining:
             return
+        self._sweeps += 1
+        absent: list[str] = []
         for run_id in await self.leases.due(self.room):
             actor = self._actors.get(run_id)
             if self._is_hopeless(run_id):
                 continue
             if actor is None:
-                await self._take_up(run_id)
+                absent.append(run_id)
             elif actor.idle:
                 if actor.is_due(self.clock.now_ms()):  # the machine slept, or its clock was set: no timer knows
                     actor.poke()
-                self.spawn(self._look_again(actor))
+                if not self.leases.shared or self._sweeps % _LOOK_AGAIN == 0:
+                    self.spawn(self._look_again(actor))
+        at_once = _AT_ONCE if self.leases.shared else 1
+        for start in range(0, len(absent), at_once):
+            await asyncio.gather(*map(self._take_up, absent[start : start + at_once]))
 
     async def _look_again(self, actor: RunActor) -> None:
         """A run that rests here is marked busy: a child has ended, or another instance has appended to it."""

@@ -19,6 +19,7 @@ AHEAD_MS = 60_000
 NOBODY = ""
 _MOST = 10_000  # runs that one look finds
 _TIDY_EVERY = 240  # looks
+_AT_ONCE = 64  # runs that one look claims: the others have their share
 T = TypeVar("T")
 
 
@@ -150,7 +151,7 @@ class SharedLeases:
 
         def look() -> list[str]:
             if room > 0:
-                self._workers.claim(time, room)
+                self._workers.claim(time, min(room, _AT_ONCE))
             if self._looks % _TIDY_EVERY == 0:
                 self._workers.tidy()
             return self._workers.due(time, _MOST)

@@ -18,7 +18,7 @@ from forestay.kernel.ledger.postgres import PgLedger
 from forestay.kernel.ledger.postgres_hints import Hints
 from forestay.kernel.ledger.postgres_server import Connection, PgServer
 from forestay.kernel.problems import Problem
-from tests.postgres import new_ledger
+from tests.postgres import new_ledger, server_address
 
 
 @pytest.fixture
@@ -327,3 +327,30 @@ async def test_a_follower_of_some_streams_rests_while_only_others_are_written(ad
         assert not await ledger._hidden("run/", position)
         assert await ledger._hidden("", position)
         await following.aclose()
+
+
+def cut_all() -> None:
+    """End every connection of every ledger, as a server that is started again does."""
+    with psycopg.connect(server_address()) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE pid <> pg_backend_pid() AND application_name = 'forestay'"
+        )
+
+
+async def test_who_lost_its_connection_is_not_the_only_one_any_more(address: str) -> None:
+    """Its appends went through the connection that held the ledger: another host has it now, so it writes nothing."""
+    async with PgLedger.open(address, sole=True, lock_timeout=0.2) as first:
+        await first.append("a", [Draft("one")])
+        with pytest.raises(Problem) as refused:
+            PgLedger.open(address, sole=True, lock_timeout=0.2)
+        assert refused.value.key == "state_conflict"
+        cut_all()
+        async with PgLedger.open(address, sole=True, lock_timeout=0.2) as second:
+            await second.append("a", [Draft("two")])
+            with pytest.raises(Problem) as late:
+                await first.append("a", [Draft("three")])
+            assert late.value.key == "state_conflict"
+            assert len(await first.read("a")) == 2, "it may still read"
+        await first.append("a", [Draft("four")])  # the other one is gone
+        assert [record.type for record in await first.read("a")] == ["one", "two", "four"]

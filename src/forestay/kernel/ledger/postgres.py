@@ -57,15 +57,16 @@ class PgLedger(TableLedger):
         readers: int = 4,
         sole: bool = False,
     ) -> None:
+        """With `sole` this process alone may write, and is refused while another has the ledger so."""
         clock = clock or SystemClock()
-        self._server = PgServer(str(address), lock_timeout=lock_timeout)
+        self._server = PgServer(str(address), lock_timeout=lock_timeout, sole=sole)
         self._server.create()
-        self._sole = self._server.sole() if sole else None
         self._local = threading.local()
         self._connections: list[Connection] = []
         feeds = Feeds()
+        connection = self._server.first_writer() if sole and not self.read_only else None
+        writer = PgWriter(self._server, projections, clock, ids or Ids(clock), self._announced, connection)
         self._hints = Hints(self._server, feeds)
-        writer = PgWriter(self._server, projections, clock, ids or Ids(clock), self._announced)
         super().__init__(feeds, writer, readers)
         if not self.read_only:
             try:
@@ -93,8 +94,6 @@ class PgLedger(TableLedger):
         for connection in self._connections:
             connection.close()
         self._connections.clear()
-        if self._sole is not None:
-            self._sole.close()
 
     def _announced(self, records: list[Record]) -> Deliveries:
         self._hints.tell(records)

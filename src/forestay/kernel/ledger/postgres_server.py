@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib import resources
@@ -19,6 +20,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
 _PLACES = re.compile(r"'[^']*'|\?|%")
 _CONNECT_SECONDS = "10"
+_AGAIN_SECONDS = 0.1
 PLACES = 20  # bits of a position that count within its transaction
 # Below this position no record comes any more (P2).
 HORIZON = f"(SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + base) << {PLACES} FROM numbering)"  # noqa: S608
@@ -101,9 +103,10 @@ class PgServer:
     """One schema of one database: makes connections, and knows whether it may be written.
 
     The address is psycopg's, with one name of ours in its query: `schema`, which is `forestay` when it is not given.
+    With `sole` only one process writes at a time.
     """
 
-    def __init__(self, address: str, *, lock_timeout: float) -> None:
+    def __init__(self, address: str, *, lock_timeout: float, sole: bool = False) -> None:
         parts = urlsplit(address)
         query = dict(parse_qsl(parts.query))
         self.schema = query.pop("schema", "forestay")
@@ -115,6 +118,7 @@ class PgServer:
         self._address = parts._replace(query=urlencode(query)).geturl()
         self._lock_ms = round(lock_timeout * 1000)
         self.channel = f"forestay_{self.schema}"
+        self._is_sole = sole
         self.read_only = False
 
     def create(self) -> None:
@@ -149,6 +153,8 @@ class PgServer:
                 "set_config('idle_in_transaction_session_timeout', '2000', false)",
                 (str(self._lock_ms),),
             )
+            if self._is_sole:
+                self._have_alone(connection)
             _go_on_counting(connection)
             connection.autocommit = False
         except BaseException:
@@ -156,24 +162,32 @@ class PgServer:
             raise
         return connection
 
-    def sole(self) -> Connection:
-        """A connection that keeps others from being the only one; `state_conflict` when one of them is."""
-        connection = self.connect()
+    def first_writer(self) -> Connection:
+        """As `writer`, for who opens the ledger: a failure is a Problem."""
         try:
-            connection.execute("SELECT set_config('lock_timeout', %s, false)", (str(self._lock_ms),))
-            connection.execute("SELECT pg_advisory_lock(%s)", (self.lock("/sole"),))
-        except psycopg.errors.LockNotAvailable as error:
-            connection.close()
-            raise Problem(
-                "state_conflict",
-                "Another host has this ledger open.",
-                schema=self.schema,
-                fix="Wait until it ends, stop it, or name another ledger.",
-            ) from error
+            return self.writer()
         except psycopg.Error as error:
-            connection.close()
             raise as_problem(error) from error
-        return connection
+
+    def _have_alone(self, connection: Connection) -> None:
+        """Hold the ledger for this connection, which every append goes through: who has lost it writes nothing more.
+
+        The server notices within seconds that the machine at the other end is gone.
+        """
+        connection.execute(
+            "SELECT set_config('tcp_keepalives_idle', '5', false), set_config('tcp_keepalives_interval', '2', false), "
+            "set_config('tcp_keepalives_count', '3', false)"
+        )
+        until = time.monotonic() + self._lock_ms / 1000
+        while connection.execute("SELECT pg_try_advisory_lock(%s)", (self.lock("/sole"),)).fetchone() != (True,):
+            if time.monotonic() >= until:
+                raise Problem(
+                    "state_conflict",
+                    "Another host has this ledger open.",
+                    schema=self.schema,
+                    fix="Wait until it ends, stop it, or name another ledger.",
+                )
+            time.sleep(_AGAIN_SECONDS)
 
     def lock(self, name: str) -> int:
         """The number of an advisory lock; ledgers in other schemas have others."""

@@ -118,12 +118,13 @@ class PgWriter(Writer):
         clock: Clock,
         ids: Ids,
         announced: Callable[[list[Record]], Deliveries],
+        connection: Connection | None = None,
     ) -> None:
         super().__init__(projections, announced, _GROUP_TICKETS)
         self._server = server
         self._clock = clock
         self._ids = ids
-        self._connection: Connection | None = None
+        self._connection = connection
         self._committing = False
         self._thread.start()
 
@@ -147,6 +148,9 @@ class PgWriter(Writer):
                 if self._connection is None:
                     self._connection = self._server.writer()
                 return self._transact(self._connection, group)
+            except Problem as problem:  # the connection was lost, and another host has the ledger now
+                refuse(group, problem)
+                return []
             except psycopg.Error as error:
                 self._release()
                 stale = known and is_lost(error) and not self._committing  # the server went away while we rested

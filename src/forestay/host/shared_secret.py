@@ -1,0 +1,52 @@
+"""The secret that every host of one ledger must have: it signs webhooks and interrupt tokens, and keys relay sessions.
+
+A ledger that is no file in the data folder knows the secret's fingerprint, so that a host on another machine, or a
+standby, does not go on with another secret unnoticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from forestay.kernel import HOST_SECRET, Draft, Ledger, Problem, Randomness, derive, kept_secret
+
+STREAM = "host/secret"
+_LEAST = 32
+
+
+def host_secret(folder: Path, randomness: Randomness) -> bytes:
+    """The secret in the data folder; a new folder takes it from FORESTAY_SECRET, or makes one."""
+    text = os.environ.get("FORESTAY_SECRET", "")
+    if not text:
+        return kept_secret(folder / HOST_SECRET, randomness)
+    if len(text) < _LEAST:
+        message = f"FORESTAY_SECRET has fewer than {_LEAST} characters."
+        raise Problem("config_invalid", message, at="FORESTAY_SECRET", fix="Make one with `openssl rand -hex 32`.")
+    given = hashlib.sha256(b"forestay\0" + text.encode()).digest()
+    if kept_secret(folder / HOST_SECRET, given=given) != given:
+        raise Problem(
+            "config_invalid",
+            f"FORESTAY_SECRET is not the secret that {HOST_SECRET} of the data folder holds.",
+            at="FORESTAY_SECRET",
+            fix=f"Unset it, or take {HOST_SECRET} away when the hosts of this ledger use FORESTAY_SECRET.",
+        )
+    return given
+
+
+async def check_secret(ledger: Ledger, secret: bytes, *, renew: bool) -> None:
+    """Refuse a secret that is not the one of this ledger; with `renew` it is from now on."""
+    told = {"fingerprint": derive(secret, "fingerprint").hex()[:32]}
+    known = await ledger.read(STREAM, 0, 1, reverse=True)
+    if known and known[0].payload == told:
+        return
+    if known and not renew:
+        raise Problem(
+            "config_invalid",
+            "This host has another secret than the hosts that used this ledger before.",
+            at=HOST_SECRET,
+            fix=f"Copy {HOST_SECRET} from their data folder, or give all of them one FORESTAY_SECRET. If theirs is "
+            "lost, start once with --new-secret: webhooks get other signatures, and open relay sessions end.",
+        )
+    await ledger.append(STREAM, [Draft("host.secret.known", told)], known[0].seq if known else -1)
