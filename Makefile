@@ -2,6 +2,7 @@
 .PHONY: help run test sweep check bench soak docs wheel screenshots corpus lock clean setup
 .DEFAULT_GOAL := help
 BIN := .venv/bin
+export PYTHONDONTWRITEBYTECODE :=
 
 help:
 	@echo "make run     start the host on 127.0.0.1"

@@ -4,7 +4,7 @@
 
 1. In `src`, no module imports a module of another package; what it takes from a package is in that package's face.
 2. An exported name is not the name of a module of the same package: the module would take its place.
-3. An exported name is used outside its package, by other code, a test, a benchmark or a page of the documentation.
+3. An exported name is taken from the face by other code, a test or a benchmark, or a page shows it as code.
 4. A test looks inside the package that its folder names, a benchmark inside one package. `reaching` lists the others.
 """
 
@@ -72,19 +72,33 @@ def broken() -> Iterator[str]:
 
 
 def unused() -> Iterator[str]:
-    """Every exported name that nobody outside uses and no page mentions (3)."""
+    """Every exported name that no code outside uses and no page shows as code (3)."""
+    used = {package: set[str]() for package in PACKAGES}
     folders = ("src", "tests", "benchmarks", "scripts", "examples")
-    outside = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
-    words = {path: _words(path) for path in outside}
-    told = set[str]().union(*map(_words, [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]))
+    for file in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):
+        for package, name in _uses(file):
+            if not file.is_relative_to(SOURCE / package):
+                used[package].add(name)
+    pages = "\n".join(path.read_text("utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+    shown = set(re.findall(r"\w+", " ".join(re.findall(r"^```.*?^```|`[^`\n]+`", pages, re.DOTALL | re.MULTILINE))))
     for package, names in faces().items():
-        beyond = (found for path, found in words.items() if not path.is_relative_to(SOURCE / package))
-        for name in sorted(names - told.union(*beyond)):
+        for name in sorted(names - used[package] - shown):
             yield f"forestay.{package} shows {name}, and nobody uses it"
 
 
-def _words(file: Path) -> set[str]:
-    return set(re.findall(r"\w+", file.read_text("utf-8")))
+def _uses(file: Path) -> Iterator[tuple[str, str]]:
+    """What a file takes from faces: `from forestay.runs import Run`, or `runs.Run` once `runs` is imported."""
+    tree = ast.parse(file.read_text("utf-8"))
+    whole: dict[str, str] = {}
+    for item in ast.walk(tree):
+        if isinstance(item, ast.ImportFrom) and item.module == "forestay":
+            whole |= {alias.asname or alias.name: alias.name for alias in item.names if alias.name in PACKAGES}
+        elif isinstance(item, ast.ImportFrom) and (item.module or "").startswith("forestay."):
+            package, *inside = str(item.module).split(".")[1:]
+            yield from ((package, alias.name) for alias in item.names if package in PACKAGES and not inside)
+    for item in ast.walk(tree):
+        if isinstance(item, ast.Attribute) and isinstance(item.value, ast.Name) and item.value.id in whole:
+            yield whole[item.value.id], item.attr
 
 
 def reaching() -> Iterator[str]:

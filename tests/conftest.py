@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from forestay.kernel import Ids, ManualClock, SeededRandomness
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes read what the first one compiled
 # Log files of extensions belong to whoever runs the tests, not into their home.
 os.environ.setdefault("PI_EXTENSION_LOG_DIR", str(Path(tempfile.gettempdir()) / "forestay-test-logs"))
 

@@ -14,7 +14,7 @@ from tests.extensions.dispatcher_world import World
 
 from forestay.extensions.connectors.process import descendants
 from forestay.extensions.layout import Confinement, Layout
-from forestay.extensions.sandbox import Sandbox, _bubblewrap
+from forestay.extensions.sandbox import Sandbox, _bubblewrap, _programs
 from forestay.kernel import ExtensionConfig, ExtensionOverride
 
 confined = pytest.mark.skipif(Sandbox.detect().kind == "none", reason="this system offers no sandbox")
@@ -57,6 +57,30 @@ def test_a_missing_program_is_enoent(world: World) -> None:
     assert (error.code, error.details["errno"]) == ("io", "ENOENT")
     (world.project / "plain").write_text("x")
     assert world.refused("exec", command="./plain").details["errno"] == "EACCES"
+
+
+@confined
+@pytest.mark.parametrize("sandbox", KINDS, ids=lambda one: one.kind)
+def test_a_version_manager_starts_its_programs(tmp_path: Path, sandbox: Sandbox) -> None:
+    manager = tmp_path / "manager"
+    for place, script in (("shims", 'exec "${0%/*}/../versions/3/tool"'), ("versions/3", "echo the real one")):
+        (manager / place).mkdir(parents=True)
+        (manager / place / "tool").write_text(f"#!/bin/sh\n{script}\n")
+        (manager / place / "tool").chmod(0o755)
+    environ = {"PATH": f"{manager}/shims:/usr/bin:/bin"}
+    world = World(tmp_path, grants=["exec", "read"], sandbox=sandbox, environ=environ)
+    assert world.ok("exec", command="tool")["stdout"] == "the real one\n"
+    world.close()
+
+
+def test_a_shims_folder_in_the_home_does_not_show_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    assert _programs(f"{tmp_path}/me/shims:{tmp_path}/shims:{tmp_path}/me/.asdf/shims") == [
+        f"{tmp_path}/me/shims",
+        f"{tmp_path}/shims",
+        f"{tmp_path}/me/.asdf/shims",
+        f"{tmp_path}/me/.asdf",
+    ]
 
 
 def test_working_folder_stays_inside(world: World) -> None:

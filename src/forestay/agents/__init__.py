@@ -12,6 +12,6 @@ if TYPE_CHECKING:
     from forestay.agents.history import AgentWork, read_work
     from forestay.agents.manifest import AgentManifest, load, parse
     from forestay.agents.pi import from_pi, text_of
-    from forestay.agents.ports import AgentModel, Heard, Hooks, Memory, Quiet
+    from forestay.agents.ports import Heard, Hooks, Quiet
 
 __getattr__, __dir__ = face(__name__, __file__)

@@ -17,6 +17,7 @@ GROUPS: dict[str, Entry] = {
     "ext": Entry("forestay.cli.ext", "Try, check, build and grant extensions."),
     "key": Entry("forestay.cli.key", "API keys: make, list, revoke."),
     "ledger": Entry("forestay.cli.ledger", "Read, follow, verify and move the ledger."),
+    "mcp": Entry("forestay.cli.mcp", "MCP: use servers (add, trust, call), or be one (serve)."),
     "policy": Entry("forestay.cli.policy", "What the host would decide, and by which rule."),
     "relay": Entry("forestay.cli.relay", "Ask a model past its window: facts in, output of any length out."),
     "run": Entry("forestay.cli.run", "Runs: start, watch, answer, cancel, fork, compare."),

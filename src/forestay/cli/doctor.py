@@ -15,7 +15,7 @@ import msgspec
 from forestay import assets
 from forestay.cli.command import answers
 from forestay.cli.output import Answer
-from forestay.kernel import SQLITE_VERSION, Problem, config, former, sqlite_fault
+from forestay.kernel import SQLITE_VERSION, Problem, config, former, one_line, sqlite_fault
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -172,6 +172,23 @@ def _protected() -> Finding:
     return Finding("protected", "ok", detail)
 
 
+def _mcp_servers() -> Finding:
+    """Whether the MCP servers that the project names could be started at all."""
+    from forestay.extensions import read_servers
+
+    servers = read_servers(Path(), _settings().mcpServers)
+    faults = [problem.message for problem in servers.problems]
+    for name, server in servers.found.items():
+        program = server.entry.command
+        if program and shutil.which(program) is None:
+            faults.append(f"{name}: there is no program {one_line(program)}")
+    detail = f"{len(servers.found)} configured"
+    if faults:
+        fix = "Correct the entry, or install the program."
+        return Finding("mcp servers", "optional", f"{detail}; {'; '.join(faults)}", fix)
+    return Finding("mcp servers", "ok", f"{detail}; `forestay mcp list` says which are approved")
+
+
 def _browser() -> Finding:
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if found:
@@ -188,6 +205,7 @@ CHECKS: tuple[Callable[[], Finding], ...] = (
     _engine,
     _process_sandbox,
     _protected,
+    _mcp_servers,
     _browser,
 )
 

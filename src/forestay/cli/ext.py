@@ -36,7 +36,7 @@ _KEYS = {
 }
 
 # Rules whose refusal a grant would change; a denial stays one, whatever is granted.
-_GRANTABLE = ("mode-prompt", "mode-strict", "by-name-only")
+GRANTABLE = ("mode-prompt", "mode-strict", "by-name-only")
 
 app = Group("ext")
 for part in (ext_compile, ext_components, ext_project):  # one group, told in four files
@@ -88,12 +88,13 @@ async def opened_extensions(
     data: Data = None,
 ) -> AsyncIterator[Extensions]:
     """The sandbox for the extensions of one command."""
-    async with _opened(Chosen(policy, grant, root, deadline, ui_script, model, tool_words, data)) as extensions:
+    async with opened_suite(Chosen(policy, grant, root, deadline, ui_script, model, tool_words, data)) as extensions:
         yield extensions
 
 
 @asynccontextmanager
-async def _opened(chosen: Chosen, record: Callable[[bytes], None] | None = None) -> AsyncIterator[Extensions]:
+async def opened_suite(chosen: Chosen, record: Callable[[bytes], None] | None = None) -> AsyncIterator[Extensions]:
+    """A suite as the options say, closed at the end."""
     from forestay.extensions import Extensions, Settings, Trust
     from forestay.host import texts
 
@@ -187,7 +188,7 @@ async def call(
     result = msgspec.to_builtins(outcome)
     for name in ("hostcall", "problem"):
         result.pop(name, None)
-    return Answer(result, human=map(_part_line, outcome.content), problem=_refusal(outcome))
+    return Answer(result, human=map(part_line, outcome.content), problem=_refusal(outcome))
 
 
 @app.command("command", using=opened_extensions)
@@ -234,7 +235,7 @@ async def trace(
 ) -> Answer:
     """Record everything an extension is told while it loads (and calls a tool), so that it can be replayed."""
     lines: list[bytes] = []
-    async with _opened(Chosen(policy, grant, root, deadline, data=data), record=lines.append) as extensions:
+    async with opened_suite(Chosen(policy, grant, root, deadline, data=data), record=lines.append) as extensions:
         await extensions.load(path)
         if tool is not None:
             await extensions.call_tool(tool, json_argument(arguments, "--args"), call_id="call-1", timeout=deadline)
@@ -258,7 +259,7 @@ async def capture(
     from forestay.extensions import proposed, stream_of
 
     outcomes = []
-    async with _opened(Chosen(policy, grant, root, deadline, data=data)) as extensions:
+    async with opened_suite(Chosen(policy, grant, root, deadline, data=data)) as extensions:
         members = await extensions.load(path)
         for text in calls or ():
             tool, _, arguments = text.partition(" ")
@@ -405,7 +406,7 @@ def _refusal(outcome: ToolOutcome) -> Problem | None:
     told = dict((outcome.problem or {}).get("details") or {})
     told.pop("problem", None)
     capability, resource = told.get("capability"), told.get("resource")
-    if outcome.hostcall == "denied" and isinstance(capability, str) and told.get("rule") in _GRANTABLE:
+    if outcome.hostcall == "denied" and isinstance(capability, str) and told.get("rule") in GRANTABLE:
         scope = f":{resource}" if resource and capability in SCOPED else ""
         told["fix"] = f"Call it with --grant {capability}{scope}, or --grant {capability}."
     return Problem(_KEYS.get(outcome.hostcall, "extension_failed"), text, **told)
@@ -438,7 +439,8 @@ def _show_extensions(console: Console, found: list[dict[str, Any]]) -> None:
                 console.print(f"  {kind[:-1]:<9} {name}", markup=False)
 
 
-def _part_line(part: dict[str, Any]) -> str:
+def part_line(part: dict[str, Any]) -> str:
+    """One content block as a person sees it."""
     return str(part.get("text") if part.get("type") == "text" else f"[{part.get('type')}]")
 
 

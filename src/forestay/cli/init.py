@@ -131,6 +131,17 @@ TEMPLATE = """\
 # deny = ["env"]
 # mode = "strict"
 
+# [mcpServers.NAME]                      # an MCP server, as in `.mcp.json`; see `forestay mcp trust`
+# command = "python3"                    # the program; or `url` for a server that is reached over HTTP
+# args = ["server.py"]
+# env = { TOKEN = "${TOKEN}" }           # `${NAME}` is the host's variable, if the server is granted it: env:NAME
+# cwd = ""                               # a folder of the project; empty: the project
+# headers = {}                           # of a server with a `url`
+# read_only = []                         # tools that change nothing, as you know; others are unsafe to repeat
+# start_seconds = 30.0
+# call_seconds = 60.0                    # how long a call may hear nothing; progress starts the time again
+# idle_seconds = 300.0                   # after which a server that nobody uses is stopped
+
 [output]
 # format = "json"                        # "human" or "json"; default: by the terminal
 """

@@ -9,11 +9,9 @@ if TYPE_CHECKING:
     from forestay.extensions.brought_files import brought
     from forestay.extensions.capture import proposed
     from forestay.extensions.catalog import SourceTier, build_catalog, read_catalog
-    from forestay.extensions.compiler import Artifact
-    from forestay.extensions.compiler.artifact import ArtifactMeta
+    from forestay.extensions.compiler.artifact import Artifact, ArtifactMeta, refusal
     from forestay.extensions.compiler.build import build, compile_source
     from forestay.extensions.compiler.cache import cache_folder, default_cache
-    from forestay.extensions.compiler.check import refusal
     from forestay.extensions.compiler.drift import drift
     from forestay.extensions.compiler.install import install
     from forestay.extensions.compiler.source import discover, folder_entries, sources
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from forestay.extensions.components.traced import replay as replay_component
     from forestay.extensions.components.wrap import wrapped
     from forestay.extensions.conform.corpus import Corpus
-    from forestay.extensions.conform.differential import Result
     from forestay.extensions.conform.performance import corpus_entries, measure, read_budgets, read_report, regressions
     from forestay.extensions.conform.recorded import record
     from forestay.extensions.conform.report import document, write
@@ -36,12 +33,19 @@ if TYPE_CHECKING:
     from forestay.extensions.evidence import stream_of
     from forestay.extensions.explain import explained
     from forestay.extensions.extensions import Extensions
-    from forestay.extensions.grants import STREAM, Grants, checked, policy_of
-    from forestay.extensions.guests import Failure, Guest
-    from forestay.extensions.history import seen
+    from forestay.extensions.grants import STREAM, Grants, checked
+    from forestay.extensions.guests import Failure
     from forestay.extensions.isolate import Program
     from forestay.extensions.javascript_guest import JavaScriptGuest
     from forestay.extensions.manifest import parse_manifest
+    from forestay.extensions.mcp.definitions import Definition, compare, pinnable
+    from forestay.extensions.mcp.guest import McpGuest
+    from forestay.extensions.mcp.pins import STREAM as MCP_STREAM
+    from forestay.extensions.mcp.pins import Pins, ServerStanding
+    from forestay.extensions.mcp.server_config import PROJECT_FILE as MCP_FILE
+    from forestay.extensions.mcp.server_config import ServerConfig, Servers, read_servers, write_entry
+    from forestay.extensions.mcp.servers import use_servers
+    from forestay.extensions.mcp.tool_names import tool_name
     from forestay.extensions.outcomes import Surroundings, ToolOutcome
     from forestay.extensions.packages import named
     from forestay.extensions.packs import Resource, skills_prompt
@@ -52,7 +56,7 @@ if TYPE_CHECKING:
     from forestay.extensions.protocol import HostCall, HostResult
     from forestay.extensions.sandbox import Sandbox
     from forestay.extensions.settings import Settings
-    from forestay.extensions.tool_sources import CHANGING, BuiltInTools, ExtensionTools, at_once
+    from forestay.extensions.tool_sources import CHANGING, BuiltInTools, ExtensionTools, McpTools, at_once
     from forestay.extensions.trace import header, replay
     from forestay.extensions.trust import USER, Places, Standing, Trust
 

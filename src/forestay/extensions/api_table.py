@@ -34,7 +34,7 @@ GRANT_SCOPES: dict[str, str] = {
     "write": "paths: `write:out/**`",
     "http": "hosts: `http:api.example.com`, `http:*.example.com`",
     "env": "names: `env:HOME`, `env:MY_*`",
-    "tool": "names: `tool:tally`, `tool:notes_*`",
+    "tool": "names: `tool:tally`, `tool:notes_*`, `tool:github/get_*`",
 }
 """How a grant of a capability can be narrowed; a capability that is not here is granted whole."""
 

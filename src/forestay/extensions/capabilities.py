@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from forestay.extensions.api_table import METHODS, NONE
 from forestay.extensions.connectors.addresses import canonical_host
 from forestay.extensions.connectors.paths import Roots
+from forestay.extensions.mcp.tool_names import resource as mcp_resource
 from forestay.kernel import Problem, exactly
 from forestay.tools import BUILT_IN, BuiltIn
 
@@ -49,7 +50,9 @@ def resource_of(method: str, params: Mapping[str, Any], roots: Roots) -> str | N
         path = given.get("path", ".") if isinstance(given, Mapping) and known.capability != "exec" else None
         return roots.resource(path) if isinstance(path, str) else None
     name = params.get("name")
-    return name if method in ("env", "tool") and isinstance(name, str) else None
+    if method not in ("env", "tool") or not isinstance(name, str):
+        return None
+    return (mcp_resource(name) if method == "tool" else None) or name
 
 
 def _built_in(params: Mapping[str, Any]) -> BuiltIn | None:

@@ -169,6 +169,21 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - the door must answer whatever a connector does
             return self._failed(pending, Problem.unexpected(error), None)
 
+    def own_call(self, extension: str) -> Call:
+        """What an extension may do at this moment, for a program that the host starts for it. Nothing is recorded."""
+        pending = PendingCall(self.authority.subject(extension), HostCall("", "", "exec", {}), self._clock.monotonic())
+        authority = self.authority
+        return Call(
+            extension=extension,
+            call_id="",
+            roots=pending.roots,
+            permit=lambda capability, resource: authority.permit(pending, capability, resource),
+            granted=lambda capability, resource: authority.granted(pending, capability, resource),
+            refused=lambda capability, resource: authority.refused(pending, capability, resource),
+            scopes=lambda capability: authority.scopes(pending, capability),
+            monotonic=self._clock.monotonic,
+        )
+
     def cancel(self, call_id: str) -> None:
         pending = self._running.get(call_id)
         if pending is not None:

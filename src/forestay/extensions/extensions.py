@@ -12,14 +12,13 @@ import shutil
 import tempfile
 from collections import deque
 from collections.abc import Iterable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from forestay.extensions.compiler import Artifact
+from forestay.extensions.compiler.artifact import Artifact
 from forestay.extensions.compiler.cache import cache_folder
 from forestay.extensions.compiler.source import is_own_folder, sources
-from forestay.extensions.components.loader import ComponentLoader
 from forestay.extensions.connectors.contract import Connector, Waiting
 from forestay.extensions.connectors.environment import Environment
 from forestay.extensions.connectors.exec import ExecConnector
@@ -37,6 +36,9 @@ from forestay.extensions.guests import Failure, Guest, Make, Member
 from forestay.extensions.hooks import Hooks
 from forestay.extensions.inventory import commands_of, listed_commands, listed_tools, owned_tools, owner_of
 from forestay.extensions.javascript_loader import JavaScriptLoader
+from forestay.extensions.mcp.loader import ServerLoader
+from forestay.extensions.mcp.pins import Pins, ServerStanding
+from forestay.extensions.mcp.server_config import ServerConfig
 from forestay.extensions.outcomes import Surroundings, ToolOutcome
 from forestay.extensions.packs import Resource, adopt, expanded
 from forestay.extensions.pending_call import Subject
@@ -52,6 +54,9 @@ from forestay.extensions.themes import Theme, Themes
 from forestay.extensions.tool_sources import OtherTools
 from forestay.extensions.tool_wording import read_wording
 from forestay.kernel import Ids, Ledger, Mode, Policy, Problem, Weighed
+
+if TYPE_CHECKING:
+    from forestay.extensions.components.loader import ComponentLoader
 
 _KEPT_FAILURES = 100
 
@@ -85,6 +90,7 @@ class Extensions:
         self._kept = Kept.of(protected(self.root, settings.data, cache=cache_folder(), lifted=lifted), lifted)
         self._wording = read_wording(self.root / self._config.tool_words) if self._config.tool_words else {}
         self.ui = ui or NoUi()
+        self.pins = Pins(ledger, self.root)
         self.members: list[Member] = []
         self.failures: list[Failure] = []
         self.handler_failures: deque[dict[str, Any]] = deque(maxlen=_KEPT_FAILURES)
@@ -102,7 +108,7 @@ class Extensions:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._quotas = Quotas(self._config.quotas, self._over_quota, clock=self._clock)
         self._evidence = Evidence(ledger, sink=self._log, weigh=self._spent, clock=self._clock)
-        self._loader, self._components = JavaScriptLoader(settings), ComponentLoader(settings)
+        self._loader = JavaScriptLoader(settings)
         self.others = OtherTools(self)
         self.dispatcher = self._new_dispatcher(consent)
 
@@ -190,6 +196,12 @@ class Extensions:
                 self.failures.append(Failure(str(path), problem))
         return loaded
 
+    @cached_property
+    def _components(self) -> ComponentLoader:
+        from forestay.extensions.components.loader import ComponentLoader  # most projects have no component
+
+        return ComponentLoader(self._settings)
+
     async def _load(self, entry: Path, path: Path) -> Member:
         tampered: list[tuple[str, str]] = []
         artifact = await self._loader.compile(entry, lambda what, file: tampered.append((what, file)))
@@ -200,6 +212,12 @@ class Extensions:
         loader = self._components if artifact.meta.manifest.runtime == "wasm" else self._loader
         make = partial(loader.guest, artifact, refused=partial(self._cache_refused, correlation))
         return await self.add(artifact, make, path=path, home=home, reads_home=is_own_folder(home, entry))
+
+    async def add_server(self, config: ServerConfig, standing: ServerStanding) -> Member:
+        """Offer the pinned tools of an approved MCP server. The program starts when one is called."""
+        loader = ServerLoader(self._settings, self.dispatcher.own_call)
+        make = partial(loader.guest, config, standing)
+        return await self.add(loader.artifact(config), make, path=self.root / config.origin)
 
     async def add(
         self, artifact: Artifact, make: Make, *, path: Path, home: Path | None = None, reads_home: bool = False
@@ -225,7 +243,8 @@ class Extensions:
             del self._artifacts[name], self._running[name], self._homes[name]
             raise
         member = Member(str(path), artifact, guest)
-        self.members.append(member)
+        # The names `mcp__server__…` are the server's, whatever an extension that was loaded before it registered.
+        self.members.insert(0 if guest.runtime == "mcp" else len(self.members), member)
         self.hooks.set([item.extension for item in self.members])
         self._evidence.write(correlation, Event("extension.ready", {"tools": sorted(guest.registrations.tools)}))
         return member
@@ -284,6 +303,9 @@ class Extensions:
 
     def owner(self, tool: str) -> Member:
         """The extension whose tool a name means (U3)."""
+        for member in self.members:
+            if (problem := member.extension.withdrawn(tool)) is not None:
+                raise problem
         return owner_of(self.members, tool)
 
     def tools(self) -> list[Tool]:

@@ -13,12 +13,14 @@ from typing import Any, Protocol
 
 import msgspec
 
-from forestay.extensions.compiler import Artifact
+from forestay.extensions.compiler.artifact import Artifact
+from forestay.extensions.connectors.contract import Call, Output
 from forestay.extensions.outcomes import HookOutcome, Surroundings, ToolOutcome
 from forestay.extensions.protocol import HostCalls
 from forestay.extensions.registry import Registrations
 from forestay.extensions.themes import Theme
 from forestay.kernel import Problem
+from forestay.tools import EffectClass
 
 Report = Callable[[str, dict[str, Any]], None]
 """Hears what happens to a guest (`trap`, `error`, …), for the evidence."""
@@ -76,6 +78,14 @@ class Guest(Protocol):
 
     # Optional
 
+    async def perform(self, call: Call, name: str, arguments: dict[str, Any]) -> Output:
+        """Inside a host call that the guest makes about its own tool: what only the host can do for it."""
+        raise Problem(
+            "state_conflict",
+            f"{self.name} waits for an answer of {self.name}, so {self.name} cannot call its tools now.",
+            fix="Answer first, or call your own function without `pi.tool`.",
+        )
+
     @property
     def waited(self) -> float:
         """Seconds that it waited for persons so far."""
@@ -90,6 +100,14 @@ class Guest(Protocol):
         """Load it again; its flags and the theme stay as they are set."""
         await self.close()
         await self.load()
+
+    def withdrawn(self, name: str) -> Problem | None:
+        """Why a tool is not offered any more that it once registered; None for a name that it never had."""
+        return None
+
+    def effect(self, name: str) -> EffectClass:
+        """What a call of its tool may do at most, when a person said something about that."""
+        return "unsafe"
 
     async def prepare_arguments(self, name: str, arguments: Any, *, timeout: float | None = None) -> Any:
         """The arguments as the tool's own preparation changes them."""

@@ -30,7 +30,7 @@ from forestay.extensions.loop import Kind, Loop, LoopState, Macrotask
 from forestay.extensions.vm_inputs import VmInputs
 
 if TYPE_CHECKING:
-    from forestay.extensions.compiler import Artifact
+    from forestay.extensions.compiler.artifact import Artifact
 
 
 class Program(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from forestay.extensions.compiler import Artifact
+from forestay.extensions.compiler.artifact import Artifact
 from forestay.extensions.compiler.build_process import workshop
 from forestay.extensions.compiler.cache import default_cache
 from forestay.extensions.engine.bytecode import KeptBytecode

@@ -57,7 +57,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     name: str
     version: str
     api_version: str
-    runtime: Literal["js", "wasm"]
+    runtime: Annotated[Literal["js", "wasm", "mcp"], msgspec.Meta(extra_json_schema={"enum": ["js", "wasm"]})]
+    """An MCP server has no manifest of its own: `mcp` stands only in the one that the host makes for it."""
     entrypoint: str
     description: str | None = None
     capabilities: tuple[Capability, ...] | None = None
@@ -89,6 +90,8 @@ def parse_manifest(document: object, where: str) -> Manifest:
     for field in ("name", "version", "api_version", "entrypoint"):
         if not getattr(manifest, field).strip():
             raise _invalid(f"{field} is empty.", where, field)
+    if manifest.runtime == "mcp":
+        raise _invalid("An MCP server is configured in `.mcp.json`, not by a manifest.", where, "runtime")
     if not _ID.fullmatch(manifest.extension_id):
         raise _invalid("extension_id must match [a-z0-9][a-z0-9._-]{0,63}.", where, "extension_id")
     _check_capabilities(manifest, where)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from forestay.extensions.api_table import CAPABILITIES
-from forestay.extensions.compiler import Artifact
+from forestay.extensions.compiler.artifact import Artifact
 from forestay.extensions.evidence import Event
 from forestay.extensions.manifest import Requirement
 from forestay.extensions.manifest import Scope as ManifestScope

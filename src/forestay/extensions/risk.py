@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forestay.extensions.compiler import Artifact
+from forestay.extensions.compiler.artifact import Artifact
 from forestay.kernel import Weighed, weigh
 
 _USES = {"uses_fs": ("read", "write"), "uses_exec": ("exec",), "uses_http": ("http",), "uses_env": ("env",)}

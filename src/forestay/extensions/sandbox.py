@@ -235,4 +235,10 @@ def _programs(search: str) -> list[str]:
             found += [
                 posixpath.join(posixpath.dirname(real), name) for name in ("lib", "lib64", "libexec", "pyvenv.cfg")
             ]
+        elif posixpath.basename(real) == "shims" and not _holds_home(posixpath.dirname(real)):
+            found.append(posixpath.dirname(real))  # of a version manager: each starts a program from beside it
     return found
+
+
+def _holds_home(folder: str) -> bool:
+    return (os.path.realpath(Path.home()) + "/").startswith(folder.rstrip("/") + "/")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from forestay.agents import text_of
 from forestay.extensions.connectors.contract import Call, Output, text
+from forestay.extensions.mcp.tool_names import resource
 from forestay.extensions.pending_call import Subject
 from forestay.extensions.protocol import HostCall
 from forestay.kernel import Grant, Problem, SubjectRules
@@ -60,7 +61,10 @@ class ExtensionTools(ToolSource):
 
     async def list(self) -> Sequence[Tool]:
         active = self._suite.session.active  # what an extension chose (`pi.setActiveTools`)
-        return [self.described(item) for item in self._suite.tools() if item.name in active]
+        return [self.described(item) for item in self._suite.tools() if item.name in active and self._is_mine(item)]
+
+    def _is_mine(self, item: Registered) -> bool:
+        return self._suite.owner(item.name).extension.runtime != "mcp"
 
     async def prepare(self, tool: Tool, arguments: Any) -> Any:
         return await self._during(
@@ -80,7 +84,7 @@ class ExtensionTools(ToolSource):
                 lambda: self._suite.call_tool(tool.name, arguments, call_id=call_id, prepared=True),
                 extension=owner.extension.name,
                 about={"tool": tool.name},
-                changes=self._effect(owner) != "read",  # granted since the tools were listed
+                changes=self._effect(owner, tool.name) != "read",  # granted since the tools were listed
                 repeats=tool.effect != "read",  # then the once-guard asks about what began and was not recorded
             )
         finally:
@@ -95,13 +99,13 @@ class ExtensionTools(ToolSource):
             item.name,
             item.description,
             item.parameters,
-            self._effect(owner),
+            self._effect(owner, item.name),
             f"{self.kind}:{owner.extension.name}/{item.name}",
             prepares=item.prepares,
             typebox=item.typebox,
         )
 
-    def _effect(self, member: Member) -> EffectClass:
+    def _effect(self, member: Member, tool: str) -> EffectClass:
         """S1. What a person grants while the tool runs is on record before it is used."""
         policy = self._suite.dispatcher.policy
         rules = policy.subjects.get(member.extension.name, SubjectRules())
@@ -109,6 +113,22 @@ class ExtensionTools(ToolSource):
         granted = any(grant.capability in CHANGING for grant in (*rules.allow, *policy.defaults))
         may = granted or mode == "permissive" or (mode == "prompt" and self._consents)
         return "unsafe" if may else "read"
+
+
+class McpTools(ExtensionTools):
+    """The pinned tools of a suite's MCP servers: `unsafe` unless a person says otherwise (P14)."""
+
+    kind = "mcp"
+
+    def _is_mine(self, item: Registered) -> bool:
+        return self._suite.owner(item.name).extension.runtime == "mcp"
+
+    def described(self, item: Registered) -> Tool:
+        effect = self._effect(self._suite.owner(item.name), item.name)
+        return Tool(item.name, item.description, item.parameters, effect, f"{self.kind}:{resource(item.name)}")
+
+    def _effect(self, member: Member, tool: str) -> EffectClass:
+        return member.extension.effect(tool)
 
 
 class BuiltInTools(ToolSource):
@@ -169,7 +189,10 @@ class OtherTools:
         offered = {item.name: item for item in self._suite.tools()}
         if name not in offered:
             raise Problem("method_not_found", f"There is no tool {name[:80]!r}.", at="$.params.name")
-        owner = call.facts["extension"] = self._suite.owner(name).extension.name
+        guest = self._suite.owner(name).extension
+        owner = call.facts["extension"] = guest.name
+        if owner == call.extension:
+            return await guest.perform(call, name, params.get("input", {}))
         with self._waiting(call.extension, owner):
             arguments = await fit_for(self._source, self._source.described(offered[name]), params.get("input", {}))
             outcome = await self._suite.call_tool(name, arguments, call_id=call.call_id, prepared=True)
@@ -180,7 +203,7 @@ class OtherTools:
     @contextmanager
     def _waiting(self, caller: str, owner: str) -> Iterator[None]:
         """S4."""
-        if caller == owner or owner in self.callers(caller):
+        if owner in self.callers(caller):
             raise Problem(
                 "state_conflict",
                 f"{owner} waits for an answer of {caller}, so {caller} cannot call its tools now.",

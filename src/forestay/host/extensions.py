@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from forestay import assets
+from forestay.extensions import MCP_STREAM, USER, Grants, Standing, Trust, checked
 from forestay.extensions import STREAM as GRANTS
-from forestay.extensions import USER, Grants, Standing, Trust, checked
 from forestay.kernel import Clock, Config, Grant, Ledger, Problem, Randomness
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class ProjectExtensions:
         self.has_consent = consent is not None
         self.ledger = ledger
         self.settings = config.extensions
+        self._servers = config.mcpServers
         self.clock = clock
         self._randomness = randomness
         self._consent = consent
@@ -60,7 +61,7 @@ class ProjectExtensions:
         self._suite: Extensions | None = None
         self.runs: str | None = None  # the hash of what was loaded
         self._opening = asyncio.Lock()
-        self._following: asyncio.Task[None] | None = None
+        self._following: list[asyncio.Future[None]] = []
 
     async def standing(self) -> Standing:
         """What the project brings, and whether a person trusts it."""
@@ -154,12 +155,14 @@ class ProjectExtensions:
         )
         await suite.__aenter__()
         self.prompts.recorded, self.prompts.callers = suite.recorded, suite.others.callers
+        decided = (await self.ledger.head(MCP_STREAM)).next
         try:
             await self._bring(suite, await self.standing(), "startup")
         except BaseException:
             await suite.__aexit__(None, None, None)
             raise
-        self._following = asyncio.get_running_loop().create_task(self._follow(suite))
+        following = (self._follow(suite), self._follow_servers(suite, decided))
+        self._following = [asyncio.ensure_future(work) for work in following]
         return suite
 
     async def _bring(self, suite: Extensions, standing: Standing, reason: str) -> None:
@@ -170,6 +173,7 @@ class ProjectExtensions:
             await self._load_brought(suite, standing)
         if reason == "startup":
             await self._load_users(suite)
+            await self._use_servers(suite)
         await suite.emit({"type": "session_start", "reason": reason})
         await suite.find_resources(texts(self.root, trusted))
 
@@ -214,14 +218,25 @@ class ProjectExtensions:
             for item in standing.brings:
                 await self._load(suite, home / item.path, self.own, home)
 
+    async def _use_servers(self, suite: Extensions) -> None:
+        """Offer the pinned tools of the MCP servers that a person approved as they are configured; none is started."""
+        from forestay.extensions import read_servers, use_servers
+
+        await use_servers(suite, read_servers(self.root, self._servers))
+
+    async def _follow_servers(self, suite: Extensions, start: int) -> None:
+        """Approvals and pins on the ledger hold as they are written, by whichever process (N2)."""
+        async for _ in self.ledger.follow(MCP_STREAM, start, poll=GRANTS_SECONDS):
+            await self._use_servers(suite)
+
     async def _follow(self, suite: Extensions) -> None:
         """Decisions on the ledger become the suite's as they are written, by whichever process (N2)."""
         async for _ in self.ledger.follow(GRANTS, suite.decided + 1, poll=GRANTS_SECONDS):
             await suite.refresh()
 
     async def close(self) -> None:
-        if self._following is not None:
-            self._following.cancel()
+        for following in self._following:
+            following.cancel()
         if self._suite is not None:
             await self._suite.emit({"type": "session_shutdown", "reason": "quit"})
             await self._suite.__aexit__(None, None, None)

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.extensions import BuiltInTools, ExtensionTools, at_once
+from forestay.extensions import BuiltInTools, ExtensionTools, McpTools, at_once
 from forestay.host.approvals import RunApprovals
 from forestay.host.extensions import ProjectExtensions
 from forestay.host.tracing import Tracing
@@ -72,6 +72,7 @@ class HostTools:
             self._tracing,
             BuiltInTools(suite, f"agent:{subject}", f"{ctx.run_id}:{ctx.node_id}"),
             ExtensionTools(suite, during, consents=consents),
+            McpTools(suite, during, consents=consents),
             WorkflowTools(self._runs(), ctx.tenant),
         )
 
@@ -85,7 +86,8 @@ class HostTools:
         own = BUILT_IN.get(name.removeprefix("forestay:"))
         sources: list[ToolSource] = [WorkflowTools(self._runs(), OPERATOR)]
         if suite is not None:
-            sources.insert(0, ExtensionTools(suite, at_once, consents=self._extensions.has_consent))
+            consents = self._extensions.has_consent
+            sources[:0] = [kind(suite, at_once, consents=consents) for kind in (ExtensionTools, McpTools)]
         return own.tool if own is not None else await Toolset(*sources).describe(name)
 
     def names(self) -> list[str]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Http,
         HttpLimits,
         HttpRates,
+        McpServer,
         ModelEntry,
         Models,
         Price,

@@ -137,6 +137,26 @@ class ExtensionConfig(_Section, frozen=True):
     build_seconds: float = 60.0
 
 
+class McpServer(_Section, frozen=True):
+    """One MCP server: `command` with `args`, `env` and `cwd`, or `url` with `headers`.
+
+    `${NAME}` in a value of `env` or `headers` is that variable of the host, if the server is granted it. Tools that
+    `read_only` names change nothing, as a person says here. A call that hears nothing for `call_seconds` is given up; a
+    server that nobody uses for `idle_seconds` is stopped.
+    """
+
+    command: str = ""
+    args: list[str] = []
+    env: dict[str, str] = {}
+    cwd: str = ""
+    url: str = ""
+    headers: dict[str, str] = {}
+    read_only: list[str] = []
+    start_seconds: float = 30.0
+    call_seconds: float = 60.0
+    idle_seconds: float = 300.0
+
+
 class ModelEntry(_Section, frozen=True):
     """A model under a name of the project's own; what is not said is what is known of the model.
 
@@ -238,6 +258,8 @@ class Config(_Section, frozen=True):
     workflows: Workflows = Workflows()
     budgets: Budgets = Budgets()
     telemetry: Telemetry = Telemetry()
+    mcpServers: dict[str, McpServer] = {}
+    """MCP servers by name; spelled as in the `.mcp.json` of other hosts."""
 
 
 class Loaded(msgspec.Struct, frozen=True):

@@ -301,6 +301,9 @@ _EXTENSIONS = (
     _row("performance_budget_missed", _INTERNAL, "A measured time is above its budget", "Read `details.missed`; measure again on a quiet machine."),
     _row("manifest_invalid", _SCHEMA, "The extension's manifest has mistakes", "Correct each of `details.errors`.", openwop="invalid_manifest"),
     _row("folder_untrusted", _DENIED, "This folder's extensions have not been trusted", "Read them, then run `forestay ext trust`."),
+    _row("server_unapproved", _DENIED, "Nobody approved this MCP server as it is configured", "Look at its command or address, then run `forestay mcp trust`."),
+    _row("server_failed", _TRANSIENT, "The MCP server ended, or did not keep to the protocol", "Read the reason and what it wrote to its standard error; the next call starts it again.", retryable=False, action="escalate", pi="io"),
+    _row("tool_changed", _DENIED, "The tool is not as a person saw it, so it is withdrawn", "Read `details.diff`, then run `forestay mcp trust`.", action="escalate"),
     _row("io_failed", _TRANSIENT, "Reading, writing or running something failed", "Read the reason; check that the file or program exists.", retryable=False, action="retry_modified", pi="io"),
 )
 

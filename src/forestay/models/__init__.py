@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         Usage,
         fold,
     )
-    from forestay.models.registry import KNOWN, REMOTE, OpenModel, Options, open
+    from forestay.models.registry import KNOWN, REMOTE, OpenModel, open
     from forestay.models.remote import Retries
     from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
     from forestay.models.tokens import MESSAGE_TOKENS, message_tokens, tool_tokens

@@ -6,7 +6,7 @@ from forestay.face import face
 
 if TYPE_CHECKING:
     from forestay.relay.evaluation import CUTS, Evaluation, questions_of
-    from forestay.relay.facts import Batch, Fact, view
+    from forestay.relay.facts import view
     from forestay.relay.guard import OPERATIONS, ROLES, Role, role_decision
     from forestay.relay.history import SessionHistories, SessionHistory, Shown, sessions
     from forestay.relay.meters import Meters
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         Pricing,
         QualityReport,
         RemainingBudget,
-        Reply,
         Restored,
         SecurityFlags,
         SemVer,
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
         SessionStatus,
         StreamEvent,
         TaskIntent,
-        Telemetry,
         Tier,
         Uuid,
     )

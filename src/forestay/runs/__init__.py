@@ -37,7 +37,6 @@ if TYPE_CHECKING:
         limits_of,
         shown,
     )
-    from forestay.runs.state import RunState
     from forestay.runs.types import (
         TERMINAL,
         TERMINAL_EVENTS,

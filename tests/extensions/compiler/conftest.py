@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from forestay import assets
-from forestay.extensions.compiler import Artifact
+from forestay.extensions.compiler.artifact import Artifact
 
 _HARNESS = """
 const base = { existsSync() { return true }, join: (...p) => p.join("/"), tmpdir() { return "/t" } };

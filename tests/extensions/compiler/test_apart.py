@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from forestay.extensions.compiler import build
+from forestay.extensions.compiler.build import build
 from forestay.extensions.compiler.build_process import Child, Workshop
 from forestay.extensions.compiler.cache import Cache
 from forestay.extensions.compiler.scan import syntax

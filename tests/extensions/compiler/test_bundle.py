@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from forestay.extensions.compiler import build
+from forestay.extensions.compiler.build import build
 from forestay.extensions.compiler.rewrite import provided_package, virtual_module
 from forestay.extensions.compiler.scan.syntax import File
 from forestay.kernel import Problem

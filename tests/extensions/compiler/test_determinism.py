@@ -10,8 +10,8 @@ import pytest
 from tests.extensions.conform.registry import Registry, tarball, use
 
 from forestay import assets
-from forestay.extensions.compiler import build
 from forestay.extensions.compiler.artifact import read_artifact
+from forestay.extensions.compiler.build import build
 from forestay.extensions.compiler.cache import Cache
 from forestay.extensions.compiler.install import install
 from forestay.extensions.engine.bytecode import compile_module

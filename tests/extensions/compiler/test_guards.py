@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from forestay.extensions.compiler import build
-from forestay.extensions.compiler.build import compile_source
+from forestay.extensions.compiler.build import build, compile_source
 from forestay.extensions.compiler.source import source
 from forestay.kernel import Problem
 

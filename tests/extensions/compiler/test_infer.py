@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forestay.extensions.compiler import build
+from forestay.extensions.compiler.build import build
 from forestay.extensions.compiler.infer import infer_text
 
 USES = {

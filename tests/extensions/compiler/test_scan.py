@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forestay.extensions.api_table import NODE_MODULES
-from forestay.extensions.compiler import build
+from forestay.extensions.compiler.build import build
 from forestay.extensions.compiler.scan import scan_text
 from forestay.kernel import Problem
 

@@ -7,8 +7,9 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forestay.extensions.compiler import build, call_sites
+from forestay.extensions.compiler import call_sites
 from forestay.extensions.compiler.artifact import ENTRY_MODULE, Location
+from forestay.extensions.compiler.build import build
 from forestay.extensions.compiler.sourcemap import SourceMap, decode_mappings, encode_mappings
 from forestay.extensions.locations import frames
 

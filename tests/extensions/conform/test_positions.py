@@ -9,8 +9,8 @@ import subprocess
 import pytest
 
 from forestay import assets
-from forestay.extensions.compiler import build
 from forestay.extensions.compiler.artifact import read_artifact
+from forestay.extensions.compiler.build import build
 from forestay.extensions.compiler.cache import Cache
 from forestay.extensions.conform.host import Host, Place
 from forestay.extensions.engine.bytecode import KeptBytecode

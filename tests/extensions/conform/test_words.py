@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from forestay.extensions.compiler import build
+from forestay.extensions.compiler.build import build
 from forestay.extensions.conform.differential import registrations_of
 from forestay.extensions.tool_wording import read_wording
 from forestay.kernel import Problem

@@ -186,3 +186,25 @@ def artifact_hash(manifest: Manifest, code: bytes, source_map: bytes) -> str:
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
     return "sha256:" + digest.hexdigest()
+
+
+def enforce(artifact: Artifact, strict: bool = False, allow_forbidden: bool = False) -> None:
+    """A forbidden API stops the build; `strict` makes a flagged one stop it too."""
+    uses = artifact.meta.forbidden_apis
+    if uses and not allow_forbidden:
+        raise refusal(uses)
+    if strict and artifact.meta.flagged_apis:
+        raise refusal(artifact.meta.flagged_apis)
+
+
+def refusal(uses: tuple[ApiUse, ...]) -> Problem:
+    first = uses[0].locations[0]
+    return Problem(
+        "api_forbidden",
+        uses[0].message,
+        at=str(first),
+        file=first.file,
+        line=first.line,
+        column=first.column,
+        uses=[{"api": use.api, "message": use.message, "locations": [str(at) for at in use.locations]} for use in uses],
+    )

@@ -21,10 +21,11 @@ from forestay.extensions.compiler.artifact import (
     Rewrite,
     artifact_hash,
     component_engine,
+    enforce,
 )
 from forestay.extensions.compiler.bundle import Bundle, bundle, source_hash
 from forestay.extensions.compiler.cache import Cache
-from forestay.extensions.compiler.check import check_bundle, refusal
+from forestay.extensions.compiler.check import check_bundle
 from forestay.extensions.compiler.default_export import check_entry
 from forestay.extensions.compiler.infer import infer
 from forestay.extensions.compiler.scan.syntax import Dialect
@@ -116,15 +117,6 @@ def _dialect(entry: Path) -> Dialect:
     if entry.suffix in (".tsx", ".jsx"):
         return "tsx"
     return "js" if entry.suffix in (".js", ".mjs", ".cjs") else "ts"
-
-
-def enforce(artifact: Artifact, strict: bool = False, allow_forbidden: bool = False) -> None:
-    """A forbidden API stops the build; `strict` makes a flagged one stop it too."""
-    uses = artifact.meta.forbidden_apis
-    if uses and not allow_forbidden:
-        raise refusal(uses)
-    if strict and artifact.meta.flagged_apis:
-        raise refusal(artifact.meta.flagged_apis)
 
 
 def _hinted(found: Source) -> set[str]:

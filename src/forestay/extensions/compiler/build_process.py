@@ -19,35 +19,16 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any
 
 import msgspec
 
-from forestay.extensions.compiler.artifact import Artifact
-from forestay.extensions.compiler.build import compile_source, enforce
+from forestay.extensions.compiler.artifact import Artifact, enforce
+from forestay.extensions.compiler.build_order import Built, Order
 from forestay.extensions.compiler.cache import Cache
-from forestay.extensions.compiler.source import source
 from forestay.kernel import Problem, outside_work
 
 BUILD_SECONDS = 60.0
 _KEPT = 1  # idle children
-
-
-class Order(msgspec.Struct, frozen=True):
-    """What a child is to build."""
-
-    path: str
-
-
-class Built(msgspec.Struct, frozen=True):
-    """What came of it: an artifact and the paths that it was made of, or the Problem that stopped the build."""
-
-    artifact: Artifact | None = None
-    looked_at: list[str] = []
-    problem: str = ""
-    message: str = ""
-    details: dict[str, Any] = {}
 
 
 class Child:
@@ -56,7 +37,7 @@ class Child:
     def __init__(self) -> None:
         self._process = subprocess.Popen(
             # Without -P the current folder, which may be anybody's project, would be searched for modules.
-            [sys.executable, "-P", "-m", __name__],
+            [sys.executable, "-P", "-m", "forestay.extensions.compiler.build_child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd="/",
@@ -181,37 +162,3 @@ def workshop() -> Workshop:
         _workshop = Workshop()
         atexit.register(_workshop.close)
     return _workshop
-
-
-# In the child
-
-
-def _answer(order: Order) -> Built:
-    try:
-        return Built(*compile_source(source(Path(order.path))))
-    except Problem as problem:
-        return Built(problem=problem.key, message=problem.message, details=msgspec.to_builtins(problem.details))
-    except (OSError, RecursionError, MemoryError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        return Built(problem="compile_failed", message="The extension cannot be compiled.", details={"reason": reason})
-
-
-def _orders(into: SimpleQueue[Order]) -> None:
-    """Read orders until whoever gives them is gone; then nothing here is of use any more (K3)."""
-    for line in sys.stdin.buffer:
-        into.put(msgspec.json.decode(line, type=Order))
-    os.killpg(os.getpid(), signal.SIGKILL)
-
-
-def main() -> None:
-    orders: SimpleQueue[Order] = SimpleQueue()
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
-    threading.Thread(target=_orders, args=(orders,), daemon=True).start()
-    while True:
-        answers.write(msgspec.json.encode(_answer(orders.get())) + b"\n")
-        answers.flush()
-
-
-if __name__ == "__main__":
-    main()

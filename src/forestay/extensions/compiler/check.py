@@ -13,7 +13,7 @@ from forestay.extensions.compiler.scan import rules
 from forestay.extensions.compiler.scan.uses import Finding, scan_text
 from forestay.extensions.compiler.sourcemap import SourceMap
 from forestay.extensions.compiler.virtual_modules import PACKAGE
-from forestay.kernel import Problem, canonical
+from forestay.kernel import canonical
 
 Verdict = Literal["compatible", "warning", "blocked"]
 _SCRIPTS = ("js", "jsx", "ts", "tsx")
@@ -25,19 +25,6 @@ class Check(msgspec.Struct, frozen=True):
     verdict: Verdict
     forbidden: tuple[ApiUse, ...]
     flagged: tuple[ApiUse, ...]
-
-
-def refusal(uses: tuple[ApiUse, ...]) -> Problem:
-    first = uses[0].locations[0]
-    return Problem(
-        "api_forbidden",
-        uses[0].message,
-        at=str(first),
-        file=first.file,
-        line=first.line,
-        column=first.column,
-        uses=[{"api": use.api, "message": use.message, "locations": [str(at) for at in use.locations]} for use in uses],
-    )
 
 
 def check_bundle(bundle: Bundle) -> Check:

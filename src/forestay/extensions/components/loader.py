@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from forestay.extensions.compiler import Artifact
+from forestay.extensions.compiler.artifact import Artifact
 from forestay.extensions.compiler.cache import default_cache
 from forestay.extensions.components.compile import compiled
 from forestay.extensions.components.guest import ComponentGuest

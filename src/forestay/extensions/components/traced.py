@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from forestay.extensions.compiler import Artifact
-from forestay.extensions.compiler.artifact import component_engine
+from forestay.extensions.compiler.artifact import Artifact, component_engine
 from forestay.extensions.components.compile import compiled
 from forestay.extensions.components.instance import Instance
 from forestay.extensions.components.linked import LinkedComponent

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from forestay.extensions.compiler import Artifact
+from forestay.extensions.compiler.artifact import Artifact
 from forestay.extensions.compiler.build import compile_source
 from forestay.extensions.compiler.source import sources
 from forestay.extensions.conform.corpus import Corpus

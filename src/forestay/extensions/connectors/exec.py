@@ -65,7 +65,7 @@ class ExecConnector:
 
     def _start(self, call: Call, params: Mapping[str, Any]) -> Output:
         params = {**params, **_options(params)}
-        self._check_confined()
+        check_confined(self.sandbox, unconfined=self._unconfined)
         cwd = self._folder(call, params)
         temp = call.roots.temp or self._temp
         environ = self._environment.for_process(call, params.get("env"), temp=temp)
@@ -90,16 +90,6 @@ class ExecConnector:
         if outcome["timed_out"] and call.remaining(1.0) <= 0:
             raise Problem("timeout", "The command was stopped at the call's deadline.", killed=True)
         return self._report(call, params, limits, outcome)
-
-    def _check_confined(self) -> None:
-        """Unconfined, a program could change the settings: then a person has said that it may."""
-        if self.sandbox.kind == "none" and not self._unconfined:
-            raise Problem(
-                "program_unconfined",
-                "The program was not started: neither bubblewrap nor Landlock works here.",
-                errno="EACCES",
-                fix="Install bubblewrap, or set `unconfined_programs = true` under [extensions.policy].",
-            )
 
     def _reserve(self, key: tuple[str, str]) -> None:
         """Take the place of one program before it is started: a name holds one, an extension `MAX_RUNNING`."""
@@ -160,6 +150,17 @@ class ExecConnector:
             return place.real
 
 
+def check_confined(sandbox: Sandbox, *, unconfined: bool) -> None:
+    """Unconfined, a program could change the settings: then a person has said that it may."""
+    if sandbox.kind == "none" and not unconfined:
+        raise Problem(
+            "program_unconfined",
+            "The program was not started: neither bubblewrap nor Landlock works here.",
+            errno="EACCES",
+            fix="Install bubblewrap, or set `unconfined_programs = true` under [extensions.policy].",
+        )
+
+
 def confinement(call: Call, cwd: str, temp: str | None) -> Confinement:
     """What a command may use: what its extension may, as far as a process can be held to it.
 
@@ -216,11 +217,12 @@ def _command(params: Mapping[str, Any], cwd: str, search: str) -> Sequence[str]:
     shell = params.get("shell")
     if shell:
         program = shell if isinstance(shell, str) else _SHELL
-        return [_find(program, cwd, search), "-c", " ".join([command, *arguments])]
-    return [_find(command, cwd, search), *arguments]
+        return [find_program(program, cwd, search), "-c", " ".join([command, *arguments])]
+    return [find_program(command, cwd, search), *arguments]
 
 
-def _find(program: str, cwd: str, search: str) -> str:
+def find_program(program: str, cwd: str, search: str) -> str:
+    """Where a command lies: on the search path, or relative to the folder that it runs in."""
     path = posixpath.join(cwd, program) if "/" in program else program
     found = shutil.which(path, path=search)
     if not program or found is None:

@@ -140,14 +140,8 @@ class Process:
     def kill(self, why: str) -> None:
         """End the whole tree: the group, and descendants that left it."""
         self._stopped = self._stopped or why
-        if self._child.poll() is not None:
-            return
-        family = descendants(self._child.pid)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._child.pid, signal.SIGKILL)
-        for pid in family:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        if self._child.poll() is None:
+            kill_tree(self._child.pid)
 
     def _end(self) -> None:
         if self._child.poll() is None:
@@ -160,6 +154,16 @@ class Process:
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
+
+
+def kill_tree(pid: int) -> None:
+    """End the leader of a group, the group, and descendants that left it."""
+    family = descendants(pid)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    for member in family:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(member, signal.SIGKILL)
 
 
 def descendants(pid: int) -> list[int]:

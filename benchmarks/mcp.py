@@ -1,0 +1,89 @@
+"""MCP: a tool call over standard input and output, beside the bare client of the official package.
+
+Both talk to the same server program. Ours runs it in the process sandbox and decides and records each call. The calls
+take turns, so that whatever else the machine does happens to both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from tests.extensions.dispatcher_world import ENVIRON
+from tests.extensions.mcp.world import ECHO, SERVER, TOOL, configured
+
+from benchmarks.measure import duration, percentile, ratio
+from forestay.extensions.extensions import Extensions
+from forestay.extensions.mcp.pins import Pins, ServerStanding
+from forestay.extensions.mcp.server_config import read_servers
+from forestay.extensions.settings import Settings
+from forestay.kernel import Ledger
+
+Row = tuple[str, str, str]
+CALLS, SERVERS = 500, 50
+
+
+def run() -> list[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(_rows(Path(folder)))
+
+
+async def _rows(folder: Path) -> list[Row]:
+    async with Ledger.open(folder / "l.db") as ledger:
+        rows = [await _configured(folder, ledger)]
+        async with _suite(folder, ledger) as suite:
+            started = time.perf_counter()
+            await suite.call_tool(TOOL, {"text": "seven"})
+            rows.append(
+                ("MCP: start a server, compare its tools, first call", duration(time.perf_counter() - started), "")
+            )
+            shutil.copy(SERVER, folder / "server.py")
+            program = ["-I", "-S", str(folder / "server.py"), "good"]
+            async with Client(stdio_client(StdioServerParameters(command="python3", args=program))) as client:
+                ours, bare = await _calls(suite, client)
+    middle, beside = percentile(ours, 0.5), percentile(bare, 0.5)
+    told = f"bare client {duration(beside)}: {ratio(middle, beside)}"
+    return [*rows, ("MCP: tool call through policy and evidence, p50", duration(middle), told)]
+
+
+async def _calls(suite: Extensions, client: Client) -> tuple[list[float], list[float]]:
+    """The same call in turns."""
+    ours: list[float] = []
+    bare: list[float] = []
+    for _ in range(CALLS):
+        started = time.perf_counter()
+        await suite.call_tool(TOOL, {"text": "seven"})
+        between = time.perf_counter()
+        await client.call_tool("echo", {"text": "seven"})
+        bare.append(time.perf_counter() - between)
+        ours.append(between - started)
+    return ours, bare
+
+
+async def _configured(folder: Path, ledger: Ledger) -> Row:
+    """What many servers cost that nobody calls: reading their entries and what people decided about them."""
+    entries = {f"s{number}": {"command": "python3", "args": [str(number)]} for number in range(SERVERS)}
+    (folder / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
+    started = time.perf_counter()
+    servers = read_servers(folder, {})
+    await Pins(ledger, folder).standing(*servers.found.values())
+    return (f"MCP: {SERVERS} configured servers at start", duration(time.perf_counter() - started), "")
+
+
+@asynccontextmanager
+async def _suite(folder: Path, ledger: Ledger) -> AsyncIterator[Extensions]:
+    project = folder / "project"
+    project.mkdir()
+    config = configured(project, "good")
+    settings = Settings(environ=ENVIRON)
+    async with Extensions(ledger, root=project, mode="strict", grants=["tool"], settings=settings) as suite:
+        await suite.add_server(config, ServerStanding(config.fingerprint, {"echo": ECHO}))
+        yield suite

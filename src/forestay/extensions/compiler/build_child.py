@@ -1,0 +1,48 @@
+"""The process that builds: one extension after the other, until whoever started it is gone (K3, K4)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from queue import SimpleQueue
+
+import msgspec
+
+from forestay.extensions.compiler.build import compile_source
+from forestay.extensions.compiler.build_order import Built, Order
+from forestay.extensions.compiler.source import source
+from forestay.kernel import Problem
+
+
+def _answer(order: Order) -> Built:
+    try:
+        return Built(*compile_source(source(Path(order.path))))
+    except Problem as problem:
+        return Built(problem=problem.key, message=problem.message, details=msgspec.to_builtins(problem.details))
+    except (OSError, RecursionError, MemoryError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        return Built(problem="compile_failed", message="The extension cannot be compiled.", details={"reason": reason})
+
+
+def _orders(into: SimpleQueue[Order]) -> None:
+    """Read orders until whoever gives them is gone; then nothing here is of use any more (K3)."""
+    for line in sys.stdin.buffer:
+        into.put(msgspec.json.decode(line, type=Order))
+    os.killpg(os.getpid(), signal.SIGKILL)
+
+
+def main() -> None:
+    orders: SimpleQueue[Order] = SimpleQueue()
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is no answer
+    threading.Thread(target=_orders, args=(orders,), daemon=True).start()
+    while True:
+        answers.write(msgspec.json.encode(_answer(orders.get())) + b"\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

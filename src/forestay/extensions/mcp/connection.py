@@ -1,0 +1,215 @@
+"""One connection to a server: handshake, tools, calls; every wait has an end.
+
+K1  A request that hears nothing for its time is cancelled, and the server is told. Progress starts the time again, up
+    to a last moment that nothing moves.
+K2  A request is sent once. When the connection ends, whoever waits learns it at once, with the server's last words.
+K3  What a server asks of the host (sampling, elicitation, roots) is answered with "not supported": no such capability
+    is announced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, TypeVar
+
+import mcp_types as types
+from mcp import ClientSession, MCPError
+from mcp.client.session import IncomingMessage
+from pydantic import BaseModel, ValidationError
+
+from forestay.extensions.mcp.definitions import MAX_TOOLS, Definition
+from forestay.extensions.mcp.hidden_text import spelled
+from forestay.kernel import Problem
+
+MAX_PAGES = 64
+LAST_MOMENT = 10.0
+"""How many times its time a call may take altogether, however much progress it reports."""
+T = TypeVar("T", bound=BaseModel)
+
+
+class Line(Protocol):
+    """A transport that can be opened once, and what it knows when the connection has failed."""
+
+    def open(self) -> AbstractAsyncContextManager[Any]:
+        """The streams of a client session."""
+
+    def failure(self) -> Problem | None:
+        """Why it ended, if it knows."""
+
+    def last_words(self) -> str: ...
+
+
+class Connection:
+    """An open connection. It belongs to a task of its own, which ends with it."""
+
+    def __init__(self, line: Line, name: str, *, seconds: float, on_change: Callable[[], None]) -> None:
+        self._line = line
+        self._name = name
+        self._seconds = seconds
+        self._on_change = on_change
+        self._session: ClientSession | None = None
+        self._closing = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.server: dict[str, Any] = {}
+        """What it said about itself in the handshake."""
+
+    async def start(self, seconds: float) -> None:
+        """Open the transport and shake hands, within `seconds`."""
+        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.ensure_future(self._live(opened, seconds))
+        try:
+            await asyncio.shield(opened)
+        except BaseException:
+            opened.cancel()
+            await self.close()
+            raise
+
+    async def _live(self, opened: asyncio.Future[None], seconds: float) -> None:
+        """The task of the connection: the transport and the session are entered and left in it."""
+        from forestay import __version__
+
+        try:
+            async with (
+                self._line.open() as (read, write),
+                ClientSession(
+                    read,
+                    write,
+                    message_handler=self._heard,
+                    client_info=types.Implementation(name="forestay", version=__version__),
+                ) as session,
+            ):
+                async with asyncio.timeout(seconds):
+                    about = await session.initialize()
+                self.server = about.model_dump(mode="json", by_alias=True, exclude_none=True)
+                self._session = session
+                _settle(opened, None)
+                await self._closing.wait()
+        except BaseException as error:
+            _settle(opened, self._problem(error, "the handshake"))
+            if isinstance(error, asyncio.CancelledError):
+                raise
+        finally:
+            self._session = None
+            _settle(opened, self._problem(None, "the handshake"))
+
+    @property
+    def usable(self) -> bool:
+        return self._session is not None and self._line.failure() is None
+
+    async def close(self) -> None:
+        """End the connection, and the program with it."""
+        self._closing.set()
+        task, self._task = self._task, None
+        if task is None:
+            return
+        if self._session is None:
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
+
+    # Requests
+
+    async def tools(self) -> list[Definition]:
+        """Everything that the server offers as a tool; more than `MAX_TOOLS` is a Problem."""
+        found: list[Definition] = []
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            params = types.PaginatedRequestParams(cursor=cursor)
+            page = await self._ask(
+                types.ListToolsRequest(params=params), types.ListToolsResult, "tools/list", self._seconds
+            )
+            found += [_definition(tool) for tool in page.tools]
+            if len(found) > MAX_TOOLS:
+                told = f"The MCP server {self._name} offers more than {MAX_TOOLS} tools."
+                raise Problem("server_failed", told, server=self._name, limit=MAX_TOOLS)
+            cursor = page.next_cursor
+            if cursor is None:
+                return found
+        raise Problem("server_failed", f"The list of tools of {self._name} has no end.", server=self._name)
+
+    async def call(self, tool: str, arguments: dict[str, Any], *, seconds: float) -> types.CallToolResult:
+        """Call a tool, once (K2). An error that the server answers is a `tool_failed` with its words."""
+        params = types.CallToolRequestParams(name=tool, arguments=arguments)
+        request = types.CallToolRequest(params=params)
+        return await self._ask(request, types.CallToolResult, f"the tool {tool[:80]}", seconds)
+
+    async def _ask(
+        self,
+        request: types.ClientRequest,
+        answer: type[T],
+        what: str,
+        seconds: float,
+    ) -> T:
+        session = self._session
+        if session is None:
+            raise self._problem(None, what)
+        loop = asyncio.get_running_loop()
+        last = loop.time() + seconds * LAST_MOMENT
+
+        async def heard(progress: float, total: float | None, message: str | None) -> None:
+            limit.reschedule(min(loop.time() + seconds, last))
+
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                return await session.send_request(request, answer, progress_callback=heard)
+        except MCPError as error:
+            if not self.usable or (error.code, str(error)) == (types.CONNECTION_CLOSED, "Connection closed"):
+                raise self._problem(error, what) from error
+            words = spelled(str(error))[:2000]
+            raise Problem("tool_failed", words or f"{what} failed.", server=self._name, code=error.code) from error
+        except (TimeoutError, ValidationError, RuntimeError, ValueError) as error:
+            raise self._problem(error, what, seconds) from error
+
+    async def _heard(self, message: IncomingMessage) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            self._on_change()
+
+    def _problem(self, error: BaseException | None, what: str, seconds: float | None = None) -> Problem:
+        """What went wrong between us and the server, as a Problem with its last words."""
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        known = self._line.failure() or _first_problem(error)
+        words: dict[str, Any] = {"stderr": said[-2000:]} if (said := self._line.last_words()) else {}
+        if isinstance(error, TimeoutError) and (known is None or known.key == "server_failed"):
+            after = f" for {seconds:g} seconds" if seconds is not None else " in time"
+            told = f"The MCP server {self._name} said nothing{after} about {what}."
+            return Problem("timeout", told, server=self._name, **words)
+        if known is not None:
+            return Problem(known.key, known.message, **{"server": self._name, **known.details, **words})
+        if isinstance(error, ValidationError):
+            told = f"The MCP server {self._name} gave an answer to {what} that the protocol does not know."
+            return Problem("server_failed", told, server=self._name, **words)
+        reason = f": {spelled(str(error) or type(error).__name__)[:500]}" if error is not None else ""
+        return Problem("server_failed", f"The MCP server {self._name} failed at {what}{reason}.", **words)
+
+
+def _settle(opened: asyncio.Future[None], problem: Problem | None) -> None:
+    if opened.done():
+        return
+    if problem is None:
+        opened.set_result(None)
+    else:
+        opened.set_exception(problem)
+        opened.exception()
+
+
+def _first_problem(error: BaseException | None) -> Problem | None:
+    """The Problem that is an error's cause, if there is one."""
+    if error is None or isinstance(error, Problem):
+        return error
+    return _first_problem(error.__cause__)
+
+
+def _definition(tool: types.Tool) -> Definition:
+    plain = tool.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return Definition(
+        name=tool.name,
+        description=tool.description or "",
+        input_schema=plain.get("inputSchema", {}),
+        title=tool.title or "",
+        output_schema=plain.get("outputSchema"),
+        annotations=plain.get("annotations"),
+    )

@@ -1,0 +1,61 @@
+"""From a configured server to a guest that reaches it with what its subject is granted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from forestay.extensions.compiler.artifact import Artifact
+from forestay.extensions.connectors.contract import Call
+from forestay.extensions.connectors.environment import Environment
+from forestay.extensions.guests import Report
+from forestay.extensions.manifest import SCHEMA, Manifest
+from forestay.extensions.mcp.guest import McpGuest
+from forestay.extensions.mcp.pins import ServerStanding, unapproved
+from forestay.extensions.mcp.server_config import ServerConfig
+from forestay.extensions.outcomes import Surroundings
+from forestay.extensions.protocol import HostCalls
+from forestay.extensions.settings import Settings
+
+if TYPE_CHECKING:
+    from forestay.extensions.mcp.lines import AddressLine, ProgramLine
+
+
+class ServerLoader:
+    """Makes the guests of the MCP servers of one project. `own_call` gives what a subject may do at this moment."""
+
+    def __init__(self, settings: Settings, own_call: Callable[[str], Call]) -> None:
+        self._settings = settings
+        self._own_call = own_call
+
+    def artifact(self, config: ServerConfig) -> Artifact:
+        """What stands for the server where an extension has its code: the fingerprint."""
+        manifest = Manifest(
+            SCHEMA, config.subject, config.name, "0", "1.0", "mcp", config.entry.url or config.entry.command
+        )
+        return Artifact.of_manifest(manifest, config.fingerprint.encode())
+
+    def guest(
+        self,
+        config: ServerConfig,
+        standing: ServerStanding,
+        _surroundings: Surroundings,
+        calls: HostCalls,
+        report: Report,
+    ) -> McpGuest:
+        """A guest that is not started. A server that nobody approved as it is configured gets none."""
+        if not standing.admits(config):
+            raise unapproved(config, standing)
+        settings = self._settings
+        environment = Environment(settings.environ)
+
+        def line() -> ProgramLine | AddressLine:
+            from forestay.extensions.mcp.lines import AddressLine, ProgramLine  # the protocol's package is large
+
+            call = self._own_call(config.subject)
+            if config.entry.url:
+                return AddressLine(config, call, environment)
+            unconfined = settings.config.policy.unconfined_programs
+            return ProgramLine(config, call, environment, settings.clock, unconfined=unconfined)
+
+        return McpGuest(config, standing.pinned, line, calls, report=report, clock=settings.clock)

@@ -1,0 +1,42 @@
+"""The MCP servers of a project in a suite that runs: brought in line with what people decided, as often as they decide.
+
+V1  An approved server is added with its pins. One that is there already takes the new pins, and the next call compares.
+V2  A server whose approval was taken back, or that is named no longer, is stopped.
+V3  One that nobody approved as it is configured is a failure that says what to do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from forestay.extensions.guests import Failure
+from forestay.extensions.mcp.guest import McpGuest
+from forestay.extensions.mcp.pins import ServerStanding, unapproved
+from forestay.extensions.mcp.server_config import Servers
+from forestay.kernel import Problem
+
+if TYPE_CHECKING:
+    from forestay.extensions.extensions import Extensions
+
+
+async def use_servers(suite: Extensions, servers: Servers) -> None:
+    """Offer the pinned tools of the approved servers, and of no others. Starts nothing."""
+    found = servers.found
+    guests = {
+        item.extension.config.name: item.extension for item in suite.members if isinstance(item.extension, McpGuest)
+    }
+    standings = await suite.pins.standing(*found.values()) if found or guests else {}
+    for name, guest in guests.items():
+        same = name in found and found[name].fingerprint == guest.config.fingerprint
+        guest.renew(standings[name] if same else ServerStanding())
+    told = ("server_unapproved", "config_invalid")
+    suite.failures = [item for item in suite.failures if item.problem.key not in told]
+    suite.failures += [Failure(str(problem.details.get("at", "")), problem) for problem in servers.problems]
+    for name, config in found.items():
+        if not standings[name].admits(config):
+            suite.failures.append(Failure(config.origin, unapproved(config, standings[name])))
+        elif name not in guests:
+            try:
+                await suite.add_server(config, standings[name])
+            except Problem as problem:
+                suite.failures.append(Failure(config.origin, problem))
