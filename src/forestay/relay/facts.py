@@ -129,8 +129,7 @@ def batches(
         if not rows:
             begin_byte = start
         dirty = dirty or removed
-        found = entities(content)
-        entity = found[0][1] if found else ""
+        _, entity = next(entities(content), ("", ""))
         link = relation(words(content[:_OPENING])[:_OPENING_WORDS]) if unit.kind in ("sentence", "item") else ""
         own = fact_hash(content, entity, link, confidence)
         signatures.append(sign(key, own, parent))
