@@ -157,7 +157,9 @@ async def ask(
 @app.command("ingest", using=reading_session)
 async def ingest(
     found: Session,
-    paths: Annotated[list[Path], typer.Argument(help="Text files and folders; `-` reads standard input.")],
+    paths: Annotated[
+        list[Path], typer.Argument(help="Text, HTML, PDF and DOCX files, folders; `-` reads standard input.")
+    ],
     supersedes: Annotated[
         list[str] | None, typer.Option("--supersedes", help="A source that this text replaces; may be repeated.")
     ] = None,
@@ -166,12 +168,14 @@ async def ingest(
     ] = None,
 ) -> Answer:
     """Keep everything that the files say; no model is asked. A file that was ingested before corrects what it said."""
+    from forestay.cli.documents import read_source
+
     kept: list[dict[str, Any]] = []
     skipped: list[dict[str, str]] = []
     failed: list[Problem] = []
     for source in _progress(_sources(paths, skipped)):
         try:
-            text = read_text(source.path, _FILE_LIMIT, encoding)
+            text = await read_source(source.path, _FILE_LIMIT, encoding)
             if not text.strip():
                 raise Problem("file_not_text", f"{shown(source.path)} is empty.", at=str(source.path), fix=_EMPTY)
         except Problem as problem:
