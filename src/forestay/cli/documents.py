@@ -73,7 +73,12 @@ def answered(command: list[str], content: bytes, most: int, seconds: float) -> b
     finally:
         os.close(launch.descriptor)
     late = threading.Event()
-    watch = threading.Timer(seconds, lambda: (late.set(), _end(child)))
+
+    def give_up() -> None:
+        late.set()
+        _end(child)
+
+    watch = threading.Timer(seconds, give_up)
     with child:
         watch.start()
         try:

@@ -11,7 +11,6 @@ from docx.document import Document
 from docx.opc.exceptions import OpcError
 from docx.table import Table, _Cell
 from docx.text.paragraph import Paragraph
-from lxml.etree import LxmlError
 
 from forestay.relay.documents.kinds import Unreadable
 from forestay.relay.documents.markdown import heading, item, rows
@@ -28,7 +27,7 @@ def text_of(content: bytes) -> str:
         if size > _UNPACKED:
             raise Unreadable(f"unpacks to {size:,} bytes, more than {_UNPACKED:,}", "Split it.")
         blocks = list(_blocks(docx.Document(io.BytesIO(content))))
-    except (zipfile.BadZipFile, OpcError, LxmlError, KeyError, ValueError, AttributeError) as error:
+    except (zipfile.BadZipFile, OpcError, SyntaxError, KeyError, ValueError, AttributeError) as error:
         raise Unreadable(f"is a damaged DOCX ({type(error).__name__})", "Save it again in Word.") from error
     if not blocks:
         raise Unreadable("holds no text", "Write a text into it.")
