@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forestay.governance import Deployment, Fleet, Transition, decide, evolve, precedence, resolve
+from forestay.agents import precedence
+from forestay.governance import Deployment, Fleet, Transition, decide, evolve, resolve
 from forestay.governance.deployment import State, Verb
 from forestay.kernel import Problem
 

@@ -10,14 +10,19 @@ from typing import Any
 
 import pytest
 
-from forestay.governance import WORKFLOW, DeploymentGate, Deployments, Score, Transition
-from forestay.kernel import Ids, Problem, SeededRandomness
+from forestay.governance import WORKFLOW, Deployments, Score, Transition
+from forestay.kernel import DeploymentGate, Ids, Problem, SeededRandomness
 from forestay.runs import CreateRun, Runs, RunSnapshot, projections, standard_registry
 from tests.runs.patient import CountedLedger, PatientClock
 
 TENANT, AGENT = "acme", "acme.agents.support"
 ALL = ["deploy:promote", "deploy:pause", "deploy:rollback"]
-SCORES = {"run_good": Score(AGENT, True, 0.9), "run_bad": Score(AGENT, False, 0.4), "run_other": Score("x", True, 1.0)}
+SCORES = {
+    "run_good": Score(AGENT, "1.0.0", True, 0.9),
+    "run_bad": Score(AGENT, "1.0.0", False, 0.4),
+    "run_other": Score("x", "1.0.0", True, 1.0),
+    "run_older": Score(AGENT, "0.9.0", True, 1.0),
+}
 
 
 class World:
@@ -35,8 +40,12 @@ class World:
             async def scores(tenant: str, run_id: str) -> Score | None:
                 return SCORES.get(run_id) if tenant == TENANT else None
 
+            async def exists(tenant: str, agent_id: str, version: str) -> None:
+                if version == "9.9.9":
+                    raise Problem("not_found", "There is no such version.")
+
             self.ledger = ledger
-            self.deployments = Deployments(ledger, self.gates, runs=lambda: self.runs, scores=scores)
+            self.deployments = Deployments(ledger, self.gates, runs=lambda: self.runs, scores=scores, exists=exists)
             registry = standard_registry()
             registry.add(self.deployments.type)
             self.runs = Runs(
@@ -79,10 +88,26 @@ async def test_m1_a_promotion_is_told_in_its_run_and_changes_the_record(tmp_path
             ),
             ("deployment.promoted", {"agentId": AGENT, "toVersion": "1.0.0", "toState": "active", "channel": "stable"}),
         ]
-        assert await world.deployments.resolved(TENANT, AGENT, "stable", "run_x") == "1.0.0"
+        assert await world.deployments.pinned(TENANT, AGENT, "stable", "run_x") == "1.0.0"
         with pytest.raises(Problem) as caught:
-            await world.deployments.resolved("other", AGENT, "stable", "run_x")
+            await world.deployments.pinned("other", AGENT, "stable", "run_y")
         assert caught.value.key == "no_active_deployment"
+
+
+async def test_m5_a_run_keeps_its_version_when_the_channel_moves(tmp_path: Path) -> None:
+    async with World(tmp_path).open() as world:
+        await world.live("1.0.0", channel="stable")
+        assert await world.deployments.pinned(TENANT, AGENT, "stable", "run_x") == "1.0.0"
+        await world.live("2.0.0", channel="stable")
+        assert await world.deployments.pinned(TENANT, AGENT, "stable", "run_x") == "1.0.0"
+        assert await world.deployments.pinned(TENANT, AGENT, "stable", "run_y") == "2.0.0"
+
+
+async def test_a_version_that_is_not_installed_is_not_promoted(tmp_path: Path) -> None:
+    async with World(tmp_path).open() as world:
+        with pytest.raises(Problem) as caught:
+            await world.move("9.9.9", "promote")
+        assert caught.value.key == "not_found"
 
 
 async def test_m3_without_the_scope_nothing_changes_and_the_denial_is_on_record(tmp_path: Path) -> None:
@@ -110,6 +135,7 @@ async def test_m3_who_starts_the_workflow_by_hand_gets_nothing(tmp_path: Path) -
         (DeploymentGate(evaluation=True), "run_good", True),
         (DeploymentGate(evaluation=True), "run_bad", False),
         (DeploymentGate(evaluation=True), "run_other", False),
+        (DeploymentGate(evaluation=True), "run_older", False),
         (DeploymentGate(evaluation=True), "run_unknown", False),
         (DeploymentGate(evaluation=True), None, False),
         (DeploymentGate(pass_score=0.95), "run_good", False),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from forestay.governance import EVALUATION, Evaluations, Judge, Score
+from forestay.governance import EVALUATION, TASK, Evaluations, Judge, Score
 from forestay.kernel import Ids, Problem, SeededRandomness, mistakes
 from forestay.models import Delta, Message
 from forestay.runs import Execution, NodeType, Runs, RunSnapshot, projections, standard_registry
@@ -42,10 +42,15 @@ class Grader:
         return len(text) // 4
 
 
+async def version(tenant: str, agent_id: str, named: str | None) -> str:
+    return named or "1.0.0"
+
+
 class World:
-    def __init__(self, folder: Path, *, judge: bool = True, fixtures: bool = False) -> None:
+    def __init__(self, folder: Path, *, judge: bool = True) -> None:
         self.folder, self.clock, self.lives = folder, PatientClock(), 0
-        self.grader, self.judged, self.fixtures = Grader(), judge, fixtures
+        self.grader, self.judged = Grader(), judge
+        self.observed: list[Any] = []
         self.outputs: dict[str, list[str]] = {}
         self.called: list[Any] = []
 
@@ -61,9 +66,10 @@ class World:
                 ledger,
                 runs=lambda: self.runs,
                 task_workflow="answer",
+                versions=version,
+                observer=self.observe,
                 judge=Judge(self.grader) if self.judged else None,
                 scorers={"long": lambda output: len(output) / 10},
-                injects_fixtures=self.fixtures,
             )
             registry = standard_registry()
             registry.add(self.evaluations.type)
@@ -72,20 +78,19 @@ class World:
                 ledger, clock=self.clock, ids=ids, randomness=SeededRandomness(1), secret=b"s" * 32, nodes=registry
             )
             async with self.runs:
-                variables = [{"name": name, "type": "string"} for name in ("agentId", "task")]
-                inputs = {name: {"type": "variable", "variableName": name} for name in ("agentId", "task")}
-                document = workflow(
-                    "answer",
-                    [node("a", "test.answer", inputs=inputs)],
-                    variables=[*variables, {"name": "fixtures", "type": "object"}],
-                )
+                task = TASK["nodes"][0]["inputs"]
+                variables = [{"name": "work", "type": "object"}]
+                document = workflow("answer", [node("a", "test.answer", inputs=task)], variables=variables)
                 await self.runs.put_workflow(document, tenant=None)
                 await self.runs.put_workflow(EVALUATION, tenant=None)
                 yield self
 
+    async def observe(self, tenant: str, agent_id: str, version: str, score: float) -> None:
+        self.observed.append((tenant, agent_id, version, score))
+
     async def answer(self, ctx: Execution) -> dict[str, Any]:
         async def make() -> str:
-            self.called.append((ctx.inputs["task"], ctx.variables.get("fixtures")))
+            self.called.append((ctx.inputs["task"], ctx.inputs.get("fixtures")))
             ctx.emit(
                 "provider.usage",
                 {"provider": "p", "model": "m", "inputTokens": 1, "outputTokens": 1, "costEstimateUsd": 0.25},
@@ -132,7 +137,9 @@ async def test_e2_the_bracket_is_in_order_and_the_summary_is_the_output(tmp_path
         card = await world.evaluations.summary(TENANT, ended.run_id)
         assert (card["aggregateScore"], card["passed"], card["passedCount"]) == (pytest.approx(2 / 3), True, 2)
         assert card["totalCostUsd"] == 0.75
-        assert await world.evaluations.score(TENANT, ended.run_id) == Score(AGENT, True, card["aggregateScore"])
+        assert await world.evaluations.score(TENANT, ended.run_id) == Score(
+            AGENT, "1.0.0", True, card["aggregateScore"]
+        )
         assert len(ended.child_runs) == 3
 
 
@@ -183,19 +190,18 @@ async def test_a_rubric_is_weighed_by_what_the_judge_says(tmp_path: Path, met: s
         assert card["aggregateScore"] == pytest.approx(score)
 
 
-async def test_e4_fixtures_go_to_the_task_and_live_shadow_runs_without(tmp_path: Path) -> None:
+async def test_e4_e6_a_task_has_its_fixtures_and_live_shadow_the_live_tools(tmp_path: Path) -> None:
     fixture = {"toolResponses": [{"tool": "x:y", "response": 1}]}
-    document = suite(golden("a", "a!", fixtures=fixture), modes=["golden", "live-shadow"])
-    async with World(tmp_path / "with", fixtures=True).open() as world:
+    document = suite(golden("a", "a!", fixtures=fixture), golden("b", "b!"), modes=["golden", "live-shadow"])
+    async with World(tmp_path).open() as world:
         await world.evaluate(document, modes=("golden",))
-        await world.evaluate(document, modes=("live-shadow",))
-        assert [given for _, given in world.called] == [fixture, None]
-    async with World(tmp_path / "without").open() as world:
-        await world.evaluations.put(TENANT, document)
-        with pytest.raises(Problem) as caught:
-            await world.evaluations.request(TENANT, "acme.evals.s@1.0.0", AGENT, modes=("golden",))
-        assert caught.value.key == "capability_not_provided"
-        assert world.called == []
+        assert sorted(world.called, key=str) == [("a", fixture), ("b", {})]
+        assert world.observed == []
+        world.called.clear()
+        ended = await world.evaluate(document, modes=("live-shadow",), version="2.0.0")
+        assert sorted(world.called) == [("a", None), ("b", None)]
+        assert ended.outputs is not None
+        assert world.observed == [(TENANT, AGENT, "2.0.0", ended.outputs["summary"]["aggregateScore"])]
 
 
 @pytest.mark.parametrize(

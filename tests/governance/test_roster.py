@@ -13,17 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forestay.governance import OrgChart, RosterEntry, Staff, read_chart, responsibilities
-from forestay.kernel import Ids, Problem, SeededRandomness, mistakes, scope_policy, scope_request
+from forestay.agents import Catalogue, parse
+from forestay.governance import AgentDirectory, OrgChart, RosterEntry, Staff, read_chart, responsibilities
+from forestay.kernel import Ids, Ledger, Problem, SeededRandomness, mistakes, scope_policy, scope_request
 from forestay.runs import RunFilter, Runs, projections
 from tests.runs.documents import node, workflow
 from tests.runs.patient import CountedLedger, PatientClock
 
 TENANT = "acme"
+AGENT = "vendor.acme.support"
 ENTRY: dict[str, Any] = {
     "rosterId": "host:sally",
     "persona": "Sally",
-    "agentRef": {"agentId": "acme.agents.support", "channel": "stable"},
+    "agentRef": {"agentId": AGENT, "channel": "stable"},
     "owner": {"tenantId": TENANT},
     "workflows": ["answer"],
 }
@@ -61,6 +63,12 @@ def roster(*names: str) -> dict[str, RosterEntry]:
     return {f"host:{name}": msgspec.convert(entry(name, workflows=[f"w-{name}", "all"]), RosterEntry) for name in names}
 
 
+def directory(ledger: Ledger) -> AgentDirectory:
+    """One that knows the agent of the entries."""
+    manifest = {"agentId": AGENT, "persona": "Support", "modelClass": "general", "systemPrompt": "Help."}
+    return AgentDirectory(ledger, Catalogue([parse(manifest)]))
+
+
 @asynccontextmanager
 async def staff(folder: Path) -> AsyncIterator[tuple[Staff, Runs]]:
     clock = PatientClock()
@@ -70,7 +78,7 @@ async def staff(folder: Path) -> AsyncIterator[tuple[Staff, Runs]]:
         async with runs:
             for name in ("answer", "report"):
                 await runs.put_workflow(workflow(name, [node("n")]), tenant=None)
-            yield Staff(ledger, runs), runs
+            yield Staff(ledger, directory(ledger), runs=lambda: runs), runs
 
 
 _parents = st.lists(st.integers(-1, 7), min_size=1, max_size=8)

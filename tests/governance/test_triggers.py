@@ -24,7 +24,7 @@ from forestay.governance import (
 )
 from forestay.kernel import Ids, Problem, SeededRandomness, mistakes
 from forestay.runs import RunFilter, Runs, projections
-from tests.governance.test_roster import ENTRY
+from tests.governance.test_roster import ENTRY, directory
 from tests.runs.documents import node, workflow
 from tests.runs.patient import CountedLedger, PatientClock
 
@@ -47,7 +47,7 @@ class World:
             ledger.observe(lambda records, _: self.commits.append(len(records)))
             self.ledger = ledger
             self.runs = Runs(ledger, clock=self.clock, ids=ids, randomness=SeededRandomness(1), secret=b"s" * 32)
-            self.staff = Staff(ledger, self.runs)
+            self.staff = Staff(ledger, directory(ledger), runs=lambda: self.runs)
             self.triggers = Triggers(ledger, self.runs, self.staff, clock=self.clock, ids=ids, secret=b"k" * 32)
             async with self.runs:
                 await self.runs.put_workflow(WORK, tenant=None)

@@ -115,8 +115,8 @@ PATHS = [
     ("GET", "/v1/nowhere", 404),
     ("DELETE", "/v1/things/x", 405),
     ("GET", "/v1/things/%2e%2e%00", 404),
-    ("GET", "/v1/agents", 501),
-    ("GET", "/v1/tools/x", 501),
+    ("GET", "/v1/a2a", 501),
+    ("GET", "/v1/mcp/x", 501),
     ("GET", "/v1/packs-test/a/b", 501),
     ("POST", "/v1/things", 400),
 ]

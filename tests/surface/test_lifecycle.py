@@ -147,6 +147,7 @@ def mixed(tmp_path: Path) -> Path:
     folder = tmp_path / "workflows"
     folder.mkdir()
     (folder / "good.json").write_text(json.dumps(workflow("good", [node("a")])))
+    (folder / "own.json").write_text(json.dumps(workflow("forestay-ask", [node("a")])))
     (folder / "strange.json").write_text(json.dumps(workflow("strange", [node("a", "acme.absent")])))
     (folder / "torn.json").write_text('{"id": ')
     return folder
@@ -162,10 +163,11 @@ def test_a_host_starts_without_the_workflows_that_do_not_hold_and_names_them(
         said = first_line(process)["result"]
         assert said["workflows"] == ["good"]
         assert [(item["file"], item["problem"]) for item in said["leftOut"]] == [
+            ("own.json", "workflow_invalid"),
             ("strange.json", "workflow_invalid"),
             ("torn.json", "invalid_json"),
         ]
-        assert "acme.absent" in said["leftOut"][0]["reason"]
+        assert "acme.absent" in said["leftOut"][1]["reason"]
         ready = httpx.get(f"{said['url']}/readyz", trust_env=False)
         assert (ready.status_code, ready.json()) == (200, {"status": "ready", "leftOut": said["leftOut"]})
     finally:
@@ -176,7 +178,7 @@ def test_strict_refuses_a_folder_with_a_workflow_that_does_not_hold(tmp_path: Pa
     process = up(tmp_path / "data", "--workflows", str(mixed), "--strict")
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert "strange.json" in json.loads(said)["error"]["message"]
+    assert "own.json" in json.loads(said)["error"]["message"]
 
 
 def test_sigterm_drains_streams_end_and_work_goes_on_after_the_restart(host: LocalHost) -> None:

@@ -48,6 +48,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     task: Any
     node_id: str
     source: Source = "workflow-node"
+    channel: str | None = None  # the deployment channel that gave the agent's version (RFC 0082 §B)
 
 
 class AgentEvent(msgspec.Struct, frozen=True):
@@ -85,6 +86,8 @@ class Narrator:
                 return []
 
     def started(self) -> AgentEvent:
+        channel = self._invocation.channel
+        pin = {} if channel is None else {"resolvedAgentVersion": self._manifest.version, "resolvedChannel": channel}
         return self._event(
             "agent.invocation.started",
             "started",
@@ -94,6 +97,7 @@ class Narrator:
             resolvedModel=self._model,
             resolvedProvider=self._provider,
             memoryBound=self._manifest.memory.long_term,
+            **pin,
         )
 
     def _prompt_resolved(self) -> AgentEvent:

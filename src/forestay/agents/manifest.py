@@ -7,14 +7,17 @@ A manifest is a JSON or TOML file in the words of OpenWOP's AgentManifest; what 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from forestay.agents.versions import VERSION_PATTERN
 from forestay.kernel import Mistake, Problem, canonical, former, mistakes, schema_mistake
 
+_Reader = Callable[[str], str]
 ModelClass = Literal["reasoning", "writing", "coding", "research", "classification", "general"]
 
 _MAX_FILE_BYTES = 1024 * 1024
@@ -55,6 +58,7 @@ SCHEMA: dict[str, Any] = {
             "properties": {
                 "taskSchema": {"type": "object"},
                 "returnSchema": {"type": "object"},
+                "version": {"type": "string", "pattern": VERSION_PATTERN, "maxLength": 64},
                 "turns": {"type": "integer", "minimum": 1, "maximum": 1000},
                 "repairs": {"type": "integer", "minimum": 0, "maximum": 10},
                 "maxTokens": {"type": "integer", "minimum": 1},
@@ -90,6 +94,9 @@ class AgentManifest(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     temperature: float | None = None
     description: str = ""
+    label: str = ""
+    version: str = "0.0.0"
+    pack: str = "local.project"
 
     def allows(self, *names: str) -> bool:
         """Whether one of a tool's names is on the allowlist; `*` stands for any part of a name (OpenWOP RFC 0077)."""
@@ -103,32 +110,33 @@ def load(file: Path) -> AgentManifest:
         try:
             document: Any = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            raise _invalid([Mistake("$", f"This is not valid TOML: {error}")]) from error
+            raise invalid([Mistake("$", f"This is not valid TOML: {error}")]) from error
     else:
         try:
             document = canonical.decode(text)
         except Problem as problem:
             reason = problem.details.get("reason", "")
-            raise _invalid([Mistake("$", f"{problem.message} {reason}".strip())]) from problem
+            raise invalid([Mistake("$", f"{problem.message} {reason}".strip())]) from problem
     return parse(document, folder=file.parent)
 
 
-def parse(document: Any, *, folder: Path | None = None) -> AgentManifest:
-    """The agent that `document` describes; files it refers to are read from `folder`."""
+def parse(document: Any, *, folder: Path | None = None, files: Mapping[str, str] | None = None) -> AgentManifest:
+    """The agent that `document` describes; files it refers to are read from `folder`, or are texts of `files`."""
+    read = _reader(folder, files)
     if isinstance(document, dict):
         document = former.manifest(document)
     found = [_worded(mistake) for mistake in mistakes(SCHEMA, document)]
     if found:
-        raise _invalid(found)
+        raise invalid(found)
     extra: dict[str, Any] = document.get("forestay", {})
     handoff: dict[str, str] = document.get("handoff", {})
-    task_schema = _schema(extra, "taskSchema", handoff, "taskSchemaRef", folder, found)
-    return_schema = _schema(extra, "returnSchema", handoff, "returnSchemaRef", folder, found)
+    task_schema = _schema(extra, "taskSchema", handoff, "taskSchemaRef", read, found)
+    return_schema = _schema(extra, "returnSchema", handoff, "returnSchemaRef", read, found)
     instructions = document.get("systemPrompt") or _referred(
-        document["systemPromptRef"], "$.systemPromptRef", folder, found
+        document["systemPromptRef"], "$.systemPromptRef", read, found
     )
     if found:
-        raise _invalid(found)
+        raise invalid(found)
     memory = document.get("memoryShape", {})
     return AgentManifest(
         agent_id=document["agentId"],
@@ -148,11 +156,13 @@ def parse(document: Any, *, folder: Path | None = None) -> AgentManifest:
         max_tokens=extra.get("maxTokens"),
         temperature=extra.get("temperature"),
         description=document.get("description", ""),
+        label=document.get("label", ""),
+        version=extra.get("version", "0.0.0"),
     )
 
 
 def _schema(
-    extra: dict[str, Any], name: str, handoff: dict[str, str], ref: str, folder: Path | None, found: list[Mistake]
+    extra: dict[str, Any], name: str, handoff: dict[str, str], ref: str, read: _Reader, found: list[Mistake]
 ) -> dict[str, Any] | None:
     """The schema given inline or by reference; both at once is a mistake."""
     at = f"$.forestay.{name}"
@@ -161,7 +171,7 @@ def _schema(
         if schema is not None:
             found.append(Mistake(at, f"Give either this or handoff.{ref}, not both."))
         at = f"$.handoff.{ref}"
-        text = _referred(handoff[ref], at, folder, found)
+        text = _referred(handoff[ref], at, read, found)
         if not text:
             return None
         try:
@@ -177,18 +187,30 @@ def _schema(
     return dict(schema)
 
 
-def _referred(name: str, at: str, folder: Path | None, found: list[Mistake]) -> str:
-    """The text of a file in the manifest's folder; what points elsewhere is a mistake, not a file."""
-    if folder is None:
-        found.append(Mistake(at, "A manifest without a folder cannot refer to files."))
-        return ""
-    root = folder.resolve()
-    file = (root / name).resolve()
-    if not file.is_relative_to(root):
-        found.append(Mistake(at, f"{name} lies outside the manifest's folder."))
-        return ""
-    try:
+def _reader(folder: Path | None, files: Mapping[str, str] | None) -> _Reader:
+    """How a manifest's references become texts: from its folder, or from the files of its pack."""
+
+    def of_folder(name: str) -> str:
+        if folder is None:
+            raise invalid([Mistake("$", "A manifest without a folder cannot refer to files.")])
+        root = folder.resolve()
+        file = (root / name).resolve()
+        if not file.is_relative_to(root):
+            raise invalid([Mistake("$", f"{name} lies outside the manifest's folder.")])
         return _read(file, name)
+
+    def of_pack(name: str) -> str:
+        if files is None or name not in files:
+            raise invalid([Mistake("$", f"{name} is no file of the pack.")])
+        return files[name]
+
+    return of_folder if files is None else of_pack
+
+
+def _referred(name: str, at: str, read: _Reader, found: list[Mistake]) -> str:
+    """The text of a file that a manifest refers to; what cannot be read is a mistake at the reference."""
+    try:
+        return read(name)
     except Problem as problem:
         found.extend(Mistake(at, error["message"]) for error in problem.details["errors"])
         return ""
@@ -197,11 +219,11 @@ def _referred(name: str, at: str, folder: Path | None, found: list[Mistake]) -> 
 def _read(file: Path, name: str) -> str:
     try:
         if file.stat().st_size > _MAX_FILE_BYTES:
-            raise _invalid([Mistake("$", f"{name} is larger than {_MAX_FILE_BYTES} bytes.")])
+            raise invalid([Mistake("$", f"{name} is larger than {_MAX_FILE_BYTES} bytes.")])
         return file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise _invalid([Mistake("$", f"{name} cannot be read: {reason}.")]) from error
+        raise invalid([Mistake("$", f"{name} cannot be read: {reason}.")]) from error
 
 
 def _worded(mistake: Mistake) -> Mistake:
@@ -211,7 +233,7 @@ def _worded(mistake: Mistake) -> Mistake:
     return mistake
 
 
-def _invalid(found: list[Mistake]) -> Problem:
+def invalid(found: list[Mistake]) -> Problem:
     first = found[0]
     return Problem(
         "agent_invalid",

@@ -12,8 +12,12 @@ class Entry(NamedTuple):
 
 # Groups have sub-commands; the module's `app` is a Typer.
 GROUPS: dict[str, Entry] = {
+    "agent": Entry("forestay.cli.agent", "Agents: packs to install, the roster, the org chart."),
+    "budget": Entry("forestay.cli.budget", "Budgets: what was spent, what calls hold, and the ceilings."),
     "config": Entry("forestay.cli.config", "The configuration and where each value comes from."),
+    "deploy": Entry("forestay.cli.deploy", "Deployments: which version of an agent serves."),
     "envelope": Entry("forestay.cli.envelope", "Check, project and explain LAFS envelopes."),
+    "eval": Entry("forestay.cli.eval", "Evaluations: suites, and how well an agent does."),
     "ext": Entry("forestay.cli.ext", "Try, check, build and grant extensions."),
     "key": Entry("forestay.cli.key", "API keys: make, list, revoke."),
     "ledger": Entry("forestay.cli.ledger", "Read, follow, verify and move the ledger."),

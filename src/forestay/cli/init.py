@@ -17,6 +17,7 @@ TEMPLATE = """\
 
 [data]
 # dir = ".forestay"                      # the ledger, the keys' hashes and the host's secret: back this folder up
+# ledger = ""                            # postgresql://user@host/database: the ledger is there, and not in the folder
 
 [http]
 # host = "127.0.0.1"                     # another address needs a TLS proxy in front
@@ -104,6 +105,19 @@ TEMPLATE = """\
 # [budgets.prices."openai:*"]            # USD for a million tokens; without a price nothing is known of a model's cost
 # input = 1.25
 # output = 10.0
+
+[deployments]
+# gates = []                             # what a promotion to active needs; the first that fits the agent holds
+
+# [[deployments.gates]]                  # an entry for each gate, in place of the list
+# agent = "*"                            # a pattern over the agent's id
+# approval = false                       # a person must approve it
+# evaluation = false                     # it names an evaluation of this version that passed
+# pass_score = 0.9                       # or one with at least this score
+# auto_rollback = 0.8                    # a canary whose live-shadow score is lower goes back by itself
+
+[evaluations]
+# judge = "default"                      # the model that grades by a rubric; without it, rubrics are refused
 
 [extensions]
 # paths = []                             # extensions, or folders of them; each is loaded when a person trusts it

@@ -6,16 +6,26 @@ from forestay.face import face
 
 if TYPE_CHECKING:
     from forestay.governance.accounts import Account, ModelCall, Reservation, Short, fit, fit_model_call
-    from forestay.governance.budgets import Budgets, BudgetTable
-    from forestay.governance.deployment import Deployment, Fleet, Transition, decide, evolve, precedence, resolve
-    from forestay.governance.deployments import WORKFLOW, DeploymentGate, Deployments, Score
-    from forestay.governance.eval_suite import Match, Thresholds, read_suite
-    from forestay.governance.evaluations import EVALUATION, Evaluations
+    from forestay.governance.budget_policy import BudgetScope
+    from forestay.governance.budgets import Budgets, BudgetTable, Standing
+    from forestay.governance.deployment import CHANNELS, Deployment, Fleet, State, Transition, decide, evolve, resolve
+    from forestay.governance.deployments import UNBOUND_DEPLOYMENT, WORKFLOW, Deployments, Score, Settled
+    from forestay.governance.directory import AgentDirectory
+    from forestay.governance.eval_suite import EvalMode, EvalSuite, Match, Thresholds, read_suite
+    from forestay.governance.evaluation_workflows import EVALUATION, TASK
+    from forestay.governance.evaluations import Evaluations
     from forestay.governance.metering import MeteredGate, Metering
-    from forestay.governance.roster import OrgChart, RosterEntry, read_chart, responsibilities
+    from forestay.governance.roster import (
+        AgentRef,
+        OrgChart,
+        Responsibilities,
+        RosterEntry,
+        read_chart,
+        responsibilities,
+    )
     from forestay.governance.scorecard import TaskScore, Trial, interval, percentile, summary
     from forestay.governance.scoring import Finding, Judge, scorer_of
-    from forestay.governance.staff import Staff
+    from forestay.governance.staff import MEMBER, Staff
     from forestay.governance.trigger import Subscription, SubscriptionState, TriggerRetry, delay_ms, move
     from forestay.governance.triggers import Triggers, TriggerTable
 

@@ -23,7 +23,16 @@ from typing import Any
 import msgspec
 
 from forestay.governance.accounts import Account, ModelCall, Reservation, Short, fit, fit_model_call, price
-from forestay.governance.budget_policy import Pool, agent_rules, check_model, pools, price_of, read_policy, resolve
+from forestay.governance.budget_policy import (
+    BudgetScope,
+    Pool,
+    agent_rules,
+    check_model,
+    pools,
+    price_of,
+    read_policy,
+    resolve,
+)
 from forestay.kernel import Budgets as Settings
 from forestay.kernel import Ceiling, Clock, Draft, Ledger, Problem, Record, Transaction, iso
 from forestay.runs import (
@@ -279,7 +288,7 @@ class Budgets:
         async with self._turn[tenant]:
             while True:
                 head = await self._ledger.head(_stream(tenant))
-                accounts = [self._read(tenant, name, limit, but=id) for name, limit in limits.items()]
+                accounts = [await self._read(tenant, name, limit, but=id) for name, limit in limits.items()]
                 found = reserve(accounts)
                 if isinstance(found, Short):
                     if hard:
@@ -300,28 +309,33 @@ class Budgets:
         type = "budget.freed" if used is None else "budget.settled"
         await self._ledger.append(_stream(hold.tenant), [Draft(type, _said(hold, used or {}))])
 
-    def _read(self, tenant: str, name: str, limits: Spend, but: str = "") -> Account:
-        spent = self._ledger.look_up(
+    async def _read(self, tenant: str, name: str, limits: Spend, but: str = "") -> Account:
+        spent = await self._ledger.look_up(
             "SELECT dimension, amount FROM budget_spent WHERE tenant = ? AND account = ?", (tenant, name)
         )
-        held = self._ledger.look_up(
+        held = await self._ledger.look_up(
             "SELECT h.dimension, sum(h.amount) FROM budget_held h JOIN runs r ON r.run_id = h.run_id "
             "WHERE h.tenant = ? AND h.account = ? AND h.hold <> ? AND r.ended IS NULL GROUP BY h.dimension",
             (tenant, name, but),
         )
         return Account(name, limits, dict(spent), {dimension: int(amount) for dimension, amount in held})
 
-    async def standings(self, tenant: str) -> list[Standing]:
-        """Every account of a tenant that is in use: its ceilings where the settings have them."""
+    async def standings(
+        self, tenant: str, *, scope: BudgetScope | None = None, after: str = "", limit: int = 200
+    ) -> list[Standing]:
+        """The accounts of a tenant that are in use, by name, behind `after`: their ceilings where the settings have
+        them."""
+        begin = f"{scope}/" if scope else ""
         rows = await self._ledger.query(
-            "SELECT account FROM budget_spent WHERE tenant = ? UNION SELECT account FROM budget_held WHERE tenant = ? "
-            "ORDER BY account",
-            (tenant, tenant),
+            "SELECT account FROM (SELECT account FROM budget_spent WHERE tenant = ? "
+            "UNION SELECT account FROM budget_held WHERE tenant = ?) AS used "
+            "WHERE account > ? AND substr(account, 1, ?) = ? ORDER BY account LIMIT ?",
+            (tenant, tenant, after, len(begin), begin, limit),
         )
         found = []
         for (name,) in rows:
             limits = next((pool.limits for pool in self._pools if name.startswith(_prefix_of(pool))), {})
-            account = self._read(tenant, name, limits)
+            account = await self._read(tenant, name, limits)
             found.append(Standing(name, _shown(account.spent), _shown(account.held), ceilings(limits)))
         return found
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from forestay.agents import precedence
 from forestay.kernel import Problem
 
 State = Literal["draft", "test", "staged", "active", "paused", "deprecated", "rolled-back"]
@@ -136,19 +137,6 @@ def draw(run_id: str, agent_id: str, channel: str) -> float:
     """A number from 0 up to 100 that only the run, the agent and the channel decide (D4)."""
     digest = hashlib.sha256("\0".join(("forestay:canary:v1", run_id, agent_id, channel)).encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64 * 100
-
-
-def precedence(version: str) -> tuple[tuple[int, int, str], ...]:
-    """Versions in the order of SemVer 2.0 §11; other texts stand before them, by their letters."""
-    core, _, pre = version.partition("+")[0].partition("-")
-    numbers = core.split(".")
-    if len(numbers) != 3 or not all(part.isdecimal() for part in numbers):
-        return ((-1, 0, version),)
-    parts = [(1, int(part), "") for part in numbers]
-    if not pre:
-        return (*parts, (2, 0, ""))
-    named = [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in pre.split(".")]
-    return (*parts, (1, 0, ""), *named)
 
 
 def _check_shape(wanted: Transition) -> None:

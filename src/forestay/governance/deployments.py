@@ -7,12 +7,14 @@ Invariants:
 - M2  A transition is made once, whatever dies on the way: the change carries the identity of the run that made it.
 - M3  Without the scope nothing changes: an absent one denies.
 - M4  A canary whose live-shadow score falls under its bar goes back by an ordinary transition.
+- M5  A run gets one version of an agent from a channel: the first answer is recorded, and everybody in the run after it
+      has that one, however the channel moves.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -20,10 +22,11 @@ import msgspec
 
 from forestay.governance.deployment import Change, Deployment, Fleet, Transition, Verb, decide, evolve, resolve
 from forestay.governance.journal import Journal
-from forestay.kernel import Draft, Ledger, Problem, Record, scope_policy, scope_request
-from forestay.runs import CreateRun, Execution, Fact, NodeType, RunCreated, Runs, stream_of
+from forestay.kernel import DeploymentGate, Draft, Ledger, Problem, Record, scope_policy, scope_request
+from forestay.runs import CreateRun, Execution, Fact, NodeType, RunCreated, Runs, RunStatus, stream_of
 
 TYPE = "forestay.deployment"
+_REFUSED = {"forbidden": "permission_denied", "eval_gate_unmet": "eval_gate_unmet"}
 SCOPES: dict[Verb, str] = {
     "promote": "deploy:promote",
     "adjust-canary": "deploy:promote",
@@ -57,24 +60,33 @@ WORKFLOW: dict[str, Any] = {
 }
 
 
-class DeploymentGate(msgspec.Struct, frozen=True):
-    """What a promotion to `active` needs, for agents whose id fits `agent`: a person's yes, an evaluation that passed,
-    or one with a score. `auto_rollback` is the score of a live-shadow evaluation under which a canary goes back."""
+async def _nowhere(ctx: Execution) -> dict[str, Any]:
+    raise Problem("capability_not_provided", "A deployment needs a host.", requiredCapability=TYPE)
 
-    agent: str = "*"
-    approval: bool = False
-    evaluation: bool = False
-    pass_score: float | None = None
-    auto_rollback: float | None = None
+
+# The type without a host behind it: what a document can be checked against.
+UNBOUND_DEPLOYMENT = NodeType(type_id=TYPE, execute=_nowhere, summary="Changes which version of an agent serves.")
 
 
 class Score(msgspec.Struct, frozen=True):
     """What a gate looks at in an evaluation: whether it passed, and how well."""
 
     agent_id: str
+    version: str
     passed: bool
     aggregate: float
 
+
+class Settled(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A transition: the run that makes it, where that stands, and the record that it left."""
+
+    run_id: str
+    status: RunStatus
+    record: Deployment | None = None
+
+
+Exists = Callable[[str, str, str], Awaitable[object]]
+"""Looks for a version of an agent of a tenant; a Problem when there is none."""
 
 Scores = Callable[[str, str], Awaitable[Score | None]]
 """The score of an evaluation run of a tenant; None when it is none, or has not ended."""
@@ -84,36 +96,60 @@ class Deployments:
     """The deployments of one ledger. `runs` is asked for when it is needed: the two know each other."""
 
     def __init__(
-        self, ledger: Ledger, gates: Sequence[DeploymentGate], *, runs: Callable[[], Runs], scores: Scores
+        self,
+        ledger: Ledger,
+        gates: Sequence[DeploymentGate],
+        *,
+        runs: Callable[[], Runs],
+        scores: Scores,
+        exists: Exists,
     ) -> None:
         self._ledger = ledger
         self._gates = gates
         self._runs = runs
         self._scores = scores
+        self._exists = exists
         self._fleets: dict[tuple[str, str], Journal[Fleet]] = {}
 
     @property
     def type(self) -> NodeType:
-        return NodeType(type_id=TYPE, execute=self._execute, summary="Changes which version of an agent serves.")
+        return msgspec.structs.replace(UNBOUND_DEPLOYMENT, execute=self._execute)
 
     async def listed(self, tenant: str, agent_id: str) -> list[Deployment]:
         """The records of an agent, by version."""
         return (await self._fleet(tenant, agent_id).value()).listed()
 
-    async def resolved(self, tenant: str, agent_id: str, channel: str, run_id: str) -> str:
-        """The version that a run gets from a channel; the caller records it and asks no second time."""
-        version = resolve(await self._fleet(tenant, agent_id).value(), channel, run_id)
-        if version is None:
-            message = f"No version of {agent_id} is active on {channel}."
-            raise Problem("no_active_deployment", message, agentId=agent_id, channel=channel)
-        return version
+    async def pinned(self, tenant: str, agent_id: str, channel: str, run_id: str) -> str:
+        """The version that a run gets from a channel, resolved once (M5); `no_active_deployment`."""
+        key = f"{agent_id}@{channel}"
+        fleet = await self._fleet(tenant, agent_id).value()
+
+        def pin(pins: dict[str, str]) -> list[Draft]:
+            if key in pins:
+                return []
+            version = resolve(fleet, channel, run_id)
+            if version is None:
+                message = f"No version of {agent_id} is active on {channel}."
+                raise Problem("no_active_deployment", message, agentId=agent_id, channel=channel)
+            return [Draft("deployment.pinned", {"key": key, "version": version})]
+
+        pins = Journal[dict[str, str]](self._ledger, f"pin/{run_id}", {}, _take_pin)
+        return (await pins.change(pin))[key]
 
     async def request(
-        self, tenant: str, agent_id: str, wanted: Transition, *, principal: str, scopes: list[str]
+        self,
+        tenant: str,
+        agent_id: str,
+        wanted: Transition,
+        *,
+        principal: str,
+        scopes: Collection[str],
+        run_id: str | None = None,
     ) -> RunCreated:
         """Begin a transition; it is on record when this returns. A request that cannot be is refused before (M1)."""
+        await self._exists(tenant, agent_id, wanted.version)
         scope = SCOPES[wanted.transition]
-        decision = scope_policy(principal, scopes, tenant).decide(scope_request(principal, scope, tenant))
+        decision = scope_policy(principal, sorted(scopes), tenant).decide(scope_request(principal, scope, tenant))
         allowed = decision.effect == "allow"
         if allowed:
             decide(await self._fleet(tenant, agent_id).value(), wanted)
@@ -122,7 +158,20 @@ class Deployments:
             workflow_id=WORKFLOW["id"], inputs={"agentId": agent_id, "transition": msgspec.to_builtins(wanted)}
         )
         facts = [Fact("authorization.decided", decided)]
-        return await self._runs().create_run(request, tenant, principal, facts=facts)
+        return await self._runs().create_run(request, tenant, principal, run_id=run_id, facts=facts)
+
+    async def settled(self, tenant: str, run_id: str) -> Settled:
+        """What became of a transition, as soon as it has ended or waits for a person; a Problem when it was refused."""
+        runs = self._runs()
+        async for event in runs.follow(run_id, tenant):
+            if event.type in ("approval.requested", "run.completed", "run.failed", "run.cancelled"):
+                break
+        shown = await runs.get_run(run_id, tenant)
+        if shown.error is not None:
+            key = _REFUSED.get(shown.error.code, "state_conflict")
+            raise Problem(key, shown.error.message, runId=run_id)
+        record = (shown.outputs or {}).get("record")
+        return Settled(run_id, shown.status, None if record is None else msgspec.convert(record, Deployment))
 
     async def observed(self, tenant: str, agent_id: str, version: str, score: float) -> RunCreated | None:
         """A live-shadow evaluation of a version has ended: a canary under its bar goes back (M4)."""
@@ -131,7 +180,12 @@ class Deployments:
         if bar is None or score >= bar or found is None or found.state != "active" or found.canary_percent is None:
             return None
         wanted = Transition(version, "rollback", reason="live-shadow-score")
-        return await self.request(tenant, agent_id, wanted, principal="forestay", scopes=["deploy:rollback"])
+        try:
+            return await self.request(tenant, agent_id, wanted, principal="forestay", scopes=["deploy:rollback"])
+        except Problem as problem:
+            if problem.key != "state_conflict":
+                raise
+            return None  # no version served before it, or it went back meanwhile
 
     # The run
 
@@ -160,13 +214,14 @@ class Deployments:
             raise Problem("permission_denied", f"This needs the scope {scope}.", requiredScopes=[scope])
 
     async def _check_score(self, tenant: str, agent_id: str, wanted: Transition, gate: DeploymentGate) -> None:
-        """The evaluation must have ended, be of this agent, and have passed (RFC 0082 §E-3)."""
+        """The evaluation must have ended, be of this version, and have passed (RFC 0082 §E-3)."""
         score = await self._scores(tenant, wanted.eval_run_id) if wanted.eval_run_id else None
-        passed = score is not None and score.agent_id == agent_id and score.passed
+        meant = score is not None and (score.agent_id, score.version) == (agent_id, wanted.version)
+        passed = score is not None and meant and score.passed
         if score is not None and gate.pass_score is not None:
-            passed = score.agent_id == agent_id and score.aggregate >= gate.pass_score
+            passed = meant and score.aggregate >= gate.pass_score
         if not passed:
-            message = "The promotion needs an evaluation of this agent that passed."
+            message = "The promotion needs an evaluation of this version that passed."
             raise Problem("eval_gate_unmet", message, evalRunId=wanted.eval_run_id)
 
     async def _apply(self, ctx: Execution, agent_id: str, wanted: Transition, approved: str | None) -> Change:
@@ -210,6 +265,10 @@ class Deployments:
 def _take(fleet: Fleet, record: Record) -> Fleet:
     change = msgspec.convert(record.payload, Change)
     return evolve(fleet, change.records, record.payload["id"])
+
+
+def _take_pin(pins: dict[str, str], record: Record) -> dict[str, str]:
+    return {**pins, record.payload["key"]: record.payload["version"]}
 
 
 async def _approve(ctx: Execution, agent_id: str, wanted: Transition) -> str:

@@ -94,6 +94,10 @@ def read_suite(document: Any) -> EvalSuite:
             raise Problem("schema_mismatch", f"The task {task.task_id!r} stands twice.", at=f"{at}.taskId")
         seen.add(task.task_id)
         _check_expected(task.expected, f"{at}.expected")
+        tools = [item.tool for item in task.fixtures.tool_responses] if task.fixtures else []
+        if len(set(tools)) < len(tools):
+            message = "A tool has one response in a task."
+            raise Problem("schema_mismatch", message, at=f"{at}.fixtures.toolResponses")
     return suite
 
 

@@ -5,50 +5,36 @@ Invariants:
 - E1  Each trial of a task is a child run. A restart goes on where the log says; a score that is recorded stands.
 - E2  `eval.started` comes first, `eval.scored` once for each task in the suite's order, `eval.completed` last.
 - E3  Events and summary hold no content: a task's output stays in its child.
-- E4  A task with fixtures runs only where they replace the live tools; live-shadow alone runs without them.
+- E4  A task has the tools and the memory of its fixtures and no others; live-shadow alone runs with the live ones.
+- E5  An evaluation is of one version of an agent, which is fixed when it is asked for.
+- E6  A live-shadow score is given to whoever watches the version that it is of.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from forestay.governance import scorecard
 from forestay.governance.deployments import Score
-from forestay.governance.eval_suite import EvalMode, EvalSuite, Task, read_suite
+from forestay.governance.eval_suite import MAX_TASKS, EvalMode, EvalSuite, Fixtures, Task, read_suite
+from forestay.governance.evaluation_workflows import EVALUATION, TASK, TYPE
 from forestay.governance.scorecard import TaskScore, Trial
 from forestay.governance.scoring import Judge, Scorer, scorer_of
 from forestay.kernel import Draft, Ledger, Problem, parse_iso
 from forestay.runs import CreateRun, Execution, NodeType, RunCreated, Runs
 
-TYPE = "forestay.evaluation"
 MAX_TRIALS = 100
 _WIDTH = 8  # children at a time
 _MODES: tuple[EvalMode, ...] = ("golden", "rubric", "adversarial", "regression", "live-shadow")
-EVALUATION: dict[str, Any] = {
-    "id": "forestay-evaluation",
-    "name": "Evaluate an agent",
-    "version": "1.0.0",
-    "nodes": [
-        {
-            "id": "suite",
-            "typeId": TYPE,
-            "name": "Suite",
-            "position": {"x": 0, "y": 0},
-            "config": {},
-            "inputs": {"wanted": {"type": "variable", "variableName": "wanted"}},
-            "outputRole": "primary",
-        }
-    ],
-    "edges": [],
-    "triggers": [{"id": "manual", "type": "manual"}],
-    "variables": [{"name": "wanted", "type": "object", "required": True}],
-    "metadata": {},
-    "settings": {},
-}
+Versions = Callable[[str, str, str | None], Awaitable[str]]
+"""The version of an agent of a tenant that is meant, by the one that was named; a Problem when there is none."""
+
+Observer = Callable[[str, str, str, float], Awaitable[object]]
+"""Told of the live-shadow score of a version of an agent of a tenant."""
 
 
 class Wanted(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -56,30 +42,33 @@ class Wanted(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     suite_ref: str
     agent_id: str
+    agent_version: str
     modes: tuple[EvalMode, ...]
     trials: int = 1
     baseline_run_id: str | None = None
 
 
 class Evaluations:
-    """The evaluations of one ledger. `task_workflow` runs an agent: inputs `agentId` and `task`, output `output`."""
+    """The evaluations of one ledger. `task_workflow` lets an agent do a task: input `work`, output `output`."""
 
     def __init__(
         self,
         ledger: Ledger,
         *,
         runs: Callable[[], Runs],
-        task_workflow: str,
+        versions: Versions,
+        task_workflow: str = TASK["id"],
         judge: Judge | None = None,
         scorers: Mapping[str, Scorer] | None = None,
-        injects_fixtures: bool = False,
+        observer: Observer | None = None,
     ) -> None:
         self._ledger = ledger
         self._runs = runs
         self._task_workflow = task_workflow
         self._judge = judge
         self._scorers = dict(scorers or {})
-        self._injects = injects_fixtures
+        self._versions = versions
+        self._observer = observer
 
     @property
     def type(self) -> NodeType:
@@ -91,13 +80,19 @@ class Evaluations:
         judged = ("rubric", "adversarial")
         return tuple(mode for mode in _MODES if self._judge is not None or mode not in judged)
 
+    def capability(self) -> dict[str, Any]:
+        """What discovery says."""
+        return {"supported": True, "modes": list(self.modes), "maxTasksPerSuite": MAX_TASKS}
+
     async def put(self, tenant: str, document: Any) -> EvalSuite:
         """Keep a suite; a version that is there already stays as it is."""
         suite = read_suite(document)
         self._check(suite, suite.modes)
         stream = _stream(tenant, suite.ref)
         try:
-            await self._ledger.append(stream, [Draft("evaluation.suite", {"tenant": tenant, "suite": document})], -1)
+            await self._ledger.append(
+                stream, [Draft("evaluation.suite", {"tenant": tenant, "suite": msgspec.to_builtins(suite)})], -1
+            )
         except Problem as problem:
             if problem.key != "ledger_conflict":
                 raise
@@ -122,7 +117,9 @@ class Evaluations:
         modes: tuple[EvalMode, ...] = (),
         trials: int = 1,
         baseline: str | None = None,
+        version: str | None = None,
         principal: str | None = None,
+        run_id: str | None = None,
     ) -> RunCreated:
         """Start an evaluation; a Problem when this host cannot run it as it is asked for."""
         suite = await self.suite(tenant, ref)
@@ -134,11 +131,12 @@ class Evaluations:
         if suite.target_agent_id not in (None, agent_id):
             raise Problem("schema_mismatch", f"The suite is for {suite.target_agent_id}.", at="$.agentId")
         self._check(suite, chosen)
+        meant = await self._versions(tenant, agent_id, version)
         if "regression" in chosen:
             await self._baseline(tenant, baseline, suite)
-        wanted = Wanted(ref, agent_id, chosen, trials, baseline if "regression" in chosen else None)
+        wanted = Wanted(ref, agent_id, meant, chosen, trials, baseline if "regression" in chosen else None)
         request = CreateRun(workflow_id=EVALUATION["id"], inputs={"wanted": msgspec.to_builtins(wanted)})
-        return await self._runs().create_run(request, tenant, principal)
+        return await self._runs().create_run(request, tenant, principal, run_id=run_id)
 
     async def summary(self, tenant: str, run_id: str) -> dict[str, Any]:
         """The EvalSummary of a run; `not_found` for any other run, `state_conflict` while it is under way."""
@@ -150,7 +148,7 @@ class Evaluations:
         return dict(shown.outputs["summary"])
 
     async def score(self, tenant: str, run_id: str) -> Score | None:
-        """What a deployment's gate looks at."""
+        """What a deployment's gate looks at; a fork counts for nothing, since it may change what was evaluated."""
         try:
             card = await self.summary(tenant, run_id)
             shown = await self._runs().get_run(run_id, tenant)
@@ -158,7 +156,10 @@ class Evaluations:
             if problem.key not in ("not_found", "state_conflict"):
                 raise
             return None
-        return Score(shown.inputs["wanted"]["agentId"], card["passed"], card["aggregateScore"])
+        wanted = shown.inputs["wanted"]
+        if shown.source_run_id is not None:
+            return None
+        return Score(wanted["agentId"], wanted["agentVersion"], card["passed"], card["aggregateScore"])
 
     def _check(self, suite: EvalSuite, modes: tuple[EvalMode, ...]) -> None:
         """Refuse what cannot be scored, before the first task runs (S3, E4)."""
@@ -171,9 +172,6 @@ class Evaluations:
                 scorer_of(task.expected.match, self._scorers, f"{at}.expected.match")
             elif self._judge is None:
                 raise Problem("capability_not_provided", "A rubric needs a judge.", requiredCapability="judge", at=at)
-            if task.fixtures is not None and not self._injects and "live-shadow" not in modes:
-                message = "This host cannot put fixtures in the place of live tools."
-                raise Problem("capability_not_provided", message, requiredCapability="evalFixtures", at=at)
 
     async def _baseline(self, tenant: str, run_id: str | None, suite: EvalSuite) -> tuple[str, float]:
         """A regression is measured against a run of the same suite and version."""
@@ -207,6 +205,8 @@ class Evaluations:
         card = scorecard.summary(suite, tasks, baseline)
         ctx.emit("eval.completed", scorecard.completed(card))
         ctx.artifact("forestay.eval.trials", [_trials(task) for task in tasks])
+        if "live-shadow" in wanted.modes and self._observer is not None:  # E6
+            await self._observer(ctx.tenant, wanted.agent_id, wanted.agent_version, card["aggregateScore"])
         return {"summary": card}
 
     async def _tasks(self, ctx: Execution, wanted: Wanted, suite: EvalSuite) -> list[TaskScore]:
@@ -247,10 +247,11 @@ class Evaluations:
         return done
 
     def _inputs(self, wanted: Wanted, task: Task) -> dict[str, Any]:
-        inputs = {"agentId": wanted.agent_id, "task": task.input}
-        if task.fixtures is not None and "live-shadow" not in wanted.modes:
-            inputs["fixtures"] = msgspec.to_builtins(task.fixtures)
-        return inputs
+        """What a child works on; outside live-shadow its tools and its memory are those of the fixtures (E4)."""
+        live = "live-shadow" in wanted.modes
+        fixtures = None if live else msgspec.to_builtins(task.fixtures or Fixtures())
+        who = {"agentId": wanted.agent_id, "agentVersion": wanted.agent_version}
+        return {"work": {**who, "task": task.input, "fixtures": fixtures}}
 
     async def _trial(self, ctx: Execution, wanted: Wanted, task: Task, key: str) -> Trial:
         """Score what a child made, once (E1)."""

@@ -9,6 +9,7 @@ import msgspec
 
 from forestay.governance.accounts import ModelCall
 from forestay.governance.budgets import Budgets
+from forestay.governance.staff import Staff
 from forestay.kernel import Decision
 from forestay.models import DEFAULT_PARAMS, Delta, Deltas, Message, Model, Params, ToolSpec, Usage, message_tokens
 from forestay.runs import CreateRun, Execution, Fact
@@ -16,13 +17,15 @@ from forestay.tools import Gate, Tool
 
 
 class Metering:
-    """`runs.Governor` over budgets."""
+    """`runs.Governor` over budgets, and over the roster where there is one."""
 
-    def __init__(self, budgets: Budgets) -> None:
+    def __init__(self, budgets: Budgets, staff: Staff | None = None) -> None:
         self._budgets = budgets
+        self._staff = staff
 
-    def facts(self, request: CreateRun, tenant: str) -> list[Fact]:
-        return self._budgets.facts(request, tenant)
+    async def facts(self, request: CreateRun, tenant: str, agents: Sequence[str]) -> list[Fact]:
+        told = await self._staff.named(tenant, request.workflow_id or "", agents) if self._staff else []
+        return [*told, *self._budgets.facts(request, tenant)]
 
     def metered(self, model: Model, node: Execution, agent_id: str | None = None) -> Model:
         return MeteredModel(model, self._budgets, node, agent_id)

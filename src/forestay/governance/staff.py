@@ -7,17 +7,19 @@ Invariants:
       `run.started`, and stays true when the entry changes.
 - T3  A member starts only workflows of its portfolio, and none while it is not enabled.
 - T4  An entry that a chart names cannot go before the chart lets it go.
+- T5  An entry names an agent that its tenant has.
 """
 
 from __future__ import annotations
 
 import bisect
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
+from forestay.governance.directory import AgentDirectory
 from forestay.governance.journal import Journal
 from forestay.governance.roster import (
     OrgChart,
@@ -31,6 +33,9 @@ from forestay.governance.roster import (
 from forestay.kernel import Draft, Ledger, Problem, Record
 from forestay.runs import CreateRun, Fact, RunCreated, Runs
 
+MEMBER = "host:"
+"""What the ids of members begin with: an agent's id never does."""
+
 
 class _Book(msgspec.Struct):
     """What one tenant keeps; `order` has the ids of the entries sorted."""
@@ -43,17 +48,23 @@ class _Book(msgspec.Struct):
 class Staff:
     """The rosters of one ledger."""
 
-    def __init__(self, ledger: Ledger, runs: Runs) -> None:
+    def __init__(self, ledger: Ledger, directory: AgentDirectory, *, runs: Callable[[], Runs]) -> None:
         self._ledger = ledger
+        self._directory = directory
         self._runs = runs
         self._books: dict[str, Journal[_Book]] = {}
 
     async def put(self, tenant: str, document: Any) -> RosterEntry:
-        """Keep an entry, or change it; each workflow of its portfolio must be there for the tenant."""
+        """Keep an entry, or change it; its agent and the workflows of its portfolio must be there for the tenant."""
         entry = read_entry(document, tenant)
+        ref = entry.agent_ref
+        try:
+            await self._directory.get(tenant, ref.agent_id, ref.version)  # T5
+        except Problem as problem:
+            raise Problem("schema_mismatch", problem.message, at="$.agentRef") from problem
         for index, workflow_id in enumerate(entry.workflows):
             try:
-                await self._runs.get_workflow(workflow_id, tenant)
+                await self._runs().get_workflow(workflow_id, tenant)
             except Problem as problem:
                 if problem.key != "not_found":
                     raise
@@ -119,29 +130,48 @@ class Staff:
         if workflow_id not in entry.workflows:
             message = f"{workflow_id!r} is not in the portfolio of {entry.persona}."
             raise Problem("permission_denied", message, rosterId=roster_id)
-        told = {
-            "rosterId": entry.roster_id,
-            "persona": entry.persona,
-            "agentId": entry.agent_ref.agent_id,
-            "workflowId": workflow_id,
-            "triggerSource": source,
-        }
-        if subscription_id is not None:
-            told["triggerSubscriptionId"] = subscription_id
-        return await self._runs.create_run(
+        attributed = _initiated(entry, workflow_id, source, subscription_id)
+        return await self._runs().create_run(
             CreateRun(workflow_id=workflow_id, inputs=inputs or {}),
             tenant,
             roster_id,
             run_id=run_id,
             causation_id=causation_id,
-            facts=[Fact("roster.run.initiated", told), *facts],
+            facts=[attributed, *facts],
         )
+
+    async def fired(self, tenant: str, workflow_id: str, source: str) -> list[Fact] | None:
+        """What is said of a run that a trigger starts: whose it is, when the workflow is in a portfolio (T2). None when
+        nobody who has it is enabled: the trigger starts nothing (T3)."""
+        owners = [entry for entry in await self.listed(tenant) if workflow_id in entry.workflows]
+        if not owners:
+            return []
+        working = next((entry for entry in owners if entry.enabled), None)
+        return None if working is None else [_initiated(working, workflow_id, source)]
+
+    async def named(self, tenant: str, workflow_id: str, agents: Iterable[str]) -> list[Fact]:
+        """What is said of a run whose nodes name a member as their agent; the first one is meant (RFC 0086 §A)."""
+        member = next((name for name in agents if name.startswith(MEMBER)), None)
+        return [] if member is None else [_initiated(await self.get(tenant, member), workflow_id, "run-api")]
 
     def _book(self, tenant: str) -> Journal[_Book]:
         if tenant not in self._books:
             stream = "roster/" + hashlib.sha256(tenant.encode()).hexdigest()[:32]
             self._books[tenant] = Journal(self._ledger, stream, _Book(), _take)
         return self._books[tenant]
+
+
+def _initiated(entry: RosterEntry, workflow_id: str, source: str, subscription_id: str | None = None) -> Fact:
+    told = {
+        "rosterId": entry.roster_id,
+        "persona": entry.persona,
+        "agentId": entry.agent_ref.agent_id,
+        "workflowId": workflow_id,
+        "triggerSource": source,
+    }
+    if subscription_id is not None:
+        told["triggerSubscriptionId"] = subscription_id
+    return Fact("roster.run.initiated", told)
 
 
 def _entry(book: _Book, roster_id: str) -> RosterEntry:

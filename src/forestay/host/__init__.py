@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from forestay.host.metrics import CONTENT_TYPE
     from forestay.host.models import HostModels
     from forestay.host.node_files import trust_in_nodes, types_to_check
-    from forestay.host.opening import Host, Options, open_host
+    from forestay.host.opening import SAMPLE_GATED, Host, Options, open_host
     from forestay.host.policies import Explained, explain
     from forestay.host.prompt_form import everything
     from forestay.host.skill_texts import skills

@@ -16,11 +16,13 @@ from typing import Any
 
 import msgspec
 
-from forestay.agents import ASSISTANT, Agent, AgentManifest, AgentResult, Catalogue, Hooks, Invocation, Quiet
+from forestay.agents import Agent, AgentManifest, AgentResult, Hooks, Invocation, Memory, Quiet
 from forestay.governance import Budgets, MeteredGate
+from forestay.host.agent_choice import AgentChoice, ChosenAgent
 from forestay.host.approvals import RunApprovals
 from forestay.host.context import open_session, texts
 from forestay.host.extensions import ProjectExtensions
+from forestay.host.fixtures import FixtureTools, seeded
 from forestay.host.hooks import SuiteHooks
 from forestay.host.memory import LedgerMemory
 from forestay.host.model_caller import RelayModel
@@ -30,7 +32,7 @@ from forestay.host.tracing import Tracing
 from forestay.kernel import OPERATOR, Agents, Clock, Ids, Ledger, Problem
 from forestay.relay import MAX_SESSIONS_PER_APP, Relay, Session
 from forestay.runs import Execution, NodeType, Parked
-from forestay.tools import Guarded
+from forestay.tools import Guarded, ToolSource
 
 TYPE = "core.agent"
 
@@ -46,7 +48,7 @@ class AgentNode:
         models: HostModels,
         extensions: ProjectExtensions,
         budgets: Budgets,
-        catalogue: Catalogue,
+        choice: AgentChoice,
         settings: Agents,
         clock: Clock,
         ids: Ids,
@@ -59,7 +61,7 @@ class AgentNode:
         self._models = models
         self._extensions = extensions
         self._budgets = budgets
-        self._catalogue = catalogue
+        self._choice = choice
         self._settings = settings
         self._clock = clock
         self._ids = ids
@@ -73,7 +75,7 @@ class AgentNode:
         return msgspec.structs.replace(UNBOUND, execute=self.execute)
 
     async def execute(self, ctx: Execution) -> dict[str, Any]:
-        manifest = self._catalogue.get(_agent_id(ctx))
+        chosen = await self._choice.of(ctx)
         task = ctx.inputs.get("task", ctx.config.get("task"))
         if task is None:
             raise Problem("agent_input_invalid", "The agent has no task.", at="$.inputs.task")
@@ -83,7 +85,7 @@ class AgentNode:
         self._parked = {name: kept for name, kept in self._parked.items() if waiting(name)}
         before = self._parked.pop(node, None) or _Parked(self._ids.new("life"))
         try:
-            return await self._invoke(ctx, manifest, session, task, before)
+            return await self._invoke(ctx, chosen, session, task, before)
         except Exception:
             if ctx.appends:  # what the model said is on record, whatever failed after it
                 await ctx.flush()
@@ -97,10 +99,12 @@ class AgentNode:
                 self._relay.drop(session.id)
 
     async def _invoke(
-        self, ctx: Execution, manifest: AgentManifest, session: Session, task: Any, parked: _Parked
+        self, ctx: Execution, chosen: ChosenAgent, session: Session, task: Any, parked: _Parked
     ) -> dict[str, Any]:
+        manifest = chosen.manifest
         agent = await self._agent(ctx, manifest, session, parked)
-        invocation = Invocation(id=ctx.identity("agent", "agent"), task=task, node_id=ctx.node_id)
+        identity = ctx.identity("agent", "agent")
+        invocation = Invocation(id=identity, task=task, node_id=ctx.node_id, channel=chosen.channel)
         result: AgentResult | None = None
         with self._tracing.span(f"invoke_agent {manifest.agent_id}") as span:
             span.set("gen_ai.operation.name", "invoke_agent")
@@ -120,21 +124,26 @@ class AgentNode:
             raise result.problem
         if is_open:  # the session ends in the commit that ends the node
             ctx.along(await session.closing())
-        return _outputs(manifest, session, result)
+        return _outputs(chosen, session, result)
 
     async def _agent(self, ctx: Execution, manifest: AgentManifest, session: Session, parked: _Parked) -> Agent:
         consents = self._extensions.has_consent
         name = manifest.agent_id
         model = ctx.metered(self._models.for_class(manifest.model_class), name)
+        tools: ToolSource = await self._tools.sources(ctx, name, consents=consents)
+        memory: Memory = LedgerMemory(self._ledger, ctx.tenant)
+        fixtures = ctx.inputs.get("fixtures")
+        if isinstance(fixtures, dict):  # the agent is evaluated
+            tools, memory = FixtureTools(fixtures, tools), seeded(fixtures)
         return Agent(
             manifest,
             model=RelayModel(ctx, self._relay, session, model),
-            tools=await self._tools.sources(ctx, name, consents=consents),
+            tools=tools,
             effects=Guarded(ctx.effect, parked.life, self._clock),
             gate=MeteredGate(self._tools.gate(ctx, name), self._budgets, ctx, name),
             approvals=RunApprovals(ctx),
-            hooks=await self._hooks(ctx, parked),
-            memory=LedgerMemory(self._ledger, ctx.tenant),
+            hooks=Quiet() if isinstance(fixtures, dict) else await self._hooks(ctx, parked),
+            memory=memory,
             clock=self._clock,
             verbosity="summary",
         )
@@ -187,11 +196,6 @@ class _Parked(msgspec.Struct):
     hooks: SuiteHooks | None = None
 
 
-def _agent_id(ctx: Execution) -> str:
-    named = ctx.inputs.get("agentId") or (ctx.agent or {}).get("agentId") or ctx.config.get("agentId")
-    return str(named or ASSISTANT)
-
-
 def _check(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if not isinstance(config.get("agentId", ""), str):
         yield ".agentId", "An agent's id is a text."
@@ -207,16 +211,18 @@ async def _nowhere(ctx: Execution) -> dict[str, Any]:
 UNBOUND = NodeType(type_id=TYPE, execute=_nowhere, check=_check, summary="Lets an agent do a task.")
 
 
-def _outputs(manifest: AgentManifest, session: Session, result: AgentResult) -> dict[str, Any]:
+def _outputs(chosen: ChosenAgent, session: Session, result: AgentResult) -> dict[str, Any]:
     outputs: dict[str, Any] = {
         "output": result.output,
-        "agentId": manifest.agent_id,
+        "agentId": chosen.manifest.agent_id,
         "outcome": result.outcome,
         "turns": result.turns,
         "usage": msgspec.to_builtins(result.usage),
         "relaySessionId": session.id,
     }
-    known = {"validated": result.validated, "confidence": result.confidence}
+    known: dict[str, Any] = {"validated": result.validated, "confidence": result.confidence}
+    if chosen.member is not None:
+        known |= {"rosterId": chosen.member, "persona": chosen.manifest.persona}
     return outputs | {name: value for name, value in known.items() if value is not None}
 
 

@@ -25,13 +25,7 @@ class LedgerMemory:
         self._tenant = tenant
 
     async def recall(self, agent_id: str, task: str) -> Sequence[str]:
-        wanted = _content(task)
-        scored = [
-            (len(wanted & _content(record.payload["entry"])), record.seq, str(record.payload["entry"]))
-            for record in await self._records(agent_id)
-        ]
-        best = sorted((item for item in scored if item[0]), reverse=True)[:_RECALLED]
-        return [entry for _, _, entry in best]
+        return _best(task, [str(record.payload["entry"]) for record in await self._records(agent_id)])
 
     async def remember(self, agent_id: str, entry: str, *, idempotency_key: str) -> None:
         stream = self._stream(agent_id)
@@ -55,6 +49,26 @@ class LedgerMemory:
 
     def _stream(self, agent_id: str) -> str:
         return f"context/{self._tenant}/{agent_id}"
+
+
+class SeededMemory:
+    """`agents.Memory` of a task that is evaluated: it knows what it was given, and keeps nothing."""
+
+    def __init__(self, entries: Sequence[str]) -> None:
+        self._entries = entries
+
+    async def recall(self, agent_id: str, task: str) -> Sequence[str]:
+        return _best(task, self._entries)
+
+    async def remember(self, agent_id: str, entry: str, *, idempotency_key: str) -> None:
+        """The next task begins without it."""
+
+
+def _best(task: str, entries: Sequence[str]) -> list[str]:
+    """The entries that share the most words with the task; of equals, the later ones."""
+    wanted = _content(task)
+    scored = [(len(wanted & _content(entry)), place, entry) for place, entry in enumerate(entries)]
+    return [entry for _, _, entry in sorted((item for item in scored if item[0]), reverse=True)[:_RECALLED]]
 
 
 def _content(text: str) -> frozenset[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from forestay.extensions import Places, Trust
+from forestay.governance import UNBOUND_DEPLOYMENT
 from forestay.host.agent_node import UNBOUND
 from forestay.kernel import Ledger, Problem
 from forestay.runs import NodeRegistry, NodeType, declaring, standard_registry
@@ -52,6 +53,7 @@ def types_to_check(root: Path, paths: Sequence[str]) -> NodeRegistry:
     """Every type that a host of this project has, for `workflow check`; none of them can be executed (F3)."""
     registry = standard_registry(custom=False)
     registry.add(UNBOUND)
+    registry.add(UNBOUND_DEPLOYMENT)
     for name in paths:
         for type_id in _declared(name, _source(root, name)):
             registry.add(NodeType(type_id=type_id, execute=UNBOUND.execute))

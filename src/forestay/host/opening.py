@@ -10,7 +10,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from forestay.agents import Catalogue
-from forestay.governance import Budgets, BudgetTable, Metering
+from forestay.governance import (
+    EVALUATION,
+    TASK,
+    WORKFLOW,
+    AgentDirectory,
+    Budgets,
+    BudgetTable,
+    Deployments,
+    Evaluations,
+    Judge,
+    Metering,
+    Staff,
+)
+from forestay.host.agent_choice import AgentChoice
 from forestay.host.agent_node import ASK, AgentNode
 from forestay.host.egress import Egress
 from forestay.host.extension_model import ExtensionModel
@@ -19,6 +32,7 @@ from forestay.host.metrics import HostMetrics, WatchedModel
 from forestay.host.models import HostModels
 from forestay.host.node_files import load_nodes, trust_in_nodes
 from forestay.host.prompts import Prompts
+from forestay.host.run_ui import RunUi
 from forestay.host.sole import sole_host
 from forestay.host.tools import HostTools
 from forestay.host.tracing import Tracing, open_tracing
@@ -28,6 +42,7 @@ from forestay.kernel import (
     OPERATOR,
     Clock,
     Config,
+    DeploymentGate,
     Ids,
     Ledger,
     Projection,
@@ -62,6 +77,11 @@ if TYPE_CHECKING:
     from forestay.extensions import Consent
 
 
+SAMPLE_GATED = "local.sample.gated"
+"""With the test seams: the agent whose promotions need an evaluation."""
+_SAMPLE_GATE = DeploymentGate(agent=SAMPLE_GATED, evaluation=True)
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How a host is opened, beyond its configuration.
 
@@ -94,6 +114,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def folder(self) -> Path:
         return self.data if self.data is not None else self.root / self.config.data.dir
 
+    @property
+    def ledger(self) -> Path | str:
+        """The ledger's address: the one of the configuration, otherwise the file in the data folder."""
+        return self.config.data.ledger or self.folder / "ledger.db"
+
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a running host below HTTP. `async with Host.open(config) as host`."""
@@ -109,6 +134,10 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     relay: Relay
     models: HostModels
     agents: Catalogue
+    directory: AgentDirectory  # the agents of each tenant
+    staff: Staff
+    deployments: Deployments
+    evaluations: Evaluations
     webhooks: Webhooks
     schedules: Schedules
     idempotency: Idempotency
@@ -140,6 +169,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
         """What this host adds to the discovery document: what is wired, and nothing else."""
         return {
             "budget": self.budgets.capability(),
+            "agents": {"evalSuite": self.evaluations.capability()},
             "forestay": {
                 "agents": sorted(agent.agent_id for agent in self.agents),
                 "model": self.models.default.name,
@@ -170,7 +200,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         with kept_in(data):
             secret = kept_secret(data / HOST_SECRET, randomness)
         ledger = await stack.enter_async_context(
-            Ledger.open(data / "ledger.db", projections=projections, clock=clock, ids=ids)
+            Ledger.open(options.ledger, projections=projections, clock=clock, ids=ids, sole=True)
         )
         metrics = HostMetrics()
         tracing = options.tracing or open_tracing(config.telemetry)
@@ -205,6 +235,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             randomness=randomness,
             prompts=prompts,
             consent=options.consent,
+            ui=RunUi(prompts),
             model=ExtensionModel(models),
             data=data,
         )
@@ -212,13 +243,27 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         stack.push_async_callback(prompts.close)
         budgets = Budgets(ledger, config.budgets, clock=clock)
         tools = HostTools(extensions, config.agents, ledger, clock, runs=lambda: runs, tracing=tracing)
+        directory = AgentDirectory(ledger, catalogue)
+        staff = Staff(ledger, directory, runs=lambda: runs)
+        gates = [*([_SAMPLE_GATE] if options.sample_seams else ()), *config.deployments.gates]
+        deployments = Deployments(
+            ledger, gates, runs=lambda: runs, scores=lambda *of: evaluations.score(*of), exists=directory.get
+        )
+        judge = config.evaluations.judge
+        evaluations = Evaluations(
+            ledger,
+            runs=lambda: runs,
+            versions=directory.version,
+            judge=Judge(models.chosen(None, judge)) if judge else None,
+            observer=deployments.observed,
+        )
         node = AgentNode(
             ledger=ledger,
             relay=relay,
             models=models,
             extensions=extensions,
             budgets=budgets,
-            catalogue=catalogue,
+            choice=AgentChoice(directory, staff, deployments),
             settings=config.agents,
             clock=clock,
             ids=ids,
@@ -228,6 +273,8 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         )
         registry = standard_registry(sample_seams=options.sample_seams)
         registry.add(node.type)
+        registry.add(deployments.type)
+        registry.add(evaluations.type)
         if options.trust_nodes:
             await trust_in_nodes(ledger, root, config.workflows.nodes).give(root)
         for own in await load_nodes(ledger, root, config.workflows.nodes):
@@ -240,7 +287,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             secret=derive(secret, "interrupts"),
             nodes=registry,
             models=models,
-            governor=Metering(budgets),
+            governor=Metering(budgets, staff),
             tools=tools,
             http=egress,
             limits=options.limits or Limits(max_loop_iterations=config.workflows.max_loop_iterations),
@@ -258,9 +305,10 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             check_url=egress.check_url,
             policy=options.retry,
         )
-        schedules = Schedules(ledger, runs, clock=clock, ids=ids)
+        schedules = Schedules(ledger, runs, clock=clock, ids=ids, attribution=staff.fired)
         await stack.enter_async_context(runs)
-        await runs.put_workflow(ASK, tenant=None)
+        for document in (ASK, WORKFLOW, EVALUATION, TASK):
+            await runs.put_workflow(document, tenant=None)
         found = Found()
         for folder in (*(root / text for text in config.workflows.paths), *options.workflows):
             found += await load_workflows(runs, folder, strict=options.strict)
@@ -281,6 +329,10 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             relay=relay,
             models=models,
             agents=catalogue,
+            directory=directory,
+            staff=staff,
+            deployments=deployments,
+            evaluations=evaluations,
             webhooks=webhooks,
             schedules=schedules,
             idempotency=idempotency,

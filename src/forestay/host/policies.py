@@ -14,7 +14,7 @@ from forestay.extensions import CAPABILITIES, explained
 from forestay.host.egress import EGRESS, SUBJECT
 from forestay.host.opening import Host
 from forestay.host.tools import WORKFLOW
-from forestay.kernel import Decision, Problem, Request, place_of
+from forestay.kernel import OPERATOR, Decision, Problem, Request, place_of
 from forestay.relay import OPERATIONS, ROLES, role_decision
 from forestay.tools import EffectClass, Tool, gated
 
@@ -36,7 +36,7 @@ async def explain(host: Host, request: Request) -> Explained:
         return Explained("egress", _egress(host, request))
     if capability.startswith(RELAY):
         return Explained("relay", await _relay(host, request))
-    if capability.startswith(TOOL) or (capability == "tool" and _is_caller(host, request.subject)):
+    if capability.startswith(TOOL) or (capability == "tool" and await _is_caller(host, request.subject)):
         return Explained("tool", await _tool(host, request))
     if capability in CAPABILITIES:
         return Explained("extension", await explained(host.extensions, request))
@@ -75,8 +75,8 @@ async def _relay(host: Host, request: Request) -> Decision:
 async def _tool(host: Host, request: Request) -> Decision:
     """The gate of an agent or a workflow. Without an effect class, that of the tool as it is known now."""
     name, effect = _needed(request), request.capability.removeprefix("tool").removeprefix(".")
-    if not _is_caller(host, request.subject):
-        known = [WORKFLOW, *(agent.agent_id for agent in host.agents)]
+    if not await _is_caller(host, request.subject):
+        known = [WORKFLOW, *(agent.agent_id for agent in await host.directory.listed(OPERATOR))]
         raise Problem("not_found", f"There is no agent {request.subject[:80]}.", at="$.subject", known=known)
     if effect and effect not in get_args(EffectClass):
         raise Problem("invalid_request", f"{effect[:40]!r} is no effect class.", known=list(get_args(EffectClass)))
@@ -91,15 +91,22 @@ async def _tool(host: Host, request: Request) -> Decision:
     tool = found or Tool(name.rpartition("/")[2].rpartition(":")[2], "", {}, id=name if ":" in name else "")
     if effect:
         tool = msgspec.convert({**msgspec.to_builtins(tool), "effect": effect}, Tool)
-    if request.subject != WORKFLOW and not host.agents.get(request.subject).allows(tool.id or tool.name, tool.name):
+    if not await _allows(host, request.subject, tool):
         evidence = {"subject": request.subject, "capability": f"{TOOL}{tool.effect}", "method": tool.name}
         reason = f"The allowlist of {request.subject} does not name {tool.id or tool.name}: the model never sees it."
         return Decision("deny", "agent-allowlist", reason, evidence)
     return gated(host.config.agents, host.clock, request.subject, tool)
 
 
-def _is_caller(host: Host, subject: str) -> bool:
-    return subject == WORKFLOW or any(agent.agent_id == subject for agent in host.agents)
+async def _is_caller(host: Host, subject: str) -> bool:
+    agents = await host.directory.listed(OPERATOR)  # tools are the operator's alone
+    return subject == WORKFLOW or any(agent.agent_id == subject for agent in agents)
+
+
+async def _allows(host: Host, subject: str, tool: Tool) -> bool:
+    if subject == WORKFLOW:
+        return True
+    return (await host.directory.get(OPERATOR, subject)).allows(tool.id or tool.name, tool.name)
 
 
 def _needed(request: Request) -> str:

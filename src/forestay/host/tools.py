@@ -19,7 +19,7 @@ from forestay.extensions import BuiltInTools, ExtensionTools, McpTools, at_once
 from forestay.host.approvals import RunApprovals
 from forestay.host.extensions import ProjectExtensions
 from forestay.host.tracing import Tracing
-from forestay.kernel import OPERATOR, Agents, Clock, Ledger, Problem, canonical
+from forestay.kernel import OPERATOR, Agents, Clock, Decision, Ledger, Problem, canonical
 from forestay.runs import Caller, CreateRun, Execution, Runs
 from forestay.tools import (
     BUILT_IN,
@@ -33,6 +33,7 @@ from forestay.tools import (
     Update,
     approved,
     fit_for,
+    gated,
     once_or_ask,
 )
 
@@ -89,6 +90,21 @@ class HostTools:
             consents = self._extensions.has_consent
             sources[:0] = [kind(suite, at_once, consents=consents) for kind in (ExtensionTools, McpTools)]
         return own.tool if own is not None else await Toolset(*sources).describe(name)
+
+    async def offered(self, tenant: str) -> list[tuple[Tool, Decision]]:
+        """Every tool that a workflow of a tenant may call, with what policy says to it; none that it denies (H1)."""
+        if tenant != OPERATOR:
+            return []
+        suite, consents = await self._extensions.suite(), self._extensions.has_consent
+        known = Toolset(
+            BuiltInTools(suite, f"agent:{WORKFLOW}", "catalogue"),
+            ExtensionTools(suite, at_once, consents=consents),
+            McpTools(suite, at_once, consents=consents),
+            WorkflowTools(self._runs(), tenant),
+        )
+        found = {tool.id: tool for tool in await known.list()}
+        decided = [(tool, gated(self._settings, self._clock, WORKFLOW, tool)) for tool in found.values()]
+        return [(tool, decision) for tool, decision in decided if decision.effect != "deny"]
 
     def names(self) -> list[str]:
         """The tools that are known without opening anything, and those of extensions that run already."""

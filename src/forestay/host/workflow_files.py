@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from forestay.kernel import Problem, canonical, redact_text
-from forestay.runs import Runs
+from forestay.runs import RESERVED, Runs
 
 _MAX_REASON = 300
 _OF_THE_FILE = (400, 413, 422)  # what is wrong lies in the document; anything else is the host's own trouble
@@ -39,6 +39,8 @@ async def load_workflows(runs: Runs, folder: Path, *, strict: bool = False) -> F
     for path in _documents(folder):
         try:
             document: dict[str, Any] = canonical.decode(_read(path), dict)
+            if str(document.get("id")).startswith(RESERVED):
+                raise Problem("workflow_invalid", f"The ids that begin with {RESERVED} are the host's own.", at="$.id")
             stored.append((await runs.put_workflow(document, tenant=None)).workflow_id)
         except Problem as problem:
             if strict or problem.row.http not in _OF_THE_FILE:

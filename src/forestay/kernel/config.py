@@ -35,7 +35,11 @@ class Output(_Section, frozen=True):
 
 
 class Data(_Section, frozen=True):
+    """`ledger` is the ledger's address, `postgresql://user@host/database`; when it is empty, the ledger is the file
+    `ledger.db` of the folder `dir`. Keep the password in PGPASSWORD or in a password file, not in the address."""
+
     dir: str = ".forestay"
+    ledger: str = ""
 
 
 class HttpLimits(_Section, frozen=True):
@@ -248,6 +252,29 @@ class Budgets(_Section, frozen=True):
     prices: dict[str, Price] = {}
 
 
+class DeploymentGate(_Section, frozen=True):
+    """What a promotion to `active` needs, for agents whose id fits `agent`: a person's yes, an evaluation that passed,
+    or one with a score. `auto_rollback` is the score of a live-shadow evaluation under which a canary goes back."""
+
+    agent: str = "*"
+    approval: bool = False
+    evaluation: bool = False
+    pass_score: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    auto_rollback: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+
+
+class DeploymentSettings(_Section, frozen=True):
+    """The first of `gates` that fits an agent holds for it."""
+
+    gates: list[DeploymentGate] = []
+
+
+class EvaluationSettings(_Section, frozen=True):
+    """`judge` names the model that grades by a rubric; without it, only what a function can score is evaluated."""
+
+    judge: str | None = None
+
+
 class Config(_Section, frozen=True):
     output: Output = Output()
     data: Data = Data()
@@ -257,6 +284,8 @@ class Config(_Section, frozen=True):
     agents: Agents = Agents()
     workflows: Workflows = Workflows()
     budgets: Budgets = Budgets()
+    deployments: DeploymentSettings = DeploymentSettings()
+    evaluations: EvaluationSettings = EvaluationSettings()
     telemetry: Telemetry = Telemetry()
     mcpServers: dict[str, McpServer] = {}
     """MCP servers by name; spelled as in the `.mcp.json` of other hosts."""

@@ -74,6 +74,6 @@ if TYPE_CHECKING:
         Webhook,
         Webhooks,
     )
-    from forestay.runs.workflows import Condition
+    from forestay.runs.workflows import RESERVED, Condition
 
 __getattr__, __dir__ = face(__name__, __file__)

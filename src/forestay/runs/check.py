@@ -34,6 +34,9 @@ _CONDITION = 'Write {"type": "expression", "expression": "output.total > 100"}.'
 _INSTEAD = {"schedule": "Make a schedule: POST /v1/schedules.", "webhook": "Have the sender call POST /v1/runs."}
 
 
+_CHANNELS = "forestay.deployment"  # the node type that moves channels: a host that has it resolves them
+
+
 def check_workflow(
     document: Any, registry: NodeRegistry, limits: Limits | None = None
 ) -> tuple[Workflow | None, WorkflowCheck]:
@@ -112,6 +115,17 @@ def _duplicates(workflow: Workflow) -> Iterator[Finding]:
             seen.add(value)
 
 
+def _agent(ref: dict[str, Any], registry: NodeRegistry, at: str) -> Iterator[Finding]:
+    """An agent is named by its id, and by a version or a channel (RFC 0082 §A)."""
+    for name in ("agentId", "version", "channel"):
+        if not isinstance(ref.get(name, "" if name != "agentId" else None), str):
+            yield _finding(f"{at}.{name}", "A text is expected.", "Correct the value.")
+    if "channel" in ref and registry.get(_CHANNELS) is None:  # refused without agents.deployment
+        yield _finding(f"{at}.channel", "This host has no deployment channels.", "Name the agent's `version` instead.")
+    if "channel" in ref and "version" in ref:
+        yield _finding(f"{at}.channel", "An agent has a version or a channel, not both.", "Remove one of them.")
+
+
 def _nodes(workflow: Workflow, registry: NodeRegistry, names: set[str], meant: _Guesses) -> Iterator[Finding]:
     variables = {item.name for item in workflow.variables}
     for index, node in enumerate(workflow.nodes):
@@ -120,10 +134,8 @@ def _nodes(workflow: Workflow, registry: NodeRegistry, names: set[str], meant: _
         if kind is None:
             known = [item.type_id for item in registry]
             yield _finding(f"{at}.typeId", f"There is no node type {node.type_id!r}.", meant(node.type_id, known))
-        if node.agent is not None and "channel" in node.agent:  # RFC 0082: refused without agents.deployment
-            yield _finding(
-                f"{at}.agent.channel", "This host has no deployment channels.", "Name the agent's `version` instead."
-            )
+        if node.agent is not None:
+            yield from _agent(node.agent, registry, f"{at}.agent")
         try:
             read_settings(node)
         except msgspec.ValidationError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -53,8 +54,8 @@ class Fact(msgspec.Struct, frozen=True):
 class Governor(Protocol):
     """What is decided about a run when it is made, and who counts what its nodes ask of models."""
 
-    def facts(self, request: CreateRun, tenant: str) -> list[Fact]:
-        """The facts, in their order; a Problem refuses the run."""
+    async def facts(self, request: CreateRun, tenant: str, agents: Sequence[str]) -> list[Fact]:
+        """The facts, in their order; a Problem refuses the run. `agents` are those that the workflow's nodes name."""
 
     def metered(self, model: Model, node: Any, agent_id: str | None = None) -> Model:
         """A model that counts what a node's execution asks of it, for an agent or for itself."""

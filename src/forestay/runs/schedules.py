@@ -16,7 +16,7 @@ import contextlib
 import hashlib
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -35,6 +35,7 @@ from forestay.kernel import (
     iso,
 )
 from forestay.runs import cron
+from forestay.runs.ports import Fact
 from forestay.runs.types import TERMINAL, CreateRun, RunCreated, RunEvent, RunSnapshot, RunStanding, Wire
 
 Overlap = Literal["skip", "queue", "allow", "cancel-previous"]
@@ -95,6 +96,7 @@ class RunStarter(Protocol):
         *,
         workspace: str | None = None,
         run_id: str | None = None,
+        facts: Sequence[Fact] = (),
     ) -> RunCreated: ...
 
     async def get_run(self, run_id: str, tenant: str) -> RunSnapshot: ...
@@ -106,6 +108,10 @@ class RunStarter(Protocol):
     ) -> RunStanding: ...
 
     def follow(self, run_id: str, tenant: str, from_sequence: int = 0) -> AsyncIterator[RunEvent]: ...
+
+
+Attribution = Callable[[str, str, str], Awaitable[Sequence[Fact] | None]]
+"""Whose run it is that a trigger starts: facts, by tenant, workflow and source; None when it must not start."""
 
 
 class _State(msgspec.Struct):
@@ -207,9 +213,12 @@ def _is_paused(payload: dict[str, Any]) -> int:
 class Schedules:
     """The schedules of one host, and the loop that starts their runs."""
 
-    def __init__(self, ledger: Ledger, runs: RunStarter, *, clock: Clock, ids: Ids) -> None:
+    def __init__(
+        self, ledger: Ledger, runs: RunStarter, *, clock: Clock, ids: Ids, attribution: Attribution | None = None
+    ) -> None:
         self._ledger = ledger
         self._runs = runs
+        self._attribution = attribution
         self._clock = clock
         self._ids = ids
         self._states: dict[str, _State] = {}
@@ -250,7 +259,7 @@ class Schedules:
         name = schedule_id or self._ids.new("sch")
         payload = {"spec": spec, "tenant": tenant, "principal": principal, "workspace": workspace}
         await self._ledger.append(f"schedule/{name}", [Draft("schedule.created", payload)], expect=-1)
-        self._states[name] = self._look_up(name)
+        self._states[name] = await self._look_up(name)
         self._wake.set()
         return await self._view(self._states[name])
 
@@ -293,8 +302,11 @@ class Schedules:
         moments = cron.between(state.spec.cron, state.spec.timezone, from_ms - 1, to_ms, MAX_BACKFILL + 1)
         if len(moments) > MAX_BACKFILL:
             raise Problem("out_of_range", f"At most {MAX_BACKFILL} moments are filled at once.", limit=MAX_BACKFILL)
+        facts = await self._facts(state)
+        if facts is None:
+            raise Problem("state_conflict", "Nobody who is responsible for this workflow is enabled.")
         await self._record(state, "schedule.backfilled", {"from": from_ms, "to": to_ms, "count": len(moments)})
-        return [Firing(scheduled_for=iso(at), run_id=await self._begin(state, at)) for at in moments]
+        return [Firing(scheduled_for=iso(at), run_id=await self._begin(state, at, facts)) for at in moments]
 
     async def _check(self, spec: ScheduleSpec, tenant: str) -> None:
         """A schedule whose runs would be refused is a mistake now, not at night."""
@@ -334,12 +346,12 @@ class Schedules:
             self._state(state.schedule_id, state.tenant)
             await self._ledger.append(stream, [Draft(type, payload)], expect=state.seq)
             if type != "schedule.deleted":
-                state.become(self._look_up(state.schedule_id))
+                state.become(await self._look_up(state.schedule_id))
         self._wake.set()
 
-    def _look_up(self, schedule_id: str) -> _State:
+    async def _look_up(self, schedule_id: str) -> _State:
         sql = f"SELECT {_COLUMNS} FROM schedules WHERE schedule_id = ?"  # noqa: S608 - the columns are ours
-        rows = self._ledger.look_up(sql, (schedule_id,))
+        rows = await self._ledger.look_up(sql, (schedule_id,))
         if not rows:  # another process has deleted it
             raise Problem("not_found", "There is no such schedule.")
         return _state_of(rows[0])
@@ -374,7 +386,7 @@ class Schedules:
 
     async def _read_again(self, state: _State) -> None:
         with contextlib.suppress(Problem):
-            state.become(self._look_up(state.schedule_id))
+            state.become(await self._look_up(state.schedule_id))
 
     async def _due(self, state: _State, now: int) -> None:
         """Every moment up to `now`: started, or put down as missed (T2)."""
@@ -405,7 +417,11 @@ class Schedules:
 
     async def _fire(self, state: _State, at: int) -> None:
         try:
-            run_id = await self._begin(state, at)
+            facts = await self._facts(state)
+            if facts is None:
+                await self._record(state, "schedule.skipped", {"scheduledFor": at, "reason": "disabled"})
+                return
+            run_id = await self._begin(state, at, facts)
         except Problem as problem:
             if problem.row.http >= 500:
                 raise
@@ -414,13 +430,19 @@ class Schedules:
         else:
             await self._record(state, "schedule.fired", {"scheduledFor": at, "runId": run_id})
 
-    async def _begin(self, state: _State, at: int) -> str:
+    async def _facts(self, state: _State) -> Sequence[Fact] | None:
+        """Whose run it is; None when nobody who owns the workflow works at present."""
+        if self._attribution is None:
+            return ()
+        return await self._attribution(state.tenant, state.spec.workflow_id, "schedule")
+
+    async def _begin(self, state: _State, at: int, facts: Sequence[Fact] = ()) -> str:
         """The run of a moment, made if it is not there (T1)."""
         run_id = _run_id(state.schedule_id, at)
         request = _request(state.spec, {"scheduleId": state.schedule_id, "scheduledFor": iso(at)})
         try:
             await self._runs.create_run(
-                request, state.tenant, state.principal, workspace=state.workspace, run_id=run_id
+                request, state.tenant, state.principal, workspace=state.workspace, run_id=run_id, facts=facts
             )
         except Problem as problem:
             if problem.details.get("activeRunId") != run_id:

@@ -17,6 +17,8 @@ from forestay.runs.plan import Plan, compile_plan
 from forestay.runs.types import Limits, WorkflowVersion
 
 SHARED = "_"
+RESERVED = "forestay-"
+"""What the ids of the host's own workflows begin with: evaluations and deployments rely on what they do."""
 _PAGE = 1000
 _MAX_HELD = 64 * 1024 * 1024
 """Bytes of documents whose plans are kept; a plan takes some times as much as its document."""
@@ -54,10 +56,12 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 class Workflows:
-    """The definitions of one ledger, compiled once each."""
+    """The definitions of one ledger, compiled once each. `shared`: other processes put definitions too, so which
+    revision is the latest is asked each time."""
 
-    def __init__(self, ledger: Ledger, registry: NodeRegistry, limits: Limits) -> None:
+    def __init__(self, ledger: Ledger, registry: NodeRegistry, limits: Limits, *, shared: bool = False) -> None:
         self._ledger = ledger
+        self._shared = shared
         self._registry = registry
         self._limits = limits
         self._latest: dict[str, Ref] = {}
@@ -80,6 +84,9 @@ class Workflows:
                 at=first["at"],
                 errors=checked.errors,
             )
+        if tenant is not None and workflow.id.startswith(RESERVED):
+            message = f"The ids that begin with {RESERVED} are the host's own."
+            raise Problem("permission_denied", message, at="$.id")
         stream = stream_of(tenant, workflow.id)
         digest = canonical.digest(document)
         draft = Draft("workflow.put", {"document": document, "digest": digest, "by": principal})
@@ -97,12 +104,13 @@ class Workflows:
                 self._latest.pop(stream, None)  # another put came first: this one comes after it
                 continue
             stored = self._keep(Ref(stream, records[0].seq), document, digest)
-            self._latest[stream] = stored.ref
+            if not self._shared:
+                self._latest[stream] = stored.ref
             return _version(stored, created=True, warnings=checked.warnings)
 
     async def latest(self, workflow_id: str, tenant: str) -> Stored:
-        """The tenant's own definition, else the shared one; `not_found`."""
-        for owner in (tenant, None):
+        """The tenant's own definition, else the shared one; `not_found`. A reserved id is the host's for everyone."""
+        for owner in (None,) if workflow_id.startswith(RESERVED) else (tenant, None):
             found = await self._head(stream_of(owner, workflow_id))
             if found is not None:
                 return found
@@ -131,7 +139,7 @@ class Workflows:
                 page = await self._ledger.streams(prefix, after, _PAGE)
                 for name in page:
                     stored = await self._head(name)
-                    if stored is not None:
+                    if stored is not None and (owner is None or not stored.document["id"].startswith(RESERVED)):
                         version = _version(stored, created=False, warnings=[])
                         found[version.workflow_id] = version
                 after, more = max(page, default=""), len(page) == _PAGE
@@ -142,6 +150,8 @@ class Workflows:
             records = await self._ledger.read(stream, 0, 1, reverse=True)
             if not records:
                 return None  # not remembered: another process may put it any time
+            if self._shared:
+                return await self.at(Ref(stream, records[0].seq))
             self._latest[stream] = Ref(stream, records[0].seq)
         return await self.at(self._latest[stream])
 

@@ -13,8 +13,10 @@ PARAMETER = re.compile(r"\{([A-Za-z]+)\}")
 # What an id may look like; anything else names nothing here.
 ID_PATTERN = r"[A-Za-z0-9._:@~-]{1,128}"
 _ID = re.compile(ID_PATTERN)
-_FREE = frozenset({"token", "nodeId", "artifactId", "name", "filePath", "capability", "stream"})
-_SLASHED = frozenset({"nodeId", "name", "stream"})  # names that their authors chose: an encoded slash is part of them
+_FREE = frozenset({"token", "nodeId", "artifactId", "name", "filePath", "capability", "stream", "toolId"})
+_SLASHED = frozenset(
+    {"nodeId", "name", "stream", "toolId"}
+)  # names that their authors chose: an encoded slash is part of them
 _DEEP = "{stream}"  # at the end of a path: the rest of it, plain slashes too
 _MAX_FREE = 1024
 _PATTERNS = {"workflowId": "[a-z][a-z0-9_-]{0,127}"}  # what one may be called, by its definition

@@ -48,6 +48,7 @@ def before_call(context: Any, case: Any, kwargs: Any = None) -> None:
         # Used twice it gives the first answer again, also when what that created was deleted since.
         case.headers["Idempotency-Key"] = f"suite-{uuid.uuid4()}"
     _say_what_is_unsaid(label, case)
+    _govern(label, case)
     if case.meta is None or case.meta.phase.name != "stateful":  # that one goes on with what it made itself
         _name_what_is_there(label, case)
     if label == "PUT /v1/workflows/{workflowId}":
@@ -85,6 +86,48 @@ def _say_what_is_unsaid(label: str, case: Any) -> None:
         body["scope"] = _SCOPES.get(body["capability"], "")
     if label == "POST /host/v1/contexts/{ledgerId}" and isinstance(body, dict):
         body["contextDelta"], body["version"] = _DELTAS[_count % len(_DELTAS)], 0
+
+
+_AGENT = {"agentId": "vendor.sweep.agent", "persona": "A", "modelClass": "general", "systemPrompt": "Help."}
+_MATCH = {"kind": "golden", "match": {"strategy": "contains", "value": "a"}}
+_TASK = {"taskId": "one", "input": "Say a.", "expected": _MATCH}
+# Documents with rules between their parts: one of each that holds.
+_DOCUMENTS: dict[str, dict[str, Any]] = {
+    "POST /host/v1/agent-packs": {"name": "vendor.sweep", "version": "1.0.0", "agents": [_AGENT]},
+    "POST /host/v1/eval-suites": {
+        "suiteId": "sweep.evals.one",
+        "version": "1.0.0",
+        "modes": ["golden"],
+        "tasks": [_TASK],
+    },
+    "PUT /host/v1/org-chart": {"owner": {"tenantId": "default"}, "departments": [], "members": []},
+    "PUT /host/v1/roster/{rosterId}": {
+        "rosterId": "host:sweep",
+        "persona": "S",
+        "agentRef": {"agentId": "core.forestay.assistant"},
+        "owner": {"tenantId": "default"},
+    },
+}
+
+
+def _govern(label: str, case: Any) -> None:
+    body = case.body
+    if label in _DOCUMENTS:
+        case.body = _DOCUMENTS[label]
+    if label == "PUT /host/v1/roster/{rosterId}":
+        case.path_parameters["rosterId"] = "host:sweep"
+    if not isinstance(body, dict):
+        return
+    if label == "POST /v1/agents/{agentId}/deployments" and body.get("transition") == "adjust-canary":
+        body["canaryPercent"] = 10
+    if label.endswith("/agents/deployment-transition"):
+        body.pop("agentId", None)
+    if label.endswith("/budget/run"):
+        body["scenario"] = "model-denied"  # which of the others there is depends on the host
+    if label.endswith("/agents/eval-run"):
+        body.pop("modes", None)  # which of them there are depends on the host
+    if label.endswith("/roster/fire"):
+        body.pop("asWorkItem", None)  # a capability that is off
 
 
 def _asking() -> str:

@@ -94,3 +94,40 @@ def test_a_fork_reads_its_budget_from_the_log(api: Api) -> None:
     assert answer.status_code == 201, answer.text
     fork = tester.wait(answer.json()["runId"])
     assert told(api, fork, "budget.") == told(api, run, "budget.")
+
+
+SEAM = "/v1/host/sample/budget/run"
+
+
+def test_the_seam_drives_a_run_into_its_ceiling(api: Api, capabilities: dict[str, Any]) -> None:
+    refused(api.caller("").post(SEAM, {"scenario": "model-denied"}), 401, "unauthenticated")
+    refused(api.post(SEAM, {"scenario": "free"}), 400, "validation_error")
+    hard = capabilities["budget"]["enforce"] == "hard"
+    answer = api.post(SEAM, {"scenario": "hard-cost-exhaust" if hard else "advisory"})
+    assert answer.status_code == 200, answer.text
+    made = answer.json()
+    run = {"runId": made["runId"]}
+    types = [type for type, _ in told(api, run, "budget.", "cap.breached", "run.failed")]
+    assert types == (ORDER if hard else ORDER[:4])
+    assert made["modelCalled"] is True
+    assert made.get("error") == ("budget_exhausted" if hard else None)
+
+
+def test_the_seam_has_a_denied_model_refused_before_the_call(api: Api, capabilities: dict[str, Any]) -> None:
+    if "model" not in capabilities["budget"]["dimensions"]:
+        pytest.skip("this host does not refuse models")
+    made = api.post(SEAM, {"scenario": "model-denied"}).json()
+    assert (made["error"], made["modelCalled"]) == ("budget_model_denied", False)
+
+
+def test_people_see_what_each_account_spent(api: Api) -> None:
+    run = ask(api, {"maxTokens": 1000})
+    found = api.get("/host/v1/budgets", params={"scope": "run", "limit": 200})
+    if found.status_code == 404:
+        pytest.skip("the accounts are forestay's own operation")
+    accounts = {item["account"]: item for item in found.json()["result"]["accounts"]}
+    assert accounts[f"run/{run['runId']}"]["spent"] == {"tokens": 60}
+    assert accounts[f"run/{run['runId']}"]["held"] == {}
+    others = api.caller("other").get("/host/v1/budgets").json()["result"]["accounts"]
+    assert f"run/{run['runId']}" not in {item["account"] for item in others}
+    assert api.caller("no_scopes").get("/host/v1/budgets").status_code == 403

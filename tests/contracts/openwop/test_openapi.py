@@ -92,6 +92,9 @@ def schemathesis(api: Api, folder: Path, *options: str, only_ended: bool = False
         "workflowId": [api.workflow("noop")],
         "runId": ended if only_ended else [*ended, api.start("approval")],
         "name": ["suite.go"],
+        "agentId": ["core.forestay.assistant"],
+        "toolId": ["forestay:read"],
+        "departmentId": ["growth"],
     }
     schedule = {"workflowId": ids["workflowId"][0], "cron": "0 0 1 1 *"}
     made = api.post("/v1/schedules", schedule)
@@ -138,8 +141,9 @@ STREAM = "events.stream"
 
 
 def _failures(said: str) -> str:
-    """The part of the report between its heading and its advice."""
-    return said.partition("FAILURES")[2].partition("WARNINGS")[0][:8000]
+    """The parts of the report between its headings and its advice: requests that got no answer, then bad answers."""
+    headed = ("".join(said.partition(heading)[1:]).partition("WARNINGS")[0] for heading in ("ERRORS", "FAILURES"))
+    return "".join(headed)[:8000]
 
 
 def test_schemathesis_finds_nothing(api: Api, tmp_path: Path) -> None:

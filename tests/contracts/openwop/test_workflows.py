@@ -67,6 +67,16 @@ def test_w4_the_id_of_path_and_document_agree(api: Api) -> None:
     refused(api.http.put("/v1/workflows/another-name", json=DOCUMENTS["noop"]), 400, "validation_error")
 
 
+def test_nobody_puts_a_workflow_in_the_place_of_the_hosts_own(api: Api) -> None:
+    """The gates of deployments believe what an evaluation's run says."""
+    for own in (item["workflowId"] for item in api.get("/v1/workflows").json()["workflows"]):
+        if own.startswith("forestay-"):
+            before = api.get(f"/v1/workflows/{own}").json()
+            put = api.http.put(f"/v1/workflows/{own}", json={**DOCUMENTS["noop"], "id": own})
+            assert put.status_code == 403, own
+            assert api.get(f"/v1/workflows/{own}").json() == before
+
+
 def test_of_many_puts_at_the_same_moment_each_makes_its_revision(api: Api) -> None:
     name = f"suite-{uuid.uuid4().hex}"
 

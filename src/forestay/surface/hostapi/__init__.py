@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from forestay.surface.hostapi import agents, contexts, extensions, grants, keys, ledger, policy
+from forestay.surface.hostapi import (
+    agents,
+    budgets,
+    contexts,
+    extensions,
+    grants,
+    keys,
+    ledger,
+    organisation,
+    policy,
+    suites,
+)
 from forestay.surface.openapi import About, openapi
 from forestay.surface.operations import Operation
 from forestay.surface.services import Services
@@ -16,6 +27,9 @@ def operations(services: Services) -> list[Operation]:
         *grants.api.of(host),
         *ledger.api.of(host),
         *agents.api.of(host),
+        *budgets.api.of(host),
+        *organisation.api.of(host),
+        *suites.api.of(host),
         *contexts.api.of(contexts.Contexts(host)),
         *keys.api.of(services),
         *policy.api.of(services),

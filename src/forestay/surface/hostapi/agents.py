@@ -20,6 +20,7 @@ class AgentLine(View, frozen=True):
     persona: str
     description: str
     model_class: str
+    version: str
 
 
 class AgentList(View, frozen=True):
@@ -53,18 +54,20 @@ class HealthView(View, frozen=True):
 @api.get("/host/v1/agents", "agents.list", AgentList)
 async def list_agents(host: Host, call: Call) -> AgentList:
     """The agents that runs may name."""
-    return AgentList(agents=[convert(agent, AgentLine, from_attributes=True) for agent in host.agents])
+    found = await host.directory.listed(call.tenant)
+    return AgentList(agents=[convert(agent, AgentLine, from_attributes=True) for agent in found])
 
 
 @api.get("/host/v1/agents/{agentId}", "agents.show", AgentView, operator=True)
 async def show(host: Host, call: Call) -> AgentView:
     """An agent's manifest."""
-    agent = host.agents.get(call.path["agentId"])
+    agent = await host.directory.get(call.tenant, call.path["agentId"])
     return AgentView(
         agent_id=agent.agent_id,
         persona=agent.persona,
         description=agent.description,
         model_class=agent.model_class,
+        version=agent.version,
         instructions=agent.instructions,
         tool_allowlist=list(agent.tool_allowlist),
         turns=agent.turns,

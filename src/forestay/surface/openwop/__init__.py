@@ -1,7 +1,24 @@
 """The OpenWOP surface: `/.well-known/openwop` and `/v1`."""
 
+from forestay.host import Host
 from forestay.surface.openapi import openapi
-from forestay.surface.openwop import events, interrupts, meta, runs, schedules, seams, webhooks, workflows
+from forestay.surface.openwop import (
+    agents,
+    deployment_seams,
+    deployments,
+    evaluation_seams,
+    evaluations,
+    events,
+    governance_seams,
+    interrupts,
+    meta,
+    runs,
+    schedules,
+    seams,
+    tools,
+    webhooks,
+    workflows,
+)
 from forestay.surface.operations import Operation
 from forestay.surface.services import Services
 
@@ -21,8 +38,17 @@ def operations(services: Services, served: list[Operation]) -> list[Operation]:
         *interrupts.by_token.of(host),
         *webhooks.api.of(host),
         *schedules.api.of(host),
-        *(seams.api.of(host) if services.sample_seams else ()),
+        *agents.api.of(host),
+        *tools.api.of(host),
+        *evaluations.api.of(host),
+        *deployments.api.of(host),
+        *(_seams(host) if services.sample_seams else ()),
     ]
+
+
+def _seams(host: Host) -> list[Operation]:
+    families = (seams, governance_seams, deployment_seams, evaluation_seams)
+    return [operation for family in families for operation in family.api.of(host)]
 
 
 _DESCRIBED = ("openwop", "lafs")  # the others describe themselves, or are pages

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import Any
+from typing import Any, get_args
 
 import forestay
+from forestay.governance import CHANNELS, State
 from forestay.runs import (
     ENGINE_VERSION,
     HTTP_METHODS,
@@ -62,6 +63,7 @@ async def capabilities(services: Services, operations: Set[str]) -> dict[str, An
     _add_wired(found, operations, nodes)
     more = dict(services.host.capabilities())
     found["extensions"]["forestay"].update(more.pop("forestay", {}))
+    found["agents"] = {**found.get("agents", {}), **more.pop("agents", {})}
     found.update(more)
     return found
 
@@ -102,12 +104,43 @@ def _add_wired(found: dict[str, Any], operations: Set[str], nodes: Set[str]) -> 
     if "core.ai.structuredOutput" in nodes:
         completion = {"distinguishesTruncation": True, "truncationBudgetMultiplier": TRUNCATION_GROWTH}
         found["envelopes"] = {"reliability": {"supported": True, "completion": completion}}
+    if "tools.list" in operations:
+        found["toolCatalog"] = {"supported": True, "sources": ["workflow", "host-extension", "mcp"]}
     if "schedules.create" in operations:
         found["scheduling"] = {"supported": True, "cron": True}
     if "core.conversationGate" in nodes:
         found["conversationPrimitive"] = True
     if "core.subWorkflow" in nodes:
         found["subWorkflow"] = {"inputMapping": True}
-    agents = {name: True for name, node in _AGENT_FAMILIES.items() if node in nodes}
+    agents: dict[str, Any] = {name: True for name, node in _AGENT_FAMILIES.items() if node in nodes}
+    agents |= _organised(operations)
     if agents:
         found["agents"] = agents
+    if "deployments.transition" in operations:
+        found["authorization"] = {"supported": True, "failClosed": True}
+
+
+def _organised(operations: Set[str]) -> dict[str, Any]:
+    """The families of `agents` that are endpoints; each tenant has its own agents, members and chart."""
+    found: dict[str, Any] = {}
+    if "agents.inventory" in operations:
+        found["manifestRuntime"] = {"supported": True, "handoffValidation": True, "installScope": "tenant"}
+    if "roster.list" in operations:
+        sources = ["schedule"] if "schedules.create" in operations else []
+        found["roster"] = {"supported": True, "installScope": "tenant", "portfolioTriggerSources": sources}
+    if "org-chart.get" in operations:
+        found["orgChart"] = {
+            "supported": True,
+            "installScope": "tenant",
+            "departmentNesting": True,
+            "responsibilityView": True,
+        }
+    if "deployments.transition" in operations:
+        found["deployment"] = {
+            "supported": True,
+            "channels": list(CHANNELS),
+            "canary": True,
+            "rollback": True,
+            "states": list(get_args(State)),
+        }
+    return found

@@ -10,21 +10,17 @@ from forestay.kernel import Problem
 
 _FAMILIES = {
     "feedback": r"/v1/runs/[^/]+/annotations(/.*)?",
-    "evals": r"/v1/runs/[^/]+/eval-summary",
     "prompts": r"/v1/prompts.*",
     "packs": r"/v1/packs.*",
     "workspace": r"/v1/host/workspace/files(/.*)?",
     "mcp": r"/v1/mcp(/.*)?",
     "a2a": r"/v1/a2a(/.*)?",
-    "toolCatalog": r"/v1/tools(/.*)?",
-    "agents": r"/v1/agents(/.*)?",
     "triggerBridge": r"/v1/trigger-subscriptions(/.*)?",
     "auditLogIntegrity": r"/v1/audit/verify",
 }
 # The contract's audit log has signed checkpoints, which the ledger has not; what it has is verified elsewhere.
 _INSTEAD = {
     "auditLogIntegrity": "POST /host/v1/ledger/verify verifies the ledger's hash chains.",
-    "agents": "GET /host/v1/agents lists the host's agents.",
 }
 _PATTERNS = {family: re.compile(pattern, re.DOTALL) for family, pattern in _FAMILIES.items()}
 

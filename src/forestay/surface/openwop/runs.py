@@ -24,6 +24,7 @@ from forestay.runs import (
     RunStanding,
     RunStatus,
 )
+from forestay.surface.openwop import evaluations
 from forestay.surface.openwop.bodies import NewFork, NewRun
 from forestay.surface.operations import Body, Call, Operations, Query, Result, View
 
@@ -114,16 +115,19 @@ async def create(host: Host, call: Call, body: NewRun) -> Response:
         body = structs.replace(body, metadata={**body.metadata, "traceparent": trace})
     reserved = call.id_for("run")
     try:
-        made = await host.runs.create_run(
-            body,
-            caller.tenant,
-            caller.principal,
-            workspace=caller.workspace,
-            dedup=headers.get("x-dedup", "").strip().lower() == "enforce",
-            engine_version=headers.get("x-force-engine-version"),
-            run_id=reserved,
-            trusted=caller.test,
-        )
+        if body.mode == "eval":
+            made = await evaluations.begin(host, call, body)
+        else:
+            made = await host.runs.create_run(
+                body,
+                caller.tenant,
+                caller.principal,
+                workspace=caller.workspace,
+                dedup=headers.get("x-dedup", "").strip().lower() == "enforce",
+                engine_version=headers.get("x-force-engine-version"),
+                run_id=reserved,
+                trusted=caller.test,
+            )
     except Problem as problem:
         if reserved is None or problem.details.get("activeRunId") != reserved:
             raise

@@ -1,0 +1,77 @@
+"""`forestay agent`, `eval`, `deploy` and `budget`: the real commands, from a pack to a rollback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_runs import Shell
+from tests.contracts.openwop.conftest import LocalHost
+
+AGENT = "vendor.acme.support"
+MANIFEST = {"agentId": AGENT, "persona": "Support", "modelClass": "general", "systemPrompt": "Help."}
+MATCH = {"kind": "golden", "match": {"strategy": "regex", "value": ".*"}}
+SUITE = {
+    "suiteId": "acme.evals.support",
+    "version": "1.0.0",
+    "modes": ["golden"],
+    "tasks": [{"taskId": "hello", "input": "Say hello.", "expected": MATCH}],
+}
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    folder = tmp_path_factory.mktemp("agents")
+    host = LocalHost(folder / "data")
+    url = host.start()
+    yield Shell(folder, FORESTAY_URL=url, FORESTAY_API_KEY=host.keys["full"])
+    host.stop()
+
+
+def write(folder: Path, name: str, document: object) -> str:
+    (folder / name).write_text(json.dumps(document))
+    return f"@{name}"
+
+
+def test_from_a_pack_to_a_rollback(shell: Shell) -> None:
+    for version in ("1.0.0", "2.0.0"):
+        pack = {"name": "vendor.acme", "version": version, "agents": [MANIFEST]}
+        assert shell("agent", "install", write(shell.folder, "pack.json", pack)).result["agents"] == [AGENT]
+    assert AGENT in shell("agent", "list", "--human").out
+    assert shell("eval", "put", write(shell.folder, "suite.json", SUITE)).result["tasks"] == 1
+    card = shell("eval", "run", "acme.evals.support@1.0.0", AGENT, "--version", "2.0.0")
+    assert (card.code, card.result["passed"]) == (0, True)
+    assert "passed" in shell("eval", "show", card.result["runId"], "--human").out
+    for version in ("1.0.0", "2.0.0"):
+        for _ in range(3):
+            assert shell("deploy", "promote", AGENT, version).code == 0
+        made = shell("deploy", "promote", AGENT, version, "--channel", "stable")
+        assert made.result["state"] == "active"
+    shell("deploy", "rollback", AGENT, "2.0.0", "--reason", "slow")
+    told = shell("deploy", "list", AGENT, "--human").out.splitlines()
+    assert [line.split()[:2] for line in told] == [["1.0.0", "active"], ["2.0.0", "rolled-back"]]
+    refused = shell("deploy", "pause", AGENT, "2.0.0")
+    assert (refused.code, refused.error["code"]) == (7, "E_CONFLICT_VERSION")
+
+
+def test_members_and_their_chart(shell: Shell) -> None:
+    entry = {
+        "rosterId": "host:sally",
+        "persona": "Sally",
+        "agentRef": {"agentId": "core.forestay.assistant"},
+        "owner": {"tenantId": "default"},
+    }
+    assert shell("agent", "hire", write(shell.folder, "sally.json", entry)).result == entry
+    assert "Sally" in shell("agent", "roster", "--human").out
+    chart = {
+        "owner": {"tenantId": "default"},
+        "departments": [{"departmentId": "mail", "name": "Mail", "roles": [{"roleId": "w", "name": "Writer"}]}],
+        "members": [{"rosterId": "host:sally", "departmentId": "mail", "roleId": "w", "reportsTo": None}],
+    }
+    assert shell("agent", "org-chart", "--put", write(shell.folder, "chart.json", chart)).code == 0
+    assert shell("agent", "org-chart", "--human").out.splitlines() == ["Mail", "  host:sally"]
+    assert shell("agent", "dismiss", "host:sally").code != 0, "the chart names her"
+    assert shell("budget", "list").result["accounts"] == []
