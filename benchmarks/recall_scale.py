@@ -7,6 +7,7 @@ time, so that a busy machine does not count.
 
 from __future__ import annotations
 
+import itertools
 import random
 import resource
 import time
@@ -21,6 +22,7 @@ _SIZES = (10_000, 100_000)
 _LINES = 40
 _QUESTIONS = 100
 _NAMES = ("Mara", "Jonas", "Ingrid", "Tobias")
+_SYLLABLES = ("bcdfghklmnprstvw", "aeiou", "bdgklmnprst", "aeiou", "klmnrst")
 _MONTHS = ("January", "April", "May", "August", "November")
 
 
@@ -29,7 +31,8 @@ class Writer:
 
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(seed)
-        self._words = [f"w{number:x}" for number in range(30_000)]
+        self._words = ["".join(letters) for letters in itertools.islice(itertools.product(*_SYLLABLES), 30_000)]
+        self._rng.shuffle(self._words)
         self._weights = list(accumulate(1 / (place + 1) for place in range(len(self._words))))
 
     def _some(self, count: int) -> str:

@@ -104,7 +104,7 @@ def test_context_is_the_path_of_headings_and_the_head_of_the_table() -> None:
 
 def test_entities() -> None:
     text = "Anna Keller saw CVE-2024-12345 at 10.0.0.7:8080 on 2026-03-01: v2.1.0 wrote 45 GB, mail a@b.org, see https://x.org/y?z=1."
-    assert entities(text) == [
+    assert list(entities(text)) == [
         ("name", "Anna Keller"),
         ("cve", "CVE-2024-12345"),
         ("address", "10.0.0.7:8080"),

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from .test_documents import pdf_of
+
 
 def forestay(folder: Path, *arguments: str, expect: int = 0, **environ: str) -> str:
     done = subprocess.run(
@@ -55,6 +57,36 @@ def test_a_users_own_questions_are_measured(folder: Path) -> None:
     assert "first 10" in forestay(folder, "eval", str(asked), "--human")
     asked.write_text("{}", "utf-8")
     assert "Line 1" in forestay(folder, "eval", str(asked), expect=2)
+
+
+def test_a_watched_folder_stays_what_its_files_say(folder: Path) -> None:
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "forestay.cli.main", "relay", "ingest", "docs", "--watch"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with watching:
+        try:
+            assert watching.stderr is not None and watching.stdout is not None
+            told = iter(watching.stderr.readline, "")
+            assert "Watching" in next(told)
+            (folder / "docs" / "rules.pdf").write_bytes(pdf_of("A berth costs 120 crowns."))
+            assert "docs/rules.pdf: 2 facts" in next(told)
+            (folder / "docs" / "b.txt").unlink()
+            assert "docs/b.txt is gone: 1 fact taken back" in next(told)
+            watching.send_signal(signal.SIGINT)
+            answer = json.loads(watching.stdout.read())["result"]
+            watching.wait()
+        finally:
+            watching.kill()
+    assert watching.returncode == 0
+    assert [item["source"] for item in answer["sources"]] == ["docs/a.md", "docs/rules.pdf"]
+    assert (answer["gone"], answer["taken_back"]) == (["docs/b.txt"], 1)
+    found = result(folder, "facts", "What does a berth cost?", "--top", "1")["facts"][0]
+    assert (found["text"], found["context"]) == ("A berth costs 120 crowns.", "Page 1")
+    assert result(folder, "facts", "Anna Keller")["facts"] == []
 
 
 def test_from_a_folder_to_an_answer(folder: Path) -> None:

@@ -12,7 +12,6 @@ from benchmarks.retrieval import CUTS, KINDS, Question, build, ours, plain_bm25,
 
 from benchmarks import handbook, heldout, talk
 from forestay.models import STOP, embed, words
-from forestay.models.embed.hashed import Hashed
 from forestay.relay.ranking import Terms
 from forestay.relay.vectors import Vectors
 from forestay.relay.warm import Warm
@@ -106,7 +105,7 @@ def test_sweep_each_term_costs_nothing_elsewhere(made: Made, term: str, kind: st
 
 def test_an_embedder_takes_nothing_away(made: Made) -> None:
     warm, questions = made
-    vectors = Vectors(Hashed())
+    vectors = Vectors(embed.open("hashed"))
     asyncio.run(vectors.catch_up(warm.facts))
     few = some(questions, 8)
     found, words, plain = (

@@ -87,7 +87,7 @@ def _not_text(content: bytes, name: str, encoding: str, offset: int) -> Problem:
                 "file_not_text",
                 f"{name} is a binary file, and no text.",
                 at=name,
-                fix="Give a text file; convert a document (PDF, Word …) to text first.",
+                fix="Give a text file; convert a document of another kind to text first.",
             )
     elif all(byte >= 0xA0 or byte in b"\t\n\r\f" or 0x20 <= byte < 0x7F for byte in content):
         likely = "latin-1"

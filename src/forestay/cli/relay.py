@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
 from forestay.cli.command import Group
 from forestay.cli.data_folder import Data, data_folder, ledger_address
-from forestay.cli.files import STDIN, fix_of, read_bytes, read_text, shown
+from forestay.cli.files import STDIN, read_bytes, read_text
 from forestay.cli.output import Answer, choice, note
 from forestay.kernel import HOST_SECRET, Problem, config, derive, iso, kept_in, kept_secret, make_folder, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forestay.relay import EnvelopePreview, Evaluation, ExtractionResult, Relay, RemainingBudget, Session
+    from forestay.relay import EnvelopePreview, Evaluation, Relay, RemainingBudget, Session
 
 app = Group("relay")
 
 APP_ID = "cli"
 _KEY_VARIABLE = "FORESTAY_EXPORT_KEY"
 _TOKEN_VARIABLE = "FORESTAY_RELAY_TOKEN"  # noqa: S105 - a name, not a token
-_FILE_LIMIT = 50_000_000
-_LABEL = 200  # characters of a source's name
-_EMPTY = "Write a text into it."
 _EXPLAINED = 'forestay relay facts "how deep is the basin" --explain'
 _SESSIONS = 64
 
@@ -163,70 +160,32 @@ async def ask(
 @app.command("ingest", using=reading_session)
 async def ingest(
     found: Session,
-    paths: Annotated[list[Path], typer.Argument(help="Text files and folders; `-` reads standard input.")],
+    paths: Annotated[
+        list[Path], typer.Argument(help="Text, HTML, PDF and DOCX files, folders; `-` reads standard input.")
+    ],
     supersedes: Annotated[
         list[str] | None, typer.Option("--supersedes", help="A source that this text replaces; may be repeated.")
     ] = None,
     encoding: Annotated[
         str | None, typer.Option("--encoding", help="Of the files, where it is not UTF-8, such as latin-1.")
     ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Go on: take what changes, and take back what is deleted, until Ctrl-C.")
+    ] = False,
 ) -> Answer:
-    """Keep everything that the files say; no model is asked. A file that was ingested before corrects what it said."""
-    kept: list[dict[str, Any]] = []
-    skipped: list[dict[str, str]] = []
-    failed: list[Problem] = []
-    for source in _progress(_sources(paths, skipped)):
-        try:
-            text = read_text(source.path, _FILE_LIMIT, encoding)
-            if not text.strip():
-                raise Problem("file_not_text", f"{shown(source.path)} is empty.", at=str(source.path), fix=_EMPTY)
-        except Problem as problem:
-            skipped.append({"path": str(source.path), "reason": problem.message, "fix": fix_of(problem)})
-            if source.named:
-                failed.append(problem)
-            continue
-        result = await found.ingest(text, source.label, supersedes=supersedes or ())
-        kept.append(_taken(result))
-    wrong = failed[0] if failed else None if kept else _nothing(paths, skipped)
-    if not kept:
+    """Keep everything that the files say; no model is asked. A file that was ingested before replaces what it said."""
+    from forestay.cli.relay_ingest import Intake, state_of, until_stopped
+
+    intake = Intake(found, encoding, supersedes or ())
+    before = await asyncio.to_thread(state_of, paths)  # a change while they are read is seen at the first look
+    await intake.take(paths)
+    if watch:
+        await until_stopped(intake, paths, before)
+    wrong = intake.problem(paths)
+    if not intake.taken:
         return Answer(problem=wrong)
-    totals = {name: sum(item[name] for item in kept) for name in ("facts", "superseded", "quarantined")}
-    taken = {"session_id": found.id, **totals, "sources": kept, "skipped": skipped}
-    return Answer(taken, human=_taken_lines(taken), problem=wrong)
-
-
-def _taken(result: ExtractionResult) -> dict[str, Any]:
-    return {
-        "source": result.source_label,
-        "facts": result.facts_extracted,
-        "bytes": result.bytes_read,
-        "known": result.known,
-        "superseded": result.facts_superseded,
-        "quarantined": result.facts_quarantined,
-        "superseded_facts": msgspec.to_builtins(result.superseded),
-        "quarantined_facts": msgspec.to_builtins(result.quarantined),
-    }
-
-
-def _taken_lines(taken: dict[str, Any]) -> Iterator[str]:
-    counted = f"{_many(taken['facts'], 'fact')} from {_many(len(taken['sources']), 'file')}"
-    out = f"{taken['superseded']} superseded, {taken['quarantined']} quarantined"
-    yield f"{counted} in session {taken['session_id']}; {out}"
-    for source in taken["sources"]:
-        for item in source["superseded_facts"]:
-            why = "a later text of the same source" if item["because"] == "same_source" else source["source"]
-            by = f"({item['source_label']}) by {item['superseded_by']}"
-            yield f"superseded {item['fact_id']} {by}, {why}: {item['text']}"
-        for item in source["quarantined_facts"]:
-            yield f"quarantined {item['fact_id']} ({source['source']}), {item['because']}: {item['text']}"
-    if taken["superseded"] or taken["quarantined"]:
-        yield "Undo it with: forestay relay restore FACT…"
-    for item in taken["skipped"]:
-        yield f"skipped {item['path']}: {item['reason']} {item['fix']}"
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+    told = intake.told()
+    return Answer(told, human=intake.lines(told), problem=wrong)
 
 
 @app.command("restore", using=kept_session)
@@ -291,7 +250,11 @@ def _show_evaluation(console: Console, measured: Evaluation) -> None:
 
     from forestay.relay import CUTS
 
-    table = Table(f"{_many(measured.questions, 'question')}", *(f"first {cut}" for cut in CUTS), box=None)
+    table = Table(
+        f"{measured.questions} {'question' if measured.questions == 1 else 'questions'}",
+        *(f"first {cut}" for cut in CUTS),
+        box=None,
+    )
     for setting in measured.settings:
         table.add_row(setting.name, *(f"{setting.recall[str(cut)]:.0%}" for cut in CUTS))
     console.print(table)
@@ -438,77 +401,6 @@ async def serve(
         sidecar = serving(crp_app(relay, token=token), bound)
         async with sidecar:
             await until_signalled(ready=ready)
-
-
-class _Source(NamedTuple):
-    """A file to read; without a label it is nobody's later version. `named`: the caller asked for this very file."""
-
-    path: Path
-    label: str | None
-    named: bool
-
-
-def _sources(paths: list[Path], skipped: list[dict[str, str]]) -> list[_Source]:
-    """The files in the order they were named; those below a folder by their names, hidden ones left out."""
-    found: list[_Source] = []
-    for path in paths:
-        if path.is_dir():
-            found += [_Source(file, _label(file), False) for file in _below(path, skipped)]
-        else:
-            found.append(_Source(path, _label(path) if path.is_file() else None, True))
-    return found
-
-
-def _below(folder: Path, skipped: list[dict[str, str]]) -> list[Path]:
-    """The files below a folder, by name; what is there and cannot be read as a file is `skipped` and told."""
-    found: list[Path] = []
-
-    def shut(error: OSError) -> None:
-        reason = f"The folder {error.filename} cannot be read: {error.strerror}."
-        skipped.append({"path": str(error.filename), "reason": reason, "fix": "Make it readable."})
-
-    for place, folders, files in os.walk(folder, onerror=shut):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for file in (Path(place) / name for name in files if not name.startswith(".")):
-            if file.is_file():
-                found.append(file)
-            else:
-                what = "leads nowhere" if file.is_symlink() else "is a pipe, a socket or a device"
-                skipped.append(
-                    {"path": str(file), "reason": f"{file} {what}.", "fix": "Name it by itself, if you mean it."}
-                )
-    return sorted(found)
-
-
-def _label(path: Path) -> str:
-    """What names the file as a source: its path from here, so that two files of one name are two sources."""
-    name = Path(os.path.relpath(path)).as_posix()
-    if len(name) <= _LABEL:
-        return name
-    return f"{hashlib.sha256(name.encode()).hexdigest()[:8]}…{name[-(_LABEL - 9) :]}"
-
-
-def _nothing(paths: list[Path], skipped: list[dict[str, str]]) -> Problem:
-    names = ", ".join(map(str, paths))
-    if not skipped:
-        return Problem("file_missing", f"There is no file in {names}.", fix="Name a folder with text files in it.")
-    return Problem(
-        "file_not_text",
-        f"No file in {names} could be read. {skipped[0]['reason']}",
-        skipped=skipped[:20],
-        fix=skipped[0]["fix"],
-    )
-
-
-def _progress(files: list[_Source]) -> Iterator[_Source]:
-    """The files, with a bar on the terminal while they are read."""
-    if not sys.stderr.isatty() or len(files) < 2:
-        yield from files
-        return
-    from rich.console import Console
-    from rich.progress import track
-
-    yield from track(files, description="Reading", console=Console(stderr=True), transient=True)
 
 
 def _export_key() -> str:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from forestay.extensions.guests import Failure
     from forestay.extensions.isolate import Program
     from forestay.extensions.javascript_guest import JavaScriptGuest
+    from forestay.extensions.layout import Confinement
     from forestay.extensions.manifest import parse_manifest
     from forestay.extensions.mcp.definitions import Definition, compare, pinnable
     from forestay.extensions.mcp.guest import McpGuest
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from forestay.extensions.profiles import Line, overview, portrait
     from forestay.extensions.protection import LASTING, Protected, of_git, protected
     from forestay.extensions.protocol import HostCall, HostResult
-    from forestay.extensions.sandbox import Sandbox
+    from forestay.extensions.sandbox import Launch, Sandbox
     from forestay.extensions.settings import Settings
     from forestay.extensions.tool_sources import CHANGING, BuiltInTools, ExtensionTools, McpTools, at_once
     from forestay.extensions.trace import header, replay

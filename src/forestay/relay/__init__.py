@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from forestay.face import face
 
 if TYPE_CHECKING:
+    from forestay.relay.documents.kinds import Converted, charset_of, document_kind
+    from forestay.relay.documents.kinds import Kind as DocumentKind
     from forestay.relay.evaluation import CUTS, Evaluation, questions_of
     from forestay.relay.facts import view
     from forestay.relay.guard import OPERATIONS, ROLES, Role, role_decision

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from forestay.models import stem
 
@@ -11,19 +11,21 @@ _TRIM = ".,;:!?()[]{}<>\"'`“”‘’«»|*"
 _LONGEST = 200
 
 # Tried in this order on one word, from its first character to its last.
-_TYPES: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("url", re.compile(r"[a-z][a-z0-9+.-]{1,20}://\S+", re.IGNORECASE)),
-    ("email", re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}")),
-    ("cve", re.compile(r"CVE-\d{4}-\d{4,7}", re.IGNORECASE)),
-    ("date", re.compile(r"\d{4}-\d\d-\d\d(?:[T ][\d:.]{5,15}(?:Z|[+-]\d\d:?\d\d)?)?|\d{1,2}[./]\d{1,2}[./]\d{4}")),
-    (
-        "address",
-        re.compile(r"\d{1,3}(?:\.\d{1,3}){3}(?:[:/]\d{1,5})?|(?:[0-9a-f]{1,4}:){3,7}[0-9a-f]{1,4}", re.IGNORECASE),
-    ),
-    ("version", re.compile(r"v\d{1,5}(?:\.\d{1,5}){0,3}|\d{1,5}(?:\.\d{1,5}){2,3}(?:-[\w.]{1,20})?", re.IGNORECASE)),
-    ("error", re.compile(r"[A-Z]{2,16}[-_]?\d{2,6}|E[A-Z]{3,15}|\w{2,60}(?:Error|Exception)|0x[0-9a-fA-F]{2,16}")),
-    ("number", re.compile(r"[€$£]?[+-]?\d[\d,.]{0,30}(?:%|[A-Za-zµ°]{1,6}(?:/[a-z]{1,3})?)?[€$£]?")),
-    ("identifier", re.compile(r"[\w-]*\d[\w./:#-]*")),
+_TYPES = re.compile(
+    "|".join(
+        f"(?P<{kind}>{pattern})"
+        for kind, pattern in {
+            "url": r"(?i:[a-z][a-z0-9+.-]{1,20}://\S+)",
+            "email": r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}",
+            "cve": r"(?i:CVE-\d{4}-\d{4,7})",
+            "date": r"\d{4}-\d\d-\d\d(?:[T ][\d:.]{5,15}(?:Z|[+-]\d\d:?\d\d)?)?|\d{1,2}[./]\d{1,2}[./]\d{4}",
+            "address": r"(?i:\d{1,3}(?:\.\d{1,3}){3}(?:[:/]\d{1,5})?|(?:[0-9a-f]{1,4}:){3,7}[0-9a-f]{1,4})",
+            "version": r"(?i:v\d{1,5}(?:\.\d{1,5}){0,3}|\d{1,5}(?:\.\d{1,5}){2,3}(?:-[\w.]{1,20})?)",
+            "error": r"[A-Z]{2,16}[-_]?\d{2,6}|E[A-Z]{3,15}|\w{2,60}(?:Error|Exception)|0x[0-9a-fA-F]{2,16}",
+            "number": r"[€$£]?[+-]?\d[\d,.]{0,30}(?:%|[A-Za-zµ°]{1,6}(?:/[a-z]{1,3})?)?[€$£]?",
+            "identifier": r"[\w-]*\d[\w./:#-]*",
+        }.items()
+    )
 )
 _UNIT = re.compile(r"[A-Za-zµ°%]{1,12}")
 
@@ -48,15 +50,15 @@ _IDENTITIES = frozenset("id uuid no nr number name title key ref reference seria
 _CLAIM = re.compile(r"\s(?:is|are|was|were|equals|costs|has|have|=)\s(?:now\s|set to\s|currently\s)?")
 
 
-def entities(text: str) -> list[tuple[str, str]]:
+def entities(text: str) -> Iterator[tuple[str, str]]:
     """The typed words of `text` and its names, each as (type, value), in order."""
-    found: list[tuple[str, str]] = []
     name: list[str] = []
     words = text.split()
     for place, raw in enumerate(words):
         if raw.isalpha() and raw[0].islower():  # most words: not worth a closer look
             if name:
-                _end_name(found, name)
+                yield from _named(name)
+                name = []
             continue
         word = raw.strip(_TRIM)
         if word.isalpha():
@@ -64,39 +66,31 @@ def entities(text: str) -> list[tuple[str, str]]:
                 name.append(word)
                 if raw[-1] not in ".,;:!?":
                     continue
-            _end_name(found, name)
+            yield from _named(name)
+            name = []
             if word.endswith(("Error", "Exception")) and len(word) > 9:
-                found.append(("error", word))
+                yield "error", word
             continue
-        _end_name(found, name)
+        yield from _named(name)
+        name = []
         if not word or len(word) > _LONGEST:
             continue
         kind = _type_of(word)
-        if (
-            kind == "number"
-            and word[-1].isdigit()
-            and place + 1 < len(words)
-            and _UNIT.fullmatch(words[place + 1].strip(_TRIM))
-        ):
-            found.append(("number", f"{word} {words[place + 1].strip(_TRIM)}"))
-        elif kind:
-            found.append((kind, word))
-    _end_name(found, name)
-    return found
+        unit = words[place + 1].strip(_TRIM) if kind == "number" and place + 1 < len(words) else ""
+        if kind:
+            yield kind, f"{word} {unit}" if word[-1].isdigit() and _UNIT.fullmatch(unit) else word
+    yield from _named(name)
 
 
 def _type_of(word: str) -> str | None:
-    for kind, pattern in _TYPES:
-        if pattern.fullmatch(word):
-            return kind
-    return None
+    found = _TYPES.fullmatch(word)
+    return found.lastgroup if found is not None else None
 
 
-def _end_name(found: list[tuple[str, str]], name: list[str]) -> None:
+def _named(name: Sequence[str]) -> Iterator[tuple[str, str]]:
     """One capital is how a sentence starts; two in a row are a name."""
     if len(name) > 1:
-        found.append(("name", " ".join(name[:4])))
-    name.clear()
+        yield "name", " ".join(name[:4])
 
 
 def relation(words: Sequence[str]) -> str:

@@ -27,6 +27,7 @@ from forestay.relay.guard import clean
 GENESIS = bytes(32)
 BATCH_CHARACTERS = 96 * 1024
 QUARANTINE_FACTOR = 0.7
+TAKEN_BACK = 1 << 40  # what supersedes a fact that its source no longer says; no fact has this number
 _COPIES = 1000
 # Only the opening words of a sentence relate it to the one before it.
 _OPENING = 60
@@ -129,8 +130,7 @@ def batches(
         if not rows:
             begin_byte = start
         dirty = dirty or removed
-        found = entities(content)
-        entity = found[0][1] if found else ""
+        _, entity = next(entities(content), ("", ""))
         link = relation(words(content[:_OPENING])[:_OPENING_WORDS]) if unit.kind in ("sentence", "item") else ""
         own = fact_hash(content, entity, link, confidence)
         signatures.append(sign(key, own, parent))
@@ -310,7 +310,8 @@ def view(fact: Fact) -> dict[str, Any]:
         "entity": fact.entity,
         "relation": fact.relation,
         "hash": "blake3:" + fact.hash.hex(),
-        "superseded_by": f"f{fact.superseded_by}" if fact.superseded_by >= 0 else None,
+        "superseded_by": f"f{fact.superseded_by}" if 0 <= fact.superseded_by < TAKEN_BACK else None,
+        "taken_back": fact.superseded_by == TAKEN_BACK,
         "folded_into": f"f{fact.folded_into}" if fact.folded_into >= 0 else None,
         "quarantined": fact.quarantined,
     }

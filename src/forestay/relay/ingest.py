@@ -4,7 +4,8 @@ Invariants:
 
 - I1  Nothing that was ingested is lost or refused for what it says: a fact is kept, and at most marked.
 - I2  A fact is superseded only by its own source's later text, or by a source that the caller said supersedes it.
-      A text without a label is nobody's later version.
+      A text without a label is nobody's later version. A fact is taken back only where the caller said that a text is
+      all that its source says now (`whole`), or that the source is gone.
 - I3  A fact is quarantined only for an instruction to the model; the answer counts it, and `restore` undoes it.
 """
 
@@ -32,11 +33,18 @@ _SHOWN = 200  # characters of a fact in the answer
 
 
 async def ingest(
-    session: Session, text: str, label: str | None = None, supersedes: Sequence[str] = (), *, trusted: bool = False
+    session: Session,
+    text: str,
+    label: str | None = None,
+    supersedes: Sequence[str] = (),
+    *,
+    whole: bool = False,
+    trusted: bool = False,
 ) -> ExtractionResult:
     """Keep every unit of `text` as a fact of the source `label`; the same text under the same label is kept once.
 
-    The text of a `trusted` caller may hold instructions: it is the caller's own task.
+    A `whole` text is all that its source says now: what else the source said is taken back. The text of a `trusted`
+    caller may hold instructions: it is the caller's own task.
     """
     size = guard.check_text(text, "text")
     name = _label(UNNAMED if label is None else label)
@@ -48,7 +56,11 @@ async def ingest(
     stripped = not trusted and flags.control_chars_stripped > 0
     digest = blake3.blake3(name.encode() + b"\0" + text.encode()).hexdigest()
     if (kept := _known(warm, digest)) is not None:
-        return _answer(warm, kept, name, source, size, True, (), _marked(kept, text, found, stripped), flags)
+        gone = _gone(warm, source, kept) if whole else []
+        if gone:
+            await session.record(_taken_back(name, gone))
+        lost = _lost(warm, gone, kept)
+        return _answer(warm, kept, name, source, size, True, (), lost, _marked(kept, text, found, stripped), flags)
     first = len(warm.facts)
     made = batches(
         text, source, window=warm.windows, first=first, key=session.key, parent=warm.parent, corrects=corrects
@@ -63,10 +75,22 @@ async def ingest(
     if held:
         session.stage(Draft("crp.security.facts_quarantined", {"facts": sorted(held), "source": name}))
     against = session.settle_contradictions()
+    gone = _gone(warm, source, kept) if whole else []
+    if gone:
+        session.stage(_taken_back(name, gone))
     session.stage(*guard.injection_records(flags, source=name))
     told = {"label": name, "digest": digest, "first": first, "count": len(kept), "bytes": size}
     await session.record(Draft("crp.ingest.complete", told))
-    return _answer(warm, kept, name, source, size, False, against, held, flags)
+    return _answer(warm, kept, name, source, size, False, against, _lost(warm, gone, kept), held, flags)
+
+
+async def take_back(session: Session, label: str) -> int:
+    """The source is gone: what it said is kept and no longer shown. How many facts that are."""
+    source = _source(session.warm, label, "$.source_label")
+    gone = _gone(session.warm, source, ())
+    if gone:
+        await session.record(_taken_back(_label(label), gone))
+    return len(gone)
 
 
 async def restore(session: Session, fact_ids: Sequence[str] | None, label: str | None) -> Restored:
@@ -125,6 +149,26 @@ def _known(warm: Warm, digest: str) -> list[Fact] | None:
     return None if any(fact.superseded_by >= 0 for fact in facts) else facts
 
 
+def _gone(warm: Warm, source: str, kept: Sequence[Fact]) -> list[int]:
+    """The facts of `source` that stand and are not among `kept`."""
+    still = {fact.number for fact in kept}
+    return [
+        fact.number
+        for fact in warm.facts
+        if fact.source == source and fact.superseded_by < 0 and fact.number not in still
+    ]
+
+
+def _lost(warm: Warm, gone: Sequence[int], kept: Sequence[Fact]) -> int:
+    """How many of the facts that are gone nobody says again."""
+    again = {(fact.context, fact.text) for fact in kept}
+    return sum((warm.facts[number].context, warm.facts[number].text) not in again for number in gone)
+
+
+def _taken_back(label: str, facts: Sequence[int]) -> Draft:
+    return Draft("crp.facts.taken_back", {"source": label, "facts": list(facts)})
+
+
 def _corrects(warm: Warm, source: str, supersedes: Sequence[str]) -> list[str]:
     """I2: the source itself, those that it supersedes, and those that they supersede."""
     named = [_source(warm, label, "$.supersedes") for label in supersedes]
@@ -172,6 +216,7 @@ def _answer(
     size: int,
     known: bool,
     against: Sequence[Contradiction],
+    lost: int,
     held: dict[int, str],
     flags: SecurityFlags,
 ) -> ExtractionResult:
@@ -190,6 +235,7 @@ def _answer(
         known=known,
         facts_superseded=len(superseded),
         superseded=superseded,
+        facts_taken_back=lost,
         facts_quarantined=len(quarantined),
         quarantined=quarantined,
         security_flags=flags,

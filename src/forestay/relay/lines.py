@@ -42,14 +42,18 @@ _DATE = re.compile(
 
 
 def lends(fact: Fact) -> _Lends:
-    """To which neighbours `fact` lends its words, and how much of them."""
+    """To which neighbours `fact` lends its words, and how much of them; what no longer stands lends nothing."""
+    if fact.superseded_by >= 0 or fact.quarantined:
+        return _NOTHING
     if fact.talk:
         return _TALK
     return _PROSE if fact.kind == "sentence" else _NOTHING
 
 
 def in_one_text(one: Fact, other: Fact) -> bool:
-    return one.source == other.source and one.context == other.context
+    """Whether two facts stand under one heading of one text; a later text of a source begins at its start again."""
+    same = one.source == other.source and one.context == other.context
+    return same and (one.number < other.number) == (one.start < other.start)
 
 
 def leans(fact: Fact, other: Fact) -> bool:

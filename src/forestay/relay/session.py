@@ -25,7 +25,7 @@ from forestay.relay.dispatch import PLAIN, DispatchTerms, WindowEngine
 from forestay.relay.envelope import near
 from forestay.relay.evaluation import Evaluation, Labelled, evaluate
 from forestay.relay.facts import Fact, fact_id
-from forestay.relay.ingest import ingest, restore, share
+from forestay.relay.ingest import ingest, restore, share, take_back
 from forestay.relay.journal import Journal
 from forestay.relay.providers import Providers, open_provider
 from forestay.relay.ranking import CANDIDATES, rank
@@ -294,22 +294,29 @@ class Session(Journal):
     # Facts
 
     async def ingest(
-        self, raw_text: str, source_label: str | None = None, *, supersedes: Sequence[str] = ()
+        self, raw_text: str, source_label: str | None = None, *, supersedes: Sequence[str] = (), whole: bool = False
     ) -> ExtractionResult:
         """Keep everything that `raw_text` says; no model is asked (C6).
 
         A later text under the same label corrects the earlier one, and those whose labels `supersedes` names (C16).
+        With `whole` it replaces the earlier one: what it no longer says is taken back.
         """
         await self.enter("ingest")
         size = guard.check_text(raw_text, "raw_text")
         await self._take(self._bytes, size)
         async with self._lock:
-            result = await ingest(self, raw_text, source_label, supersedes)
+            result = await ingest(self, raw_text, source_label, supersedes, whole=whole)
             if due(len(self.warm.facts), self._compacted_at):
                 await self._compact()
             if self.vectors is not None:
                 await self.vectors.catch_up(self.warm.facts)
             return result
+
+    async def take_back(self, source_label: str) -> int:
+        """The source is gone: its facts are kept and no longer shown. How many facts that are."""
+        await self.enter("ingest")
+        async with self._lock:
+            return await take_back(self, source_label)
 
     async def compact(self) -> Compaction:
         """Moves copies and superseded facts to the cold index now. `ingest` does it when a session has many facts."""

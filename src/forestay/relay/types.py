@@ -258,6 +258,7 @@ class ExtractionResult(msgspec.Struct, frozen=True):
     known: bool
     facts_superseded: Count
     superseded: tuple[Superseded, ...]
+    facts_taken_back: Count
     facts_quarantined: Count
     quarantined: tuple[Quarantined, ...]
     security_flags: SecurityFlags

@@ -19,7 +19,7 @@ import msgspec
 from forestay.models import STOP, joined, words
 from forestay.relay.drift import rate
 from forestay.relay.entities import claim
-from forestay.relay.facts import GENESIS, Batch, Fact, facts_of, mark_talk
+from forestay.relay.facts import GENESIS, TAKEN_BACK, Batch, Fact, facts_of, mark_talk
 from forestay.relay.guard import Role
 from forestay.relay.index import Index
 from forestay.relay.lines import dates
@@ -273,11 +273,33 @@ class Warm:
 
     def _on_facts_superseded(self, payload: dict[str, Any]) -> None:
         pairs = [(old, new) for old, new in payload["pairs"]]
-        for old, new in pairs:
-            for number in (old, *self.copies.get(old, ())):
-                self.facts[number].superseded_by = new
+        self._supersede(dict(pairs))
         done = set(pairs)
         self.open_contradictions = [item for item in self.open_contradictions if (item.old, item.new) not in done]
+
+    def _on_facts_taken_back(self, payload: dict[str, Any]) -> None:
+        """A source no longer says these: they are kept, marked, and set nothing any more."""
+        gone = set(payload["facts"])
+        self._supersede(dict.fromkeys(gone, TAKEN_BACK))
+        for number in gone:
+            fact = self.facts[number]
+            said = claim(fact.text, fact.kind) if fact.kind in ("pair", "sentence") else None
+            own = (fact.source, fact.context, said[0]) if said is not None else None
+            known = self.claims.get(own) if own is not None else None
+            if own is not None and known is not None and gone.issuperset(known[0]):
+                del self.claims[own]
+        self.open_contradictions = [item for item in self.open_contradictions if item.old not in gone]
+
+    def _supersede(self, marks: dict[int, int]) -> None:
+        """Each fact by what supersedes it. A copy that another source said still stands."""
+        for number, by in marks.items():
+            self.facts[number].superseded_by = by
+        for number in marks:
+            fact = self.facts[number]
+            if number in (copies := self.copies.get(fact.folded_into, [])):
+                copies.remove(number)
+            fact.folded_into = -1
+            self._unfold(number)
 
     def _on_facts_compacted(self, payload: dict[str, Any]) -> None:
         """Copies and superseded facts go to the cold part; each copy is listed with the fact that stands for it."""
@@ -292,7 +314,7 @@ class Warm:
 
     def _unfold(self, number: int) -> None:
         """The fact can no longer stand for its copies: the newest of them does."""
-        copies = sorted(copy for copy in self.copies.pop(number, ()) if not self.facts[copy].quarantined)
+        copies = sorted(copy for copy in self.copies.pop(number, ()) if self._may_stand(self.facts[copy]))
         if not copies:
             return
         stands = copies.pop()
@@ -302,6 +324,10 @@ class Warm:
             self.facts[copy].folded_into = stands
         if copies:
             self.copies[stands] = copies
+
+    @staticmethod
+    def _may_stand(fact: Fact) -> bool:
+        return not fact.quarantined and fact.superseded_by < 0
 
     def _on_facts_feedback(self, payload: dict[str, Any]) -> None:
         fact = self.facts[payload["fact"]]
@@ -332,7 +358,8 @@ class Warm:
             said = claim(fact.text, fact.kind) if fact.superseded_by >= 0 else None
             if said is not None:
                 self._has_several((fact.source, fact.context, said[0]))
-                self._has_several((self.facts[fact.superseded_by].source, fact.context, said[0]))
+                if fact.superseded_by != TAKEN_BACK:
+                    self._has_several((self.facts[fact.superseded_by].source, fact.context, said[0]))
             for own in (number, *self.copies.get(number, ())):
                 self.facts[own].superseded_by = -1
             if fact.folded_into < 0:

@@ -226,6 +226,7 @@ class FactView(msgspec.Struct, frozen=True):
     relation: str
     hash: str
     superseded_by: str | None
+    taken_back: bool
     folded_into: str | None
     quarantined: bool
     score: float | None = None
