@@ -114,6 +114,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def folder(self) -> Path:
         return self.data if self.data is not None else self.root / self.config.data.dir
 
+    @property
+    def ledger(self) -> Path | str:
+        """The ledger's address: the one of the configuration, otherwise the file in the data folder."""
+        return self.config.data.ledger or self.folder / "ledger.db"
+
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a running host below HTTP. `async with Host.open(config) as host`."""
@@ -195,7 +200,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         with kept_in(data):
             secret = kept_secret(data / HOST_SECRET, randomness)
         ledger = await stack.enter_async_context(
-            Ledger.open(data / "ledger.db", projections=projections, clock=clock, ids=ids)
+            Ledger.open(options.ledger, projections=projections, clock=clock, ids=ids, sole=True)
         )
         metrics = HostMetrics()
         tracing = options.tracing or open_tracing(config.telemetry)
