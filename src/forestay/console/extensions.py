@@ -24,7 +24,7 @@ async def listing(visit: Visit) -> Response:
     from forestay.extensions import overview
 
     extensions = visit.host.extensions
-    view, servers = await overview(extensions), await extensions.servers.cards()
+    view, servers = await overview(extensions), extensions.servers.named().found
     return visit.page("extensions.html", view=view, servers=servers, done=visit.asked("done"))
 
 
