@@ -10,6 +10,7 @@ import pytest
 
 from tests.browser.conftest import SIZES, Visit
 from tests.console.served import QUESTION, Served, review, served
+from tests.console.test_servers import drifted
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +90,23 @@ def test_a_problem_is_accessible(browser: Any, host: Served) -> None:
     assert visit.page.locator("h1").count() == 1
     assert all("404" in trouble for trouble in visit.troubles)
     context.close()
+
+
+@pytest.mark.parametrize("size", list(SIZES))
+def test_servers_with_pins_and_differences_are_accessible(browser: Any, drift: Served, size: str) -> None:
+    context = browser.new_context(viewport=SIZES[size])
+    visit = Visit(context.new_page(), drift)
+    visit.go("/login")
+    visit.sign_in()
+    visit.go("/servers")
+    visit.page.locator("summary").first.click()
+    visit.accessible()
+    assert visit.troubles == []
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def drift(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A host whose MCP server changed a tool."""
+    with drifted(tmp_path_factory.mktemp("drift")) as running:
+        yield running

@@ -8,21 +8,21 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.console.conftest import Console
-from tests.console.served import served, workflow
+from tests.console.served import Served, served, workflow
 
 SERVER = Path(__file__).parents[1] / "extensions/mcp/server.py"
 TOOL = "mcp__probe__echo"
 
 
-@pytest.fixture(scope="module")
-def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+@contextmanager
+def drifted(folder: Path) -> Iterator[Served]:
     """A host with a trusted server that was called twice and then changed its tool, and one that nobody approved."""
-    folder = tmp_path_factory.mktemp("servers")
     shutil.copy(SERVER, folder / "server.py")
     drifts = {"command": "python3", "args": ["-I", "-S", "server.py", "drift", "stage"]}
     entries = {"probe": drifts, "other": {"url": "http://127.0.0.1:9/mcp"}}
@@ -38,6 +38,12 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
         for stage in ("0", "0", "1"):
             (folder / "stage").write_text(stage)
             running.until(running.start("call"), "run.completed", "run.failed")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    with drifted(tmp_path_factory.mktemp("servers")) as running:
         visitor = Console(running)
         yield visitor
         visitor.http.close()
@@ -67,3 +73,44 @@ def test_the_page_of_extensions_leads_there(console: Console) -> None:
     links = [node["href"] for node in console.page("/extensions").all("a")]
     assert "/servers" in links
     assert "mcp:probe" in console.page("/extensions/mcp:probe").one("h1").text
+
+
+def field(console: Console, panel: str, name: str) -> str:
+    """A hidden field in the panel of a server."""
+    (section,) = [node for node in console.page("/servers").all("section") if node["aria-label"] == panel]
+    return next(str(node["value"]) for node in section.all("input") if node["name"] == name)
+
+
+def test_a_person_approves_looks_pins_and_takes_back(tmp_path: Path) -> None:
+    shutil.copy(SERVER, tmp_path / "server.py")
+    entry = {"command": "python3", "args": ["-I", "-S", "server.py", "drift", "stage"]}
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"probe": entry}}))
+    with served(tmp_path) as running:
+        visitor = Console(running)
+        visitor.send("/servers/probe/approve", 409, fingerprint="sha256:other")
+        visitor.send("/servers/probe/look", 403)
+        visitor.send("/servers/probe/approve", fingerprint=field(visitor, "probe", "fingerprint"))
+        visitor.send("/servers/probe/look")
+        assert [node.text.split(":")[0] for node in visitor.page("/servers").all("summary")] == ["echo is new"]
+        visitor.send("/servers/probe/pin", 409, offer="sha256:other")
+        shown = field(visitor, "probe", "offer")
+        (tmp_path / "stage").write_text("1")
+        visitor.send("/servers/probe/pin", 409, offer=shown)  # it is not what was shown any more
+        (tmp_path / "stage").write_text("0")
+        visitor.send("/servers/probe/pin", offer=shown)
+        assert [node.text for node in visitor.page("/servers").all("td.strong")] == ["echo"]
+        visitor.send("/servers/probe/withdraw")
+        page = visitor.page("/servers")
+        assert "unapproved" in page.one("section").text and page.all("tbody") == []
+        visitor.send("/servers/none/approve", 404, fingerprint="x")
+        visitor.http.close()
+
+
+def test_deciding_needs_the_scope_and_the_token(console: Console) -> None:
+    made = console.running.api.post("/host/v1/keys", json={"name": "looks", "scopes": ["audit:read", "manifest:read"]})
+    visitor = Console(console.running, made.json()["result"]["apiKey"])
+    visitor.page("/servers")
+    for action in ("approve", "look", "pin", "withdraw"):
+        visitor.send(f"/servers/probe/{action}", 403)
+        assert console.http.post(f"/servers/probe/{action}", data={"csrf": "no"}).status_code == 403
+    visitor.http.close()

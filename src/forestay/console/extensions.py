@@ -24,7 +24,7 @@ async def listing(visit: Visit) -> Response:
     from forestay.extensions import overview
 
     extensions = visit.host.extensions
-    view, servers = await overview(extensions), await extensions.servers()
+    view, servers = await overview(extensions), extensions.servers.named().found
     return visit.page("extensions.html", view=view, servers=servers, done=visit.asked("done"))
 
 
@@ -38,7 +38,37 @@ async def load(visit: Visit) -> Response:
 @page("/servers", "servers", operator=True)
 async def servers(visit: Visit) -> Response:
     """The MCP servers of the project: where each stands, its pinned tools and their calls, and what changed."""
-    return visit.page("servers.html", servers=await visit.host.extensions.servers())
+    return visit.page("servers.html", servers=await visit.host.extensions.servers.cards(), done=visit.asked("done"))
+
+
+@form("/servers/{name}/approve", "servers.approve", "grants:manage", operator=True)
+async def approve_server(visit: Visit) -> Response:
+    """Let a server be started as it was shown, by its fingerprint."""
+    name = visit.path["name"]
+    await visit.host.extensions.servers.approve(name, visit.form.get("fingerprint", ""), by=visit.caller.name)
+    return go("/servers?done=approved")
+
+
+@form("/servers/{name}/look", "servers.look", "grants:manage", operator=True)
+async def look_at_server(visit: Visit) -> Response:
+    """Start an approved server and compare what it offers with its pins."""
+    await visit.host.extensions.servers.look(visit.path["name"])
+    return go("/servers?done=looked")
+
+
+@form("/servers/{name}/pin", "servers.pin", "grants:manage", operator=True)
+async def pin_server(visit: Visit) -> Response:
+    """Pin what a server offers, as it was shown, by its hash."""
+    name = visit.path["name"]
+    await visit.host.extensions.servers.pin(name, visit.form.get("offer", ""), by=visit.caller.name)
+    return go("/servers?done=pinned")
+
+
+@form("/servers/{name}/withdraw", "servers.withdraw", "grants:manage", operator=True)
+async def withdraw_server(visit: Visit) -> Response:
+    """Take back the approval of a server, and its pins."""
+    await visit.host.extensions.servers.withdraw(visit.path["name"], by=visit.caller.name)
+    return go("/servers?done=withdrawn")
 
 
 @page("/extensions/{name}", "extensions.show", operator=True)

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from forestay.extensions.javascript_guest import JavaScriptGuest
     from forestay.extensions.layout import Confinement
     from forestay.extensions.manifest import parse_manifest
-    from forestay.extensions.mcp.definitions import Definition, compare, pinnable
+    from forestay.extensions.mcp.definitions import Definition, compare, offer_digest, pinnable
     from forestay.extensions.mcp.guest import McpGuest
     from forestay.extensions.mcp.pins import STREAM as MCP_STREAM
-    from forestay.extensions.mcp.pins import Pins, ServerStanding
+    from forestay.extensions.mcp.pins import Pins, ServerStanding, unapproved
     from forestay.extensions.mcp.server_cards import ServerCard, server_cards
     from forestay.extensions.mcp.server_config import PROJECT_FILE as MCP_FILE
     from forestay.extensions.mcp.server_config import ServerConfig, Servers, read_servers, write_entry

@@ -18,10 +18,11 @@ import msgspec
 from forestay import assets
 from forestay.extensions import MCP_STREAM, USER, Grants, Standing, Trust, checked
 from forestay.extensions import STREAM as GRANTS
+from forestay.host.servers import ProjectServers
 from forestay.kernel import Clock, Config, Grant, Ledger, Problem, Randomness
 
 if TYPE_CHECKING:
-    from forestay.extensions import Consent, Extensions, Model, Resource, ServerCard, Ui
+    from forestay.extensions import Consent, Extensions, Model, Resource, Ui
     from forestay.host.prompts import Prompts
     from forestay.runs import Execution
     from forestay.sessions import SessionKeeper, SessionTree
@@ -55,7 +56,7 @@ class ProjectExtensions:
         self.has_consent = consent is not None
         self.ledger = ledger
         self.settings = config.extensions
-        self._servers = config.mcpServers
+        self.named_servers = config.mcpServers
         self.clock = clock
         self._randomness = randomness
         self._consent = consent
@@ -67,6 +68,7 @@ class ProjectExtensions:
         self.runs: str | None = None  # the hash of what was loaded
         self._opening = asyncio.Lock()
         self._following: list[asyncio.Future[None]] = []
+        self.servers = ProjectServers(self)
 
     async def standing(self) -> Standing:
         """What the project brings, and whether a person trusts it."""
@@ -192,7 +194,7 @@ class ProjectExtensions:
             await self._load_brought(suite, standing)
         if reason == "startup":
             await self._load_users(suite)
-        await self._use_servers(suite)
+        await self.use_servers(suite)
         await suite.emit({"type": "session_start", "reason": reason})
         await suite.find_resources(texts(self.root, trusted))
 
@@ -237,25 +239,16 @@ class ProjectExtensions:
             for item in standing.brings:
                 await self._load(suite, home / item.path, self.own, home)
 
-    async def servers(self) -> list[ServerCard]:
-        """The MCP servers that the project names, or that its loaded extensions register. Starts nothing."""
-        from forestay.extensions import Pins, read_servers, server_cards, with_registered
-
-        named = read_servers(self.root, self._servers)
-        if self._suite is not None:
-            named = with_registered(self._suite, named)
-        return await server_cards(named, Pins(self.ledger, self.root), self.ledger, self._suite)
-
-    async def _use_servers(self, suite: Extensions) -> None:
+    async def use_servers(self, suite: Extensions) -> None:
         """Offer the pinned tools of the MCP servers that a person approved as they are configured; none is started."""
         from forestay.extensions import read_servers, use_servers
 
-        await use_servers(suite, read_servers(self.root, self._servers))
+        await use_servers(suite, read_servers(self.root, self.named_servers))
 
     async def _follow_servers(self, suite: Extensions, start: int) -> None:
         """Approvals and pins on the ledger hold as they are written, by whichever process (N2)."""
         async for _ in self.ledger.follow(MCP_STREAM, start, poll=GRANTS_SECONDS):
-            await self._use_servers(suite)
+            await self.use_servers(suite)
 
     async def _follow(self, suite: Extensions) -> None:
         """Decisions on the ledger become the suite's as they are written, by whichever process (N2)."""

@@ -89,6 +89,11 @@ def compare(pinned: Mapping[str, Definition], offered: Iterable[Definition]) -> 
     return sorted([*changes, *gone], key=lambda change: change.tool)
 
 
+def offer_digest(offered: Iterable[Definition]) -> str:
+    """The hash of everything that a server offers: what a person looked at before saying yes."""
+    return "sha256:" + hashlib.sha256("".join(item.digest for item in offered).encode()).hexdigest()
+
+
 def pinnable(changes: Iterable[Change], offered: Iterable[Definition]) -> list[Definition]:
     """What a person can pin of what a server offers: everything that `compare` did not refuse."""
     refused = {item.tool for item in changes if item.kind == "refused"}

@@ -58,6 +58,8 @@ class McpGuest(Guest):
         self.stopped: Problem | None = None
         self.changes: list[Change] = []
         """What is not as it was pinned, as of the last look at the server."""
+        self.seen: list[Definition] = []
+        """What the server offered at the last look."""
         self._pinned = dict(pinned)
         self._calls = calls
         self._may = may
@@ -167,7 +169,9 @@ class McpGuest(Guest):
 
     async def offered(self) -> list[Definition]:
         """What the server offers now, for a person to look at. Calls no tool."""
-        return await self._used(lambda connection: connection.offered())
+        found = await self._used(lambda connection: connection.offered())
+        self._compare(found)
+        return found
 
     @property
     def about(self) -> dict[str, Any]:
@@ -181,6 +185,7 @@ class McpGuest(Guest):
 
     def _compare(self, offered: list[Definition]) -> None:
         """Withdraw what is not as it was pinned (M3)."""
+        self.seen = offered
         changes = compare(self._pinned, offered)
         withdrawn = {item.tool for item in changes}
         self._offer([item for name, item in self._pinned.items() if name not in withdrawn])

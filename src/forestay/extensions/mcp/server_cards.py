@@ -12,7 +12,7 @@ import msgspec
 
 from forestay.extensions.evidence import stream_of
 from forestay.extensions.history import CallSeen, seen
-from forestay.extensions.mcp.definitions import Change, Definition
+from forestay.extensions.mcp.definitions import Change, Definition, offer_digest
 from forestay.extensions.mcp.guest import McpGuest
 from forestay.extensions.mcp.hidden_text import spelled
 from forestay.extensions.mcp.pins import Pins, ServerStanding
@@ -54,6 +54,8 @@ class ServerCard(msgspec.Struct, frozen=True, kw_only=True):
     """Whether there is evidence of it."""
     tools: tuple[ToolCard, ...]
     changes: tuple[Change, ...]
+    offer: str = ""
+    """The hash of what it offered at the last look; empty when nobody looked."""
 
 
 async def server_cards(servers: Servers, pins: Pins, ledger: Ledger, suite: Extensions | None) -> list[ServerCard]:
@@ -89,6 +91,7 @@ def _card(config: ServerConfig, standing: ServerStanding, guest: McpGuest | None
         known=bool(latest),
         tools=tuple(_tool(config, item, calls) for item in pinned),
         changes=tuple(guest.changes) if guest is not None else (),
+        offer=offer_digest(guest.seen) if guest is not None and guest.seen else "",
     )
 
 

@@ -1,0 +1,85 @@
+"""What a person decides about the MCP servers of a project while the host runs.
+
+Y1  A yes names what was shown: the fingerprint of a server, the hash of what it offers. When that is not so any more,
+    nothing is decided.
+Y2  A decision is a record before it is in force, and holds when the answer is given.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from forestay.kernel import Problem
+
+if TYPE_CHECKING:
+    from forestay.extensions import McpGuest, ServerCard, ServerConfig, Servers
+    from forestay.host.extensions import ProjectExtensions
+
+
+class ProjectServers:
+    """The servers of one project folder, and the decisions about them."""
+
+    def __init__(self, project: ProjectExtensions) -> None:
+        self._project = project
+
+    def named(self) -> Servers:
+        """Those that the project names, or that its loaded extensions register."""
+        from forestay.extensions import read_servers, with_registered
+
+        project = self._project
+        found = read_servers(project.root, project.named_servers)
+        return found if project.opened is None else with_registered(project.opened, found)
+
+    async def cards(self) -> list[ServerCard]:
+        """Each as a person looks at it. Starts nothing."""
+        from forestay.extensions import Pins, server_cards
+
+        project = self._project
+        return await server_cards(self.named(), Pins(project.ledger, project.root), project.ledger, project.opened)
+
+    async def approve(self, name: str, fingerprint: str, *, by: str) -> None:
+        """Let the server be started as it was shown (Y1)."""
+        suite = await self._project.suite()
+        server = self.named().named(name)
+        if server.fingerprint != fingerprint:
+            raise _changed(f"{name} is not configured as it was shown.")
+        await suite.pins.approve(server, by=by)
+        await self._project.use_servers(suite)
+
+    async def look(self, name: str) -> None:
+        """Start an approved server, and compare what it offers with the pins."""
+        guest = await self._guest(self.named().named(name))
+        await guest.offered()
+
+    async def pin(self, name: str, offer: str, *, by: str) -> None:
+        """Pin what the server offers, as it was shown (Y1)."""
+        from forestay.extensions import compare, offer_digest, pinnable
+
+        suite, server = await self._project.suite(), self.named().named(name)
+        offered = await (await self._guest(server)).offered()
+        if offer_digest(offered) != offer:
+            raise _changed(f"{name} does not offer any more what was shown.")
+        await suite.pins.pin(server, pinnable(compare({}, offered), offered), by=by)
+        await self._project.use_servers(suite)
+
+    async def withdraw(self, name: str, *, by: str) -> None:
+        """Take back the approval and the pins; the server is stopped."""
+        suite = await self._project.suite()
+        await suite.pins.withdraw(self.named().named(name), by=by)
+        await self._project.use_servers(suite)
+
+    async def _guest(self, server: ServerConfig) -> McpGuest:
+        from forestay.extensions import McpGuest, unapproved
+
+        suite = await self._project.suite()
+        await self._project.use_servers(suite)
+        standing = (await suite.pins.standing(server))[server.name]
+        guests = (item.extension for item in suite.members if item.extension.name == server.subject)
+        guest = next(guests, None)
+        if not standing.admits(server) or not isinstance(guest, McpGuest):
+            raise unapproved(server, standing)
+        return guest
+
+
+def _changed(told: str) -> Problem:
+    return Problem("state_conflict", told, fix="Look again, then decide.")
