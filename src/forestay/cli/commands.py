@@ -26,6 +26,7 @@ GROUPS: dict[str, Entry] = {
     "relay": Entry("forestay.cli.relay", "Ask a model past its window: facts in, output of any length out."),
     "run": Entry("forestay.cli.run", "Runs: start, watch, answer, cancel, fork, compare."),
     "schema": Entry("forestay.cli.schema", "The JSON Schemas of every contract, generated from the types."),
+    "trigger": Entry("forestay.cli.trigger", "Triggers: events from outside that start runs."),
     "workflow": Entry("forestay.cli.workflow", "Workflows: check, store, draw."),
 }
 

@@ -22,6 +22,8 @@ from forestay.governance import (
     Judge,
     Metering,
     Staff,
+    Triggers,
+    TriggerTable,
 )
 from forestay.host.agent_choice import AgentChoice
 from forestay.host.agent_node import ASK, AgentNode
@@ -134,6 +136,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     evaluations: Evaluations
     webhooks: Webhooks
     schedules: Schedules
+    triggers: Triggers
     idempotency: Idempotency
     budgets: Budgets
     egress: Egress
@@ -163,6 +166,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
         """What this host adds to the discovery document: what is wired, and nothing else."""
         return {
             "budget": self.budgets.capability(),
+            "triggerBridge": self.triggers.capability(),
             "agents": {"evalSuite": self.evaluations.capability()},
             "forestay": {
                 "agents": sorted(agent.agent_id for agent in self.agents),
@@ -187,6 +191,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         Outbox(),
         ScheduleTable(),
         BudgetTable(),
+        TriggerTable(),
         *options.projections,
     ]
     async with AsyncExitStack() as stack:
@@ -299,6 +304,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             policy=options.retry,
         )
         schedules = Schedules(ledger, runs, clock=clock, ids=ids, attribution=staff.fired)
+        triggers = Triggers(ledger, runs, staff, clock=clock, ids=ids, secret=derive(secret, "triggers"))
         await stack.enter_async_context(runs)
         for document in (ASK, WORKFLOW, EVALUATION, TASK):
             await runs.put_workflow(document, tenant=None)
@@ -309,6 +315,8 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         stack.push_async_callback(webhooks.close)
         await schedules.start()
         stack.push_async_callback(schedules.close)
+        await triggers.start()
+        stack.push_async_callback(triggers.close)
         idempotency = Idempotency(ledger, clock, ids, owner=ids.new("boot"), key=derive(secret, "idempotency"))
         yield Host(
             config=config,
@@ -328,6 +336,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             evaluations=evaluations,
             webhooks=webhooks,
             schedules=schedules,
+            triggers=triggers,
             idempotency=idempotency,
             budgets=budgets,
             egress=egress,

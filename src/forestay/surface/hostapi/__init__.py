@@ -13,6 +13,7 @@ from forestay.surface.hostapi import (
     organisation,
     policy,
     suites,
+    triggers,
 )
 from forestay.surface.openapi import About, openapi
 from forestay.surface.operations import Operation
@@ -30,6 +31,8 @@ def operations(services: Services) -> list[Operation]:
         *budgets.api.of(host),
         *organisation.api.of(host),
         *suites.api.of(host),
+        *triggers.api.of(host),
+        *triggers.signed.of(host),
         *contexts.api.of(contexts.Contexts(host)),
         *keys.api.of(services),
         *policy.api.of(services),
