@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from forestay.governance.scorecard import TaskScore, Trial, interval, percentile, summary
     from forestay.governance.scoring import Finding, Judge, scorer_of
     from forestay.governance.staff import MEMBER, Staff
-    from forestay.governance.subscriptions import Subscriptions
     from forestay.governance.trigger import (
         DRIVEN,
         ShownSubscription,
