@@ -19,10 +19,13 @@ _NOT_AREAS = {
     "alternatives",
     "engines",
     "extension_corpus",
+    "handbook",
     "measure",
     "pi_runtime",
     "questions",
     "readme",
+    "talk",
+    "talk_threads",
 }
 
 

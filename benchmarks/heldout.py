@@ -1,4 +1,8 @@
-"""Retrieval beside plain BM25 on two sets that came after the weights, and again without each term of the ranking.
+"""Retrieval beside plain BM25 on four further sets, and again without each term of the ranking.
+
+`language` and `ward` came after the weights of the first terms. `talk` and `handbook` (`benchmarks/talk.py`,
+`benchmarks/handbook.py`) came before the weights of neighbours, speaker and dates, which were taken from measurements
+elsewhere and looked at here.
 
 One weight is younger: the power of relevance was chosen on the first set after `ward` had shown that it was needed.
 
@@ -21,14 +25,16 @@ import re
 from collections.abc import Callable
 from pydoc_data.topics import topics
 
+from benchmarks.handbook import handbook
 from benchmarks.questions import LANGUAGE
 from benchmarks.retrieval import CUTS, Question, Row, ours, plain_bm25, recall, take
+from benchmarks.talk import talk
 from forestay.models import words
 from forestay.relay import Warm
 from forestay.relay.index import Index
 from forestay.relay.ranking import Terms
 
-TERMS = ("graph", "recency", "novelty", "aspects", "headings")
+TERMS = ("graph", "recency", "novelty", "aspects", "headings", "neighbours", "speaker", "dates")
 _PEOPLE = (
     "Okafor Lindqvist Moreau Castellano Ivanova Haddad Nakamura Brandt Silva Kowalska Petersen Achterberg Demir Farkas "
     "Galanis Hoxha Iversen Jansons Kaplan Lehtonen Mbeki Novak Ortega Papadaki Quispe Rasmussen Santos Takacs Urban "
@@ -157,9 +163,13 @@ def without(warm: Warm, term: str) -> Callable[[str], list[int]]:
     return ours(without_headings(warm)) if term == "headings" else ours(warm, Terms(**{term: False}))
 
 
+SETS = {"language": language, "ward": ward, "talk": talk, "handbook": handbook}
+
+
 def run() -> list[Row]:
     rows: list[Row] = []
-    for name, (warm, questions) in {"language": language(), "ward": ward()}.items():
+    for name, build in SETS.items():
+        warm, questions = build()
         mine, theirs = recall(ours(warm), questions), recall(plain_bm25(warm), questions)
         size = f"{len(questions)} questions, {len(warm.facts)} facts"
         for cut in CUTS:
@@ -167,9 +177,9 @@ def run() -> list[Row]:
             rows.append((f"held out: {name}, recall@{cut}, {size}", figure, beside))
         for kind in dict.fromkeys(kind for kind, _, _ in questions):
             figures = [" / ".join(f"{found[kind, cut]:.3f}" for cut in CUTS) for found in (mine, theirs)]
-            rows.append((f"held out: {name}, recall@5/10/25, {kind}", figures[0], f"plain BM25 {figures[1]}"))
+            rows.append((f"held out: {name}, recall@5/10/25/50, {kind}", figures[0], f"plain BM25 {figures[1]}"))
         for term in TERMS:
             found = recall(without(warm, term), questions)
             figures = [" / ".join(f"{item['all', cut]:.3f}" for cut in CUTS) for item in (found, mine)]
-            rows.append((f"held out: {name}, recall@5/10/25 without {term}", figures[0], f"with it {figures[1]}"))
+            rows.append((f"held out: {name}, recall@5/10/25/50 without {term}", figures[0], f"with it {figures[1]}"))
     return rows

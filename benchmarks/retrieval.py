@@ -34,12 +34,12 @@ from forestay.kernel import Problem
 from forestay.models import embed
 from forestay.relay import Warm, rank
 from forestay.relay.facts import GENESIS, batches
-from forestay.relay.ranking import ALL_TERMS, Terms
+from forestay.relay.ranking import ALL_TERMS, NEAR, Terms, without_speakers
 from forestay.relay.vectors import Vectors
 
 Row = tuple[str, str, str]
 Question = tuple[str, str, frozenset[int]]  # kind, text, numbers of the facts that answer it
-CUTS = (5, 10, 25)
+CUTS = (5, 10, 25, 50)
 KINDS = (
     "direct",
     "inflected",
@@ -199,14 +199,14 @@ def plain_bm25(warm: Warm) -> Callable[[str], list[int]]:
 
 def ours(warm: Warm, terms: Terms = ALL_TERMS, vectors: Vectors | None = None) -> Callable[[str], list[int]]:
     def search(query: str) -> list[int]:
-        near = vectors.near(query, 50) if vectors is not None else ()
+        near = vectors.near(without_speakers(warm, query), NEAR) if vectors is not None else {}
         return [item.number for item in rank(warm, query, terms=terms, near=near)]
 
     return search
 
 
 def meaning_alone(vectors: Vectors) -> Callable[[str], list[int]]:
-    return lambda query: vectors.near(query, 200)
+    return lambda query: list(vectors.near(query, 200))
 
 
 def recall(search: Callable[[str], list[int]], questions: list[Question]) -> dict[tuple[str, int], float]:

@@ -13,7 +13,7 @@ import msgspec
 
 from forestay.extensions import Definition, Pins, read_servers
 from forestay.host import Host
-from forestay.kernel import Agents, ExtensionConfig, ExtensionPolicy
+from forestay.kernel import OPERATOR, Agents, ExtensionConfig, ExtensionPolicy
 from forestay.runs import CreateRun
 from tests.host.prompting import options
 from tests.host.test_agent_node import TENANT, settled
@@ -63,6 +63,8 @@ def test_a_workflow_calls_a_pinned_tool_of_an_approved_server(tmp_path: Path) ->
         await approved(host)
         tool = (await host.extensions.suite()).tools()[0]
         assert tool.name == TOOL and tool.description == "Says it again."
+        listed = {item.id: item for item, _ in await host.tools.offered(OPERATOR)}
+        assert (listed["mcp:probe/echo"].source, listed["mcp:probe/echo"].effect) == ("mcp", "unsafe")
         done = await called(host)
         assert done.status == "completed", done.error
         assert "seven" in str(done.outputs) and "not an instruction" in str(done.outputs)

@@ -40,6 +40,23 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_a_users_own_questions_are_measured(folder: Path) -> None:
+    result(folder, "ingest", "docs")
+    asked = folder / "questions.jsonl"
+    asked.write_text(
+        '{"question": "Who mended the pump?", "answer": "Anna Keller"}\n'
+        '{"question": "How many boats fit?", "answer": "12 boats", "source": "docs/a.md"}\n',
+        "utf-8",
+    )
+    measured = result(folder, "eval", str(asked))
+    assert measured["questions"] == 2
+    assert measured["settings"][0] == {"name": "all signals", "recall": {"5": 1.0, "10": 1.0, "25": 1.0, "50": 1.0}}
+    assert "without neighbours" in {setting["name"] for setting in measured["settings"]}
+    assert "first 10" in forestay(folder, "eval", str(asked), "--human")
+    asked.write_text("{}", "utf-8")
+    assert "Line 1" in forestay(folder, "eval", str(asked), expect=2)
+
+
 def test_from_a_folder_to_an_answer(folder: Path) -> None:
     kept = result(folder, "ingest", "docs")
     assert [item["source"] for item in kept["sources"]] == ["docs/a.md", "docs/b.txt"]
@@ -49,6 +66,9 @@ def test_from_a_folder_to_an_answer(folder: Path) -> None:
     assert found["text"] == "The north basin holds 12 boats."
     raw = (folder / "docs" / "a.md").read_bytes()
     assert raw[found["start"] : found["end"]].decode() == found["text"]
+    (explained,) = result(folder, "facts", "boats in the basin", "--top", "1", "--explain")["facts"]
+    assert set(explained["why"]["words"]) == {"boats", "basin"}
+    assert explained["score"] == found["score"]
     shown = result(folder, "preview", "How many boats?")
     assert "12 boats" in shown["envelope_text"]
     told = result(folder, "ask", "How many boats does the north basin hold?")

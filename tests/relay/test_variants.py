@@ -134,7 +134,8 @@ async def test_progressive_shows_the_outline_then_the_chosen_section(ledger: Led
 async def test_stream_augmented_brings_facts_for_what_was_just_written(ledger: Ledger, clock: ManualClock) -> None:
     model = Endless(lambda n: "Now about the pump and who repaired it, which is a long story. " * 40)
     session = await make_relay(ledger, clock, model).init("one", config={"context_window": 4000})
-    await session.ingest(TEXT + "\n\n" + "\n\n".join(f"Ship {n} carries {n} tons." for n in range(300)), "port")
+    await session.ingest(TEXT, "port")
+    await session.ingest("\n\n".join(f"Ship {n} carries {n} tons." for n in range(300)), "ships")
     await variants.stream_augmented(session, "", "Ships, please.", max_windows=2)
     first, second = model.calls[0], model.calls[1]
     assert "Anna Keller repaired the pump" not in first[0].content

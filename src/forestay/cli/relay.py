@@ -22,7 +22,7 @@ from forestay.kernel import HOST_SECRET, Problem, config, derive, iso, kept_in, 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forestay.relay import EnvelopePreview, ExtractionResult, Relay, RemainingBudget, Session
+    from forestay.relay import EnvelopePreview, Evaluation, ExtractionResult, Relay, RemainingBudget, Session
 
 app = Group("relay")
 
@@ -32,6 +32,7 @@ _TOKEN_VARIABLE = "FORESTAY_RELAY_TOKEN"  # noqa: S105 - a name, not a token
 _FILE_LIMIT = 50_000_000
 _LABEL = 200  # characters of a source's name
 _EMPTY = "Write a text into it."
+_EXPLAINED = 'forestay relay facts "how deep is the basin" --explain'
 _SESSIONS = 64
 
 Which = Annotated[str | None, typer.Option("--session", help="A session; default: the newest one of the command line.")]
@@ -243,14 +244,56 @@ async def facts(
     top: Annotated[int, typer.Option("--top", "-n", min=1, max=10_000, help="At most so many.")] = 10,
     superseded: Annotated[bool, typer.Option("--superseded", help="Superseded facts too.")] = False,
     quarantined: Annotated[bool, typer.Option("--quarantined", help="The facts in quarantine, and no others.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Say for each fact why it was found.")] = False,
 ) -> Answer:
     """The facts of a session, the best for a query first."""
     from forestay.relay import view
 
+    if explain:
+        if not query or quarantined:
+            raise Problem("invalid_usage", "Only what a query finds can be explained.", at="--explain", fix=_EXPLAINED)
+        found_for = await found.explain(query, top_k=top, include_superseded=superseded)
+        told = [{**view(fact), "score": reason.score, "why": reason} for fact, reason in found_for]
+        return Answer({"session_id": found.id, "facts": told, "total": len(found.warm.facts)}, human=map(_why, told))
     rows = await found.facts(query, top_k=top, include_superseded=superseded, quarantined=quarantined)
     shown = [{**view(fact), "score": round(score, 4)} for fact, score in rows]
     total = len(found.warm.facts)
     return Answer({"session_id": found.id, "facts": shown, "total": total}, human=map(_fact_lines, shown))
+
+
+def _why(fact: dict[str, Any]) -> str:
+    return f"{_fact_lines(fact)}\n{'':>16}{fact['why'].told()}"
+
+
+@app.command("eval", using=kept_session)
+async def evaluation(
+    found: Session,
+    questions: Annotated[
+        Path, typer.Argument(help="JSON lines with a question and its answer or facts; `-` is stdin.")
+    ],
+) -> Answer:
+    """How many of your own questions find their answer, with each signal of the ranking switched off in turn."""
+    from forestay.relay import questions_of
+
+    measured = await found.evaluate(questions_of(read_text(questions)))
+    told = {"session_id": found.id, **msgspec.structs.asdict(measured)}
+    return Answer(told, human=lambda console: _show_evaluation(console, measured))
+
+
+def _show_evaluation(console: Console, measured: Evaluation) -> None:
+    from rich.table import Table
+
+    from forestay.relay import CUTS
+
+    table = Table(f"{_many(measured.questions, 'question')}", *(f"first {cut}" for cut in CUTS), box=None)
+    for setting in measured.settings:
+        table.add_row(setting.name, *(f"{setting.recall[str(cut)]:.0%}" for cut in CUTS))
+    console.print(table)
+    for miss in measured.misses:
+        place = f"at {miss.place}" if miss.place is not None else "not found"
+        console.print(f"{place}: {miss.question}\n{'':>4}{miss.answer[:160]}", markup=False)
+    for question in measured.unlabelled:
+        console.print(f"no fact holds the answer to: {question}", markup=False)
 
 
 def _fact_lines(fact: dict[str, Any]) -> str:

@@ -95,10 +95,11 @@ class HostTools:
         """Every tool that a workflow of a tenant may call, with what policy says to it; none that it denies (H1)."""
         if tenant != OPERATOR:
             return []
-        suite = await self._extensions.suite()
+        suite, consents = await self._extensions.suite(), self._extensions.has_consent
         known = Toolset(
             BuiltInTools(suite, f"agent:{WORKFLOW}", "catalogue"),
-            ExtensionTools(suite, at_once, consents=self._extensions.has_consent),
+            ExtensionTools(suite, at_once, consents=consents),
+            McpTools(suite, at_once, consents=consents),
             WorkflowTools(self._runs(), tenant),
         )
         found = {tool.id: tool for tool in await known.list()}

@@ -1,8 +1,15 @@
-"""The words by which a text is found or compared: lower case, light stems, bigrams where a script has no spaces."""
+"""The words by which a text is found or compared: lower case, stems, bigrams where a script has no spaces."""
 
 from __future__ import annotations
 
 import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from forestay.models.irregular import IRREGULAR
+
+if TYPE_CHECKING:
+    import Stemmer
 
 # A run of letters and digits, or one pictograph (an emoji is a word of its own).
 _WORD = re.compile(r"[^\W_]+|[\u2190-\u2bff\U0001f000-\U0001faff]")
@@ -43,30 +50,21 @@ def _remember(word: str) -> str:
 
 
 def stem(word: str) -> str:
-    """A light English stem: plurals, -ing, -ed, -ly. It never touches words with digits or short words."""
+    """The English stem (Snowball) of a word, an irregular verb's by its infinitive; words with digits stay as they are.
+
+    Stop words and short words stay too, unless they are a form of a verb.
+    """
+    word = IRREGULAR.get(word, word)
     if len(word) < 4 or word in STOP or not word.isascii() or not word.isalpha():
         return word
-    if word.endswith("ies") and len(word) > 4:
-        return word[:-3] + "y"
-    if word.endswith(("sses", "shes", "ches", "xes", "zes")):
-        return word[:-2]
-    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        word = word[:-1]
-    if word.endswith("ing") and len(word) > 5:
-        return _undouble(word[:-3])
-    if word.endswith("ed") and len(word) > 4 and not word.endswith("eed"):
-        return _undouble(word[:-2])
-    if word.endswith("ly") and len(word) > 5:
-        return word[:-2]
-    if word.endswith("e") and len(word) > 4:
-        return word[:-1]
-    return word
+    return str(_snowball().stemWord(word))
 
 
-def _undouble(word: str) -> str:
-    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
-        return word[:-1]
-    return word[:-1] if word.endswith("e") and len(word) > 4 else word
+@cache
+def _snowball() -> Stemmer.Stemmer:
+    import Stemmer
+
+    return Stemmer.Stemmer("english")
 
 
 def _split_unspaced(found: list[str]) -> list[str]:

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING
 from forestay.face import face
 
 if TYPE_CHECKING:
+    from forestay.relay.evaluation import CUTS, Evaluation, questions_of
     from forestay.relay.facts import view
     from forestay.relay.guard import OPERATIONS, ROLES, Role, role_decision
     from forestay.relay.history import SessionHistories, SessionHistory, Shown, sessions
     from forestay.relay.meters import Meters
     from forestay.relay.packing import pack
     from forestay.relay.ranking import rank
+    from forestay.relay.reasons import Reason
     from forestay.relay.relay import MAX_SESSIONS_PER_APP, Relay
     from forestay.relay.reply import told
     from forestay.relay.session import Session

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from forestay.kernel import Draft
 from forestay.relay.facts import verify
 from forestay.relay.packing import Packed, pack
-from forestay.relay.ranking import rank
+from forestay.relay.ranking import NEAR, rank, without_speakers
 
 if TYPE_CHECKING:
     from forestay.relay.session import Session
@@ -17,16 +17,15 @@ if TYPE_CHECKING:
 _FEWEST = 50
 _TOKENS_OF_A_FACT = 20
 _SMALL_REST = 64
-_NEAR = 50
 
 
-async def near(session: Session, text: str) -> list[int]:
-    """The facts that are like `text` in meaning; none unless the relay was given an embedder."""
+async def near(session: Session, text: str) -> dict[int, float]:
+    """The facts that are like `text` in meaning and how much; none unless the relay was given an embedder."""
     vectors = session.vectors
     if vectors is None:
-        return []
+        return {}
     await vectors.catch_up(session.warm.facts)
-    return await asyncio.to_thread(vectors.near, text, _NEAR)
+    return await asyncio.to_thread(vectors.near, without_speakers(session.warm, text), NEAR)
 
 
 async def envelope(session: Session, query: str, room: int, goal: str = "") -> Packed:
@@ -40,7 +39,7 @@ async def envelope(session: Session, query: str, room: int, goal: str = "") -> P
 
 
 def packed_for(
-    session: Session, query: str, room: int, goal: str, alike: list[int], exclude: frozenset[int] = frozenset()
+    session: Session, query: str, room: int, goal: str, alike: dict[int, float], exclude: frozenset[int] = frozenset()
 ) -> tuple[Packed, frozenset[int]]:
     """An envelope without `exclude`, and which of its facts are not what was signed."""
     warm, count = session.warm, session.model.count_tokens

@@ -54,6 +54,7 @@ class Fact(msgspec.Struct, gc=False):
     folded_into: int = -1
     quarantined: bool = False
     verified: bool = False
+    talk: bool = False  # a line that somebody says; derived from the text around it
 
     @property
     def id(self) -> str:
@@ -272,6 +273,18 @@ def facts_of(batch: Batch) -> list[Fact]:
             )
         )
     return made
+
+
+def mark_talk(facts: Sequence[Fact]) -> set[str]:
+    """Pairs are talk where several keys take turns and come back: names of people, not of settings. Who they are."""
+    turns: dict[str, list[str]] = {}
+    for fact in facts:
+        if fact.kind == "pair":
+            turns.setdefault(fact.context, []).append(fact.text.partition(":")[0])
+    spoken = {context for context, keys in turns.items() if 1 < len(set(keys)) < len(keys)}
+    for fact in facts:
+        fact.talk = fact.kind == "pair" and fact.context in spoken
+    return {key for context in spoken for key in turns[context]}
 
 
 def verify(facts: Sequence[Fact], number: int, key: bytes) -> bool:

@@ -8,23 +8,25 @@ answer that was shown often, or long ago, is still the answer.
 
 A task that asks several things has aspects: relevance is then 0.7 of the best aspect's, divided by the place among
 what that aspect finds so that one question's near misses leave room for the next one, and 0.3 of the whole's. Where
-vectors are kept, a fact gains the reciprocal of its place among those that are like the task in meaning.
+vectors are kept, likeness in meaning is added, divided by the best likeness as words are.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import msgspec
 
 from forestay.models import STOP, words
 from forestay.relay.entities import entities
 from forestay.relay.facts import QUARANTINE_FACTOR, Fact
+from forestay.relay.lines import by_speaker, dates, in_context, in_one_text, leans, lends
 from forestay.relay.warm import INGEST, Warm
 
 CANDIDATES = 200
+NEAR = 200  # facts that are looked at for their meaning
 _QUERY_TERMS = 48
 _RECENCY_FLOOR = 0.5
 _GRAPH_SHARE = 0.3
@@ -34,6 +36,10 @@ _ASPECT_SHARE = 0.7
 _ASPECTS = 8
 _SHARP = 3  # the power of relevance
 _WEAK = 0.3
+_MEANING = 1.0  # the most that likeness in meaning adds to likeness in words
+_SHARP_MEANING = 5
+_SMOOTH = 0.5
+_NOTHING: Mapping[int, float] = {}
 _BETWEEN_ASPECTS = re.compile(r"(?<=[.!?;。！？；])\s+|\n+")
 
 
@@ -55,6 +61,10 @@ class Terms(msgspec.Struct, frozen=True):
     novelty: bool = True
     graph: bool = True
     aspects: bool = True
+    neighbours: bool = True
+    speaker: bool = True
+    dates: bool = True
+    meaning: bool = True
 
 
 ALL_TERMS = Terms()
@@ -84,20 +94,31 @@ def aspects_of(text: str) -> list[str]:
     return parts if len(parts) <= _ASPECTS else parts[: _ASPECTS // 2] + parts[-_ASPECTS // 2 :]
 
 
-def _in_words(warm: Warm, text: str, limit: int, aspects: bool, cold: bool, every: bool) -> dict[int, float]:
+def _hits(warm: Warm, text: str, limit: int, terms: Terms, every: bool = False) -> list[tuple[int, float]]:
+    """What the words of `text` find: in the facts themselves, around them, from the people and days that it names."""
+    query = query_terms(warm, text)
+    if terms.dates:
+        query.update(dict.fromkeys(dates(text), 1.0))
+    found = warm.index.search(query, limit, every=every)
+    if terms.neighbours and found:
+        found = in_context(warm.facts, warm.index, query, found, limit)
+    return by_speaker(warm.facts, found, query) if terms.speaker else found
+
+
+def _in_words(warm: Warm, text: str, limit: int, terms: Terms, cold: bool, every: bool) -> dict[int, float]:
     """Likeness in words, from 0 to 1: of the whole text, and of its best aspect where it has several."""
-    found = warm.index.search(query_terms(warm, text), limit, every=every)
+    found = _hits(warm, text, limit, terms, every)
     if cold and len(warm.cold):
         more = warm.cold.search(query_terms(warm, text), limit)
         found = sorted([*found, *more], key=lambda item: (-item[1], item[0]))[:limit]
     if not found:
         return {}
     best = found[0][1] or 1.0
-    parts = aspects_of(text) if aspects else []
+    parts = aspects_of(text) if terms.aspects else []
     if len(parts) < 2:
         return {number: (score / best) ** _SHARP for number, score in found}
     whole = {number: (1 - _ASPECT_SHARE) * (score / best) ** _SHARP for number, score in found}
-    searched = [hits for part in parts if (hits := warm.index.search(query_terms(warm, part), limit // len(parts) + 1))]
+    searched = [hits for part in parts if (hits := _hits(warm, part, limit // len(parts) + 1, terms))]
     strongest = max((hits[0][1] for hits in searched), default=1.0) or 1.0
     asked: dict[int, float] = {}
     for hits in searched:
@@ -119,18 +140,19 @@ def rank(
     *,
     limit: int = CANDIDATES,
     terms: Terms = ALL_TERMS,
-    near: Sequence[int] = (),
+    near: Mapping[int, float] = _NOTHING,
     cold: bool = False,
     every: bool = False,
 ) -> list[Ranked]:
     """The facts for `text`, best first; superseded facts count half, quarantined ones not at all.
 
-    `near` are facts by their likeness in meaning, the most alike first, where vectors are kept. With `cold`, facts that
-    a compaction put away are looked for too; with `every`, facts that share nothing but a common word.
+    `near` are facts with their likeness in meaning, the most alike first, where vectors are kept. With `cold`, facts
+    that a compaction put away are looked for too; with `every`, facts that share nothing but a common word.
     """
-    relevance = _in_words(warm, text, limit, terms.aspects, cold, every)
-    for place, number in enumerate((n for n in near if cold or n in warm.index), start=1):
-        relevance[number] = relevance.get(number, 0.0) + 1 / place
+    relevance = _in_words(warm, text, limit, terms, cold, every)
+    if terms.meaning and near:
+        for number, likeness in _in_meaning(warm, near, cold).items():
+            relevance[number] = relevance.get(number, 0.0) + likeness
     if not relevance:
         return []
     found = list(relevance.items())
@@ -155,6 +177,31 @@ def rank(
     return [
         Ranked(number, -score, own, recency, novelty, graph) for score, number, own, recency, novelty, graph in ranked
     ]
+
+
+def _in_meaning(warm: Warm, near: Mapping[int, float], cold: bool) -> dict[int, float]:
+    """Likeness in meaning, from 0 for the least to 1 for the best; in talk a line leans on those around it."""
+    shared = dict(near)
+    for number, likeness in near.items():
+        fact = warm.facts[number]
+        for step, weight in lends(fact) if fact.talk else ():
+            if number + step in shared and leans(warm.facts[number + step], fact):
+                shared[number + step] += _SMOOTH * weight * likeness
+    best, least = max(shared.values()), min(shared.values())
+    span = best - least
+    return {
+        number: _MEANING * ((likeness - least) / span if span else 1.0) ** _SHARP_MEANING
+        for number, likeness in shared.items()
+        if cold or number in warm.index
+    }
+
+
+def without_speakers(warm: Warm, text: str) -> str:
+    """`text` without the names of those who talk: whom a question is about says nothing of what it means."""
+    if not warm.speakers:
+        return text
+    kept = [word for word in text.split() if warm.speakers.isdisjoint(words(word))]
+    return " ".join(kept) or text
 
 
 class _Ages(dict[int, float]):
@@ -204,14 +251,10 @@ def neighbours(facts: list[Fact], number: int) -> list[int]:
     """The facts joined with `number` by an edge: a relation always points to the fact before it in the same text."""
     result = []
     fact = facts[number]
-    if fact.relation and number and _in_one_text(facts[number - 1], fact):
+    if fact.relation and number and in_one_text(facts[number - 1], fact):
         result.append(number - 1)
     if number + 1 < len(facts):
         after = facts[number + 1]
-        if after.relation and _in_one_text(fact, after):
+        if after.relation and in_one_text(fact, after):
             result.append(number + 1)
     return result
-
-
-def _in_one_text(one: Fact, other: Fact) -> bool:
-    return one.source == other.source and one.context == other.context

@@ -23,11 +23,13 @@ from forestay.relay import guard, inspect
 from forestay.relay.compact import Compaction, due, plan
 from forestay.relay.dispatch import PLAIN, DispatchTerms, WindowEngine
 from forestay.relay.envelope import near
+from forestay.relay.evaluation import Evaluation, Labelled, evaluate
 from forestay.relay.facts import Fact, fact_id
 from forestay.relay.ingest import ingest, restore, share
 from forestay.relay.journal import Journal
 from forestay.relay.providers import Providers, open_provider
 from forestay.relay.ranking import CANDIDATES, rank
+from forestay.relay.reasons import Reason, explain
 from forestay.relay.reply import fold, told
 from forestay.relay.schemas import config_of, intent_of
 from forestay.relay.start import checked, start
@@ -349,6 +351,24 @@ class Session(Journal):
             found = [(fact, fact.confidence) for fact in reversed(warm.facts)]
         kept = [item for item in found if include_superseded or quarantined or item[0].superseded_by < 0]
         return kept[:top_k] if top_k is not None else kept
+
+    async def explain(
+        self, query: str, *, top_k: int = 10, include_superseded: bool = False
+    ) -> list[tuple[Fact, Reason]]:
+        """The best facts for `query`, each with the reasons for its place."""
+        await self.enter("facts")
+        alike = await near(self, query)
+        ranked = rank(self.warm, query, limit=max(top_k, CANDIDATES), near=alike, cold=include_superseded)
+        facts = self.warm.facts
+        kept = [item for item in ranked if include_superseded or facts[item.number].superseded_by < 0][:top_k]
+        reasons = explain(self.warm, query, kept, alike)
+        return [(facts[item.number], reason) for item, reason in zip(kept, reasons, strict=True)]
+
+    async def evaluate(self, questions: Sequence[Labelled]) -> Evaluation:
+        """Recall on labelled questions, with every signal of the ranking and with each one left out."""
+        await self.enter("facts")
+        alike = {} if self.vectors is None else {item.question: await near(self, item.question) for item in questions}
+        return await evaluate(self.warm, questions, alike)
 
     async def fact_feedback(self, fact_id: str, action: str, delta: float | None = None) -> Fact:
         await self.enter("fact_feedback")

@@ -9,7 +9,7 @@ from forestay.kernel import canonical, misfit, object_schema
 from forestay.models import STOP, ToolCall, ToolSpec, words
 from forestay.relay.facts import Fact, fact_id
 from forestay.relay.progress import Structure
-from forestay.relay.ranking import neighbours, rank
+from forestay.relay.ranking import NEAR, neighbours, rank, without_speakers
 
 if TYPE_CHECKING:
     from forestay.relay.vectors import Vectors
@@ -99,7 +99,8 @@ class Toolbox:
         return None if found is None else {"error": f"The arguments do not fit the tool: {found[1][:200]}"}
 
     def _retrieve(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        near = self._vectors.near(arguments["query"], _MOST) if self._vectors is not None else ()
+        asked = without_speakers(self._warm, arguments["query"])
+        near = self._vectors.near(asked, NEAR) if self._vectors is not None else {}
         ranked = rank(self._warm, arguments["query"], near=near)
         found = [item for item in ranked if self._warm.facts[item.number].superseded_by < 0][
             : arguments.get("limit", 10)

@@ -61,14 +61,14 @@ class Vectors:
                 made += len(group)
             return made
 
-    def near(self, text: str, limit: int) -> list[int]:
-        """The facts that are like `text` in meaning, the most alike first. Embeds one text: call it in a thread."""
+    def near(self, text: str, limit: int) -> dict[int, float]:
+        """The facts that are like `text` in meaning and how much, the most alike first. Call it in a thread."""
         if not self._marks:
-            return []
+            return {}
         (asked,) = self.embedder.embed([text[-_LONGEST_QUESTION:]])
         scores = _products(self._rows, self.embedder.dimension, array("f", asked), len(self._marks))
         best = heapq.nlargest(limit, ((score, -number) for number, score in enumerate(scores) if score > 0.0))
-        return [-number for _, number in best]
+        return {-number: score for score, number in best}
 
     def forget(self) -> None:
         """The session is over: its vectors go."""

@@ -19,9 +19,10 @@ import msgspec
 from forestay.models import STOP, joined, words
 from forestay.relay.drift import rate
 from forestay.relay.entities import claim
-from forestay.relay.facts import GENESIS, Batch, Fact, facts_of
+from forestay.relay.facts import GENESIS, Batch, Fact, facts_of, mark_talk
 from forestay.relay.guard import Role
 from forestay.relay.index import Index
+from forestay.relay.lines import dates
 from forestay.relay.types import SessionConfig
 
 INGEST = "ingest:"
@@ -144,6 +145,7 @@ class Warm:
 
     def _forget(self) -> None:
         self.facts: list[Fact] = []
+        self.speakers: set[str] = set()  # words of the names of those who talk
         self.index = Index()
         self.cold = Index()  # superseded facts and copies, after a compaction
         self.copies: dict[int, list[int]] = {}  # by the fact that stands for them
@@ -214,13 +216,18 @@ class Warm:
 
     def _on_extraction_complete(self, payload: dict[str, Any] | Batch) -> None:
         batch = payload if isinstance(payload, Batch) else msgspec.convert(payload, Batch)
-        contexts = [[word for word in words(text) if word not in STOP] for text in batch.contexts]
+        dated = dates(batch.source)
+        contexts = [
+            [*(word for word in words(text) if word not in STOP), *(dates(text) or dated)] for text in batch.contexts
+        ]
         if batch.corrects:
             self.corrects[batch.source] = batch.corrects
         if found := rate(batch):
             self.rates.append(found)
         add = self.index.add
-        for fact, row in zip(facts_of(batch), batch.rows, strict=True):
+        facts = facts_of(batch)
+        self.speakers.update(word for name in mark_talk(facts) for word in words(name))
+        for fact, row in zip(facts, batch.rows, strict=True):
             terms = words(fact.text)
             entity = fact.entity
             if entity and not entity.isalnum():

@@ -33,10 +33,11 @@ def _names():
 def test_no_name_of_the_corpus_is_in_compiler_or_runtime_code():
     names = _names()
     assert len(names) > 60
+    longest_first = sorted(names, key=lambda name: (-len(name), name))
+    known = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, longest_first))})(?![\w-])")
     found = []
     for path in sorted((ROOT / "src" / "forestay").rglob("*")):
         if path.suffix not in (".py", ".ts", ".mjs", ".js"):
             continue
-        text = path.read_text()
-        found += [f"{path.name}: {name}" for name in names if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)]
+        found += [f"{path.name}: {name}" for name in known.findall(path.read_text())]
     assert found == []

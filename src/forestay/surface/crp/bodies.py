@@ -12,6 +12,7 @@ from forestay.relay import (
     Fraction,
     Positive,
     QualityReport,
+    Reason,
     Role,
     SecurityFlags,
     SemVer,
@@ -132,6 +133,7 @@ class FactsQuery(Request, frozen=True):
     top_k: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1000
     include_superseded: bool = False
     quarantined: bool = False
+    explain: bool = False
 
 
 class EnvelopeQuery(Request, frozen=True):
@@ -227,6 +229,7 @@ class FactView(msgspec.Struct, frozen=True):
     folded_into: str | None
     quarantined: bool
     score: float | None = None
+    why: Reason | None = None
 
 
 class FactList(msgspec.Struct, frozen=True):

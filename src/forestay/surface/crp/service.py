@@ -292,11 +292,20 @@ class Service:
 
     @knowledge.get("/facts", "getFacts", b.FactList, rpc="facts")
     async def facts(self, session: Session, query: b.FactsQuery) -> dict[str, Any]:
-        """Facts, the best for a query first."""
+        """Facts, the best for a query first; with `explain`, each with the reasons for its place."""
+        if query.explain:
+            return await self._explained(session, query)
         found = await session.facts(
             query.query, top_k=query.top_k, include_superseded=query.include_superseded, quarantined=query.quarantined
         )
         shown = [{**view(fact), "score": round(score, 6)} for fact, score in found]
+        return {"facts": shown, "count": len(shown), "total": len(session.warm.facts)}
+
+    async def _explained(self, session: Session, query: b.FactsQuery) -> dict[str, Any]:
+        if not query.query or query.quarantined:
+            raise Problem("invalid_request", "Only what a query finds can be explained.", at="$.explain")
+        found = await session.explain(query.query, top_k=query.top_k, include_superseded=query.include_superseded)
+        shown = [{**view(fact), "score": reason.score, "why": reason} for fact, reason in found]
         return {"facts": shown, "count": len(shown), "total": len(session.warm.facts)}
 
     @knowledge.post("/facts/share", "shareFacts", b.Shared)

@@ -105,7 +105,7 @@ def _add_wired(found: dict[str, Any], operations: Set[str], nodes: Set[str]) -> 
         completion = {"distinguishesTruncation": True, "truncationBudgetMultiplier": TRUNCATION_GROWTH}
         found["envelopes"] = {"reliability": {"supported": True, "completion": completion}}
     if "tools.list" in operations:
-        found["toolCatalog"] = {"supported": True, "sources": ["workflow", "host-extension"]}
+        found["toolCatalog"] = {"supported": True, "sources": ["workflow", "host-extension", "mcp"]}
     if "schedules.create" in operations:
         found["scheduling"] = {"supported": True, "cron": True}
     if "core.conversationGate" in nodes:

@@ -1,0 +1,107 @@
+"""Why a fact stands where it stands: words, neighbours, speaker, date, meaning, graph, recency, novelty, trust.
+
+The ranking keeps only figures. The reasons are worked out again for the few facts that somebody asks about, from the
+same terms and the same weights.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from forestay.models import words
+from forestay.relay.facts import Fact
+from forestay.relay.lines import dates, is_named, lends_to, speaker
+from forestay.relay.ranking import Ranked, neighbours, query_terms, trust
+from forestay.relay.warm import Warm
+
+_WORD = re.compile(r"[^\W_]+")
+
+
+class Lent(msgspec.Struct, frozen=True):
+    """Words of the query that stand in a fact nearby, and what they are worth here."""
+
+    fact_id: str
+    text: str
+    words: dict[str, float]
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """What put a fact into its place; `words` and `lent` are shares of BM25, `meaning` is a likeness."""
+
+    fact_id: str
+    score: float
+    relevance: float
+    words: dict[str, float]
+    lent: list[Lent]
+    dates: list[str]
+    speaker: str | None
+    meaning: float | None
+    graph: list[str]
+    recency: float
+    novelty: float
+    trust: float
+    superseded: bool
+
+    def told(self) -> str:
+        """The reasons in a line for people."""
+        parts = [f"words {', '.join(self.words)}"] if self.words else []
+        parts += [f"{item.fact_id} nearby has {', '.join(item.words)}" for item in self.lent]
+        parts += [f"said by {self.speaker}"] if self.speaker else []
+        parts += [f"date {', '.join(self.dates)}"] if self.dates else []
+        parts += [f"meaning {self.meaning:.2f}"] if self.meaning is not None else []
+        parts += [f"goes with {', '.join(self.graph)}"] if self.graph else []
+        parts += ["superseded"] if self.superseded else []
+        return "; ".join(parts)
+
+
+def explain(warm: Warm, text: str, ranked: Iterable[Ranked], near: Mapping[int, float]) -> list[Reason]:
+    """The reasons for each of `ranked`, as `rank` gave them for `text` and `near`."""
+    asked = dates(text)
+    query = {**query_terms(warm, text), **dict.fromkeys(asked, 1.0)}
+    spelled = {stem: word for word in _WORD.findall(text) for stem in words(word)} | {day: day[1:] for day in asked}
+    return [_reason(warm, query, spelled, item, near.get(item.number)) for item in ranked]
+
+
+def _reason(
+    warm: Warm, query: Mapping[str, float], spelled: Mapping[str, str], item: Ranked, likeness: float | None
+) -> Reason:
+    fact = warm.facts[item.number]
+    index = warm.index if item.number in warm.index else warm.cold
+    around = lends_to(warm.facts, index, item.number)
+    own: dict[str, float] = {}
+    days: list[str] = []
+    lent: dict[int, dict[str, float]] = {}
+    for term, gains in index.gains(query, sorted({item.number, *around})).items():
+        shares = {number: gain * around.get(number, 1.0) for number, gain in gains.items()}
+        if not shares:
+            continue
+        giver = max(shares, key=lambda number: (shares[number], number == item.number))
+        name, share = spelled.get(term, term), round(shares[giver], 3)
+        if term.startswith("@"):
+            days.append(name)
+        elif giver == item.number:
+            own[name] = share
+        else:
+            lent.setdefault(giver, {})[name] = share
+    return Reason(
+        fact_id=fact.id,
+        score=round(item.score, 4),
+        relevance=round(item.relevance, 4),
+        words=own,
+        lent=[Lent(warm.facts[number].id, _short(warm.facts[number]), found) for number, found in lent.items()],
+        dates=days,
+        speaker=speaker(fact) if is_named(fact, query) else None,
+        meaning=None if likeness is None else round(likeness, 3),
+        graph=[warm.facts[number].id for number in neighbours(warm.facts, item.number)] if item.graph else [],
+        recency=round(item.recency, 3),
+        novelty=item.novelty,
+        trust=round(trust(warm, fact), 3),
+        superseded=fact.superseded_by >= 0,
+    )
+
+
+def _short(fact: Fact) -> str:
+    return fact.text if len(fact.text) <= 120 else fact.text[:119] + "…"
