@@ -27,6 +27,7 @@ from forestay.governance import (
 )
 from forestay.host.agent_choice import AgentChoice
 from forestay.host.agent_node import ASK, AgentNode
+from forestay.host.agent_root import AGENT_ROOT, AgentRoots
 from forestay.host.egress import Egress
 from forestay.host.extension_model import ExtensionModel
 from forestay.host.extensions import ProjectExtensions
@@ -131,6 +132,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     models: HostModels
     agents: Catalogue
     directory: AgentDirectory  # the agents of each tenant
+    roots: AgentRoots
     staff: Staff
     deployments: Deployments
     evaluations: Evaluations
@@ -261,7 +263,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             models=models,
             extensions=extensions,
             budgets=budgets,
-            choice=AgentChoice(directory, staff, deployments),
+            choice=AgentChoice(ledger, directory, staff, deployments),
             settings=config.agents,
             clock=clock,
             ids=ids,
@@ -306,7 +308,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         schedules = Schedules(ledger, runs, clock=clock, ids=ids, attribution=staff.fired)
         triggers = Triggers(ledger, runs, staff, clock=clock, ids=ids, secret=derive(secret, "triggers"))
         await stack.enter_async_context(runs)
-        for document in (ASK, WORKFLOW, EVALUATION, TASK):
+        for document in (ASK, AGENT_ROOT, WORKFLOW, EVALUATION, TASK):
             await runs.put_workflow(document, tenant=None)
         found = Found()
         for folder in (*(root / text for text in config.workflows.paths), *options.workflows):
@@ -331,6 +333,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             models=models,
             agents=catalogue,
             directory=directory,
+            roots=AgentRoots(directory, staff),
             staff=staff,
             deployments=deployments,
             evaluations=evaluations,

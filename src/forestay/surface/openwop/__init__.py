@@ -11,6 +11,7 @@ from forestay.surface.openwop import (
     events,
     governance_seams,
     interrupts,
+    live_seams,
     meta,
     runs,
     schedules,
@@ -50,7 +51,7 @@ def operations(services: Services, served: list[Operation]) -> list[Operation]:
 
 
 def _seams(host: Host) -> list[Operation]:
-    families = (seams, governance_seams, deployment_seams, evaluation_seams, trigger_seams)
+    families = (seams, governance_seams, deployment_seams, evaluation_seams, trigger_seams, live_seams)
     return [operation for family in families for operation in family.api.of(host)]
 
 

@@ -125,6 +125,12 @@ def _organised(operations: Set[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if "agents.inventory" in operations:
         found["manifestRuntime"] = {"supported": True, "handoffValidation": True, "installScope": "tenant"}
+        found["liveRuntime"] = {
+            "supported": True,
+            "structuredOutput": True,
+            "confidenceEscalation": True,
+            "sources": ["workflow-node", "run-api"],
+        }
     if "roster.list" in operations:
         sources = ["schedule"] if "schedules.create" in operations else []
         sources += DRIVEN if "triggers.list" in operations else ()
