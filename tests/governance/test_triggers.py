@@ -190,7 +190,7 @@ async def test_q1_what_is_due_of_a_removed_subscription_is_a_dead_letter(tmp_pat
             await world.triggers.subscriptions.remove("other", made.subscription_id)
         await world.triggers.subscriptions.remove(TENANT, made.subscription_id)
         await world.triggers.deliver_due()
-        assert world.triggers.delivery(TENANT, due.delivery_id).state == "dead"
+        assert (await world.triggers.delivery(TENANT, due.delivery_id)).state == "dead"
         assert await world.triggers.subscriptions.listed(TENANT) == []
         with pytest.raises(Problem) as caught:
             await world.triggers.redrive(TENANT, due.delivery_id)

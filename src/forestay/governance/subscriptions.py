@@ -91,13 +91,13 @@ class Subscriptions:
         return inbound_signature.make_secret(self._secret, subscription_id)
 
     async def get(self, tenant: str, subscription_id: str) -> Subscription:
-        found = self.find(subscription_id)
+        found = await self.find(subscription_id)
         if found is None or found.tenant != tenant:
             raise Problem("not_found", "There is no such subscription.", subscriptionId=subscription_id[:128])
         return found
 
-    def find(self, subscription_id: str) -> Subscription | None:
-        rows = self._ledger.look_up(
+    async def find(self, subscription_id: str) -> Subscription | None:
+        rows = await self._ledger.look_up(
             "SELECT doc FROM trigger_subscriptions WHERE subscription_id = ?", (subscription_id,)
         )
         return msgspec.json.decode(rows[0][0], type=Subscription) if rows else None
@@ -130,10 +130,10 @@ class Subscriptions:
             draft = Draft("trigger.removed", {"subscriptionId": subscription_id})
             await self._ledger.append(PREFIX + subscription_id, [draft])
 
-    def verified(self, subscription_id: str, signed: Signed, body: bytes) -> Subscription:
+    async def verified(self, subscription_id: str, signed: Signed, body: bytes) -> Subscription:
         """The subscription that a signed request is for. A stranger learns nothing, not even whether it is there."""
         inbound_signature.check(self._key(subscription_id), signed, body, self._clock.now_ms())
-        found = self.find(subscription_id)
+        found = await self.find(subscription_id)
         if found is None or found.source != "webhook":
             raise inbound_signature.refused()
         return found

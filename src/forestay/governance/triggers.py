@@ -107,7 +107,7 @@ class Triggers:
         async with self._turn:
             found = await self.subscriptions.get(tenant, subscription_id)
             key = dedup_key(self._secret, subscription_id, event_id)
-            if found.dedup_enabled and (known := self._known(subscription_id, key)) is not None:
+            if found.dedup_enabled and (known := await self._known(subscription_id, key)) is not None:
                 return known
             if found.state != "active":
                 raise Problem("state_conflict", f"The subscription is {found.state}.", state=found.state)
@@ -121,18 +121,18 @@ class Triggers:
             }
             await self._ledger.append(PREFIX + subscription_id, [Draft("trigger.received", said)])
         self._woken.set()
-        return self.delivery(tenant, delivery_id)
+        return await self.delivery(tenant, delivery_id)
 
-    def _known(self, subscription_id: str, key: str) -> TriggerDelivery | None:
-        rows = self._ledger.look_up(
+    async def _known(self, subscription_id: str, key: str) -> TriggerDelivery | None:
+        rows = await self._ledger.look_up(
             f"SELECT {_SHOWN} FROM trigger_deliveries "  # noqa: S608 - the columns are ours
             "WHERE subscription_id = ? AND dedup_key = ? AND received_ms > ? ORDER BY received_ms DESC LIMIT 1",
             (subscription_id, key, self._clock.now_ms() - RETENTION_MS),
         )
         return _shown(*rows[0]) if rows else None
 
-    def delivery(self, tenant: str, delivery_id: str) -> TriggerDelivery:
-        rows = self._ledger.look_up(
+    async def delivery(self, tenant: str, delivery_id: str) -> TriggerDelivery:
+        rows = await self._ledger.look_up(
             f"SELECT {_SHOWN} FROM trigger_deliveries WHERE delivery_id = ? AND tenant = ?",  # noqa: S608 - ours
             (delivery_id, tenant),
         )
@@ -152,7 +152,7 @@ class Triggers:
     async def redrive(self, tenant: str, delivery_id: str) -> TriggerDelivery:
         """Try a dead letter again from its first attempt; its subscription is active again (Q4)."""
         async with self._turn:
-            dead = self.delivery(tenant, delivery_id)
+            dead = await self.delivery(tenant, delivery_id)
             if dead.state != "dead":
                 raise Problem("state_conflict", "Only a dead letter is driven again.", state=dead.state)
             found = await self.subscriptions.get(tenant, dead.subscription_id)
@@ -160,7 +160,7 @@ class Triggers:
             more = moved(found, "active", None) if found.state == "dead-lettered" else []
             await self._ledger.append(PREFIX + found.subscription_id, [Draft("trigger.redriven", said), *more])
         self._woken.set()
-        return self.delivery(tenant, delivery_id)
+        return await self.delivery(tenant, delivery_id)
 
     # Delivering
 
@@ -186,7 +186,7 @@ class Triggers:
                 if first > now:
                     return min(_IDLE_SECONDS, (first - now) / 1000)
                 for delivery_id, subscription_id, key, attempts, seq, due in rows:
-                    found = self.subscriptions.find(subscription_id)
+                    found = await self.subscriptions.find(subscription_id)
                     if due <= now and found is not None and found.state == "active":
                         (received,) = await self._ledger.read(PREFIX + subscription_id, seq, 1)
                         attempt = _Attempt(delivery_id, key, attempts + 1, received.payload["inputs"])
@@ -195,7 +195,7 @@ class Triggers:
     async def _attempt(self, found: Subscription, attempt: _Attempt) -> None:
         said = await self._tried(found, attempt)
         async with self._turn:
-            now = self.subscriptions.find(found.subscription_id)  # it may have been paused or removed meanwhile
+            now = await self.subscriptions.find(found.subscription_id)  # it may have been paused or removed meanwhile
             if now is None and said["state"] == "due":
                 said |= {"outcome": "dead-lettered", "state": "dead"}
             told = [Draft("trigger.delivery.attempted", said)]

@@ -148,7 +148,7 @@ async def deliver(host: Host, call: Call, body: InboundEvent) -> TriggerDelivery
 async def ingest(host: Host, call: Call) -> TriggerDelivery:
     """Take a signed event (Standard Webhooks); its JSON object is what the run is given."""
     told = Signed.of(call.request.headers)
-    found = host.triggers.subscriptions.verified(call.path["subscriptionId"], told, call.data)
+    found = await host.triggers.subscriptions.verified(call.path["subscriptionId"], told, call.data)
     inputs = parse_json(call.request, call.data, dict[str, Any], BODY_LIMIT)
     return await host.triggers.offer(found.tenant, found.subscription_id, told.id, inputs)
 
@@ -162,7 +162,7 @@ async def deliveries(host: Host, call: Call, query: DeliveryQuery) -> DeliveryLi
 @api.get(_DELIVERY, "triggers.delivery", TriggerDelivery, scopes=("runs:read",))
 async def delivery(host: Host, call: Call) -> TriggerDelivery:
     """What became of one event."""
-    return host.triggers.delivery(call.tenant, call.path["deliveryId"])
+    return await host.triggers.delivery(call.tenant, call.path["deliveryId"])
 
 
 @api.post(f"{_DELIVERY}:redrive", "triggers.redrive", {202: TriggerDelivery}, problems=("state_conflict",))

@@ -119,7 +119,7 @@ async def _work_item(host: Host, call: Call, member: str, workflow_id: str) -> R
     offered = await triggers.offer(tenant, made.subscription_id, "work-item", {})
     await triggers.deliver_due()
     await triggers.subscriptions.remove(tenant, made.subscription_id)
-    run_id = triggers.delivery(tenant, offered.delivery_id).run_id
+    run_id = (await triggers.delivery(tenant, offered.delivery_id)).run_id
     if run_id is None:
         raise Problem("state_conflict", "The work item started no run.", rosterId=member)
     await host.runs.wait(run_id, tenant)

@@ -50,7 +50,7 @@ async def deliver(host: Host, call: Call, body: TriggerScenario) -> TriggerRun:
         for _ in range(2 if body.scenario == "dedup" else 1)
     }
     await triggers.deliver_due()
-    ended = [triggers.delivery(tenant, delivery_id) for delivery_id in sorted(offered)]
+    ended = [await triggers.delivery(tenant, delivery_id) for delivery_id in sorted(offered)]
     await triggers.subscriptions.remove(tenant, name)
     run_id = ended[0].run_id
     return TriggerRun(
