@@ -1,4 +1,4 @@
-"""`forestay agent`, `eval`, `deploy` and `budget`: the real commands, from a pack to a rollback."""
+"""`forestay agent`, `eval`, `deploy`, `budget` and `trigger`: the real commands, from a pack to a rollback."""
 
 from __future__ import annotations
 
@@ -75,3 +75,29 @@ def test_members_and_their_chart(shell: Shell) -> None:
     assert shell("agent", "org-chart", "--human").out.splitlines() == ["Mail", "  host:sally"]
     assert shell("agent", "dismiss", "host:sally").code != 0, "the chart names her"
     assert shell("budget", "list").result["accounts"] == []
+
+
+def wait_until_none_is_due(shell: Shell) -> None:
+    while shell("trigger", "deliveries", "--state", "due").result["deliveries"]:
+        pass
+
+
+def test_an_event_of_a_queue_and_a_dead_letter(shell: Shell) -> None:
+    queue = shell("trigger", "subscribe", "queue", "forestay-ask", "--attempts", "1").result["subscription"]
+    name = queue["subscriptionId"]
+    assert name in shell("trigger", "list", "--human").out
+    sent = shell("trigger", "deliver", name, "e-1", "--inputs", '{"question": "Which day is it?"}')
+    assert shell("trigger", "deliver", name, "e-1").result["deliveryId"] == sent.result["deliveryId"]
+    bad = shell("trigger", "deliver", name, "e-2").result["deliveryId"]  # it has no question
+    wait_until_none_is_due(shell)
+    told = {item["deliveryId"]: item["state"] for item in shell("trigger", "deliveries").result["deliveries"]}
+    assert told == {sent.result["deliveryId"]: "delivered", bad: "dead"}
+    assert shell("trigger", "redrive", bad).code == 0
+    wait_until_none_is_due(shell)
+    assert "dead" in shell("trigger", "deliveries", "--state", "dead", "--human").out
+    assert shell("trigger", "remove", name).code == 0
+    hook = shell("trigger", "subscribe", "webhook", "forestay-ask", "--human").out
+    assert ":ingest" in hook and "whsec_" in hook
+    other = shell("trigger", "list").result["subscriptions"][0]["subscriptionId"]
+    assert shell("trigger", "pause", other).result["state"] == "paused"
+    assert shell("trigger", "resume", other).result["state"] == "active"

@@ -125,6 +125,8 @@ def test_a_key_sees_only_the_pages_of_its_scopes(hostile: Console) -> None:
     assert nav == ["Overview", "Runs", "Inbox"]
     for path in ("/extensions", "/extensions/loud", "/servers", "/relay", "/ledger", "/ledger/audit"):
         visitor.page(path, 403)
+    for path in ("/agents", "/agents/core.forestay.assistant", "/triggers"):
+        visitor.page(path, 403)
     visitor.send("/extensions/loud/decide", 403, capability="exec", effect="allow")
     visitor.send("/extensions", 403)
     visitor.http.close()

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, get_args
 
+import msgspec
 import pytest
 
 from forestay.governance import (
@@ -85,7 +86,7 @@ def test_g2_pauses_never_shrink_and_end(backoff: Any) -> None:
 
 async def test_q2_q3_an_event_starts_one_run_that_names_its_cause(tmp_path: Path, reference: Path) -> None:
     async with World(tmp_path).open() as world:
-        made = await world.triggers.subscribe(TENANT, "queue", "answer")
+        made = await world.triggers.subscriptions.subscribe(TENANT, "queue", "answer")
         first = await world.triggers.offer(TENANT, made.subscription_id, "order-1 SECRET", {"order": "1"})
         again = await world.triggers.offer(TENANT, made.subscription_id, "order-1 SECRET", {"order": "1"})
         assert again.delivery_id == first.delivery_id
@@ -100,7 +101,7 @@ async def test_q2_q3_an_event_starts_one_run_that_names_its_cause(tmp_path: Path
         assert mistakes(schemas["triggerDeliveryAttempted"], events[1].payload) == []
         assert "SECRET" not in json.dumps([event.payload for event in events])
         shown = json.loads((reference / "schemas" / "trigger-subscription.schema.json").read_text("utf-8"))
-        assert mistakes(shown, made.shown) == []
+        assert mistakes(shown, msgspec.to_builtins(made.shown)) == []
         world.clock.advance(24 * 3600 + 1)  # behind the retention it is another event
         new = await world.triggers.offer(TENANT, made.subscription_id, "order-1 SECRET", {"order": "1"})
         assert new.delivery_id != first.delivery_id
@@ -108,7 +109,7 @@ async def test_q2_q3_an_event_starts_one_run_that_names_its_cause(tmp_path: Path
 
 async def test_q4_a_delivery_that_fails_is_a_dead_letter_and_can_be_driven_again(tmp_path: Path) -> None:
     async with World(tmp_path).open() as world:
-        made = await world.triggers.subscribe(TENANT, "queue", "answer", retry=TriggerRetry(3, "fixed"))
+        made = await world.triggers.subscriptions.subscribe(TENANT, "queue", "answer", retry=TriggerRetry(3, "fixed"))
         bad = await world.triggers.offer(TENANT, made.subscription_id, "e", {"order": 7})  # no text: no run takes it
         waits = []
         for _ in range(3):
@@ -117,14 +118,14 @@ async def test_q4_a_delivery_that_fails_is_a_dead_letter_and_can_be_driven_again
         assert waits == [1.0, 1.0, 60.0]
         (dead,) = await world.triggers.deliveries(TENANT, "dead")
         assert (dead.delivery_id, dead.attempts, dead.run_id) == (bad.delivery_id, 3, None)
-        assert (await world.triggers.get(TENANT, made.subscription_id)).state == "dead-lettered"
+        assert (await world.triggers.subscriptions.get(TENANT, made.subscription_id)).state == "dead-lettered"
         with pytest.raises(Problem) as caught:
             await world.triggers.offer(TENANT, made.subscription_id, "f", {"order": "2"})
         assert caught.value.key == "state_conflict"
         with pytest.raises(Problem):
             await world.triggers.redrive("other", bad.delivery_id)
         await world.triggers.redrive(TENANT, bad.delivery_id)
-        assert (await world.triggers.get(TENANT, made.subscription_id)).state == "active"
+        assert (await world.triggers.subscriptions.get(TENANT, made.subscription_id)).state == "active"
         relaxed = {**WORK, "version": "1.0.1", "variables": [{"name": "order", "type": "number"}]}
         await world.runs.put_workflow(relaxed, tenant=None)
         await world.triggers.deliver_due()
@@ -134,25 +135,25 @@ async def test_q4_a_delivery_that_fails_is_a_dead_letter_and_can_be_driven_again
 
 async def test_g1_a_paused_subscription_takes_nothing_and_starts_nothing(tmp_path: Path) -> None:
     async with World(tmp_path).open() as world:
-        made = await world.triggers.subscribe(TENANT, "webhook", "answer")
+        made = await world.triggers.subscriptions.subscribe(TENANT, "webhook", "answer")
         await world.triggers.offer(TENANT, made.subscription_id, "before", {"order": "1"})
-        await world.triggers.pause(TENANT, made.subscription_id)
+        await world.triggers.subscriptions.pause(TENANT, made.subscription_id)
         with pytest.raises(Problem):
             await world.triggers.offer(TENANT, made.subscription_id, "after", {"order": "2"})
         await world.triggers.deliver_due()
         assert await world.started() == []
-        await world.triggers.resume(TENANT, made.subscription_id)
+        await world.triggers.subscriptions.resume(TENANT, made.subscription_id)
         await world.triggers.deliver_due()
         assert len(await world.started()) == 1
         with pytest.raises(Problem):
-            await world.triggers.get("other", made.subscription_id)
-        assert await world.triggers.listed("other") == []
+            await world.triggers.subscriptions.get("other", made.subscription_id)
+        assert await world.triggers.subscriptions.listed("other") == []
 
 
 async def test_a_members_trigger_is_attributed_and_inert_while_it_rests(tmp_path: Path) -> None:
     async with World(tmp_path).open() as world:
         await world.staff.put(TENANT, ENTRY)
-        made = await world.triggers.subscribe(
+        made = await world.triggers.subscriptions.subscribe(
             TENANT, "queue", "answer", roster_id="host:sally", retry=TriggerRetry(2, "none")
         )
         await world.triggers.offer(TENANT, made.subscription_id, "e", {"order": "1"})
@@ -168,6 +169,42 @@ async def test_a_members_trigger_is_attributed_and_inert_while_it_rests(tmp_path
         assert len(await world.triggers.deliveries(TENANT, "dead")) == 1
 
 
+async def test_q6_a_subscription_that_rests_delays_no_other(tmp_path: Path) -> None:
+    """More events than are looked at in one go wait for a subscription that is paused."""
+    async with World(tmp_path).open() as world:
+        resting = await world.triggers.subscriptions.subscribe(TENANT, "queue", "answer")
+        for number in range(101):
+            await world.triggers.offer(TENANT, resting.subscription_id, f"e{number}", {"order": "1"})
+        await world.triggers.subscriptions.pause(TENANT, resting.subscription_id)
+        other = await world.triggers.subscriptions.subscribe(TENANT, "queue", "answer")
+        await world.triggers.offer(TENANT, other.subscription_id, "mine", {"order": "1"})
+        await world.triggers.deliver_due()
+        assert len(await world.started()) == 1
+
+
+async def test_q1_what_is_due_of_a_removed_subscription_is_a_dead_letter(tmp_path: Path) -> None:
+    async with World(tmp_path).open() as world:
+        made = await world.triggers.subscriptions.subscribe(TENANT, "queue", "answer")
+        due = await world.triggers.offer(TENANT, made.subscription_id, "e", {"order": "1"})
+        with pytest.raises(Problem):
+            await world.triggers.subscriptions.remove("other", made.subscription_id)
+        await world.triggers.subscriptions.remove(TENANT, made.subscription_id)
+        await world.triggers.deliver_due()
+        assert (await world.triggers.delivery(TENANT, due.delivery_id)).state == "dead"
+        assert await world.triggers.subscriptions.listed(TENANT) == []
+        with pytest.raises(Problem) as caught:
+            await world.triggers.redrive(TENANT, due.delivery_id)
+        assert caught.value.key == "not_found"
+
+
+async def test_a_source_that_nothing_drives_is_refused(tmp_path: Path) -> None:
+    async with World(tmp_path).open() as world:
+        assert world.triggers.capability()["sources"] == ["queue", "webhook"]
+        with pytest.raises(Problem) as caught:
+            await world.triggers.subscriptions.subscribe(TENANT, "email", "answer")
+        assert caught.value.key == "capability_not_provided"
+
+
 @pytest.mark.parametrize("seed", range(3))
 async def test_q1_q2_every_accepted_event_starts_one_run_though_the_host_dies_after_any_commit(
     tmp_path: Path, seed: int
@@ -176,7 +213,7 @@ async def test_q1_q2_every_accepted_event_starts_one_run_though_the_host_dies_af
     chance = random.Random(seed)
     world = World(tmp_path / "whole")
     async with world.open():
-        made = await world.triggers.subscribe(TENANT, "queue", "answer", retry=TriggerRetry(1))
+        made = await world.triggers.subscriptions.subscribe(TENANT, "queue", "answer", retry=TriggerRetry(1))
         for _ in range(6):
             key = chance.choice("abcd")
             await world.triggers.offer(TENANT, made.subscription_id, key, {"order": key})

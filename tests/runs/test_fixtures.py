@@ -32,13 +32,13 @@ needs_contract = pytest.mark.skipif(not FIXTURES.is_dir(), reason="the contract'
 # What a fixture that is not listed waits for, by its id.
 WAITS = {
     "conformance-a2a-task-roundtrip": "core.a2a.invoke (A2A peers)",
-    "conformance-agent-channel-dispatch": "deployments: a document that pins a channel is refused, as it asks",
+    "conformance-agent-channel-dispatch": "an agent bound to `core.identity`; here `core.agent` runs agents",
     "conformance-agent-memory-cross-tenant": "memory",
     "conformance-agent-memory-redaction": "memory and secrets",
     "conformance-agent-memory-roundtrip": "memory",
     "conformance-agent-memory-ttl": "memory",
     "conformance-agent-pack-export": "packs",
-    "conformance-agent-pack-handoff-schema-validation": "agents.manifestRuntime",
+    "conformance-agent-pack-handoff-schema-validation": "packs from a registry",
     "conformance-agent-pack-install": "packs",
     "conformance-agent-pack-provenance": "packs",
     "conformance-dispatch-loop": "a model that decides: its supervisor has no plan, and the offline model makes none",

@@ -27,6 +27,7 @@ GROUPS: dict[str, Entry] = {
     "run": Entry("forestay.cli.run", "Runs: start, watch, answer, cancel, fork, compare."),
     "schema": Entry("forestay.cli.schema", "The JSON Schemas of every contract, generated from the types."),
     "session": Entry("forestay.cli.session", "Conversations: list, show, fork, export, import."),
+    "trigger": Entry("forestay.cli.trigger", "Triggers: events from outside that start runs."),
     "workflow": Entry("forestay.cli.workflow", "Workflows: check, store, draw."),
 }
 

@@ -9,7 +9,7 @@ from forestay.console.render import VISITOR
 from forestay.console.visit import Visit, page
 from forestay.host import ASK
 from forestay.kernel import canonical
-from forestay.runs import RunFilter
+from forestay.runs import RESERVED, RunFilter
 from forestay.surface import host_operations
 
 _WORKFLOWS = 100
@@ -51,13 +51,19 @@ async def api_page(visit: Visit) -> Response:
     return visit.page("api.html", operations=host_operations(visit.console.services))
 
 
+def _is_for_people(workflow_id: str) -> bool:
+    """Whether a person starts it: the host's other workflows have doors of their own."""
+    return workflow_id == ASK["id"] or not workflow_id.startswith(RESERVED)
+
+
 async def _startable(visit: Visit) -> list[tuple[str, list[str], str]]:
     """The workflows that the caller can start: id, the names of their inputs, and an object to fill in."""
     if "runs:create" not in visit.caller.scopes:
         return []
     runs = visit.host.runs
     found = []
-    for item in (await runs.list_workflows(visit.tenant))[:_WORKFLOWS]:
+    listed = await runs.list_workflows(visit.tenant)
+    for item in [item for item in listed if _is_for_people(item.workflow_id)][:_WORKFLOWS]:
         document = await runs.get_workflow(item.workflow_id, visit.tenant)
         variables = document.get("variables") or []
         names = [str(one["name"]) for one in variables]

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from forestay import __version__
-from forestay.console import extensions, inbox, ledger, overview, relay, runs
+from forestay.console import agents, evaluations, extensions, inbox, ledger, overview, relay, runs, triggers
 from forestay.console.render import SECURITY_HEADERS, VISITOR, WAITING, Templates, go
 from forestay.console.sign_in import COOKIE, LIFETIME_MS, Door, Visitor
 from forestay.console.visit import HTML, api
@@ -20,7 +20,19 @@ from forestay.kernel import Problem
 from forestay.relay import SessionHistories
 from forestay.surface import Call, Caller, Form, Operation, Services
 
-__all__ = ["PAGES", "Console", "extensions", "inbox", "ledger", "overview", "relay", "runs"]
+__all__ = [
+    "PAGES",
+    "Console",
+    "agents",
+    "evaluations",
+    "extensions",
+    "inbox",
+    "ledger",
+    "overview",
+    "relay",
+    "runs",
+    "triggers",
+]
 
 _FORM_LIMIT = 64 * 1024
 _STATIC = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}

@@ -27,11 +27,12 @@ SECURITY_HEADERS = {
 
 VISITOR, WAITING = "forestay.visitor", "forestay.waiting"  # what a request is known to have, for every page
 _LOOKS = {
-    "good": "completed, open, loaded, trusted, approved, compatible, accepted, allow, run, ok, accept, edit-accept",
+    "good": "completed, open, loaded, trusted, approved, compatible, accepted, allow, run, ok, accept, "
+    "edit-accept, active, delivered",
     "bad": "failed, stopped, changed, blocked, refused, deny, refuse, reject, error, forbidden, denied, timeout, io, "
-    "invalid_request, internal",
-    "off": "cancelled, cancelling, closed, expired, not loaded, gone, nothing",
-    "busy": "running, pending, under way",
+    "invalid_request, internal, dead, dead-lettered, rolled-back",
+    "off": "cancelled, cancelling, closed, expired, not loaded, gone, nothing, draft, deprecated, not deployed",
+    "busy": "running, pending, under way, due",
 }
 _STATES = {status: look for look, statuses in _LOOKS.items() for status in statuses.split(", ")}
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from forestay.governance.eval_suite import EvalMode, EvalSuite, Match, Thresholds, read_suite
     from forestay.governance.evaluation_workflows import EVALUATION, TASK
     from forestay.governance.evaluations import Evaluations
+    from forestay.governance.inbound_signature import Signed, sign
     from forestay.governance.metering import MeteredGate, Metering
     from forestay.governance.roster import (
         AgentRef,
@@ -26,7 +27,17 @@ if TYPE_CHECKING:
     from forestay.governance.scorecard import TaskScore, Trial, interval, percentile, summary
     from forestay.governance.scoring import Finding, Judge, scorer_of
     from forestay.governance.staff import MEMBER, Staff
-    from forestay.governance.trigger import Subscription, SubscriptionState, TriggerRetry, delay_ms, move
-    from forestay.governance.triggers import Triggers, TriggerTable
+    from forestay.governance.trigger import (
+        DRIVEN,
+        ShownSubscription,
+        Source,
+        Subscription,
+        SubscriptionState,
+        TriggerRetry,
+        delay_ms,
+        move,
+    )
+    from forestay.governance.trigger_table import TriggerTable
+    from forestay.governance.triggers import TriggerDelivery, Triggers
 
 __getattr__, __dir__ = face(__name__, __file__)

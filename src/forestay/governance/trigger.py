@@ -25,6 +25,8 @@ Reason = Literal[
     "source-removed",
     "provenance-unevaluable",
 ]
+DRIVEN: tuple[Source, ...] = ("queue", "webhook")
+"""The sources whose events come in through this machine."""
 _FIRST_MS = 1_000
 _LONGEST_MS = 3_600_000
 _MOVES: dict[SubscriptionState, frozenset[SubscriptionState]] = {
@@ -51,12 +53,29 @@ class Subscription(msgspec.Struct, frozen=True, rename="camel"):
     dedup_enabled: bool = True
     retry_policy: TriggerRetry = TriggerRetry()
     roster_id: str | None = None
+    secret_fingerprint: str | None = None
 
     @property
-    def shown(self) -> dict[str, object]:
-        kept = ("subscriptionId", "source", "state", "dedupEnabled", "retryPolicy")
-        told: dict[str, object] = msgspec.to_builtins(self)
-        return {name: told[name] for name in kept}
+    def shown(self) -> ShownSubscription:
+        return ShownSubscription(
+            self.subscription_id,
+            self.source,
+            self.state,
+            self.dedup_enabled,
+            self.retry_policy,
+            self.secret_fingerprint,
+        )
+
+
+class ShownSubscription(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The contract's `TriggerSubscription`."""
+
+    subscription_id: str
+    source: Source
+    state: SubscriptionState
+    dedup_enabled: bool
+    retry_policy: TriggerRetry
+    secret_fingerprint: str | None = None
 
 
 def move(found: Subscription, to: SubscriptionState) -> Subscription:

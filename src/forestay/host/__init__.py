@@ -6,6 +6,7 @@ from forestay.face import face
 
 if TYPE_CHECKING:
     from forestay.host.agent_node import ASK
+    from forestay.host.agent_root import Rooted
     from forestay.host.extension_model import ExtensionModel
     from forestay.host.extensions import grant_of, texts
     from forestay.host.health_check import health

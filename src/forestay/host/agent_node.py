@@ -19,6 +19,7 @@ import msgspec
 from forestay.agents import Agent, AgentManifest, AgentResult, Hooks, Invocation, Memory, Quiet
 from forestay.governance import Budgets, MeteredGate
 from forestay.host.agent_choice import AgentChoice, ChosenAgent
+from forestay.host.agent_root import AGENT_ROOT
 from forestay.host.approvals import RunApprovals
 from forestay.host.context import open_session, texts
 from forestay.host.extensions import ProjectExtensions
@@ -31,6 +32,7 @@ from forestay.host.session_turns import RunTranscript, SessionTurns
 from forestay.host.tools import HostTools
 from forestay.host.tracing import Tracing
 from forestay.kernel import OPERATOR, Agents, Clock, Ids, Ledger, Problem
+from forestay.models import Model
 from forestay.relay import MAX_SESSIONS_PER_APP, Relay, Session
 from forestay.runs import Execution, NodeType, Parked
 from forestay.tools import Guarded, ToolSource
@@ -108,7 +110,13 @@ class AgentNode:
         manifest = chosen.manifest
         agent = await self._agent(ctx, manifest, session, parked)
         identity = ctx.identity("agent", "agent")
-        invocation = Invocation(id=identity, task=task, node_id=ctx.node_id, channel=chosen.channel)
+        invocation = Invocation(
+            id=identity,
+            task=task,
+            node_id=ctx.node_id,
+            source="run-api" if ctx.workflow_id == AGENT_ROOT["id"] else "workflow-node",
+            channel=chosen.channel,
+        )
         result: AgentResult | None = None
         with self._tracing.span(f"invoke_agent {manifest.agent_id}") as span:
             span.set("gen_ai.operation.name", "invoke_agent")
@@ -133,7 +141,7 @@ class AgentNode:
     async def _agent(self, ctx: Execution, manifest: AgentManifest, session: Session, parked: _Parked) -> Agent:
         consents = self._extensions.has_consent
         name = manifest.agent_id
-        model = ctx.metered(self._models.for_class(manifest.model_class), name)
+        model = ctx.metered(self._model(ctx, manifest), name)
         tools: ToolSource = await self._tools.sources(ctx, name, consents=consents)
         memory: Memory = LedgerMemory(self._ledger, ctx.tenant)
         fixtures = ctx.inputs.get("fixtures")
@@ -152,6 +160,13 @@ class AgentNode:
             clock=self._clock,
             verbosity="summary",
         )
+
+    def _model(self, ctx: Execution, manifest: AgentManifest) -> Model:
+        """The model of the agent's class, unless the run's `configurable` names one (RFC 0077 §B-1)."""
+        wanted, mock = ctx.configurable.get("model"), ctx.configurable.get("mockProvider")
+        if wanted is None and mock is None:
+            return self._models.for_class(manifest.model_class)
+        return ctx.models.chosen(None, wanted, ctx.caller("agent", "model"), mock)
 
     async def _hooks(self, ctx: Execution, parked: _Parked) -> Hooks:
         """The hooks of the project's extensions; they are the operator's alone."""

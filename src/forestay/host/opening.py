@@ -24,9 +24,12 @@ from forestay.governance import (
     Judge,
     Metering,
     Staff,
+    Triggers,
+    TriggerTable,
 )
 from forestay.host.agent_choice import AgentChoice
 from forestay.host.agent_node import ASK, AgentNode
+from forestay.host.agent_root import AGENT_ROOT, AgentRoots
 from forestay.host.egress import Egress
 from forestay.host.extension_model import ExtensionModel
 from forestay.host.extensions import ProjectExtensions
@@ -146,11 +149,13 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     models: HostModels
     agents: Catalogue
     directory: AgentDirectory  # the agents of each tenant
+    roots: AgentRoots
     staff: Staff
     deployments: Deployments
     evaluations: Evaluations
     webhooks: Webhooks
     schedules: Schedules
+    triggers: Triggers
     idempotency: Idempotency
     budgets: Budgets
     egress: Egress
@@ -182,6 +187,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
         """What this host adds to the discovery document: what is wired, and nothing else."""
         return {
             "budget": self.budgets.capability(),
+            "triggerBridge": self.triggers.capability(),
             "agents": {"evalSuite": self.evaluations.capability()},
             "forestay": {
                 "agents": sorted(agent.agent_id for agent in self.agents),
@@ -221,6 +227,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         ScheduleTable(),
         BudgetTable(),
         SessionTable(),
+        TriggerTable(),
         *options.projections,
     ]
     async with AsyncExitStack() as stack:
@@ -294,7 +301,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             models=models,
             extensions=extensions,
             budgets=budgets,
-            choice=AgentChoice(directory, staff, deployments),
+            choice=AgentChoice(ledger, directory, staff, deployments),
             settings=config.agents,
             clock=clock,
             ids=ids,
@@ -338,8 +345,9 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             policy=options.retry,
         )
         schedules = Schedules(ledger, runs, clock=clock, ids=ids, attribution=staff.fired)
+        triggers = Triggers(ledger, runs, staff, clock=clock, ids=ids, secret=derive(secret, "triggers"))
         await stack.enter_async_context(runs)
-        for document in (ASK, WORKFLOW, EVALUATION, TASK):
+        for document in (ASK, AGENT_ROOT, WORKFLOW, EVALUATION, TASK):
             await runs.put_workflow(document, tenant=None)
         found = Found()
         for folder in (*(root / text for text in config.workflows.paths), *options.workflows):
@@ -348,6 +356,8 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         stack.push_async_callback(webhooks.close)
         await schedules.start()
         stack.push_async_callback(schedules.close)
+        await triggers.start()
+        stack.push_async_callback(triggers.close)
         idempotency = Idempotency(ledger, clock, ids, owner=ids.new("boot"), key=derive(secret, "idempotency"))
         yield Host(
             config=config,
@@ -362,11 +372,13 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             models=models,
             agents=catalogue,
             directory=directory,
+            roots=AgentRoots(directory, staff),
             staff=staff,
             deployments=deployments,
             evaluations=evaluations,
             webhooks=webhooks,
             schedules=schedules,
+            triggers=triggers,
             idempotency=idempotency,
             budgets=budgets,
             egress=egress,

@@ -14,11 +14,22 @@ from typing import Any
 import msgspec
 
 from forestay.kernel import Problem
-from forestay.models import DEFAULT_PARAMS, Delta, Deltas, FinishReason, Message, Model, Params, ToolSpec, Usage
+from forestay.models import (
+    DEFAULT_PARAMS,
+    Delta,
+    Deltas,
+    FinishReason,
+    Message,
+    Model,
+    Params,
+    ToolCall,
+    ToolSpec,
+    Usage,
+)
 from forestay.runs.ports import Caller, ModelSource
 from forestay.runs.types import Wire
 
-MOCK_PROVIDERS = ("stream-text", "error", "usage-only")
+MOCK_PROVIDERS = ("stream-text", "tool-calls", "error", "usage-only")
 _FINISH: dict[str, FinishReason] = {"max_tokens": "length", "length": "length", "safety": "content_filter"}
 
 
@@ -72,13 +83,22 @@ class MockModels:
         """The model for one call of a node; `mock` is the run's own, by P1."""
         if mock is not None:
             config = mock.get("config") or {}
-            return _Mock(str(config.get("model", mock["id"])), lambda params: _played(mock["id"], config))
+            return _Mock(
+                str(config.get("model", mock["id"])), lambda messages, params: _played(mock["id"], config, messages)
+            )
         if self._may_program and provider == "mock":
             program = self._programs.setdefault((caller.tenant, caller.node_id), _Program([]))
-            return _Mock(name or "mock", program.play)
+            return _Mock(name or "mock", lambda messages, params: program.play(params))
         if self._models is None:
             raise Problem("capability_not_provided", "This host has no models.", requiredCapability="models")
         return self._models.chosen(provider, name)
+
+
+class _Call(msgspec.Struct, frozen=True):
+    """A tool that the provider `tool-calls` asks for in its first answer; its next one is `tokens`."""
+
+    name: str
+    arguments: dict[str, Any] = {}
 
 
 class _Mock:
@@ -87,26 +107,31 @@ class _Mock:
     context_window = 1 << 20
     max_output_tokens = None
 
-    def __init__(self, name: str, play: Callable[[Params], Deltas]) -> None:
+    def __init__(self, name: str, play: Callable[[Sequence[Message], Params], Deltas]) -> None:
         self.name = f"mock:{name}"
         self._play = play
 
     def stream(
         self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = DEFAULT_PARAMS
     ) -> Deltas:
-        return self._play(params)
+        return self._play(messages, params)
 
     def count_tokens(self, text: str) -> int:
         return len(text.split())
 
 
-async def _played(id: str, config: dict[str, Any]) -> Deltas:
+async def _played(id: str, config: dict[str, Any], messages: Sequence[Message]) -> Deltas:
     """The providers of `configurable.mockProvider`; `check_mock` has looked at their configuration."""
     if id == "error":
         await asyncio.sleep(config.get("failAfterMs", 0) / 1000)
         raise Problem(
             "upstream_failed", str(config.get("message", "The mock provider fails.")), mock=config.get("code")
         )
+    if id == "tool-calls" and not any(message.role == "tool" for message in messages):
+        calls = [msgspec.convert(item, _Call) for item in config.get("toolCalls", [])]
+        made = tuple(ToolCall(f"call_{number}", item.name, item.arguments) for number, item in enumerate(calls))
+        yield Delta(tool_calls=made, finish_reason="tool_calls", usage=Usage(0, 0))
+        return
     for token in config.get("tokens", []):
         await asyncio.sleep(config.get("delayMsPerToken", 0) / 1000)
         yield Delta(token)
@@ -127,6 +152,11 @@ def check_mock(value: Any, at: str = "$.configurable.mockProvider") -> None:
     tokens = config.get("tokens", [])
     if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
         raise Problem("schema_mismatch", "`tokens` is a list of texts.", at=f"{at}.config.tokens")
+    try:
+        msgspec.convert(config.get("toolCalls", []), list[_Call])
+    except msgspec.ValidationError as error:
+        message = "`toolCalls` is a list of objects with a `name` and `arguments`."
+        raise Problem("schema_mismatch", message, at=f"{at}.config.toolCalls") from error
     usage = config.get("usage", {})
     numbers = {key: config[key] for key in ("delayMsPerToken", "failAfterMs") if key in config}
     numbers |= {f"usage.{key}": item for key, item in usage.items()} if isinstance(usage, dict) else {"usage": usage}

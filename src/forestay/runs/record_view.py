@@ -5,7 +5,8 @@ Invariants:
 - V1  What a run hides is masked in every record about it: its own, its artifacts', and those that name it.
 - V2  The private part of a run's record is masked whole, and so are the texts of a relay session of a run that hides
       something: a model's words may be a part of it.
-- V3  The sensitive variables of a schedule's inputs and of a workflow's defaults are masked by their names.
+- V3  The sensitive variables of a schedule's inputs, of an inbound event's and of a workflow's defaults are masked by
+      their names.
 - V4  What looks like a credential is masked in every record.
 - V5  A caller who may read the runs of the tenant sees the record as it is stored, so that its hash can be checked.
 """
@@ -48,7 +49,7 @@ class LedgerView:
 
     async def _shown(self, stream: str, records: Iterable[Record]) -> list[RecordShown]:
         family, _, rest = stream.partition("/")
-        first = await self._first(stream) if family in ("relay", "schedule") else {}
+        first = await self._first(stream) if family in ("relay", "schedule", "trigger") else {}
         shown = []
         for record in records:
             covered = await self._covered(family, rest, first, record)
@@ -67,6 +68,8 @@ class LedgerView:
             record = cover_record(run, record)  # V1, V2
         elif family == "schedule":
             record = _with(record, payload=await self._schedule(record.payload, tenant))  # V3
+        elif family == "trigger":
+            record = _with(record, payload=await self._event(record.payload, first, tenant))  # V3
         elif family == "workflow":
             record = _with(record, payload=masked_defaults(record.payload))  # V3
         return _with(record, payload=redact(record.payload), attrs=redact(record.attrs))  # V4
@@ -92,6 +95,12 @@ class LedgerView:
             return payload
         inputs = await self._runs.shown_inputs(str(spec.get("workflowId")), tenant, spec.get("inputs", {}))
         return {**payload, "spec": {**spec, "inputs": inputs}}
+
+    async def _event(self, payload: Any, first: dict[str, Any], tenant: str) -> Any:
+        if "inputs" not in payload:
+            return payload
+        inputs = await self._runs.shown_inputs(str(first.get("workflowId")), tenant, payload["inputs"])
+        return {**payload, "inputs": inputs}
 
     async def _first(self, stream: str) -> dict[str, Any]:
         """What a stream began with: whose it is."""

@@ -30,6 +30,9 @@ _HEADERS = {
         r'\*|"[!#-~]*"(?:, ?"[!#-~]*")*',
     ),
     "If-None-Match": ("`*`: only when there is none yet, otherwise 412.", r"\*"),
+    "webhook-id": ("The sender's id of the event: the same one again is the same delivery.", "[!-~]{1,256}"),
+    "webhook-timestamp": ("When the request was signed, in seconds since 1970.", "[0-9]{1,12}"),
+    "webhook-signature": ("`v1,` and base64(HMAC-SHA256(secret, id.timestamp.body)); more than one with spaces.", None),
     "X-CRP-Signature": (
         "For sessions with a binding secret: hex(HMAC-SHA256(session_key, sha256(METHOD + LF + path + LF + body))).",
         None,

@@ -126,8 +126,11 @@ def _govern(label: str, case: Any) -> None:
         body["scenario"] = "model-denied"  # which of the others there is depends on the host
     if label.endswith("/agents/eval-run"):
         body.pop("modes", None)  # which of them there are depends on the host
-    if label.endswith("/roster/fire"):
-        body.pop("asWorkItem", None)  # a capability that is off
+    if label.endswith("/trigger-bridge/deliver"):
+        body["source"] = "queue"  # which of the others there are depends on the host
+    if label == "POST /host/v1/trigger-subscriptions":
+        body["workflowId"] = _KNOWN["workflowId"][0]
+        body.pop("rosterId", None)
 
 
 def _asking() -> str:

@@ -14,6 +14,7 @@ from forestay.surface.hostapi import (
     policy,
     sessions,
     suites,
+    triggers,
 )
 from forestay.surface.openapi import About, openapi
 from forestay.surface.operations import Operation
@@ -32,6 +33,8 @@ def operations(services: Services) -> list[Operation]:
         *budgets.api.of(host),
         *organisation.api.of(host),
         *suites.api.of(host),
+        *triggers.api.of(host),
+        *triggers.signed.of(host),
         *contexts.api.of(contexts.Contexts(host)),
         *keys.api.of(services),
         *policy.api.of(services),

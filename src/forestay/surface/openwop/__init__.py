@@ -11,11 +11,14 @@ from forestay.surface.openwop import (
     events,
     governance_seams,
     interrupts,
+    live_seams,
     meta,
     runs,
     schedules,
     seams,
     tools,
+    trigger_seams,
+    triggers,
     webhooks,
     workflows,
 )
@@ -42,12 +45,13 @@ def operations(services: Services, served: list[Operation]) -> list[Operation]:
         *tools.api.of(host),
         *evaluations.api.of(host),
         *deployments.api.of(host),
+        *triggers.api.of(host),
         *(_seams(host) if services.sample_seams else ()),
     ]
 
 
 def _seams(host: Host) -> list[Operation]:
-    families = (seams, governance_seams, deployment_seams, evaluation_seams)
+    families = (seams, governance_seams, deployment_seams, evaluation_seams, trigger_seams, live_seams)
     return [operation for family in families for operation in family.api.of(host)]
 
 

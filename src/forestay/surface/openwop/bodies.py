@@ -20,6 +20,7 @@ NewRun = Annotated[
         extra_json_schema={
             "anyOf": [
                 {"properties": {"workflowId": {"type": "string", "minLength": 1}}, "required": ["workflowId"]},
+                {"properties": {"agentId": {"type": "string", "minLength": 1}}, "required": ["agentId"]},
                 {"properties": {"mode": {"const": "eval"}}, "required": ["mode"]},
             ],
             "properties": {

@@ -6,7 +6,7 @@ from collections.abc import Set
 from typing import Any, get_args
 
 import forestay
-from forestay.governance import CHANNELS, State
+from forestay.governance import CHANNELS, DRIVEN, State
 from forestay.runs import (
     ENGINE_VERSION,
     HTTP_METHODS,
@@ -125,8 +125,15 @@ def _organised(operations: Set[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if "agents.inventory" in operations:
         found["manifestRuntime"] = {"supported": True, "handoffValidation": True, "installScope": "tenant"}
+        found["liveRuntime"] = {
+            "supported": True,
+            "structuredOutput": True,
+            "confidenceEscalation": True,
+            "sources": ["workflow-node", "run-api"],
+        }
     if "roster.list" in operations:
         sources = ["schedule"] if "schedules.create" in operations else []
+        sources += DRIVEN if "triggers.list" in operations else ()
         found["roster"] = {"supported": True, "installScope": "tenant", "portfolioTriggerSources": sources}
     if "org-chart.get" in operations:
         found["orgChart"] = {

@@ -10,7 +10,7 @@ from forestay.agents import ASSISTANT
 from forestay.host import Host
 from forestay.kernel import Problem
 from forestay.runs import CreateRun, RunSnapshot
-from forestay.surface.operations import Body, Call, Operations, Result, View
+from forestay.surface.operations import Body, Call, Operations, Result
 
 _PATH = "/v1/host/sample"
 _MODEL = "mock:usage-only"
@@ -62,9 +62,10 @@ class RosterFire(Body, frozen=True):
     as_work_item: bool = False
 
 
-class RosterFired(View, frozen=True):
+class RosterFired(Result, frozen=True):
     run_id: str
     roster_id: str
+    trigger_subscription_id: str | None = None
 
 
 class BudgetScenario(Body, frozen=True):
@@ -97,19 +98,32 @@ async def budget(host: Host, call: Call, body: BudgetScenario) -> BudgetRun:
     )
 
 
-@api.post(f"{_PATH}/roster/fire", "seams.roster", RosterFired, problems=("not_found", "capability_not_provided"))
+@api.post(f"{_PATH}/roster/fire", "seams.roster", RosterFired, problems=("not_found", "state_conflict"))
 async def fire(host: Host, call: Call, body: RosterFire) -> RosterFired:
-    """Start a workflow of a member's portfolio as a trigger would (RFC 0086); without a member, a sample one."""
-    if body.as_work_item:
-        message = "This host has no trigger bridge: work items cannot be delivered."
-        raise Problem("capability_not_provided", message, requiredCapability="triggerBridge")
+    """Start a workflow of a member's portfolio as a trigger would (RFC 0086); without a member, a sample one. A work
+    item goes through the queue of a subscription."""
     member = body.roster_id or await _sample_member(host, call)
     entry = await host.staff.get(call.tenant, member)
     if not entry.workflows:
         raise Problem("not_found", f"{entry.persona} has no workflow.", rosterId=member)
+    if body.as_work_item:
+        return await _work_item(host, call, member, entry.workflows[0])
     made = await host.staff.fire(call.tenant, member, entry.workflows[0], body.trigger_source)
     await host.runs.wait(made.run_id, call.tenant)
     return RosterFired(run_id=made.run_id, roster_id=member)
+
+
+async def _work_item(host: Host, call: Call, member: str, workflow_id: str) -> RosterFired:
+    triggers, tenant = host.triggers, call.tenant
+    made = await triggers.subscriptions.subscribe(tenant, "queue", workflow_id, roster_id=member)
+    offered = await triggers.offer(tenant, made.subscription_id, "work-item", {})
+    await triggers.deliver_due()
+    await triggers.subscriptions.remove(tenant, made.subscription_id)
+    run_id = (await triggers.delivery(tenant, offered.delivery_id)).run_id
+    if run_id is None:
+        raise Problem("state_conflict", "The work item started no run.", rosterId=member)
+    await host.runs.wait(run_id, tenant)
+    return RosterFired(run_id=run_id, roster_id=member, trigger_subscription_id=made.subscription_id)
 
 
 async def _sample_member(host: Host, call: Call) -> str:

@@ -15,7 +15,6 @@ _FAMILIES = {
     "workspace": r"/v1/host/workspace/files(/.*)?",
     "mcp": r"/v1/mcp(/.*)?",
     "a2a": r"/v1/a2a(/.*)?",
-    "triggerBridge": r"/v1/trigger-subscriptions(/.*)?",
     "auditLogIntegrity": r"/v1/audit/verify",
 }
 # The contract's audit log has signed checkpoints, which the ledger has not; what it has is verified elsewhere.

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import Meta, convert, field, structs
 from starlette.responses import Response
 
-from forestay.host import Host
+from forestay.host import Host, Rooted
 from forestay.kernel import Problem, read_traceparent
 from forestay.runs import (
     MAX_NAME,
@@ -118,8 +118,9 @@ async def create(host: Host, call: Call, body: NewRun) -> Response:
         if body.mode == "eval":
             made = await evaluations.begin(host, call, body)
         else:
+            root = Rooted(body, []) if body.agent_id is None else await host.roots.of(body, caller.tenant)
             made = await host.runs.create_run(
-                body,
+                root.request,
                 caller.tenant,
                 caller.principal,
                 workspace=caller.workspace,
@@ -127,6 +128,7 @@ async def create(host: Host, call: Call, body: NewRun) -> Response:
                 engine_version=headers.get("x-force-engine-version"),
                 run_id=reserved,
                 trusted=caller.test,
+                facts=root.facts,
             )
     except Problem as problem:
         if reserved is None or problem.details.get("activeRunId") != reserved:

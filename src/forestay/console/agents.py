@@ -1,0 +1,99 @@
+"""Agents: which there are, who works as them, and which version serves."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.responses import Response
+
+from forestay.console.render import go, segment
+from forestay.console.visit import Visit, form, page
+from forestay.governance import Deployment, OrgChart, Transition
+from forestay.kernel import Problem, canonical
+
+_MEMBERS = 200
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """A version of an agent, and where it stands; nowhere until it is promoted for the first time."""
+
+    version: str
+    record: Deployment | None
+
+    @property
+    def verbs(self) -> dict[str, str]:
+        """What can be done with it, with the words on the buttons."""
+        state = self.record.state if self.record is not None else None
+        if state == "active":
+            return {"pause": "Pause", "rollback": "Roll back", "deprecate": "Deprecate"}
+        return {"promote": "Promote"} if state in (None, "draft", "test", "staged", "paused") else {}
+
+
+class Branch(msgspec.Struct, frozen=True):
+    """A department with its members and the departments below it."""
+
+    name: str
+    members: list[str]
+    below: list[Branch]
+
+
+@page("/agents", "agents", "manifest:read")
+async def listing(visit: Visit) -> Response:
+    """The agents of the tenant, the roster and the org chart."""
+    host, tenant = visit.host, visit.tenant
+    return visit.page(
+        "agents.html",
+        agents=await host.directory.listed(tenant),
+        members=await host.staff.listed(tenant, limit=_MEMBERS),
+        departments=_branches(await host.staff.chart(tenant), None),
+    )
+
+
+@page("/agents/{agentId}", "agents.show", "manifest:read")
+async def show(visit: Visit) -> Response:
+    """One agent: its versions, and where each stands."""
+    host, agent_id = visit.host, visit.path["agentId"]
+    records = {item.version: item for item in await host.deployments.listed(visit.tenant, agent_id)}
+    versions = await host.directory.versions(visit.tenant, agent_id)
+    return visit.page(
+        "agent.html",
+        agent=await host.directory.get(visit.tenant, agent_id),
+        versions=[Placed(name, records.get(name)) for name in versions],
+        done=visit.asked("done"),
+    )
+
+
+@form("/agents/{agentId}/transition", "agents.transition", "manifest:read")
+async def transition(visit: Visit) -> Response:
+    """Change which version serves: whether the visitor may is decided, and recorded, by the deployment's run."""
+    agent_id, fields, deployments = visit.path["agentId"], visit.form, visit.host.deployments
+    given = {
+        "version": fields.get("version", ""),
+        "transition": fields.get("transition", ""),
+        "channel": fields.get("channel") or None,
+        "evalRunId": fields.get("evaluation") or None,
+    }
+    try:
+        wanted = msgspec.convert(given, Transition)
+    except msgspec.ValidationError as error:
+        message, where = canonical.located(error, "$")
+        raise Problem("schema_mismatch", f"{message}.", at=where) from error
+    made = await deployments.request(
+        visit.tenant, agent_id, wanted, principal=visit.caller.name, scopes=visit.caller.scopes
+    )
+    settled = await deployments.settled(visit.tenant, made.run_id)
+    if settled.record is None:  # a person must approve it
+        return go(f"/runs/{made.run_id}")
+    return go(f"/agents/{segment(agent_id)}?done={settled.record.state}")
+
+
+def _branches(chart: OrgChart, parent: str | None) -> list[Branch]:
+    """The departments below `parent`, each with those below it; a chart has no circle."""
+    return [
+        Branch(
+            item.name,
+            [member.roster_id for member in chart.members if member.department_id == item.department_id],
+            _branches(chart, item.department_id),
+        )
+        for item in chart.departments
+        if item.parent_department_id == parent
+    ]

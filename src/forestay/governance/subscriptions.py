@@ -1,0 +1,156 @@
+"""`Subscriptions`: which source starts which workflow of a tenant (OpenWOP RFC 0083 §B)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from forestay.governance import inbound_signature
+from forestay.governance.inbound_signature import Signed
+from forestay.governance.staff import Staff
+from forestay.governance.trigger import (
+    DRIVEN,
+    Reason,
+    Source,
+    Subscription,
+    SubscriptionState,
+    TriggerRetry,
+    move,
+)
+from forestay.governance.trigger_table import PREFIX
+from forestay.kernel import Clock, Draft, Ids, Ledger, Problem
+from forestay.runs import Runs
+
+MAX_PER_TENANT = 200
+
+
+class Subscriptions:
+    """The subscriptions of one ledger. `resumed` is called when one is active again."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        runs: Runs,
+        staff: Staff,
+        *,
+        clock: Clock,
+        ids: Ids,
+        secret: bytes,
+        resumed: Callable[[], None],
+    ) -> None:
+        self._ledger = ledger
+        self._runs = runs
+        self._staff = staff
+        self._clock = clock
+        self._ids = ids
+        self._secret = secret
+        self._resumed = resumed
+        self.turn = asyncio.Lock()  # a subscription is looked at and changed by one caller at a time
+
+    async def subscribe(
+        self,
+        tenant: str,
+        source: Source,
+        workflow_id: str,
+        *,
+        retry: TriggerRetry | None = None,
+        dedup: bool = True,
+        roster_id: str | None = None,
+        subscription_id: str | None = None,
+    ) -> Subscription:
+        """Bind a source to a workflow that the tenant can run, or to one of a roster member's portfolio. A caller that
+        must not make two gives the id, and gets the one that is there."""
+        if source not in DRIVEN:
+            message = f"Events of the source {source} do not come in here."
+            raise Problem("capability_not_provided", message, requiredCapability=f"triggerBridge:{source}")
+        await self._runs.get_workflow(workflow_id, tenant)
+        if roster_id is not None and workflow_id not in (await self._staff.get(tenant, roster_id)).workflows:
+            raise Problem("schema_mismatch", "The workflow is not in the member's portfolio.", at="$.workflowId")
+        name = subscription_id or self._ids.new("sub")
+        mark = inbound_signature.fingerprint(self._secret, self._key(name)) if source == "webhook" else None
+        made = Subscription(
+            name, source, tenant, workflow_id, "active", dedup, retry or TriggerRetry(), roster_id, mark
+        )
+        async with self.turn:
+            known = {item.subscription_id: item for item in await self.listed(tenant)}
+            if name in known:
+                return known[name]
+            if len(known) >= MAX_PER_TENANT:
+                message = "The tenant has as many subscriptions as it may have."
+                raise Problem("state_conflict", message, limit=MAX_PER_TENANT)
+            await self._ledger.append(PREFIX + name, [kept(made)], expect=-1)
+        return made
+
+    def secret(self, found: Subscription) -> str | None:
+        """What the sender of a webhook signs with; no other source has one."""
+        return self._key(found.subscription_id) if found.source == "webhook" else None
+
+    def _key(self, subscription_id: str) -> str:
+        return inbound_signature.make_secret(self._secret, subscription_id)
+
+    async def get(self, tenant: str, subscription_id: str) -> Subscription:
+        found = await self.find(subscription_id)
+        if found is None or found.tenant != tenant:
+            raise Problem("not_found", "There is no such subscription.", subscriptionId=subscription_id[:128])
+        return found
+
+    async def find(self, subscription_id: str) -> Subscription | None:
+        rows = await self._ledger.look_up(
+            "SELECT doc FROM trigger_subscriptions WHERE subscription_id = ?", (subscription_id,)
+        )
+        return msgspec.json.decode(rows[0][0], type=Subscription) if rows else None
+
+    async def listed(self, tenant: str) -> list[Subscription]:
+        rows = await self._ledger.query(
+            "SELECT doc FROM trigger_subscriptions WHERE tenant = ? ORDER BY subscription_id", (tenant,)
+        )
+        return [msgspec.json.decode(doc, type=Subscription) for (doc,) in rows]
+
+    async def pause(self, tenant: str, subscription_id: str) -> Subscription:
+        return await self._move(tenant, subscription_id, "paused", "operator-paused")
+
+    async def resume(self, tenant: str, subscription_id: str) -> Subscription:
+        return await self._move(tenant, subscription_id, "active", None)
+
+    async def _move(
+        self, tenant: str, subscription_id: str, to: SubscriptionState, reason: Reason | None
+    ) -> Subscription:
+        async with self.turn:
+            drafts = moved(await self.get(tenant, subscription_id), to, reason)
+            await self._ledger.append(PREFIX + subscription_id, drafts)
+        self._resumed()
+        return await self.get(tenant, subscription_id)
+
+    async def remove(self, tenant: str, subscription_id: str) -> None:
+        """End a subscription; what is due of it is a dead letter."""
+        async with self.turn:
+            await self.get(tenant, subscription_id)
+            draft = Draft("trigger.removed", {"subscriptionId": subscription_id})
+            await self._ledger.append(PREFIX + subscription_id, [draft])
+
+    async def verified(self, subscription_id: str, signed: Signed, body: bytes) -> Subscription:
+        """The subscription that a signed request is for. A stranger learns nothing, not even whether it is there."""
+        inbound_signature.check(self._key(subscription_id), signed, body, self._clock.now_ms())
+        found = await self.find(subscription_id)
+        if found is None or found.source != "webhook":
+            raise inbound_signature.refused()
+        return found
+
+
+def kept(made: Subscription) -> Draft:
+    said = {"tenant": made.tenant, "workflowId": made.workflow_id, "subscription": msgspec.to_builtins(made)}
+    return Draft("trigger.subscription", said)
+
+
+def moved(found: Subscription, to: SubscriptionState, reason: Reason | None) -> list[Draft]:
+    """What is recorded of a subscription that goes into another state."""
+    told: dict[str, str] = {
+        "subscriptionId": found.subscription_id,
+        "source": found.source,
+        "fromState": found.state,
+        "toState": to,
+    }
+    said = told | ({"reason": reason} if reason else {})
+    return [Draft("trigger.subscription.state.changed", said), kept(move(found, to))]

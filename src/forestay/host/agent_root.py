@@ -1,0 +1,92 @@
+"""A run whose root is an agent: `POST /v1/runs {agentId, inputs}` (OpenWOP RFC 0077).
+
+The agent works in the host's own workflow `forestay-agent`, so such a run is durable, replayed and budgeted as any
+other. `inputs` is the task, as the agent's task schema wants it; `{"task": …}` alone is that value. The agent's
+version, or the channel that gives one, stands in `configurable` (`agentVersion`, `agentChannel`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from forestay.governance import MEMBER, TASK, AgentDirectory, Staff
+from forestay.kernel import Problem, canonical
+from forestay.runs import CreateRun, Fact
+
+_NAMES = ("agentId", "agentVersion", "agentChannel", "task")
+AGENT_ROOT: dict[str, Any] = {
+    **TASK,
+    "id": "forestay-agent",
+    "name": "Let an agent work",
+    "nodes": [
+        {
+            **TASK["nodes"][0],
+            "inputs": {name: {"type": "expression", "expression": f"variables.work.{name}"} for name in _NAMES},
+        }
+    ],
+}
+_OPTIONS = ("agentVersion", "agentChannel")
+
+
+class _Options(msgspec.Struct, frozen=True, rename="camel"):
+    """What `configurable` says of the agent; the other keys are the run's."""
+
+    agent_version: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] | None = None
+    agent_channel: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] | None = None
+
+
+class Rooted(msgspec.Struct, frozen=True):
+    """The run that a request with an agent as its root means, and what is said of it when it begins."""
+
+    request: CreateRun
+    facts: list[Fact]
+
+
+class AgentRoots:
+    """Turns requests with an agent as their root into requests for a workflow."""
+
+    def __init__(self, directory: AgentDirectory, staff: Staff) -> None:
+        self._directory = directory
+        self._staff = staff
+
+    async def of(self, request: CreateRun, tenant: str) -> Rooted:
+        """The run of an agent, or of a member of the roster, that the tenant has; `not_found`."""
+        agent_id = request.agent_id or ""
+        if request.workflow_id is not None:
+            raise Problem("schema_mismatch", "A run has a workflow or an agent as its root.", at="$.agentId")
+        options = _options(request.configurable)
+        facts: list[Fact] = []
+        if agent_id.startswith(MEMBER):
+            if options != _Options():
+                message = "A member's roster entry says which version it is."
+                raise Problem("schema_mismatch", message, at="$.configurable")
+            facts = await self._staff.named(tenant, AGENT_ROOT["id"], [agent_id])
+        else:
+            await self._directory.get(tenant, agent_id, options.agent_version)
+        if not request.inputs:
+            raise Problem("schema_mismatch", "The agent has no task.", at="$.inputs", fix='Give {"task": "…"}.')
+        work = {
+            "agentId": agent_id,
+            "agentVersion": options.agent_version,
+            "agentChannel": options.agent_channel,
+            "task": request.inputs["task"] if set(request.inputs) == {"task"} else request.inputs,
+        }
+        others = {name: value for name, value in request.configurable.items() if name not in _OPTIONS}
+        made = msgspec.structs.replace(
+            request, agent_id=None, workflow_id=AGENT_ROOT["id"], inputs={"work": work}, configurable=others
+        )
+        return Rooted(made, facts)
+
+
+def _options(configurable: dict[str, Any]) -> _Options:
+    try:
+        found = msgspec.convert({name: configurable[name] for name in _OPTIONS if name in configurable}, _Options)
+    except msgspec.ValidationError as error:
+        message, where = canonical.located(error, "$.configurable")
+        raise Problem("schema_mismatch", f"{message}.", at=where) from error
+    if found.agent_version is not None and found.agent_channel is not None:
+        message = "An agent is named by a version or by a channel."
+        raise Problem("schema_mismatch", message, at="$.configurable.agentChannel")
+    return found

@@ -1,0 +1,115 @@
+"""The pages about agents: versions and how they change, evaluations, budgets, and events from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.console.conftest import Console
+
+AGENT = "vendor.page.support"
+MANIFEST = {"agentId": AGENT, "persona": "Support", "modelClass": "general", "systemPrompt": "Help."}
+ENTRY = {
+    "rosterId": "host:sally",
+    "persona": "Sally",
+    "agentRef": {"agentId": AGENT},
+    "owner": {"tenantId": "default"},
+    "workflows": ["review"],
+}
+CHART = {
+    "owner": {"tenantId": "default"},
+    "departments": [
+        {"departmentId": "harbour", "name": "Harbour", "roles": []},
+        {
+            "departmentId": "desk",
+            "name": "Desk",
+            "roles": [{"roleId": "clerk", "name": "Clerk"}],
+            "parentDepartmentId": "harbour",
+        },
+    ],
+    "members": [{"rosterId": "host:sally", "departmentId": "desk", "roleId": "clerk", "reportsTo": None}],
+}
+
+
+def said(console: Console, method: str, path: str, body: Any = None) -> Any:
+    answer = console.running.api.request(method, path, json=body)
+    assert answer.status_code < 300, answer.text
+    return answer.json() if answer.content else None
+
+
+def until(found: Callable[[], bool]) -> None:
+    while not found():
+        pass
+
+
+def test_an_agent_is_promoted_and_rolled_back(console: Console) -> None:
+    for version in ("1.0.0", "2.0.0"):
+        pack = {"name": "vendor.page", "version": version, "agents": [MANIFEST]}
+        said(console, "POST", "/host/v1/agent-packs", pack)
+    assert any(link["href"] == f"/agents/{AGENT}" for link in console.page("/agents").all("a"))
+    path = f"/agents/{AGENT}/transition"
+    for version in ("1.0.0", "2.0.0"):
+        for _ in range(3):
+            console.send(path, version=version, transition="promote")
+        done = console.send(path, version=version, transition="promote", channel="stable")
+        assert done.headers["location"] == f"/agents/{AGENT}?done=active"
+    assert _states(console) == {"1.0.0": "active", "2.0.0": "active"}
+    console.send(path, version="2.0.0", transition="rollback")
+    assert _states(console)["2.0.0"] == "rolled-back"
+    console.send(path, 409, version="2.0.0", transition="pause")
+    console.send(path, 400, version="2.0.0", transition="explode")
+    console.page("/agents/vendor.not.there", 404)
+
+
+def _states(console: Console) -> dict[str, str]:
+    rows = console.page(f"/agents/{AGENT}").one("tbody").all("tr")
+    cells = [{cell["data-label"]: cell.text for cell in row.all("td")} for row in rows]
+    return {cell["Version"]: cell["State"] for cell in cells}
+
+
+def test_roster_and_chart_are_drawn(console: Console) -> None:
+    said(console, "PUT", "/host/v1/roster/host:sally", ENTRY)
+    said(console, "PUT", "/host/v1/org-chart", CHART)
+    page = console.page("/agents")
+    assert "Sally" in page.text
+    assert "Desk host:sally" in page.one("ul.chart").one("ul").text
+
+
+def test_evaluations_and_budgets_are_listed(console: Console) -> None:
+    match = {"kind": "golden", "match": {"strategy": "regex", "value": ".*"}}
+    suite = {"suiteId": "page.evals.one", "version": "1.0.0", "modes": ["golden"]}
+    tasks = [{"taskId": "hello", "input": "Say hello.", "expected": match}]
+    said(console, "POST", "/host/v1/eval-suites", {**suite, "tasks": tasks})
+    assert "Nothing was evaluated yet." in console.page("/evaluations").text
+    asked = {"mode": "eval", "evalSuiteRef": "page.evals.one@1.0.0", "agentId": AGENT}
+    run_id = said(console, "POST", "/v1/runs", asked)["runId"]
+    console.running.until(run_id, "run.completed")
+    row = console.page("/evaluations").one("tbody").one("tr")
+    cells = {cell["data-label"]: cell.text for cell in row.all("td")}
+    assert (cells["Agent"], cells["Score"], cells["Tasks passed"]) == (f"{AGENT} 2.0.0", "1.00 passed", "1 of 1")
+    limited = {
+        "workflowId": "harbour",
+        "inputs": {"question": "Where?"},
+        "configurable": {"budget": {"maxTokens": 99999}},
+    }
+    run_id = said(console, "POST", "/v1/runs", limited)["runId"]
+    console.running.until(run_id, "run.failed", "run.completed", "interrupt.requested")
+    assert run_id in console.page("/budgets").text
+
+
+def test_a_dead_letter_is_tried_again(console: Console) -> None:
+    wanted = {"source": "queue", "workflowId": "harbour", "retryPolicy": {"maxAttempts": 1}}
+    made = said(console, "POST", "/host/v1/trigger-subscriptions", wanted)["result"]
+    said(console, "POST", made["binding"]["path"], {"eventId": "e"})  # it has no question
+    until(lambda: bool(_redrives(console)))
+    console.send(_redrives(console)[0])
+    name = made["subscription"]["subscriptionId"]
+    until(lambda: said(console, "GET", f"/v1/trigger-subscriptions/{name}")["state"] == "dead-lettered")
+    console.send(f"/triggers/{name}/resume")
+    console.send(f"/triggers/{name}/pause")
+    assert "paused" in console.page("/triggers").text
+
+
+def _redrives(console: Console) -> list[str]:
+    forms = console.page("/triggers?only=dead").all("form")
+    return [form["action"] for form in forms if form["action"].endswith("/redrive")]
