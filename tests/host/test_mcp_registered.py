@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from forestay.extensions import Pins, read_servers, with_registered
-from forestay.extensions.extensions import Extensions
+from forestay.extensions import Extensions, Pins, read_servers, with_registered
 from forestay.host import Host
 from forestay.kernel import Agents, ExtensionConfig, ExtensionPolicy, Ledger, Problem
 from tests.host.mcp_world import ECHO, SERVER, TOOL, started
