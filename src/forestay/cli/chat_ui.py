@@ -9,6 +9,7 @@ G3  A dialog never takes the line that the person is typing: it is told, and ask
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -35,6 +36,7 @@ class ChatUi:
         self._shown: Counter[str] = Counter()
         self._asked: Counter[str] = Counter()
         self._standing: dict[tuple[str, str], list[str]] = {}  # what stays on the screen: by extension and place
+        self._open: set[asyncio.Future[Any]] = set()
         self._told: list[str] = []  # the standing lines as they were shown last
         self.draft = ""
         """What an extension put into the editor."""
@@ -48,7 +50,19 @@ class ChatUi:
             return None  # G2
         if self._keyboard.busy:
             self._say(extension, ["asks something; it comes after your line"])
-        return await ask(self, extension, params)
+        answer = asyncio.ensure_future(ask(self, extension, params))
+        self._open.add(answer)
+        try:
+            await asyncio.wait({answer})
+        finally:
+            answer.cancel()  # of an extension that does not wait any more
+            self._open.discard(answer)
+        return None if answer.cancelled() else answer.result()
+
+    def give_up(self) -> None:
+        """Answer what is asked now as cancelled: the person ended what it was asked for."""
+        for answer in self._open:
+            answer.cancel()
 
     # Notices
 
