@@ -58,7 +58,7 @@ corpus: setup
 	@$(BIN)/forestay ext corpus fetch
 
 lock:
-	@uv pip compile pyproject.toml --extra openai --extra anthropic --extra tokenizers --extra grpc --extra otel --group dev --universal --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements.lock
+	@uv pip compile pyproject.toml --extra openai --extra anthropic --extra tokenizers --extra grpc --extra otel --extra postgres --group dev --universal --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements.lock
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache site dist

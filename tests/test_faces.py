@@ -9,7 +9,7 @@ import sys
 import pytest
 from scripts import faces
 
-MOST_REACHING = 62  # imports of tests that look inside a package which is not theirs: let this number fall
+MOST_REACHING = 60  # imports of tests that look inside a package which is not theirs: let this number fall
 SHOWN = [(package, name) for package, names in sorted(faces.faces().items()) for name in sorted(names)]
 
 

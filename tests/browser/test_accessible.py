@@ -34,6 +34,7 @@ def paths(host: Served) -> list[str]:
         "/extensions",
         "/extensions/ext.tally",
         "/trust",
+        "/servers",
         "/relay",
         session,
         f"{session}/facts/1",
@@ -71,7 +72,7 @@ def test_empty_pages_say_what_to_do_and_are_accessible(browser: Any, bare: Serve
     visit.go("/login")
     visit.accessible()
     visit.sign_in()
-    for path in ("/", "/runs", "/inbox", "/extensions", "/relay"):
+    for path in ("/", "/runs", "/inbox", "/extensions", "/servers", "/relay"):
         visit.go(path)
         assert visit.page.locator(".empty strong").count() == 1, path
         visit.accessible()

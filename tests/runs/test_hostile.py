@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from forestay.kernel import Problem
-from forestay.runs import service, workflows
+from forestay.runs import commands, workflows
 from forestay.runs.check import check_workflow
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeContext
@@ -330,7 +330,7 @@ async def test_a_paused_run_is_not_looked_at_for_work(host: Host) -> None:
 
 
 async def test_signals_that_nobody_takes_are_not_kept_without_end(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "MAX_SIGNALS", 20)
+    monkeypatch.setattr(commands, "MAX_SIGNALS", 20)
     async with host() as runs:
         run_id = await start(runs, workflow("w", [node("a", "core.waitForEvent", config={"event": "e"})]))
         for index in range(20):

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from forestay.host import Host, Options, open_host
-from forestay.kernel import ManualClock, Problem, SeededRandomness
+from forestay.kernel import Config, ManualClock, Problem, SeededRandomness
+from forestay.kernel.config import Data
 from forestay.runs.breaker import FAILURES, Breaker
 from forestay.runs.types import CreateRun, ForkRequest
 from forestay.runs.webhooks import ROTATION_GRACE_MS, RetryPolicy, fingerprint
@@ -76,9 +77,10 @@ async def receiving() -> AsyncIterator[Receiver]:
 
 @asynccontextmanager
 async def opened(
-    data: Path, clock: ManualClock, receiver: Receiver, *others: str, **policy: int
+    data: Path, clock: ManualClock, receiver: Receiver, *others: str, ledger: str = "", **policy: int
 ) -> AsyncIterator[Host]:
     options = Options(
+        config=Config(data=Data(ledger=ledger)),
         data=data,
         clock=clock,
         randomness=SeededRandomness(1),

@@ -21,7 +21,7 @@ SURFACES = {
     "openwop": lambda path: path.startswith("/v1/") or path in ("/healthz", "/readyz", "/metrics"),
     "lafs": lambda path: path.startswith(("/host/", "/_lafs/")),
     "crp": lambda path: path.startswith("/crp"),
-    "a2a": lambda path: path.startswith(("/a2a", "/.well-known/")),
+    "a2a": lambda path: path.startswith(("/a2a", "/mcp", "/.well-known/")),
     "console": lambda path: True,
 }
 CRP_FIELDS = [
@@ -65,6 +65,7 @@ async def addresses(serving: Serving, http: httpx.AsyncClient) -> list[str]:
         "/_lafs/{x}",
         "/crp/{x}",
         "/a2a/{x}",
+        "/mcp/{x}",
     ]
 
 

@@ -23,6 +23,7 @@ PLACES = (
     "/_lafs/context/x",
     "/crp/sessions",
     "/a2a",
+    "/mcp",
     "/",
     "/runs/x",
     "/login",

@@ -29,7 +29,7 @@ class Connection:
     def __init__(self, client: AsyncClient, *, local: bool = False) -> None:
         self.local = local
         self.events = client.events
-        self._client = client
+        self.client = client
 
     async def ask(
         self,
@@ -44,7 +44,7 @@ class Connection:
             name=path, method=method, path=path, answer=object, body=body, headers=headers or {}, query=query or {}
         )
         try:
-            return await self._client.send(call)
+            return await self.client.send(call)
         except Problem as problem:
             if problem.key == "not_found" and "runId" in problem.details:
                 problem.details.setdefault("fix", "`forestay run list` names the runs of this host.")

@@ -25,8 +25,11 @@ def data_folder(data: Path | None) -> Path:
     return data or Path(config.load().config.data.dir)
 
 
-def ledger_file(data: Path | None, *, make: bool, fix: str) -> Path:
-    """The file that `--data` means, a folder or the file itself; `not_found` with `fix` unless it may be made."""
+def ledger_address(data: Path | None, *, make: bool, fix: str) -> Path | str:
+    """The ledger that `--data` means, a folder or the file itself; without it the one of the settings. `not_found` with
+    `fix` unless a file may be made."""
+    if data is None and (address := config.load().config.data.ledger):
+        return address
     path = data_folder(data)
     with kept_in(path):
         if path.is_dir() or path.suffix != ".db":
@@ -39,22 +42,22 @@ def ledger_file(data: Path | None, *, make: bool, fix: str) -> Path:
 @asynccontextmanager
 async def opened_ledger(data: Data = None) -> AsyncIterator[Ledger]:
     """The ledger, which is made where there is none."""
-    async with _opened(ledger_file(data, make=True, fix="")) as ledger:
+    async with _opened(ledger_address(data, make=True, fix="")) as ledger:
         yield ledger
 
 
 @asynccontextmanager
 async def existing_ledger(data: Data = None) -> AsyncIterator[Ledger]:
     """The ledger, which must be there."""
-    async with _opened(ledger_file(data, make=False, fix="Start the host once, or give --data.")) as ledger:
+    async with _opened(ledger_address(data, make=False, fix="Start the host once, or give --data.")) as ledger:
         yield ledger
 
 
 @asynccontextmanager
-async def _opened(file: Path) -> AsyncIterator[Ledger]:
+async def _opened(address: Path | str) -> AsyncIterator[Ledger]:
     from forestay.kernel import Ledger
 
-    async with Ledger.open(file) as ledger:
+    async with Ledger.open(address) as ledger:
         yield ledger
 
 

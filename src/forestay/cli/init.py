@@ -17,6 +17,7 @@ TEMPLATE = """\
 
 [data]
 # dir = ".forestay"                      # the ledger, the keys' hashes and the host's secret: back this folder up
+# ledger = ""                            # postgresql://user@host/database: the ledger is there, and not in the folder
 
 [http]
 # host = "127.0.0.1"                     # another address needs a TLS proxy in front

@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from forestay.cli.command import Group
-from forestay.cli.data_folder import Data, announced, data_folder, existing_ledger, opened_ledger
+from forestay.cli.data_folder import Data, announced, data_folder, existing_ledger, ledger_address, opened_ledger
 from forestay.cli.files import read_bytes
 from forestay.cli.output import Answer, choice, console, note
 from forestay.kernel import Problem, canonical, iso
@@ -109,6 +109,32 @@ async def import_(
     async with opened_ledger(data) as ledger:
         with file.open("rb") as lines:
             return {"records": await ledger.import_lines(lines)}
+
+
+@app.command("copy")
+async def copy(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="A data folder, a ledger file or postgresql://….")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="Where to: empty, or what an earlier copy left.")],
+) -> Answer:
+    """Bring a whole ledger to another place, from SQLite to PostgreSQL or back, and verify it there."""
+    from forestay.kernel import Ledger, copy_ledger
+
+    places = [_place(source, make=False), _place(target, make=True)]
+    if places[0] == places[1]:
+        raise Problem("invalid_request", "FROM and TO are the same ledger.", at="TO")
+    async with Ledger.open(places[0], sole=True) as one, Ledger.open(places[1], sole=True) as other:
+        found = await copy_ledger(one, other, lambda count: note(f"{count} records copied."))
+    line = f"{found.copied} records copied; {found.records} records in {found.streams} streams hold."
+    return Answer(found, human=[line])
+
+
+def _place(text: str, *, make: bool) -> Path | str:
+    """The address of a ledger that no host has open."""
+    if "://" in text:
+        return text
+    if (address := announced(Path(text) if Path(text).is_dir() else Path(text).parent)) is not None:
+        raise Problem("state_conflict", f"A host has {text} open: {address}", fix="Stop `forestay up` first.")
+    return ledger_address(Path(text), make=make, fix="Name the data folder that has it.")
 
 
 async def _last(ledger: Ledger, prefix: str, count: int) -> list[Record]:

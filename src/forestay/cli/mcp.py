@@ -30,6 +30,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Approve without being asked.")
 Command = Annotated[list[str] | None, typer.Argument(help="After `--`: the program and its arguments.")]
 Url = Annotated[str, typer.Option("--url", help="The address of a server that is reached over HTTP.")]
 Env = Annotated[list[str] | None, typer.Option("--env", help="NAME=VALUE; the value may be ${NAME} of the host.")]
+From = Annotated[Path | None, typer.Option("--from", help="An extension that registers servers: it is loaded first.")]
 Header = Annotated[list[str] | None, typer.Option("--header", help="NAME=VALUE of a server that has an address.")]
 
 
@@ -58,12 +59,15 @@ async def project(
     root: RootFolder = Path(),
     deadline: Deadline = 60.0,
     data: Data = None,
+    source: From = None,
 ) -> AsyncIterator[Project]:
-    """The project's suite with no extension loaded, and its servers."""
-    from forestay.extensions import read_servers
+    """The project's suite with no extension loaded but the one that registers servers, and its servers."""
+    from forestay.extensions import read_servers, with_registered
 
     async with opened_suite(Chosen(policy, grant, root, deadline, data=data)) as suite:
-        yield Project(suite, read_servers(root, config.load(root).config.mcpServers))
+        if source is not None:
+            await suite.load(source)
+        yield Project(suite, with_registered(suite, read_servers(root, config.load(root).config.mcpServers)))
 
 
 @app.command("add")
@@ -107,7 +111,9 @@ async def inspect(project: Project, name: Name) -> Answer:
     standing = await project.standing(server)
     result = {**server.shown(), **_state(server, standing)}
     if not standing.admits(server):
-        return Answer(result, human=[*_lines(server), f"Not approved. Next: forestay mcp trust {name}"])
+        return Answer(
+            result, human=[*_lines(server), f"Not approved. Next: forestay mcp trust {name}{server.named_by}"]
+        )
     guest = await project.guest(server)
     offered = await guest.offered()
     changes = compare(standing.pinned, offered)
@@ -127,7 +133,7 @@ async def trust(project: Project, name: Name, yes: Yes = False) -> Answer:
 
     server = project.servers.named(name)
     if not (await project.standing(server)).admits(server):
-        await _agreed(_lines(server), f"Let {name} be started like this", name, yes)
+        await _agreed(_lines(server), f"Let {name} be started like this", server, yes)
         await project.suite.pins.approve(server)
     guest = await project.guest(server)
     offered = await guest.offered()
@@ -135,7 +141,7 @@ async def trust(project: Project, name: Name, yes: Yes = False) -> Answer:
     changes = compare(before, offered)
     if changes:
         shown = [line for item in changes for line in (f"{item.tool} is {item.kind}", *item.faults, item.diff)]
-        await _agreed(shown, f"Pin the tools of {name} like this", name, yes)
+        await _agreed(shown, f"Pin the tools of {name} like this", server, yes)
         await project.suite.pins.pin(server, pinnable(changes, offered))
     refused = sorted({item.tool for item in changes if item.kind == "refused"})
     pinned = (await project.standing(server)).pinned
@@ -193,16 +199,15 @@ def _lines(server: ServerConfig) -> list[str]:
     return [f"{key}: {' '.join(value) if isinstance(value, list) else value}" for key, value in shown.items()]
 
 
-async def _agreed(lines: Iterable[str], question: str, name: str, yes: bool) -> None:
+async def _agreed(lines: Iterable[str], question: str, server: ServerConfig, yes: bool) -> None:
     """Show what it is about and go on only when a person says yes."""
     if yes:
         return
     shown = list(lines)
     if not attended():
         told = f"{question}? Nobody is there to ask."
-        raise Problem(
-            "consent_required", told, shows=shown, fix=f"Look at it, then run: forestay mcp trust {name} --yes"
-        )
+        command = f"forestay mcp trust {server.name}{server.named_by} --yes"
+        raise Problem("consent_required", told, shows=shown, fix=f"Look at it, then run: {command}")
     for line in shown:
         note(line)
     if await asked(f"{question}? [y/N] ") != "y":

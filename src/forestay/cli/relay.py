@@ -14,7 +14,7 @@ import msgspec
 import typer
 
 from forestay.cli.command import Group
-from forestay.cli.data_folder import Data, ledger_file
+from forestay.cli.data_folder import Data, data_folder, ledger_address
 from forestay.cli.files import STDIN, fix_of, read_bytes, read_text, shown
 from forestay.cli.output import Answer, choice, note
 from forestay.kernel import HOST_SECRET, Problem, config, derive, iso, kept_in, kept_secret, make_folder, printable
@@ -47,16 +47,22 @@ async def _relay(data: Path | None, model: str | None, *, make: bool) -> AsyncIt
     from forestay.relay import Relay
 
     settings = config.load().config
-    path = ledger_file(data, make=make, fix="Ingest or ask something first, or give --data.")
-    make_folder(path.parent)
-    with kept_in(path.parent):
-        kept = kept_secret(path.with_name(HOST_SECRET))
+    path = ledger_address(data, make=make, fix="Ingest or ask something first, or give --data.")
+    beside = path if isinstance(path, Path) else data_folder(data) / "ledger.db"
+    make_folder(beside.parent)
+    with kept_in(beside.parent):
+        kept = kept_secret(beside.with_name(HOST_SECRET))
     secret = derive(kept, "relay")  # as the host's: each opens the other's sessions
     opened = registry.open(model, entries=settings.models.entries) if model is not None else None
     embedder = embed.open(settings.models.embedder) if settings.models.embedder else None
     try:
         async with Relay.open(
-            path, secret=secret, model=opened, max_sessions_per_app=_SESSIONS, embedder=embedder
+            path,
+            secret=secret,
+            model=opened,
+            max_sessions_per_app=_SESSIONS,
+            embedder=embedder,
+            vectors=beside.with_name(beside.name + ".vectors"),
         ) as relay:
             yield relay
     finally:

@@ -14,7 +14,7 @@ import typer
 from forestay.cli.command import answers
 from forestay.cli.data_folder import announce, announced
 from forestay.cli.output import Answer, say
-from forestay.kernel import Problem, config, kept_in
+from forestay.kernel import Problem, config, kept_in, redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +30,9 @@ def up(
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="0 picks one; default: http.port.")] = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on; default: http.host.")] = None,
     data: Annotated[Path | None, typer.Option(help="The data folder; default: data.dir.")] = None,
+    ledger: Annotated[
+        str | None, typer.Option(help="The ledger's address, postgresql://…; default: data.ledger.")
+    ] = None,
     workflows: Annotated[Path | None, typer.Option(help="A folder of workflow documents to load.")] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse to start when a workflow document cannot be loaded.")
@@ -50,7 +53,7 @@ def up(
     from forestay.host import Options
     from forestay.surface import run
 
-    settings = config.load().config
+    settings = config.load(flags={} if ledger is None else {"data.ledger": ledger}).config
     options = Options(
         config=settings,
         data=data,
@@ -86,6 +89,7 @@ async def _serve(options: Options, address: str, port: int, trust: bool, show_ke
             url=serving.url,
             **await _first_key(serving.services.keys, options.folder, shown=show_key or sys.stdout.isatty()),
             data=str(options.folder),
+            ledger=redact(str(options.ledger)),
             model=serving.host.models.default.name,
             workflows=list(serving.host.workflows),
             leftOut=msgspec.to_builtins(serving.host.left_out),
@@ -143,6 +147,8 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
     yield f"forestay is up. Console: {result['url']}/"
     yield from _key_lines(result)
     yield f"  data       {result['data']}"
+    if "://" in result.get("ledger", ""):
+        yield f"  ledger     {result['ledger']}"
     yield f"  model      {model_line(result['model'])}"
     if result["workflows"]:
         yield f"  workflows  {_some(result['workflows'])}"

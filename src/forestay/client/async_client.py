@@ -22,7 +22,7 @@ from forestay.kernel import TABLE, Problem
 from forestay.runs import TERMINAL, TERMINAL_EVENTS, Interrupt, RunEvent, RunSnapshot, RunSummary
 
 if TYPE_CHECKING:
-    pass
+    import httpx
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -45,7 +45,8 @@ class AsyncClient:
     """`async with AsyncClient() as client: await client.run("order", {"pieces": 3})`.
 
     The address and the key are arguments, else FORESTAY_URL and FORESTAY_API_KEY. `patience` is how often a host that
-    went away is tried again while its events are read.
+    went away is tried again while its events are read. `transport` leads to the host another way than a socket;
+    `headers` go with every request.
     """
 
     def __init__(
@@ -56,15 +57,17 @@ class AsyncClient:
         timeout: float = 90,
         patience: int = _PATIENCE,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        transport: httpx.AsyncBaseTransport | None = None,
+        headers: dict[str, str] | None = None,
     ) -> None:
         import httpx
 
         self.url = (url or os.environ.get("FORESTAY_URL") or "http://127.0.0.1:8787").rstrip("/")
         text = key or os.environ.get("FORESTAY_API_KEY")
-        headers = {"Authorization": f"Bearer {text}"} if text else {}
+        every = {**(headers or {}), **({"Authorization": f"Bearer {text}"} if text else {})}
         self._patience = patience
         self._sleep = sleep
-        self._http = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=timeout)
+        self._http = httpx.AsyncClient(base_url=self.url, headers=every, timeout=timeout, transport=transport)
 
     async def __aenter__(self) -> Self:
         return self

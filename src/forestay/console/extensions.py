@@ -23,7 +23,9 @@ async def listing(visit: Visit) -> Response:
     """The project's extensions."""
     from forestay.extensions import overview
 
-    return visit.page("extensions.html", view=await overview(visit.host.extensions), done=visit.asked("done"))
+    extensions = visit.host.extensions
+    view, servers = await overview(extensions), await extensions.servers()
+    return visit.page("extensions.html", view=view, servers=servers, done=visit.asked("done"))
 
 
 @form("/extensions", "extensions.load", "runs:create", operator=True)
@@ -31,6 +33,12 @@ async def load(visit: Visit) -> Response:
     """Load what the folder brings and a person trusts, as the first agent run would."""
     await visit.host.extensions.suite()
     return go("/extensions")
+
+
+@page("/servers", "servers", operator=True)
+async def servers(visit: Visit) -> Response:
+    """The MCP servers of the project: where each stands, its pinned tools and their calls, and what changed."""
+    return visit.page("servers.html", servers=await visit.host.extensions.servers())
 
 
 @page("/extensions/{name}", "extensions.show", operator=True)

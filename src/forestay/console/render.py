@@ -27,7 +27,7 @@ SECURITY_HEADERS = {
 
 VISITOR, WAITING = "forestay.visitor", "forestay.waiting"  # what a request is known to have, for every page
 _LOOKS = {
-    "good": "completed, open, loaded, trusted, compatible, accepted, allow, run, ok, accept, edit-accept",
+    "good": "completed, open, loaded, trusted, approved, compatible, accepted, allow, run, ok, accept, edit-accept",
     "bad": "failed, stopped, changed, blocked, refused, deny, refuse, reject, error, forbidden, denied, timeout, io, "
     "invalid_request, internal",
     "off": "cancelled, cancelling, closed, expired, not loaded, gone, nothing",

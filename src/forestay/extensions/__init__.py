@@ -42,9 +42,10 @@ if TYPE_CHECKING:
     from forestay.extensions.mcp.guest import McpGuest
     from forestay.extensions.mcp.pins import STREAM as MCP_STREAM
     from forestay.extensions.mcp.pins import Pins, ServerStanding
+    from forestay.extensions.mcp.server_cards import ServerCard, server_cards
     from forestay.extensions.mcp.server_config import PROJECT_FILE as MCP_FILE
     from forestay.extensions.mcp.server_config import ServerConfig, Servers, read_servers, write_entry
-    from forestay.extensions.mcp.servers import use_servers
+    from forestay.extensions.mcp.servers import use_servers, with_registered
     from forestay.extensions.mcp.tool_names import tool_name
     from forestay.extensions.outcomes import Surroundings, ToolOutcome
     from forestay.extensions.packages import named

@@ -34,7 +34,7 @@ from forestay.extensions.pending_call import PendingCall, Subject
 from forestay.extensions.protocol import Chunk, HostCall, HostCallError, HostResult
 from forestay.extensions.quotas import Quotas
 from forestay.extensions.result_stream import ResultStream, own_thread
-from forestay.kernel import Clock, Decision, Grant, Policy, Problem, SystemClock, Weighed
+from forestay.kernel import Clock, Decision, Grant, Policy, Problem, Request, SystemClock, Weighed
 
 T = TypeVar("T")
 MAX_PARALLEL = 64
@@ -183,6 +183,10 @@ class Dispatcher:
             scopes=lambda capability: authority.scopes(pending, capability),
             monotonic=self._clock.monotonic,
         )
+
+    def may(self, extension: str, capability: str) -> bool:
+        """Whether policy would not refuse this outright at this moment. Nothing is recorded."""
+        return self.policy.decide(Request(extension, capability)).effect != "deny"
 
     def cancel(self, call_id: str) -> None:
         pending = self._running.get(call_id)

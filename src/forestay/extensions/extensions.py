@@ -224,7 +224,7 @@ class Extensions:
 
     async def add_server(self, config: ServerConfig, standing: ServerStanding) -> Member:
         """Offer the pinned tools of an approved MCP server. The program starts when one is called."""
-        loader = ServerLoader(self._settings, self.dispatcher.own_call)
+        loader = ServerLoader(self._settings, self.dispatcher.own_call, self.dispatcher.may)
         make = partial(loader.guest, config, standing)
         return await self.add(loader.artifact(config), make, path=self.root / config.origin)
 

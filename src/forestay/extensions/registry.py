@@ -76,6 +76,18 @@ class Provider(msgspec.Struct, frozen=True, rename="camel"):
         return {**{key: value for key, value in shared.items() if value is not None}, **own, "provider": self.provider}
 
 
+class Server(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An MCP server that an extension names, as an entry of `.mcp.json` would."""
+
+    name: str
+    command: str | None = None
+    args: list[str] | None = None
+    env: dict[str, str] | None = None
+    cwd: str | None = None
+    url: str | None = None
+    headers: dict[str, str] | None = None
+
+
 class Handler(msgspec.Struct, frozen=True):
     event: str
     count: int
@@ -90,6 +102,7 @@ _KINDS: dict[str, type[msgspec.Struct]] = {
     "renderer": Renderer,
     "entry_renderer": Renderer,
     "provider": Provider,
+    "mcp_server": Server,
 }
 
 
@@ -110,6 +123,7 @@ class Registrations:
         self.renderers: dict[str, Renderer] = {}
         self.entry_renderers: dict[str, Renderer] = {}
         self.providers: dict[str, Provider] = {}
+        self.servers: dict[str, Server] = {}
         self.handlers: dict[str, int] = {}
         self._kept: dict[str, dict[str, Any]] = {
             "tool": self.tools,
@@ -119,6 +133,7 @@ class Registrations:
             "renderer": self.renderers,
             "entry_renderer": self.entry_renderers,
             "provider": self.providers,
+            "mcp_server": self.servers,
         }
         self._sizes: dict[tuple[str, str], int] = {}
         self._bytes = 0
@@ -202,6 +217,7 @@ class Registrations:
 
     def inspect(self) -> dict[str, Any]:
         """What `ext inspect` shows of it."""
+        servers = [msgspec.to_builtins(item) for item in self.servers.values()]
         return {
             "path": self.extension,
             "tools": [
@@ -217,6 +233,7 @@ class Registrations:
             ],
             "renderers": list(self.renderers),
             "providers": [{"name": p.provider, "api": p.api, "models": p.models} for p in self.providers.values()],
+            **({"mcpServers": servers} if servers else {}),
         }
 
 

@@ -288,7 +288,7 @@ class Budgets:
         async with self._turn[tenant]:
             while True:
                 head = await self._ledger.head(_stream(tenant))
-                accounts = [self._read(tenant, name, limit, but=id) for name, limit in limits.items()]
+                accounts = [await self._read(tenant, name, limit, but=id) for name, limit in limits.items()]
                 found = reserve(accounts)
                 if isinstance(found, Short):
                     if hard:
@@ -309,11 +309,11 @@ class Budgets:
         type = "budget.freed" if used is None else "budget.settled"
         await self._ledger.append(_stream(hold.tenant), [Draft(type, _said(hold, used or {}))])
 
-    def _read(self, tenant: str, name: str, limits: Spend, but: str = "") -> Account:
-        spent = self._ledger.look_up(
+    async def _read(self, tenant: str, name: str, limits: Spend, but: str = "") -> Account:
+        spent = await self._ledger.look_up(
             "SELECT dimension, amount FROM budget_spent WHERE tenant = ? AND account = ?", (tenant, name)
         )
-        held = self._ledger.look_up(
+        held = await self._ledger.look_up(
             "SELECT h.dimension, sum(h.amount) FROM budget_held h JOIN runs r ON r.run_id = h.run_id "
             "WHERE h.tenant = ? AND h.account = ? AND h.hold <> ? AND r.ended IS NULL GROUP BY h.dimension",
             (tenant, name, but),
@@ -335,7 +335,7 @@ class Budgets:
         found = []
         for (name,) in rows:
             limits = next((pool.limits for pool in self._pools if name.startswith(_prefix_of(pool))), {})
-            account = self._read(tenant, name, limits)
+            account = await self._read(tenant, name, limits)
             found.append(Standing(name, _shown(account.spent), _shown(account.held), ceilings(limits)))
         return found
 

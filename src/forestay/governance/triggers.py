@@ -145,7 +145,7 @@ class Triggers:
         return made
 
     async def get(self, tenant: str, subscription_id: str) -> Subscription:
-        rows = self._ledger.look_up(
+        rows = await self._ledger.look_up(
             "SELECT doc FROM trigger_subscriptions WHERE subscription_id = ? AND tenant = ?", (subscription_id, tenant)
         )
         if not rows:
@@ -189,7 +189,7 @@ class Triggers:
         async with self._turn:
             found = await self.get(tenant, subscription_id)
             key = dedup_key(self._secret, subscription_id, event_id)
-            if found.dedup_enabled and (known := self._known(subscription_id, key)) is not None:
+            if found.dedup_enabled and (known := await self._known(subscription_id, key)) is not None:
                 return known
             if found.state != "active":
                 raise Problem("state_conflict", f"The subscription is {found.state}.", state=found.state)
@@ -205,8 +205,8 @@ class Triggers:
         self._woken.set()
         return Delivery(delivery_id, subscription_id, key, "due", 0)
 
-    def _known(self, subscription_id: str, key: str) -> Delivery | None:
-        rows = self._ledger.look_up(
+    async def _known(self, subscription_id: str, key: str) -> Delivery | None:
+        rows = await self._ledger.look_up(
             f"SELECT {_SHOWN} FROM trigger_deliveries "  # noqa: S608 - the columns are ours
             "WHERE subscription_id = ? AND dedup_key = ? AND received_ms > ? ORDER BY received_ms DESC LIMIT 1",
             (subscription_id, key, self._clock.now_ms() - RETENTION_MS),
@@ -224,7 +224,7 @@ class Triggers:
 
     async def redrive(self, tenant: str, delivery_id: str) -> None:
         """Try a dead letter again from its first attempt; its subscription is active again (Q4)."""
-        rows = self._ledger.look_up(
+        rows = await self._ledger.look_up(
             "SELECT subscription_id, state FROM trigger_deliveries WHERE delivery_id = ? AND tenant = ?",
             (delivery_id, tenant),
         )

@@ -21,7 +21,7 @@ from forestay.extensions import STREAM as GRANTS
 from forestay.kernel import Clock, Config, Grant, Ledger, Problem, Randomness
 
 if TYPE_CHECKING:
-    from forestay.extensions import Consent, Extensions, Model, Resource, Ui
+    from forestay.extensions import Consent, Extensions, Model, Resource, ServerCard, Ui
     from forestay.host.prompts import Prompts
     from forestay.runs import Execution
     from forestay.sessions import SessionKeeper, SessionTree
@@ -43,9 +43,9 @@ class ProjectExtensions:
         randomness: Randomness,
         prompts: Prompts,
         consent: Consent | None = None,
+        ui: Ui | None = None,
         model: Model | None = None,
         data: Path | None = None,
-        ui: Ui | None = None,
         sessions: SessionKeeper | None = None,
     ) -> None:
         self.root = root
@@ -59,9 +59,9 @@ class ProjectExtensions:
         self.clock = clock
         self._randomness = randomness
         self._consent = consent
+        self._ui = ui
         self._model = model
         self.data = data
-        self._ui = ui
         self._sessions = sessions
         self._suite: Extensions | None = None
         self.runs: str | None = None  # the hash of what was loaded
@@ -192,7 +192,7 @@ class ProjectExtensions:
             await self._load_brought(suite, standing)
         if reason == "startup":
             await self._load_users(suite)
-            await self._use_servers(suite)
+        await self._use_servers(suite)
         await suite.emit({"type": "session_start", "reason": reason})
         await suite.find_resources(texts(self.root, trusted))
 
@@ -236,6 +236,15 @@ class ProjectExtensions:
         if standing.state == "trusted" and home.resolve() != self.root.resolve():  # else it is the project's already
             for item in standing.brings:
                 await self._load(suite, home / item.path, self.own, home)
+
+    async def servers(self) -> list[ServerCard]:
+        """The MCP servers that the project names, or that its loaded extensions register. Starts nothing."""
+        from forestay.extensions import Pins, read_servers, server_cards, with_registered
+
+        named = read_servers(self.root, self._servers)
+        if self._suite is not None:
+            named = with_registered(self._suite, named)
+        return await server_cards(named, Pins(self.ledger, self.root), self.ledger, self._suite)
 
     async def _use_servers(self, suite: Extensions) -> None:
         """Offer the pinned tools of the MCP servers that a person approved as they are configured; none is started."""

@@ -32,6 +32,7 @@ from forestay.host.metrics import HostMetrics, WatchedModel
 from forestay.host.models import HostModels
 from forestay.host.node_files import load_nodes, trust_in_nodes
 from forestay.host.prompts import Prompts
+from forestay.host.run_ui import RunUi
 from forestay.host.session_turns import SessionTurns
 from forestay.host.sole import sole_host
 from forestay.host.tools import HostTools
@@ -117,6 +118,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def folder(self) -> Path:
         return self.data if self.data is not None else self.root / self.config.data.dir
 
+    @property
+    def ledger(self) -> Path | str:
+        """The ledger's address: the one of the configuration, otherwise the file in the data folder."""
+        return self.config.data.ledger or self.folder / "ledger.db"
+
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a running host below HTTP. `async with Host.open(config) as host`."""
@@ -201,7 +207,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         with kept_in(data):
             secret = kept_secret(data / HOST_SECRET, randomness)
         ledger = await stack.enter_async_context(
-            Ledger.open(data / "ledger.db", projections=projections, clock=clock, ids=ids)
+            Ledger.open(options.ledger, projections=projections, clock=clock, ids=ids, sole=True)
         )
         metrics = HostMetrics()
         tracing = options.tracing or open_tracing(config.telemetry)
@@ -237,9 +243,9 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             randomness=randomness,
             prompts=prompts,
             consent=options.consent,
+            ui=options.ui or RunUi(prompts),
             model=ExtensionModel(models),
             data=data,
-            ui=options.ui,
             sessions=sessions,
         )
         turns = SessionTurns(sessions, extensions, clock, ids, runs=lambda: runs)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from forestay.extensions import EXPIRIES, REMEMBER, Answer, Question
+from forestay.extensions import CHANGING, EXPIRIES, REMEMBER, Answer, Question
+from forestay.host.inquiry import Inquiry
 from forestay.kernel import Problem, Scope, redact, redact_text
 
 TYPE = "capability-prompt"
@@ -35,6 +36,26 @@ ANSWER: dict[str, Any] = {
     },
     "required": ["action"],
 }
+
+
+class CapabilityInquiry(Inquiry[Answer]):
+    """May an extension use a capability?"""
+
+    schema = ANSWER
+
+    def __init__(self, question: Question) -> None:
+        self.extension = question.extension
+        self.name = f"capability:{question.extension}:{question.capability}"
+        self._question = question
+
+    def shown(self, key: str, about: dict[str, Any]) -> dict[str, Any]:
+        return shown(self._question, key, about)
+
+    def read(self, value: Any, now_ms: int) -> Answer:
+        return answer_of(value, self._question, now_ms)
+
+    def lets_change(self, answer: Answer) -> bool:
+        return answer.allow and self._question.capability in CHANGING
 
 
 def shown(question: Question, key: str, about: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Capability prompts as interrupts of a run: an extension asks, the run waits, whoever answers wakes both.
+"""Questions of extensions as interrupts of a run: an extension asks, the run waits, whoever answers wakes both.
 
 W1  What an extension does for a node goes on while the node is parked: its host call waits in this process, and the
     node, executed again with the answer, finds the work where it stood. Nothing is done twice.
@@ -13,12 +13,13 @@ W5  An extension that asks while no run waits for it gets no answer, and is refu
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from forestay.extensions import CHANGING, Answer, Question
-from forestay.host.prompt_form import ANSWER, answer_of, shown
+from forestay.extensions import Answer, Question
+from forestay.host.inquiry import Inquiry
+from forestay.host.prompt_form import CapabilityInquiry
 from forestay.kernel import Clock, Problem, iso
 from forestay.runs import Execution, Parked, Runs
 
@@ -26,12 +27,12 @@ T = TypeVar("T")
 
 
 class _Asked:
-    """A question that waits for its answer; `number` tells apart those of one piece of work."""
+    """An inquiry that waits for its answer; `number` tells apart those of one name in one piece of work."""
 
-    def __init__(self, question: Question, number: int) -> None:
-        self.question = question
+    def __init__(self, inquiry: Inquiry[Any], number: int) -> None:
+        self.inquiry = inquiry
         self.number = number
-        self.answer: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
 
 class _Work:
@@ -42,7 +43,7 @@ class _Work:
         self.extension = extension  # None: any of them, as when an event is told to all
         self.task = task
         self.asked: deque[_Asked] = deque()
-        self.count = 0
+        self.counts: Counter[str] = Counter()
         self.stir = asyncio.Event()
         task.add_done_callback(lambda _: self.stir.set())
 
@@ -67,13 +68,17 @@ class Prompts:
         self._watches: dict[str, asyncio.Task[None]] = {}
 
     async def ask(self, question: Question) -> Answer | None:
+        """The answer about a capability; None when nobody is there to ask."""
+        return await self.inquire(CapabilityInquiry(question))
+
+    async def inquire(self, inquiry: Inquiry[T]) -> T | None:
         """Let a run that waits for this extension ask (W4, W5)."""
-        while (work := self._asker(question.extension)) is not None:
-            work.count += 1
-            asked = _Asked(question, work.count)
+        while (work := self._asker(inquiry.extension)) is not None:
+            work.counts[inquiry.name] += 1
+            asked = _Asked(inquiry, work.counts[inquiry.name])
             work.asked.append(asked)
             work.stir.set()
-            answer = await asked.answer
+            answer: T | None = await asked.answer
             if answer is not None:
                 return answer
         return None
@@ -150,20 +155,22 @@ class Prompts:
 
     async def _put(self, ctx: Execution, place: str, asked: _Asked, about: dict[str, Any], *, marks: bool) -> None:
         """Ask the question as an interrupt, and hand its answer to whoever waits."""
-        question = asked.question
-        key = f"{place}capability:{question.extension}:{question.capability}:{asked.number}"
-        data = shown(question, key, about)
+        inquiry = asked.inquiry
+        key = f"{place}{inquiry.name}:{asked.number}"
+        data = inquiry.shown(key, about)
+        told = {name: data[name] for name in _ANNOUNCED}
+        told["actions"] = ["edit" if action == "edit-accept" else action for action in data["actions"]]
         if self.recorded is not None:
             await self.recorded()  # the ledger tells that it was asked before the run tells that it waits
         value = await ctx.interrupt(
             "approval",
             data,
             key=key,
-            resume_schema=ANSWER,
-            announce=("approval.requested", {name: data[name] for name in _ANNOUNCED}),
+            resume_schema=inquiry.schema,
+            announce=("approval.requested", told),
         )
-        answer = answer_of(value, question, self._clock.now_ms())
-        if marks and answer.allow and question.capability in CHANGING:
+        answer = inquiry.read(value, self._clock.now_ms())
+        if marks and inquiry.lets_change(answer):
             await ctx.effect(f"{place}granted", self._mark)  # W3
         if not asked.answer.done():
             asked.answer.set_result(answer)

@@ -55,8 +55,22 @@ if TYPE_CHECKING:
         object_schema,
         schema_mistake,
     )
-    from forestay.kernel.ledger import Append, Draft, Head, Ledger, Projection, Record, Transaction, Verification
+    from forestay.kernel.ledger import (
+        Append,
+        Beat,
+        Draft,
+        Head,
+        Ledger,
+        Projection,
+        Queue,
+        Record,
+        Transaction,
+        Verification,
+        Worker,
+        Workers,
+    )
     from forestay.kernel.ledger.sqlite_file import SQLITE_VERSION, sqlite_fault
+    from forestay.kernel.ledger.transfer import copy_ledger
     from forestay.kernel.loss import Weighed, weigh
     from forestay.kernel.policy import (
         AUDIT,

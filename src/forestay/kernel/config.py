@@ -35,7 +35,11 @@ class Output(_Section, frozen=True):
 
 
 class Data(_Section, frozen=True):
+    """`ledger` is the ledger's address, `postgresql://user@host/database`; when it is empty, the ledger is the file
+    `ledger.db` of the folder `dir`. Keep the password in PGPASSWORD or in a password file, not in the address."""
+
     dir: str = ".forestay"
+    ledger: str = ""
 
 
 class HttpLimits(_Section, frozen=True):

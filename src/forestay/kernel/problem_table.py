@@ -210,6 +210,7 @@ _KERNEL = (
     _row("ledger_read_only", _TRANSIENT, "The ledger file cannot be written", "Make the file and its folder writable; reads go on working.", retryable=False, action="escalate", grpc="FAILED_PRECONDITION"),
     _row("ledger_locked", _TRANSIENT, "Another process holds the ledger", "Wait for it, or stop it.", action="wait"),
     _row("ledger_io", _TRANSIENT, "The disk failed while the ledger was written or read", "Look at the machine's disk; nothing unwritten was acknowledged.", action="escalate"),
+    _row("ledger_unreachable", _TRANSIENT, "The ledger's database does not answer", "Look at the database server and at its address, the setting data.ledger; nothing unwritten was acknowledged.", action="wait"),
     _row("ledger_closed", _TRANSIENT, "The ledger is closed", "Open it again.", retryable=False, action="stop", grpc="FAILED_PRECONDITION", crp=1005),
     _row("ledger_corrupt", _INTERNAL, "The ledger file is damaged", "Keep the file, restore a backup, and compare with `forestay ledger verify`.", grpc="DATA_LOSS", exit=11, crp=1030),
     _row("chain_broken", _INTERNAL, "A record is not what was written: the hash chain does not hold", "Do not trust the stream from the named sequence on; restore a backup.", grpc="DATA_LOSS", exit=11, crp=1031),

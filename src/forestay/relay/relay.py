@@ -99,17 +99,18 @@ class Relay:
         embedder: Embedder | None = None,
         **options: Any,
     ) -> AsyncIterator[Relay]:
-        """A relay over the ledger file at `path`; its secret is kept beside it, readable by its owner only.
+        """A relay over the ledger at `path`; its secret is kept beside it, readable by its owner only.
 
-        With an `embedder`, facts are found by their meaning too; their vectors are kept beside the ledger.
+        With an `embedder`, facts are found by their meaning too; their vectors are kept beside the ledger. Nothing is
+        kept beside a ledger that is no file: give `secret`, and with an embedder `vectors`.
         """
-        path = Path(path)
+        beside = Path(path)
         if embedder is not None:
-            options = {"embedder": embedder, "vectors": path.with_name(path.name + ".vectors"), **options}
+            options = {"embedder": embedder, "vectors": beside.with_name(beside.name + ".vectors"), **options}
         async with Ledger.open(path, projections=cls.projections(), clock=clock) as ledger:
             relay = cls(
                 ledger,
-                secret=secret or kept_secret(path.with_name(path.name + ".relay-secret")),
+                secret=secret or kept_secret(beside.with_name(beside.name + ".relay-secret")),
                 model=model,
                 clock=clock,
                 **options,
@@ -192,7 +193,7 @@ class Relay:
             await session.models.aclose()
 
     async def _check_limit(self, app_id: str) -> None:
-        rows = self.ledger.look_up(
+        rows = await self.ledger.look_up(
             "SELECT count(*) FROM relay_sessions WHERE app = ? AND closed = 0 AND expires_ms > ?",
             (app_id, self.clock.now_ms()),
         )

@@ -61,7 +61,7 @@ class RunActor:
     def __init__(self, engine: Engine, state: RunState, owner: str | None = None) -> None:
         self.engine = engine
         self.state = state
-        self.owner = owner or engine.instance
+        self.owner = engine.instance if owner is None else owner
         self.owned = self.owner == engine.instance
         self.lost = False
         self.tasks: dict[str, asyncio.Task[None]] = {}
@@ -305,7 +305,9 @@ class RunActor:
 
     def _progress(self, batch: _Batch, until: int | None = None) -> bool:
         """Decide and run instant nodes until nothing follows, up to the time `until`; False when the batch is full
-        first (A4)."""
+        first (A4). A run that nobody carries yet goes on where it is taken up."""
+        if not self.owner:
+            return True
         now = self.now() if self.owned else 0  # time is the owner's
         chance = self.engine.randomness.uniform
         while len(batch.events) < _BATCH:
@@ -400,6 +402,11 @@ class RunActor:
         self.engine.on_lost(self, problem, own=not self._batch.asked)
         self._tell_watchers()
 
+    def give_up(self) -> None:
+        """Another process has the run now. What is on its way to the log is told whether it came first."""
+        if not self._committing:
+            self._let_go(_gone(self.state.run_id))
+
     async def finish(self) -> None:
         """Stop the nodes, write what waits for its turn, and let go (G6)."""
         self._finishing = True
@@ -443,10 +450,11 @@ class RunActor:
 
     # Executing
 
-    def resume(self) -> None:
-        """After loading: the nodes that run by the log run again from their start."""
+    def resume(self, *, fence: bool = False) -> None:
+        """After loading: the nodes that run by the log run again from their start. `fence`: another process had the
+        run; what it still tries to append comes too late."""
         self._todo |= dict.fromkeys(self._running())
-        if self._todo:
+        if self._todo or fence:
             event = self.engine.lease_event(self.state)
             event.at = max(self.state.at, self.now() - self.engine.limits.max_run_duration_ms)
             self._news.append(event)

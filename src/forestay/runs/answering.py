@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from forestay.kernel import Problem, iso
 from forestay.runs import interrupts
+from forestay.runs.commands import Resolve
 from forestay.runs.engine import Engine
 from forestay.runs.interrupts import Claims, Voter
-from forestay.runs.outcome import Outcome
 from forestay.runs.secrets import cover
 from forestay.runs.state import InterruptState, RunState
 from forestay.runs.types import Interrupt, InterruptView, Resolved
@@ -46,11 +45,10 @@ class Answering:
             raise Problem(
                 "unauthenticated", "This gate takes no token.", fix="Answer with a key that has approvals:respond."
             )
-        caller = Voter(claims.approver)
-        return await self._resolve(state.run_id, lambda now, _: now.interrupts[claims.interrupt_id], body, caller)
+        return await self._resolve(state.run_id, body, Voter(claims.approver), interrupt_id=claims.interrupt_id)
 
     async def resolve_by_node(self, run_id: str, node_id: str, body: dict[str, Any], caller: Voter) -> Resolved:
-        return await self._resolve(run_id, lambda now, ms: interrupts.find_open(now, node_id, ms), body, caller)
+        return await self._resolve(run_id, body, caller, node_id=node_id)
 
     async def _by_token(self, token: str) -> tuple[Claims, RunState, InterruptState]:
         claims = interrupts.read_token(token, self._secret)
@@ -64,19 +62,10 @@ class Answering:
         interrupts.check_expired(asked, now)
         return claims, state, asked
 
-    async def _resolve(
-        self, run_id: str, find: Callable[[RunState, int], InterruptState], body: dict[str, Any], caller: Voter
-    ) -> Resolved:
+    async def _resolve(self, run_id: str, body: dict[str, Any], caller: Voter, **which: str) -> Resolved:
         if not isinstance(body, dict):
             raise Problem("schema_mismatch", "The body is an object with `resumeValue`.", at="$")
-
-        def make(state: RunState) -> Outcome:
-            now = self._engine.clock.now_ms()
-            asked = find(state, now)
-            result = interrupts.answer(asked, body, caller, now)
-            return Outcome(result.events, (asked.node, asked.id, result.resumed))
-
-        node, id, resumed = await self._engine.command(run_id, make)
+        node, id, resumed = await self._engine.inbox.ask(run_id, Resolve(body, caller, **which))
         state = await self._engine.state(run_id)
         return Resolved(
             run_id=run_id,

@@ -17,12 +17,14 @@ from collections import OrderedDict
 from collections.abc import Coroutine
 from typing import Any
 
-from forestay.kernel import Append, Clock, Draft, Ids, Ledger, Problem, Randomness, iso
+from forestay.kernel import Append, Clock, Ids, Ledger, Problem, Randomness, iso
 from forestay.runs import decider
 from forestay.runs.actor import RunActor
 from forestay.runs.evolve import fold
 from forestay.runs.family import Family
-from forestay.runs.log import ENGINES, FORK, PRIVATE, stream_of, to_event
+from forestay.runs.inbox import Inbox
+from forestay.runs.leases import AHEAD_MS, NOBODY, Leases
+from forestay.runs.log import FORK, PRIVATE, stream_of, to_event
 from forestay.runs.nodes.registry import NodeRegistry
 from forestay.runs.outcome import Make, Outcome, error_of
 from forestay.runs.ports import Ports
@@ -31,10 +33,8 @@ from forestay.runs.state import Event, RunState, new_state
 from forestay.runs.types import Limits
 from forestay.runs.workflows import Ref, Stored, Workflows
 
-AHEAD_MS = 60_000
 _KEEP_IDLE = 2000
 _KEEP_ENDED = 512
-_PAGE = 500
 _FAULTS = 3
 # What stands in a run's own way, unlike a full disk or another owner.
 _OWN_FAULTS = frozenset({"internal", "payload_too_large", "invalid_json", "invalid_text"})
@@ -56,8 +56,10 @@ class Engine:
         randomness: Randomness,
         limits: Limits,
         instance: str,
+        leases: Leases,
         lease_seconds: float = 30.0,
         sweep_seconds: float = 1.0,
+        room: int | None = None,
     ) -> None:
         self.ledger = ledger
         self.workflows = workflows
@@ -68,13 +70,13 @@ class Engine:
         self.randomness = randomness
         self.limits = limits
         self.instance = instance
+        self.leases = leases
         self._lease_ms = round(lease_seconds * 1000)
-        self._beat_s = lease_seconds / 3
         self._sweep_s = sweep_seconds
+        self._most = limits.max_active_runs if room is None else room
         self.draining = False
         self.started = False
         self._epoch = 0
-        self._beat = -1
         self._actors: dict[str, RunActor] = {}
         self._idle: OrderedDict[str, None] = OrderedDict()
         self._finished: OrderedDict[str, RunState] = OrderedDict()
@@ -83,18 +85,17 @@ class Engine:
         self._faults: dict[str, int] = {}
         self.watch = Watch(clock)
         self.family = Family(self)
+        self.inbox = Inbox(self)
 
     # Life
 
     async def start(self) -> None:
-        stream = ENGINES + self.instance
-        head = await self.ledger.head(stream)
-        self._epoch = head.seq + 1
-        self._beat = head.seq
-        await self._beat_once("engine.started")
+        self._epoch = await self.leases.start()
         self.started = True
-        self.spawn(self._beating())
+        self.spawn(self._holding())
         self.spawn(self._sweeping())
+        if self.leases.shared:
+            self.spawn(self.inbox.listen())
 
     async def drain(self, timeout: float) -> None:
         """Start nothing new; give running nodes `timeout` seconds to reach the log."""
@@ -114,6 +115,7 @@ class Engine:
         await asyncio.gather(*(actor.finish() for actor in list(self._actors.values())))
         self._actors.clear()
         self._idle.clear()
+        await self.leases.leave()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(self._guard(work))
@@ -126,23 +128,28 @@ class Engine:
         with contextlib.suppress(Problem):
             await work
 
-    async def _beating(self) -> None:
-        while self.started:
-            await asyncio.sleep(self._beat_s)
-            with contextlib.suppress(Problem):
-                await self._beat_once("engine.beat")
+    async def _holding(self) -> None:
+        """Live, until a newer incarnation has our name (G1)."""
+        await self.leases.hold(self._lapsed)
+        if self.started:
+            await self.close()
 
-    async def _beat_once(self, type: str) -> None:
-        """Say that this instance lives. If the place is taken, a newer incarnation has our name: stop (G1)."""
-        until = self.clock.now_ms() + self._lease_ms
-        draft = Draft(type, {"epoch": self._epoch, "until": until})
-        try:
-            records = await self.ledger.append(ENGINES + self.instance, [draft], self._beat)
-        except Problem as problem:
-            if problem.key == "ledger_conflict" and self.started:
-                await self.close()
-            raise
-        self._beat = records[0].seq
+    async def _lapsed(self) -> None:
+        """The lease had run out for a while: let go of what others have taken up meanwhile."""
+        carried = {run_id: actor for run_id, actor in self._actors.items() if actor.owned}
+        kept = await self.leases.kept(carried)
+        for run_id in carried.keys() - kept:
+            carried[run_id].give_up()
+
+    @property
+    def room(self) -> int:
+        """How many more runs this engine may carry; those that rest in memory do not count."""
+        return 0 if self.draining else self._most - len(self._actors) + len(self._idle)
+
+    @property
+    def next_owner(self) -> str:
+        """Who carries a run that is made now: this engine, or, where others can, whoever has room for it."""
+        return NOBODY if self.leases.shared and self.room <= 0 else self.instance
 
     # Finding work
 
@@ -157,22 +164,14 @@ class Engine:
         """Load what has something to do and is not in memory (G3)."""
         if self.draining:
             return
-        now = self.clock.now_ms()
-        rows = await self.ledger.query(
-            "SELECT run_id FROM (SELECT run_id, instance FROM runs WHERE busy = 1 "
-            "UNION SELECT run_id, instance FROM runs WHERE wake IS NOT NULL AND wake <= ?) AS r "
-            "WHERE r.instance IS NULL OR r.instance = ? OR NOT EXISTS "
-            "(SELECT 1 FROM engines e WHERE e.instance = r.instance AND e.until >= ?) LIMIT ?",
-            (now + AHEAD_MS, self.instance, now, _PAGE * 20),
-        )
-        for (run_id,) in rows:
+        for run_id in await self.leases.due(self.room):
             actor = self._actors.get(run_id)
             if self._is_hopeless(run_id):
                 continue
             if actor is None:
                 await self._take_up(run_id)
             elif actor.idle:
-                if actor.is_due(now):  # the machine slept, or its clock was set: our timer does not know
+                if actor.is_due(self.clock.now_ms()):  # the machine slept, or its clock was set: no timer knows
                     actor.poke()
                 self.spawn(self._look_again(actor))
 
@@ -215,11 +214,13 @@ class Engine:
         return await asyncio.shield(task)
 
     async def _load(self, run_id: str) -> RunActor | RunState:
-        state = await self.read_state(run_id)
+        if not _is_id(run_id):
+            raise _unknown(run_id)
+        owner, fresh = await self.leases.carrier(run_id, take=self.room > 0)
+        state = await self.read_state(run_id)  # after we know whose it is: what the owner before us wrote is there
         if state.ended is not None:
             self._remember(state)
             return state
-        owner = await self._owner(run_id)
         known = self._actors.get(run_id)
         if known is not None and not known.lost:
             return known
@@ -230,7 +231,7 @@ class Engine:
         if self.started and not self._is_hopeless(run_id):
             if state.children or state.orphans or state.parent:
                 self.family.gather(actor)
-            actor.resume()
+            actor.resume(fence=fresh)
         return actor
 
     def _unseat(self, actor: RunActor) -> None:
@@ -239,21 +240,12 @@ class Engine:
         self._idle.pop(actor.state.run_id, None)
         self.family.kin.part(actor)
 
-    async def _owner(self, run_id: str) -> str:
-        """Who executes the run: the instance that has it, as long as its beat is heard; otherwise this one (G2)."""
-        rows = self.ledger.look_up(
-            "SELECT r.instance FROM runs r JOIN engines e ON e.instance = r.instance "
-            "WHERE r.run_id = ? AND e.until >= ?",
-            (run_id, self.clock.now_ms()),
-        )
-        return str(rows[0][0]) if rows else self.instance
-
     async def read_state(self, run_id: str, until: int | None = None) -> RunState:
         """Fold a run's log, the whole of it or up to a sequence."""
         limit = None if until is None else until
         records = await self.ledger.read(stream_of(run_id), 0, limit) if _is_id(run_id) else []
         if not records:
-            raise Problem("not_found", "There is no such run.", runId=run_id[:128])
+            raise _unknown(run_id)
         first = records[0].attrs
         stream, seq = first[PRIVATE]["workflow"]
         stored = await self.workflows.at(Ref(stream, seq))
@@ -296,7 +288,9 @@ class Engine:
             raise Problem("unavailable", "The engine takes no new runs now.", retry_after_ms=1000, retryAfter=1)
         if run_id in self._actors or run_id in self._finished or run_id in self._loading:
             raise Problem("ledger_conflict", f"The run {run_id} exists already.", runId=run_id)
-        actor = self._actors[run_id] = RunActor(self, self.blank(run_id, stored))
+        actor = RunActor(self, self.blank(run_id, stored), self.next_owner)
+        if actor.owned:
+            self._actors[run_id] = actor
         await actor.post(lambda state: Outcome(events, appends=list(extra)), asked=True)
         return actor.state
 
@@ -305,10 +299,12 @@ class Engine:
         self.family.kin.join(actor)
         actor.poke()
 
-    def adopt_fork(self, state: RunState) -> None:
-        """Take up a fork whose history has been written."""
+    def adopt_fork(self, state: RunState, owner: str) -> None:
+        """Take up a fork whose history has been written, when it is ours."""
         if state.ended is not None:
             self._remember(state)
+            return
+        if owner != self.instance:
             return
         actor = self._actors[state.run_id] = RunActor(self, state)
         actor.resume()
@@ -343,6 +339,8 @@ class Engine:
             found = await self.find(run_id)
             if isinstance(found, RunState):
                 return make(found).result
+            if self.leases.shared and not found.owned:
+                raise Problem("ledger_conflict", f"The run {run_id} was taken over.", runId=run_id)
             try:
                 return await found.post(make, asked=asked, at=at)
             except Problem as problem:
@@ -445,6 +443,10 @@ def fork_origin(state: RunState, source: dict[str, Any]) -> None:
     state.parent = None
     if state.deadline is not None:
         state.deadline = max(state.deadline, source["at"] + state.duration_limit)
+
+
+def _unknown(run_id: str) -> Problem:
+    return Problem("not_found", "There is no such run.", runId=run_id[:128])
 
 
 def _is_id(run_id: str) -> bool:

@@ -48,8 +48,9 @@ async def fork_run(
         events = await Replay(engine, state, fork, records[start:]).run()
     else:
         events = _branch(engine, state, fork, records[0], overlay)
-    await _write(engine, state, fork, history, events)
-    engine.adopt_fork(state)
+    owner = engine.next_owner
+    await _write(engine, state, fork, history, events, owner)
+    engine.adopt_fork(state, owner)
     return _forked(state, run_id, start, request)
 
 
@@ -108,11 +109,11 @@ def _shown(state: RunState, values: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _write(
-    engine: Engine, state: RunState, fork: dict[str, Any], history: list[Draft], events: list[Event]
+    engine: Engine, state: RunState, fork: dict[str, Any], history: list[Draft], events: list[Event], owner: str
 ) -> None:
     """History, what was made of it and where the run stands, in one append."""
     drafts = [*history, *(to_draft(event, fork=fork if event.seq == 0 else None) for event in events)]
     last = drafts[-1]
-    standing = standing_of(state, engine.instance)
+    standing = standing_of(state, owner)
     drafts[-1] = Draft(last.type, last.payload, {**last.attrs, STANDING: standing}, last.id, last.ts)
     await engine.ledger.commit(Append(stream_of(state.run_id), drafts, -1))

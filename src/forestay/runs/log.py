@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from forestay.kernel import Append, Draft, Record, Transaction, canonical, former, iso
+from forestay.kernel import Append, Draft, Queue, Record, Transaction, canonical, former, iso
 from forestay.runs.state import WAITING, Event, RunState
 from forestay.runs.types import TERMINAL, RunEvent
 
@@ -123,26 +123,42 @@ _WAIT_AS_CHILDREN = f"""
         FROM runs c WHERE c.parent = runs.run_id AND c.attached = 1 AND c.ended IS NULL
     ), own) WHERE run_id = {{0}} AND waits = 1
 """  # noqa: S608 - the words are ours
+# Two children may change at once, each in a process of its own: the second waits here for the first to be visible.
+_HOLD = "UPDATE runs SET waits = waits WHERE run_id = {0}"
+
+
+QUEUE = Queue(
+    table="runs",
+    id="run_id",
+    key="root",
+    owner="instance",
+    tenant="tenant",
+    due="(q.busy = 1 OR q.wake <= ?)",
+    open="q.ended IS NULL",
+)
+"""The runs as work that processes share. A run and all that descends from it have one owner: they catch up together
+(T5), and a child's end reaches its parent without leaving the process."""
 
 
 class RunsProjection:
     """One row a run. `busy` and `wake` are what a sweep needs to find work after a restart."""
 
     name = "runs"
-    version = 3
+    version = 4
     prefix = PREFIX
     schema = """
         CREATE TABLE runs (
             run_id TEXT PRIMARY KEY, tenant TEXT NOT NULL, workflow_id TEXT NOT NULL, status TEXT NOT NULL,
             own TEXT NOT NULL, waits BIGINT NOT NULL, attached BIGINT NOT NULL, scope_id TEXT, parent TEXT, source TEXT,
             tags TEXT NOT NULL, created BIGINT NOT NULL, updated BIGINT NOT NULL, ended BIGINT, error TEXT, wake BIGINT,
-            busy BIGINT NOT NULL, instance TEXT
+            busy BIGINT NOT NULL, instance TEXT, root TEXT NOT NULL
         );
         CREATE INDEX runs_tenant ON runs (tenant, run_id);
         CREATE INDEX runs_status ON runs (tenant, status);
         CREATE INDEX runs_wake ON runs (wake) WHERE wake IS NOT NULL;
         CREATE INDEX runs_busy ON runs (run_id) WHERE busy = 1;
         CREATE INDEX runs_parent ON runs (parent) WHERE parent IS NOT NULL;
+        CREATE INDEX runs_root ON runs (root) WHERE ended IS NULL;
         CREATE TABLE run_tags (tag TEXT NOT NULL, run_id TEXT NOT NULL, PRIMARY KEY (tag, run_id));
         CREATE INDEX run_tags_of ON run_tags (run_id)
     """
@@ -183,10 +199,11 @@ def _stand(tx: Transaction, run_id: str, ts: int, standing: dict[str, Any]) -> N
     if "k" in standing:  # and open children that their parent is gone
         tx.execute("UPDATE runs SET busy = 1 WHERE parent = ? AND ended IS NULL", (run_id,))
     if waits:
-        tx.execute(_WAIT_AS_CHILDREN.format("?"), (run_id,))
+        tx.execute(_WAIT_AS_CHILDREN.format("?"), (run_id,))  # its own row is held by the UPDATE above
     above = "?"
     for _ in range(standing.get("d", 0)):
         above = f"(SELECT parent FROM runs WHERE run_id = {above})"  # noqa: S608 - the words are ours
+        tx.execute(_HOLD.format(above), (run_id,))
         tx.execute(_WAIT_AS_CHILDREN.format(above), (run_id,))
 
 
@@ -195,7 +212,7 @@ def _insert(tx: Transaction, run_id: str, record: Record) -> None:
     fork = record.attrs.get(FORK)
     parent = payload.get("parent") if fork is None else None
     tx.execute(
-        "INSERT INTO runs VALUES (?, ?, ?, 'pending', 'pending', 0, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL, 1, NULL)",
+        "INSERT INTO runs VALUES (?, ?, ?, 'pending', 'pending', 0, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL, 1, NULL, ?)",
         (
             run_id,
             payload.get("owner", {}).get("tenant", ""),
@@ -207,6 +224,7 @@ def _insert(tx: Transaction, run_id: str, record: Record) -> None:
             canonical.encode(payload.get("tags", [])).decode(),
             fork["at"] if fork else record.ts,
             record.ts,
+            (parent.get("root") or parent["runId"]) if parent else run_id,
         ),
     )
     _tag(tx, run_id, payload.get("tags", []))

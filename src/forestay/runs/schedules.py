@@ -259,7 +259,7 @@ class Schedules:
         name = schedule_id or self._ids.new("sch")
         payload = {"spec": spec, "tenant": tenant, "principal": principal, "workspace": workspace}
         await self._ledger.append(f"schedule/{name}", [Draft("schedule.created", payload)], expect=-1)
-        self._states[name] = self._look_up(name)
+        self._states[name] = await self._look_up(name)
         self._wake.set()
         return await self._view(self._states[name])
 
@@ -346,12 +346,12 @@ class Schedules:
             self._state(state.schedule_id, state.tenant)
             await self._ledger.append(stream, [Draft(type, payload)], expect=state.seq)
             if type != "schedule.deleted":
-                state.become(self._look_up(state.schedule_id))
+                state.become(await self._look_up(state.schedule_id))
         self._wake.set()
 
-    def _look_up(self, schedule_id: str) -> _State:
+    async def _look_up(self, schedule_id: str) -> _State:
         sql = f"SELECT {_COLUMNS} FROM schedules WHERE schedule_id = ?"  # noqa: S608 - the columns are ours
-        rows = self._ledger.look_up(sql, (schedule_id,))
+        rows = await self._ledger.look_up(sql, (schedule_id,))
         if not rows:  # another process has deleted it
             raise Problem("not_found", "There is no such schedule.")
         return _state_of(rows[0])
@@ -386,7 +386,7 @@ class Schedules:
 
     async def _read_again(self, state: _State) -> None:
         with contextlib.suppress(Problem):
-            state.become(self._look_up(state.schedule_id))
+            state.become(await self._look_up(state.schedule_id))
 
     async def _due(self, state: _State, now: int) -> None:
         """Every moment up to `now`: started, or put down as missed (T2)."""

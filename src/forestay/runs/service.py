@@ -14,19 +14,20 @@ from typing import Any, Self
 import msgspec
 
 from forestay.kernel import Append, Clock, Draft, Ids, Ledger, Problem, Projection, Randomness, iso
-from forestay.runs import artifacts, decider, fork, views
+from forestay.runs import artifacts, fork, views
 from forestay.runs.answering import Answering
 from forestay.runs.bundle import debug_bundle
 from forestay.runs.check import check_workflow
+from forestay.runs.commands import Cancel, Command, Pause, Resume, Signal
 from forestay.runs.diff import diff_runs
 from forestay.runs.engine import Engine
 from forestay.runs.expressions import compile_expression
 from forestay.runs.interrupts import NOBODY, Voter
-from forestay.runs.log import ENGINE_VERSION, PRIVATE, EnginesProjection, RunsProjection, stream_of, to_wire
+from forestay.runs.leases import LogLeases, SharedLeases
+from forestay.runs.log import ENGINE_VERSION, PRIVATE, QUEUE, EnginesProjection, RunsProjection, stream_of, to_wire
 from forestay.runs.mock_models import MockModels
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeRegistry
-from forestay.runs.outcome import Outcome
 from forestay.runs.ports import Fact, Governor, HttpConnector, ModelSource, Ports, ToolSource
 from forestay.runs.requests import check_against, check_create, check_engine
 from forestay.runs.secrets import TELLING, cover_event, masked, may_have
@@ -63,7 +64,8 @@ from forestay.runs.views import scope_of, snapshot
 from forestay.runs.workflows import Condition, Ref, Stored, Workflows
 
 MAX_BULK = 100
-MAX_SIGNALS = 10_000
+_SWEEP_SECONDS = 1.0
+_SHARED_SWEEP_SECONDS = 0.25  # what another process made or left is found within this
 _DEDUP_RETRY_MS = 1000  # a run may take any time: come back soon and look
 MAX_CHILDREN = 1_000
 """How many children a parent's snapshot lists; `GET /v1/runs?parentRunId=` lists them all."""
@@ -94,19 +96,26 @@ class Runs:
         instance: str = "host",
         sample_seams: bool = False,
         lease_seconds: float = 30.0,
-        sweep_seconds: float = 1.0,
+        sweep_seconds: float | None = None,
+        shared: bool = False,
+        room: int | None = None,
     ) -> None:
         """`secret` signs interrupt tokens; `instance` names this engine: a restart under the same name takes its
-        runs back at once, another instance only when the lease has run out."""
+        runs back at once, another instance only when the lease has run out.
+
+        `shared`: other processes carry runs of this ledger too, each under a name of its own. `room`: how many runs
+        this one carries at a time; what is more, another one takes up."""
         self._ledger = ledger
         self._clock = clock
         self._ids = ids
         self._limits = limits or Limits()
         self._governor = governor
         self._registry = nodes or standard_registry(sample_seams=sample_seams)
-        self._workflows = Workflows(ledger, self._registry, self._limits)
+        self._workflows = Workflows(ledger, self._registry, self._limits, shared=shared)
         self.mocks = MockModels(models, programs=sample_seams)
         asked = self.mocks if models is not None or sample_seams else None
+        workers = ledger.workers(instance, QUEUE) if shared else None
+        leases = SharedLeases(workers, clock) if workers else LogLeases(ledger, clock, instance, lease_seconds)
         self._engine = Engine(
             ledger,
             self._workflows,
@@ -117,8 +126,10 @@ class Runs:
             randomness=randomness,
             limits=self._limits,
             instance=instance,
+            leases=leases,
             lease_seconds=lease_seconds,
-            sweep_seconds=sweep_seconds,
+            sweep_seconds=sweep_seconds or (_SHARED_SWEEP_SECONDS if leases.shared else _SWEEP_SECONDS),
+            room=room,
         )
         self._answering = Answering(self._engine, secret)
 
@@ -274,14 +285,14 @@ class Runs:
     async def _shown(self, state: RunState) -> RunSnapshot:
         """A run with its children, and with their waiting where it waits for nothing else (W21)."""
         shown = snapshot(state, self._clock.now_ms())
-        rows = self._ledger.look_up(
+        rows = await self._ledger.look_up(
             "SELECT run_id, workflow_id, status FROM runs WHERE parent = ? ORDER BY run_id LIMIT ?",
             (state.run_id, MAX_CHILDREN),
         )
         if not rows:
             return shown
         children = [ChildRun(run_id=run_id, workflow_id=name, status=status) for run_id, name, status in rows]
-        status = self._status(state.run_id) if shown.status == "running" else shown.status
+        status = await self._status(state.run_id) if shown.status == "running" else shown.status
         return msgspec.structs.replace(shown, child_runs=children, status=status)
 
     async def list_runs(self, filters: RunFilter, tenant: str, cursor: str | None = None, limit: int = 50) -> RunPage:
@@ -366,13 +377,7 @@ class Runs:
     ) -> RunStanding:
         """Cancel a run and its children; an ended run answers with its status."""
         await self._own(run_id, tenant)
-
-        def make(state: RunState) -> Outcome:
-            if state.ended is not None:
-                return Outcome([], state.ended)
-            return Outcome(decider.cancel_run(state, self._clock.now_ms(), reason, principal), "cancelled")
-
-        return RunStanding(run_id=run_id, status=await self._engine.command(run_id, make))
+        return RunStanding(run_id=run_id, status=await self._ask(run_id, Cancel(principal, reason)))
 
     async def bulk_cancel(
         self, run_ids: Sequence[str], tenant: str, principal: str | None = None, reason: str | None = None
@@ -400,28 +405,14 @@ class Runs:
         """Start no further node (W17). Nodes under way end first; with `immediate` they are given up, and started again
         on resume. 409 with `runStatus` when the run is not one that can be paused."""
         await self._own(run_id, tenant)
-
-        def make(state: RunState) -> Outcome:
-            if state.ended is not None or state.paused_ms is not None:
-                raise _wrong_status(state, "paused")
-            if state.pausing is not None and drain_policy != "immediate":
-                raise Problem("state_conflict", "The run pauses when its node has ended.", runStatus=state.status)
-            return Outcome(decider.pause_run(state, drain_policy, reason))
-
-        await self._engine.command(run_id, make)
+        await self._ask(run_id, Pause(drain_policy, reason))
         state = await self._engine.state(run_id)
         return RunStanding(run_id=run_id, status="paused", paused_at=iso(state.paused_ms or self._clock.now_ms()))
 
     async def resume(self, run_id: str, tenant: str, principal: str | None = None) -> RunStanding:
         """Go on after `pause`; 409 with `runStatus` otherwise."""
         await self._own(run_id, tenant)
-
-        def make(state: RunState) -> Outcome:
-            if state.paused_ms is None and state.pausing is None:
-                raise _wrong_status(state, "resumed")
-            return Outcome([Event("run.resumed", {"resumedBy": principal} if principal else {})])
-
-        await self._engine.command(run_id, make)
+        await self._ask(run_id, Resume(principal))
         state = await self._engine.state(run_id)
         return RunStanding(run_id=run_id, status=state.status, resumed_at=iso(self._clock.now_ms()))
 
@@ -487,22 +478,7 @@ class Runs:
         await self._own(run_id, tenant)
         if not name or len(name) > 1024:
             raise Problem("out_of_range", "A signal's name has 1 to 1024 characters.", at="$.name")
-
-        def make(state: RunState) -> Outcome:
-            if state.ended is not None:
-                raise _wrong_status(state, "signalled")
-            kept = sum(map(len, state.signals.values()))
-            if kept >= MAX_SIGNALS and not decider.waits_for(state, name, payload):
-                raise Problem(
-                    "state_conflict",
-                    f"The run keeps {MAX_SIGNALS} signals that no node has taken.",
-                    runStatus=state.status,
-                    limit=MAX_SIGNALS,
-                )
-            told = {"name": name, "by": principal} if principal else {"name": name}
-            return Outcome([Event("forestay.signal.received", told, None, {"payload": payload})])
-
-        await self._engine.command(run_id, make)
+        await self._ask(run_id, Signal(name, payload, principal))
         return RunStanding(run_id=run_id, status=(await self._engine.state(run_id)).status)
 
     async def query(self, run_id: str, tenant: str, expression: str) -> Any:
@@ -521,7 +497,7 @@ class Runs:
 
     async def find_state(self, run_id: str) -> RunState | None:
         """The state of a run of any tenant; None when there is no such run."""
-        return await self._known(run_id) if self._status(run_id) is not None else None
+        return await self._known(run_id) if await self._status(run_id) is not None else None
 
     async def shown_inputs(self, workflow_id: str, tenant: str, inputs: dict[str, Any]) -> dict[str, Any]:
         """Inputs for a workflow as they may be shown: without what its latest revision calls sensitive."""
@@ -532,9 +508,12 @@ class Runs:
 
     # Inside
 
+    async def _ask(self, run_id: str, command: Command) -> Any:
+        return await self._engine.inbox.ask(run_id, command)
+
     async def _own(self, run_id: str, tenant: str) -> str:
         """The run's status when it is the tenant's; the tenant is part of the query (OpenWOP §1.4)."""
-        rows = self._ledger.look_up("SELECT status FROM runs WHERE run_id = ? AND tenant = ?", (run_id, tenant))
+        rows = await self._ledger.look_up("SELECT status FROM runs WHERE run_id = ? AND tenant = ?", (run_id, tenant))
         if not rows:
             raise Problem("not_found", "There is no such run.", runId=run_id[:128])
         return str(rows[0][0])
@@ -553,9 +532,9 @@ class Runs:
         first = (await self._ledger.read(stream_of(run_id), 0, 1))[0].attrs[PRIVATE]
         return "secrets" in first or may_have((await self._workflows.at(Ref(*first["workflow"]))).plan)
 
-    def _status(self, run_id: str) -> RunStatus | None:
+    async def _status(self, run_id: str) -> RunStatus | None:
         """The status in the table; None when there is no such run."""
-        rows = self._ledger.look_up("SELECT status FROM runs WHERE run_id = ?", (run_id,))
+        rows = await self._ledger.look_up("SELECT status FROM runs WHERE run_id = ?", (run_id,))
         return rows[0][0] if rows else None
 
     async def _create(self, run_id: str, stored: Stored, events: list[Event], *extra: Append) -> RunState:
@@ -586,7 +565,7 @@ class Runs:
         head = await self._ledger.read(stream, 0, 1, reverse=True)
         if head:
             active = head[0].payload["runId"]
-            if self._status(active) not in TERMINAL:
+            if await self._status(active) not in TERMINAL:
                 raise Problem(
                     "run_already_active",
                     "A run of this workflow and scope is active.",
@@ -600,7 +579,3 @@ def _entry(problem: Problem) -> dict[str, Any]:
     """A problem as one entry of an answer to many (W22)."""
     said = problem.as_openwop()
     return {"code": said.pop("error"), **said}
-
-
-def _wrong_status(state: RunState, verb: str) -> Problem:
-    return Problem("state_conflict", f"A run that is {state.status} cannot be {verb}.", runStatus=state.status)

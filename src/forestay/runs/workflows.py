@@ -56,10 +56,12 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 class Workflows:
-    """The definitions of one ledger, compiled once each."""
+    """The definitions of one ledger, compiled once each. `shared`: other processes put definitions too, so which
+    revision is the latest is asked each time."""
 
-    def __init__(self, ledger: Ledger, registry: NodeRegistry, limits: Limits) -> None:
+    def __init__(self, ledger: Ledger, registry: NodeRegistry, limits: Limits, *, shared: bool = False) -> None:
         self._ledger = ledger
+        self._shared = shared
         self._registry = registry
         self._limits = limits
         self._latest: dict[str, Ref] = {}
@@ -102,7 +104,8 @@ class Workflows:
                 self._latest.pop(stream, None)  # another put came first: this one comes after it
                 continue
             stored = self._keep(Ref(stream, records[0].seq), document, digest)
-            self._latest[stream] = stored.ref
+            if not self._shared:
+                self._latest[stream] = stored.ref
             return _version(stored, created=True, warnings=checked.warnings)
 
     async def latest(self, workflow_id: str, tenant: str) -> Stored:
@@ -147,6 +150,8 @@ class Workflows:
             records = await self._ledger.read(stream, 0, 1, reverse=True)
             if not records:
                 return None  # not remembered: another process may put it any time
+            if self._shared:
+                return await self.at(Ref(stream, records[0].seq))
             self._latest[stream] = Ref(stream, records[0].seq)
         return await self.at(self._latest[stream])
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from forestay.surface.hostapi import operations as host_operations
     from forestay.surface.hostapi.ledger import read_stream
     from forestay.surface.hosting import Serving, serve
+    from forestay.surface.mcp_tools import served_tools
     from forestay.surface.operations import Call, Operation, Operations
     from forestay.surface.reading import Form
     from forestay.surface.server import bind, run, serving, until_signalled, url_of

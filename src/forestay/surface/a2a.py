@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 import forestay
 from forestay.envelope import CARD_PATH
 from forestay.host import Host, skills
 from forestay.surface.operations import Call, Operations
+from forestay.surface.relayed import Relayed
 
 RPC_PATH = "/a2a"
 api = Operations["A2A"](contract="a2a", tag="a2a")
@@ -31,7 +32,7 @@ class A2A:
     @api.get(CARD_PATH, "a2a.card", dict[str, Any], auth="none")
     async def card(self, call: Call) -> Response:
         """The agent's card: its name, its skills and its address."""
-        return _Relayed(self._agent("")[0])
+        return Relayed(self._agent("")[0])
 
     @api.post(
         RPC_PATH,
@@ -44,7 +45,7 @@ class A2A:
     )
     async def rpc(self, call: Call) -> Response:
         """Messages and tasks as JSON-RPC 2.0."""
-        return _Relayed(self._agent(call.tenant)[1], call.data)
+        return Relayed(self._agent(call.tenant)[1], call.data)
 
     def _agent(self, tenant: str) -> tuple[ASGIApp, ASGIApp]:
         """The card and the endpoint of a tenant's agent (B1); the tenant "" only shows the card."""
@@ -63,19 +64,3 @@ class A2A:
             shown, called = agent_routes(operations, card, rpc_url=RPC_PATH)
             self._agents[tenant] = shown.app, called.app
         return self._agents[tenant]
-
-
-class _Relayed(Response):
-    """The answer of another application, which is given the body that was read already."""
-
-    def __init__(self, app: ASGIApp, data: bytes = b"") -> None:
-        super().__init__()
-        self._app = app
-        self._data: bytes | None = data
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def replayed() -> Message:
-            data, self._data = self._data, None
-            return await receive() if data is None else {"type": "http.request", "body": data, "more_body": False}
-
-        await self._app(scope, replayed, send)

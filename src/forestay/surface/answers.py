@@ -26,7 +26,7 @@ from forestay.models import whole
 from forestay.surface.exchange import exchange_of
 from forestay.surface.negotiation import JSON, LAFS, PROBLEM_JSON, form_of
 
-Contract = Literal["openwop", "crp", "lafs", "a2a", "console"]
+Contract = Literal["openwop", "crp", "lafs", "a2a", "mcp", "console"]
 
 _RETRY_MS = 1000
 _log = logging.getLogger("forestay.surface")
@@ -36,7 +36,7 @@ def contract_of(path: str) -> Contract:
     """Whose words a refusal at this path is said in."""
     if path == "/crp" or path.startswith("/crp/"):
         return "crp"
-    return "lafs" if path.startswith(("/host/", "/_lafs/", "/a2a")) else "openwop"
+    return "lafs" if path.startswith(("/host/", "/_lafs/", "/a2a", "/mcp")) else "openwop"
 
 
 def answer(
@@ -80,7 +80,7 @@ def problem_answer(request: Request, problem: Problem, contract: Contract = "ope
     form = form_of(request.headers.get("accept", ""), failed=True)
     if form == "problem":
         content, kind = msgspec.json.encode(problem.as_problem_json(instance=reference)), PROBLEM_JSON
-    elif form == "lafs" or contract in ("lafs", "a2a"):
+    elif form == "lafs" or contract in ("lafs", "a2a", "mcp"):
         kind = LAFS if form == "lafs" else JSON
         content = envelope.encode(envelope.failure(problem, _operation(request), **_said(request)))
     else:

@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
+from starlette.types import ASGIApp
 
 from forestay.host import Host, Options, open_host
 from forestay.kernel import HttpRates, Problem
-from forestay.surface import a2a, crp, hostapi, metrics, openwop
+from forestay.surface import a2a, crp, hostapi, mcp, metrics, openwop
 from forestay.surface.auth import Keys, KeyTable
 from forestay.surface.dispatch import Dispatch, Pages
 from forestay.surface.front import Front
@@ -55,7 +56,8 @@ async def serve(
         async with open_host(opening) as host:
             services = await _services(host, options)
             url = options.config.http.public_url or url_of(bound)
-            dispatch = dispatch_over(services, url, console(services) if console is not None else None)
+            pages = console(services) if console is not None else None
+            dispatch = dispatch_over(services, url, lambda: front, pages)
             guard = Guard(within_files(options.config.http.limits), host.ids)
             front = Front(dispatch, services, metrics.HttpMetrics(host.metrics.registry, services.load, guard))
             made = Serving(url_of(bound), host, services, dispatch, guard)
@@ -72,8 +74,8 @@ async def serve(
         bound.close()
 
 
-def dispatch_over(services: Services, url: str, pages: Pages | None = None) -> Dispatch:
-    """Every operation of a host behind one router and one admission."""
+def dispatch_over(services: Services, url: str, door: Callable[[], ASGIApp], pages: Pages | None = None) -> Dispatch:
+    """Every operation of a host behind one router and one admission; `door` is how callers reach them."""
     host = services.host
     operations: list[Operation] = []
     operations += openwop.operations(services, operations)
@@ -81,6 +83,7 @@ def dispatch_over(services: Services, url: str, pages: Pages | None = None) -> D
     operations += metrics.api.of(host)
     operations += crp.operations(host.relay)
     operations += a2a.api.of(a2a.A2A(host, url))
+    operations += mcp.api.of(mcp.McpEndpoint(door, url, host.clock, host.ids))
     _check_routes(host.config.http.rates, [*operations, *(pages.operations if pages is not None else ())])
     return Dispatch(
         operations,

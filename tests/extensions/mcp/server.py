@@ -15,6 +15,7 @@ import time
 MODE = sys.argv[1] if len(sys.argv) > 1 else "good"
 FILE = sys.argv[2] if len(sys.argv) > 2 else ""
 LOCK = threading.Lock()
+CLIENT: dict = {}
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
 
@@ -132,6 +133,10 @@ def called(number, params: dict) -> None:
         say({"id": "r1", "method": "roots/list"})
         replies = [json.loads(sys.stdin.readline()) for _ in range(3)]
         answer["content"] = [{"type": "text", "text": json.dumps(replies)}]
+    elif MODE == "append":
+        appended(text)
+    elif MODE == "requests":
+        answer["content"] = [{"type": "text", "text": json.dumps({"client": CLIENT, "replies": asked(text)})}]
     elif MODE == "read":
         answer["content"] = [{"type": "text", "text": attempt(text)}]
     elif MODE == "fork":
@@ -145,6 +150,24 @@ def called(number, params: dict) -> None:
     say({"id": number, "result": answer})
 
 
+def appended(text: str) -> None:
+    """A line in FILE for each call; the first call never ends."""
+    first = not pathlib.Path(FILE).exists()
+    with pathlib.Path(FILE).open("a") as file:
+        file.write(text + "\n")
+    if first:
+        time.sleep(3600)
+
+
+def asked(text: str) -> list:
+    """Asks the client what `text` lists, one question after the other; the replies."""
+    replies = []
+    for place, question in enumerate(json.loads(text)):
+        say({"id": f"q{place}", **question})
+        replies.append(json.loads(sys.stdin.readline()))
+    return replies
+
+
 def attempt(path: str) -> str:
     try:
         with pathlib.Path(path).open("a" if path.endswith("!") else "r") as file:
@@ -153,18 +176,50 @@ def attempt(path: str) -> str:
         return f"refused: {error.strerror}"
 
 
+def prompts(_params: dict) -> dict:
+    about = "Reviews a text.\u202e" if MODE == "library-hidden" else "Reviews a text."
+    return {"prompts": [{"name": "review", "description": about, "arguments": [{"name": "text", "required": True}]}]}
+
+
+def prompt(params: dict) -> dict:
+    text = f"Review {params['arguments']['text']}."
+    return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
+
+
+def resources(params: dict) -> dict:
+    first = {"resources": [{"uri": "note://one", "name": "one", "mimeType": "text/plain"}], "nextCursor": "2"}
+    return {"resources": [{"uri": "note://two", "name": "two"}]} if params.get("cursor") else first
+
+
+def resource(params: dict) -> dict:
+    return {"contents": [{"uri": params["uri"], "text": f"The text of {params['uri']}\u202e."}]}
+
+
+LIBRARY = {
+    "prompts/list": prompts,
+    "prompts/get": prompt,
+    "resources/list": resources,
+    "resources/read": resource,
+}
+
+
 def handle(message: dict) -> None:
     method, number = message.get("method"), message.get("id")
     if method == "initialize":
+        CLIENT.update(message["params"].get("capabilities", {}))
         if MODE == "silent-start":
             time.sleep(3600)
         version = "1999-01-01" if MODE == "wrong-version" else message["params"]["protocolVersion"]
         about, can = {"name": "test", "version": "1"}, {"tools": {"listChanged": True}}
+        if MODE.startswith("library"):
+            can.update(resources={}, prompts={"listChanged": True})
         say({"id": number, "result": {"protocolVersion": version, "capabilities": can, "serverInfo": about}})
     elif method == "tools/list":
         if MODE == "silent-list":
             time.sleep(3600)
         say({"id": number, "result": listed(message.get("params") or {})})
+    elif method in LIBRARY and MODE.startswith("library"):
+        say({"id": number, "result": LIBRARY[method](message.get("params") or {})})
     elif method == "tools/call":
         called(number, message["params"])
         if MODE == "drift" and FILE:
@@ -175,6 +230,10 @@ def handle(message: dict) -> None:
 
 
 def main() -> None:
+    if MODE == "last-words":
+        os.close(1)
+        time.sleep(0.2)  # what it says comes after the end of its output
+        raise OSError("cannot find the harbour")
     if MODE == "exit-start":
         sys.exit("cannot find the database")
     if MODE == "greets":

@@ -56,6 +56,7 @@ FIELDS: dict[str, Any] = {
     "input_schema": {"type": "object", "properties": {}},
     "output_schema": {"type": "object"},
     "annotations": {"readOnlyHint": True},
+    "kind": "prompt",
 }
 
 

@@ -95,6 +95,16 @@ def test_a_call_that_is_given_up_is_cancelled_at_the_server(tmp_path: Path) -> N
     assert json.loads((tmp_path / "project/stage").read_text())["requestId"] is not None
 
 
+def test_the_last_words_of_a_server_are_heard(tmp_path: Path) -> None:
+    async def work(suite: Extensions, _guest: McpGuest) -> None:
+        with pytest.raises(Problem) as problem:
+            await suite.call_tool(TOOL, {"text": "x"})
+        told = problem.value.as_lafs()["details"]["stderr"]  # as a person gets it: no stack trace, but why
+        assert told == "OSError: cannot find the harbour"
+
+    used(tmp_path, "last-words", work)
+
+
 def test_a_failed_start_is_left_alone_for_a_while(tmp_path: Path) -> None:
     async def work(suite: Extensions, _guest: McpGuest) -> None:
         keys = []

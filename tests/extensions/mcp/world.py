@@ -10,6 +10,8 @@ from typing import Any
 
 from tests.extensions.dispatcher_world import ENVIRON
 
+from forestay.extensions.connectors.model import Model
+from forestay.extensions.connectors.ui import Ui
 from forestay.extensions.evidence import stream_of
 from forestay.extensions.extensions import Extensions
 from forestay.extensions.mcp.definitions import Definition
@@ -17,7 +19,7 @@ from forestay.extensions.mcp.guest import McpGuest
 from forestay.extensions.mcp.pins import Pins, ServerStanding
 from forestay.extensions.mcp.server_config import ServerConfig
 from forestay.extensions.settings import Settings
-from forestay.kernel import Ledger, McpServer, Record
+from forestay.kernel import ExtensionConfig, ExtensionPolicy, Ledger, McpServer, Record
 
 SERVER = Path(__file__).with_name("server.py")
 TOOL = "mcp__probe__echo"
@@ -43,6 +45,9 @@ def used(
     grants: Iterable[str] = ("tool",),
     policy: str = "strict",
     environ: dict[str, str] | None = None,
+    ui: Ui | None = None,
+    model: Model | None = None,
+    max_model_tokens: int = 1_000_000,
     **entry: Any,
 ) -> list[Record]:
     """Do `work` with the approved server; what the ledger has of it afterwards."""
@@ -50,11 +55,12 @@ def used(
     project.mkdir(exist_ok=True)
     config = configured(project, mode, **entry)
     standing = ServerStanding(config.fingerprint, {item.name: item for item in pinned})
-    settings = Settings(environ=environ or ENVIRON)
+    limits = ExtensionConfig(ExtensionPolicy(max_model_tokens=max_model_tokens))
+    settings = Settings(config=limits, environ=environ or ENVIRON, model=model)
 
     async def go() -> list[Record]:
         async with Ledger.open(folder / "l.db") as ledger:
-            options: dict[str, Any] = {"mode": policy, "grants": grants, "settings": settings}
+            options: dict[str, Any] = {"mode": policy, "grants": grants, "ui": ui, "settings": settings}
             async with Extensions(ledger, root=project, **options) as suite:
                 member = await suite.add_server(config, standing)
                 assert isinstance(member.extension, McpGuest)

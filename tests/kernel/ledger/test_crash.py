@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-from pathlib import Path
+
+import pytest
 
 from forestay.kernel.ledger import Ledger
+from tests.kernel.ledger.conftest import Address
 
 WRITER = """
 import asyncio, sys
@@ -33,11 +35,12 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 """
 
 
-async def test_no_acknowledged_record_is_lost_in_forty_kills(tmp_path: Path) -> None:
-    path = tmp_path / "l.db"
+@pytest.mark.parametrize("kills", [4, pytest.param(40, marks=pytest.mark.sweep)])
+async def test_no_acknowledged_record_is_lost_when_the_writer_is_killed(address: Address, kills: int) -> None:
+    path = address("l")
     chance = random.Random(20261115)
     acknowledged: dict[tuple[str, int], str] = {}
-    for round in range(40):
+    for round in range(kills):
         child = subprocess.Popen(
             [sys.executable, "-c", WRITER, str(path), str(round)], stdout=subprocess.PIPE, text=True
         )
@@ -55,7 +58,7 @@ async def test_no_acknowledged_record_is_lost_in_forty_kills(tmp_path: Path) -> 
         present = {(record.stream, record.seq): record.hash for _, record in await ledger.read_all(limit=1_000_000)}
         for stream, head in (await ledger.streams()).items():
             assert [seq for name, seq in present if name == stream] == list(range(head.seq + 1))
-    assert len(acknowledged) > 4_000
+    assert len(acknowledged) > 100 * kills
     missing = {key for key, hash in acknowledged.items() if present.get(key) != hash}
     assert missing == set()
 

@@ -15,6 +15,7 @@ from forestay.kernel.ids import Ids
 from forestay.kernel.ledger import Append, Draft, Head, Ledger, Record, Transaction
 from forestay.kernel.ledger.records import hash_of
 from forestay.kernel.problems import Problem
+from tests.kernel.ledger.conftest import Address
 
 
 def drafts(*numbers: int) -> list[Draft]:
@@ -39,8 +40,8 @@ class Sums:
         )
 
 
-async def test_l1_sequences_start_at_zero_and_have_no_gap(tmp_path: Path, clock: ManualClock, ids: Ids) -> None:
-    async with Ledger.open(tmp_path / "l.db", clock=clock, ids=ids) as ledger:
+async def test_l1_sequences_start_at_zero_and_have_no_gap(address: Address, clock: ManualClock, ids: Ids) -> None:
+    async with Ledger.open(address("l"), clock=clock, ids=ids) as ledger:
         await ledger.append("run/a", drafts(1, 2))
         with pytest.raises(Problem):
             await ledger.append("run/a", drafts(9), expect=7)
@@ -59,8 +60,8 @@ async def test_l2_what_was_acknowledged_is_there_for_another_connection(tmp_path
         other.close()
 
 
-async def test_l3_a_hash_covers_every_field_and_the_record_before(tmp_path: Path) -> None:
-    async with Ledger.open(tmp_path / "l.db") as ledger:
+async def test_l3_a_hash_covers_every_field_and_the_record_before(address: Address) -> None:
+    async with Ledger.open(address("l")) as ledger:
         first, second = await ledger.append("run/a", [Draft("a", {"x": 1}, {"k": "v"}), Draft("b", [])])
     assert first.prev == "0" * 64
     assert second.prev == first.hash
@@ -81,8 +82,8 @@ async def test_l3_a_hash_covers_every_field_and_the_record_before(tmp_path: Path
         assert hash_of(msgspec.structs.replace(first, **{name: value})).hex() != first.hash, name
 
 
-async def test_l4_expect_writes_only_where_the_stream_stands(tmp_path: Path) -> None:
-    async with Ledger.open(tmp_path / "l.db") as ledger:
+async def test_l4_expect_writes_only_where_the_stream_stands(address: Address) -> None:
+    async with Ledger.open(address("l")) as ledger:
         await ledger.append("run/a", drafts(1), expect=-1)
         with pytest.raises(Problem) as caught:
             await ledger.append("run/a", drafts(2), expect=-1)
@@ -95,8 +96,8 @@ async def test_l4_expect_writes_only_where_the_stream_stands(tmp_path: Path) -> 
         assert (await ledger.head("run/a")).seq == 1
 
 
-async def test_l5_several_streams_go_in_whole_or_not_at_all(tmp_path: Path) -> None:
-    async with Ledger.open(tmp_path / "l.db") as ledger:
+async def test_l5_several_streams_go_in_whole_or_not_at_all(address: Address) -> None:
+    async with Ledger.open(address("l")) as ledger:
         await ledger.commit(Append("run/a", drafts(1)), Append("run/b", drafts(1, 2)))
         with pytest.raises(Problem):
             await ledger.commit(Append("run/a", drafts(2), 0), Append("run/b", drafts(3), 0))
@@ -105,8 +106,8 @@ async def test_l5_several_streams_go_in_whole_or_not_at_all(tmp_path: Path) -> N
             await ledger.commit(Append("run/a", drafts(2)), Append("run/a", drafts(3)))
 
 
-async def test_l6_a_projection_changes_with_its_records_or_not_at_all(tmp_path: Path) -> None:
-    path = tmp_path / "l.db"
+async def test_l6_a_projection_changes_with_its_records_or_not_at_all(address: Address) -> None:
+    path = address("l")
     async with Ledger.open(path, projections=[Sums()]) as ledger:
         await ledger.append("run/a", drafts(1, 2))
         await ledger.append("other/a", drafts(100))
@@ -131,16 +132,16 @@ async def test_l6_a_projection_changes_with_its_records_or_not_at_all(tmp_path: 
         assert await ledger.query("SELECT total FROM sums WHERE stream = 'run/a'") == [(3,)]
 
 
-async def test_l6_a_projection_that_is_added_later_is_built_from_the_log(tmp_path: Path) -> None:
-    async with Ledger.open(tmp_path / "l.db") as ledger:
+async def test_l6_a_projection_that_is_added_later_is_built_from_the_log(address: Address) -> None:
+    async with Ledger.open(address("l")) as ledger:
         await ledger.append("run/a", drafts(*range(1, 6)))
-    async with Ledger.open(tmp_path / "l.db", projections=[Sums()]) as ledger:
+    async with Ledger.open(address("l"), projections=[Sums()]) as ledger:
         await ledger.append("run/a", drafts(10))
         assert await ledger.query("SELECT total FROM sums") == [(25,)]
 
 
-async def test_l7_what_a_caller_appends_first_comes_first(tmp_path: Path) -> None:
-    async with Ledger.open(tmp_path / "l.db") as ledger:
+async def test_l7_what_a_caller_appends_first_comes_first(address: Address) -> None:
+    async with Ledger.open(address("l")) as ledger:
 
         async def write(name: str) -> None:
             waiting = [asyncio.ensure_future(ledger.append(f"run/{name}", drafts(n))) for n in range(50)]
@@ -153,8 +154,8 @@ async def test_l7_what_a_caller_appends_first_comes_first(tmp_path: Path) -> Non
             assert [record.payload["n"] for record in await ledger.read(f"run/{name}")] == list(range(50))
 
 
-async def test_l8_a_follower_misses_nothing_however_slow_it_is(tmp_path: Path) -> None:
-    async with Ledger.open(tmp_path / "l.db") as ledger:
+async def test_l8_a_follower_misses_nothing_however_slow_it_is(address: Address) -> None:
+    async with Ledger.open(address("l")) as ledger:
         await ledger.append("run/a", drafts(*range(10)))
         slow = ledger.follow("run/a", 5)
         assert (await anext(slow)).seq == 5  # and then it sleeps while 5,000 records are written
@@ -169,8 +170,8 @@ async def test_l8_a_follower_misses_nothing_however_slow_it_is(tmp_path: Path) -
         await slow.aclose()
 
 
-async def test_l8_following_everything_keeps_the_written_order(tmp_path: Path) -> None:
-    async with Ledger.open(tmp_path / "l.db") as ledger:
+async def test_l8_following_everything_keeps_the_written_order(address: Address) -> None:
+    async with Ledger.open(address("l")) as ledger:
         await ledger.append("run/a", drafts(1))
         follower = ledger.follow_all("run/", 0)
         for name in "bca":
@@ -181,8 +182,8 @@ async def test_l8_following_everything_keeps_the_written_order(tmp_path: Path) -
         await follower.aclose()
 
 
-async def test_live_records_are_what_readers_get_later(tmp_path: Path) -> None:
-    async with Ledger.open(tmp_path / "l.db") as ledger:
+async def test_live_records_are_what_readers_get_later(address: Address) -> None:
+    async with Ledger.open(address("l")) as ledger:
         follower = ledger.follow("run/a")
         waiting = asyncio.ensure_future(anext(follower))
         await asyncio.sleep(0.1)
@@ -195,15 +196,15 @@ async def test_live_records_are_what_readers_get_later(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stream", ["", "Run/a", "run//a", "run/a b", "run/\0", "x" * 600, "run/..\n", "/run"])
-async def test_stream_names_are_checked(tmp_path: Path, stream: str) -> None:
-    async with Ledger.open(tmp_path / "l.db") as ledger:
+async def test_stream_names_are_checked(address: Address, stream: str) -> None:
+    async with Ledger.open(address("l")) as ledger:
         with pytest.raises(Problem) as caught:
             await ledger.append(stream, drafts(1))
         assert caught.value.key == "schema_mismatch"
 
 
-async def test_bad_payloads_are_problems_and_nothing_is_written(tmp_path: Path) -> None:
-    async with Ledger.open(tmp_path / "l.db") as ledger:
+async def test_bad_payloads_are_problems_and_nothing_is_written(address: Address) -> None:
+    async with Ledger.open(address("l")) as ledger:
         bad: list[Any] = ["a\0b", "\ud800", float("nan"), {"x": object()}, "x" * (17 * 1024 * 1024)]
         for payload in bad:
             with pytest.raises(Problem):
@@ -213,8 +214,8 @@ async def test_bad_payloads_are_problems_and_nothing_is_written(tmp_path: Path) 
         assert await ledger.read("run/a") == []
 
 
-async def test_reading_windows_and_backwards(tmp_path: Path) -> None:
-    async with Ledger.open(tmp_path / "l.db") as ledger:
+async def test_reading_windows_and_backwards(address: Address) -> None:
+    async with Ledger.open(address("l")) as ledger:
         written = await ledger.append("run/a", drafts(*range(10)))
         assert await ledger.read("run/a", 3, 4) == written[3:7]
         assert await ledger.read("run/a", 0, 3, reverse=True) == written[:-4:-1]
@@ -223,9 +224,9 @@ async def test_reading_windows_and_backwards(tmp_path: Path) -> None:
         assert list(await ledger.streams("run/")) == ["run/a"]
 
 
-async def test_few_and_many_are_read_alike(tmp_path: Path) -> None:
+async def test_few_and_many_are_read_alike(address: Address) -> None:
     """A few rows are looked up on this thread, many on another; the caller cannot tell."""
-    async with Ledger.open(tmp_path / "l.db", projections=[Sums()]) as ledger:
+    async with Ledger.open(address("l"), projections=[Sums()]) as ledger:
         written = await ledger.append("run/many", drafts(*range(20, 120)))
         assert await ledger.read("run/many") == written
         assert await ledger.read("run/many", 90) == written[90:]
@@ -233,7 +234,7 @@ async def test_few_and_many_are_read_alike(tmp_path: Path) -> None:
         assert await ledger.read("run/many", 0, 40, reverse=True) == written[:-41:-1]
         assert await ledger.read("run/many", 95, 40, reverse=True) == written[:94:-1]
         query = "SELECT total FROM sums WHERE stream = ?"
-        assert ledger.look_up(query, ("run/many",)) == await ledger.query(query, ("run/many",)) == [(6950,)]
+        assert await ledger.look_up(query, ("run/many",)) == await ledger.query(query, ("run/many",)) == [(6950,)]
         names = [f"a/{number:03}" for number in range(70)]
         await ledger.commit(*(Append(name, drafts(1)) for name in [*names, "a-b/0", "a0"]))
         assert list(await ledger.streams("a/")) == names
@@ -255,8 +256,8 @@ async def test_streams_are_found_by_their_prefix_without_looking_at_others(tmp_p
         assert all("SEARCH" in step and "name>" in step and "name<" in step for step in plan), plan
 
 
-async def test_a_closed_ledger_says_so_and_keeps_what_was_waiting(tmp_path: Path) -> None:
-    ledger = Ledger.open(tmp_path / "l.db")
+async def test_a_closed_ledger_says_so_and_keeps_what_was_waiting(address: Address) -> None:
+    ledger = Ledger.open(address("l"))
     futures = [ledger.submit(Append("run/a", drafts(n))) for n in range(100)]
     ledger.close()
     assert all(future.done() for future in futures)
@@ -266,7 +267,7 @@ async def test_a_closed_ledger_says_so_and_keeps_what_was_waiting(tmp_path: Path
         ledger.submit(Append("run/a", drafts(1)))
     assert caught.value.key == "ledger_closed"
     ledger.close()
-    async with Ledger.open(tmp_path / "l.db") as again:
+    async with Ledger.open(address("l")) as again:
         assert (await again.head("run/a")).seq == 99
 
 
@@ -284,24 +285,24 @@ async def test_a_writer_that_forgets_streams_goes_on_where_they_stand(
         assert (await ledger.verify()).ok
 
 
-async def test_l6_a_projection_that_did_not_see_an_import_is_built_again(tmp_path: Path) -> None:
-    async with Ledger.open(tmp_path / "a.db") as ledger:
+async def test_l6_a_projection_that_did_not_see_an_import_is_built_again(address: Address) -> None:
+    async with Ledger.open(address("a")) as ledger:
         await ledger.append("run/a", drafts(1, 2))
         lines = [line async for line in ledger.export()]
-    async with Ledger.open(tmp_path / "b.db", projections=[Sums()]) as host:
+    async with Ledger.open(address("b"), projections=[Sums()]) as host:
         await host.append("run/b", drafts(4))
-    async with Ledger.open(tmp_path / "b.db") as plain:
+    async with Ledger.open(address("b")) as plain:
         assert await plain.import_lines(lines) == 2
-    async with Ledger.open(tmp_path / "b.db", projections=[Sums()]) as host:
+    async with Ledger.open(address("b"), projections=[Sums()]) as host:
         assert await host.query("SELECT stream, total FROM sums ORDER BY 1") == [("run/a", 3), ("run/b", 4)]
 
 
-async def test_export_and_import_carry_the_chain(tmp_path: Path) -> None:
-    async with Ledger.open(tmp_path / "a.db", projections=[Sums()]) as ledger:
+async def test_export_and_import_carry_the_chain(address: Address) -> None:
+    async with Ledger.open(address("a"), projections=[Sums()]) as ledger:
         for n in range(5):
             await ledger.commit(Append("run/a", drafts(n)), Append("ext/b", drafts(n)))
         lines = [line async for line in ledger.export()]
-    async with Ledger.open(tmp_path / "b.db", projections=[Sums()]) as copy:
+    async with Ledger.open(address("b"), projections=[Sums()]) as copy:
         assert await copy.import_lines(lines[:6]) == 6
         assert await copy.import_lines(lines[6:]) == 4
         assert [line async for line in copy.export()] == lines
@@ -312,7 +313,7 @@ async def test_export_and_import_carry_the_chain(tmp_path: Path) -> None:
         assert again.value.key == "ledger_conflict"
         more = await copy.append("run/a", drafts(99))
         assert more[0].seq == 5
-    async with Ledger.open(tmp_path / "c.db") as empty:
+    async with Ledger.open(address("c")) as empty:
         forged = [*lines[:3], lines[3].replace(b'"n":1', b'"n":7'), *lines[4:]]
         with pytest.raises(Problem) as caught:
             await empty.import_lines(forged)

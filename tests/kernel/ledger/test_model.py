@@ -17,6 +17,7 @@ from forestay.kernel.clock import ManualClock
 from forestay.kernel.ids import Ids, SeededRandomness
 from forestay.kernel.ledger import Append, Draft, Ledger, Record
 from forestay.kernel.problems import Problem
+from tests.postgres import new_ledger
 
 STREAMS = ("run/a", "run/b", "ext/c")
 numbers = st.lists(st.integers(0, 99), max_size=4)
@@ -29,16 +30,18 @@ class LedgerMachine(RuleBasedStateMachine):
         super().__init__()
         self.clock = ManualClock()
         self.folder = Path(tempfile.mkdtemp())
+        self.address = self.new_address()
         self.runner = asyncio.Runner()
         self.model: dict[str, list[int]] = {name: [] for name in STREAMS}
         self.followers: list[tuple[str, int, AsyncIterator[Record]]] = []
         self.trusted: dict[str, Any] = {}
         self.open()
 
+    def new_address(self) -> Path | str:
+        return self.folder / "l.db"
+
     def open(self) -> None:
-        self.ledger = Ledger.open(
-            self.folder / "l.db", clock=self.clock, ids=Ids(self.clock, SeededRandomness(3)), readers=1
-        )
+        self.ledger = Ledger.open(self.address, clock=self.clock, ids=Ids(self.clock, SeededRandomness(3)), readers=1)
 
     def run(self, main: Any) -> Any:
         return self.runner.run(main)
@@ -147,7 +150,13 @@ async def _next(follower: AsyncIterator[Record]) -> Record:
     return await anext(follower)
 
 
+class PgLedgerMachine(LedgerMachine):
+    def new_address(self) -> Path | str:
+        return new_ledger()
+
+
+_WITHOUT_TIME = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 TestLedger = LedgerMachine.TestCase
-TestLedger.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestLedger.settings = settings(max_examples=40, stateful_step_count=30, **_WITHOUT_TIME)  # type: ignore[arg-type]
+TestPgLedger = PgLedgerMachine.TestCase
+TestPgLedger.settings = settings(max_examples=8, stateful_step_count=20, **_WITHOUT_TIME)  # type: ignore[arg-type]

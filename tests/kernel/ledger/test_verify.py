@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from pathlib import Path
 
 import pytest
 
 from forestay.kernel.ledger import Draft, Ledger
+from forestay.kernel.ledger.postgres_server import PgServer
+from tests.kernel.ledger.conftest import Address
 
 
-async def _filled(path: Path) -> None:
+async def _filled(path: Path | str) -> None:
     async with Ledger.open(path) as ledger:
         for number in range(4):
             await ledger.append("run/a", [Draft("t", {"n": number, "text": f"MARK{number}"}, {"k": "v"})])
@@ -33,6 +36,17 @@ async def test_any_flipped_byte_of_a_payload_is_found_and_named(tmp_path: Path) 
             assert [(fault.stream, fault.seq) for fault in faults] == [("run/a", number)], (number, offset)
 
 
+def change(path: Path | str, sql: str) -> None:
+    """Do what only one who has the database can do."""
+    if isinstance(path, Path):
+        with contextlib.closing(sqlite3.connect(path)) as file:
+            file.execute(sql)
+            file.commit()
+        return
+    with PgServer(path, lock_timeout=1).connect() as connection:
+        connection.execute(sql.replace("zeroblob(32)", "'\\x00'").replace("x'7b7d'", "'\\x7b7d'"))
+
+
 @pytest.mark.parametrize(
     ("sql", "seq"),
     [
@@ -48,29 +62,25 @@ async def test_any_flipped_byte_of_a_payload_is_found_and_named(tmp_path: Path) 
         ("UPDATE records SET payload = x'7b7d' WHERE stream = 1 AND seq = 2", 2),
     ],
 )
-async def test_every_kind_of_change_is_found(tmp_path: Path, sql: str, seq: int) -> None:
-    path = tmp_path / "l.db"
+async def test_every_kind_of_change_is_found(address: Address, sql: str, seq: int) -> None:
+    path = address("l")
     await _filled(path)
-    other = sqlite3.connect(path)
-    other.execute(sql)
-    other.commit()
-    other.close()
+    change(path, sql)
     async with Ledger.open(path) as ledger:
         found = await ledger.verify()
         assert [(fault.stream, fault.seq) for fault in found.faults] == [("run/a", seq)]
         assert (await ledger.verify("run/b")).ok
 
 
-async def test_a_trusted_head_finds_a_rewritten_history(tmp_path: Path) -> None:
-    path = tmp_path / "l.db"
+async def test_a_trusted_head_finds_a_rewritten_history(address: Address) -> None:
+    path = address("l")
     await _filled(path)
     async with Ledger.open(path) as ledger:
         trusted = await ledger.streams()
         await ledger.append("run/a", [Draft("t", 5)])
         found = await ledger.verify(trusted=trusted)
         assert (found.ok, found.records) == (True, 3)  # each trusted record again, and the new one
-    path.unlink()
-    async with Ledger.open(path) as forged:  # a whole new chain that holds in itself
+    async with Ledger.open(address("forged")) as forged:  # a whole new chain that holds in itself
         for number in range(5):
             await forged.append("run/a", [Draft("t", number)])
         assert (await forged.verify()).ok

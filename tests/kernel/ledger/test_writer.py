@@ -10,9 +10,10 @@ from random import Random
 
 import pytest
 
-from forestay.kernel.ledger import Append, Draft, sqlite_writer
+from forestay.kernel.ledger import Append, Draft, Ledger, sqlite_writer
 from forestay.kernel.ledger.sqlite import SqliteLedger
 from forestay.kernel.problems import Problem
+from tests.kernel.ledger.conftest import Address
 
 
 def one(number: int = 0, text: str = "") -> list[Draft]:
@@ -40,10 +41,10 @@ async def test_the_log_of_sqlite_does_not_grow_without_end(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_l7_what_is_asked_for_first_is_written_first(tmp_path: Path, seed: int) -> None:
+async def test_l7_what_is_asked_for_first_is_written_first(address: Address, seed: int) -> None:
     """Commits that are awaited, commits that run on, and submissions of this thread, mixed."""
     choose = Random(seed)
-    async with SqliteLedger.open(tmp_path / "l.db") as ledger:
+    async with Ledger.open(address("l")) as ledger:
         running = []
         for number in range(300):
             turn = choose.random()
@@ -58,8 +59,8 @@ async def test_l7_what_is_asked_for_first_is_written_first(tmp_path: Path, seed:
         assert [record.payload["n"] for record in await ledger.read("run/a")] == list(range(300))
 
 
-async def test_threads_and_a_loop_write_side_by_side(tmp_path: Path) -> None:
-    async with SqliteLedger.open(tmp_path / "l.db") as ledger:
+async def test_threads_and_a_loop_write_side_by_side(address: Address) -> None:
+    async with Ledger.open(address("l")) as ledger:
 
         def press() -> None:
             for number in range(100):
@@ -98,8 +99,8 @@ class Failing:
         return self._execute(sql, *values)
 
 
-async def test_what_is_waiting_is_written_when_the_ledger_closes(tmp_path: Path) -> None:
-    ledger = SqliteLedger.open(tmp_path / "l.db")
+async def test_what_is_waiting_is_written_when_the_ledger_closes(address: Address) -> None:
+    ledger = Ledger.open(address("l"))
     waiting = [asyncio.ensure_future(ledger.append("run/a", one(number))) for number in range(20)]
     await asyncio.sleep(0)
     ledger.close()

@@ -6,10 +6,12 @@ code, wait or retry is read out of it.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import mcp_types as types
 import msgspec
+from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 
 from forestay.envelope.build import encode, failure, success
@@ -19,18 +21,34 @@ from forestay.envelope.types import SCHEMA_URL, Envelope
 from forestay.envelope.validate import decode
 from forestay.kernel import Clock, Ids, Problem
 
+Context = ServerRequestContext[Any]
+Report = Callable[[float, str], Awaitable[None]]
+"""Tells a client how far its call is."""
 
-def mcp_server(operations: Operations, name: str, *, version: str = "") -> Server[Any]:
-    """An MCP server whose tools are the operations."""
+
+def mcp_server(operations: Operations | Callable[[Report], Operations], name: str, *, version: str = "") -> Server[Any]:
+    """An MCP server whose tools are the operations; a function makes them for a call that reports its progress."""
+
+    def offered(report: Report) -> Operations:
+        return operations if isinstance(operations, Operations) else operations(report)
 
     async def list_tools(_context: Any, _params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[tool_of(operation) for operation in operations])
+        return types.ListToolsResult(tools=[tool_of(operation) for operation in offered(_unheard)])
 
-    async def call_tool(_context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-        said = await operations.call(params.name, params.arguments or {}, transport="sdk")
+    async def call_tool(
+        context: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        async def report(progress: float, message: str) -> None:
+            await context.session.report_progress(progress, message=message)
+
+        said = await offered(report).call(params.name, params.arguments or {}, transport="sdk")
         return to_tool_result(said)
 
     return Server(name, version=version, on_list_tools=list_tools, on_call_tool=call_tool)
+
+
+async def _unheard(_progress: float, _message: str) -> None:
+    """Nobody hears how far a list is."""
 
 
 def tool_of(operation: Operation) -> types.Tool:

@@ -1,7 +1,8 @@
 """Who answers an extension's dialogs: a person at a terminal, a client over RPC, a script, or nobody.
 
 Operations with an answer: select {title, options}, confirm {title, message}, input {title, placeholder},
-editor {title, text}. Notices without one: notify, setStatus, setWidget, setTitle, setEditorText, custom and others.
+editor {title, text}, form {title, message, schema}. Notices without one: notify, setStatus, setWidget, setTitle,
+setEditorText, custom and others.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from forestay.extensions.connectors.contract import Call, Output, text
 from forestay.extensions.themes import OPERATIONS as THEME_OPERATIONS
 from forestay.extensions.themes import Themes
 from forestay.kernel import Problem, canonical
+from forestay.tools import checker
 
 KEYS = {"enter": "\r", "esc": "\x1b", "tab": "\t"} | {
     name: f"\x1b[{letter}" for name, letter in zip(("up", "down", "right", "left"), "ABCD", strict=True)
 }
 _STYLE = re.compile(r"(\x1b\[[0-9;]{0,32}m)")
-DIALOGS = ("select", "confirm", "input", "editor", "custom")
+DIALOGS = ("select", "confirm", "input", "editor", "custom", "form")
 
 
 class Ui(Protocol):
@@ -135,6 +137,8 @@ class TerminalUi(Recorded):
             return self._custom(extension, params)
         if operation == "select":
             return self._select(extension, title, params)
+        if operation == "form":
+            return checked_answer(operation, params, self._form(extension, title, params))
         if operation == "confirm":
             self._say(f"[{extension}] {title}: {plain(str(params.get('message', '')))} [y/N] ", end="")
             return self._line().strip().lower() in ("y", "yes")
@@ -150,6 +154,22 @@ class TerminalUi(Recorded):
         self._say(f"1-{len(options)}, empty to cancel: ", end="")
         answer = self._line().strip()
         return options[int(answer) - 1] if answer.isdigit() and 1 <= int(answer) <= len(options) else None
+
+    def _form(self, extension: str, title: str, params: Mapping[str, Any]) -> Any:
+        """Each field on a line of its own; an empty line leaves a field out."""
+        self._say(f"[{extension}] {title}: {plain(str(params.get('message', '')))}")
+        content: dict[str, Any] = {}
+        for name, field in (params.get("schema") or {}).get("properties", {}).items():
+            about = plain(str(field.get("description") or field.get("title") or field.get("enum") or ""))
+            self._say(f"  {plain(name)} ({about}): " if about else f"  {plain(name)}: ", end="")
+            line = self._line()
+            if not line:
+                return None
+            if text := line.strip():
+                content[name] = text if field.get("type", "string") == "string" else canonical.decode(text)
+        self._say("Send this? [y/N] ", end="")
+        yes = self._line().strip().lower() in ("y", "yes")
+        return {"action": "accept", "content": content} if yes else {"action": "decline"}
 
     def _custom(self, extension: str, params: Mapping[str, Any]) -> Any:
         """A component with the keyboard: what it shows, and the keys that the person has for it."""
@@ -220,9 +240,22 @@ def checked_answer(operation: str, params: Mapping[str, Any], answer: Any) -> An
             return options[answer]
         if answer not in options:
             raise Problem("schema_mismatch", "The answer is none of the dialog's options.", options=options)
+    if operation == "form":
+        _check_form(params, answer)
     if operation in ("input", "editor") and not isinstance(answer, str):
         raise Problem("schema_mismatch", f"A dialog of kind {operation} is answered with text.")
     return answer
+
+
+def _check_form(params: Mapping[str, Any], answer: Any) -> None:
+    """A form is sent with values that fit what it asks for, declined or cancelled."""
+    action = answer.get("action") if isinstance(answer, Mapping) else None
+    if action not in ("accept", "decline", "cancel"):
+        raise Problem("schema_mismatch", "A form is answered with an `action`: accept, decline or cancel.")
+    if action == "accept":
+        misfit = next(iter(checker(params.get("schema") or {}).iter_errors(answer.get("content", {}))), None)
+        if misfit is not None:
+            raise Problem("schema_mismatch", f"The form cannot be sent: {misfit.message}"[:500], at="$.content")
 
 
 def _notice(operation: str, params: Mapping[str, Any]) -> list[str]:

@@ -3,15 +3,15 @@
 K1  A request that hears nothing for its time is cancelled, and the server is told. Progress starts the time again, up
     to a last moment that nothing moves.
 K2  A request is sent once. When the connection ends, whoever waits learns it at once, with the server's last words.
-K3  What a server asks of the host (sampling, elicitation, roots) is answered with "not supported": no such capability
-    is announced.
+K3  What a server asks of the host (sampling, elicitation, roots) `ServerRequests` answers. Meanwhile the server's own
+    time does not run.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeVar
 
@@ -22,12 +22,22 @@ from pydantic import BaseModel, ValidationError
 
 from forestay.extensions.mcp.definitions import MAX_TOOLS, Definition
 from forestay.extensions.mcp.hidden_text import spelled
+from forestay.extensions.mcp.offer import (
+    RESOURCE_TOOLS,
+    from_prompt,
+    from_resource,
+    from_resources,
+    of_prompt,
+    of_tool,
+    prompt_params,
+)
+from forestay.extensions.mcp.request_time import RequestTime
+from forestay.extensions.mcp.requests import ServerRequests
 from forestay.kernel import Problem
 
 MAX_PAGES = 64
-LAST_MOMENT = 10.0
-"""How many times its time a call may take altogether, however much progress it reports."""
 T = TypeVar("T", bound=BaseModel)
+P = TypeVar("P", bound=types.PaginatedResult)
 
 
 class Line(Protocol):
@@ -35,6 +45,9 @@ class Line(Protocol):
 
     def open(self) -> AbstractAsyncContextManager[Any]:
         """The streams of a client session."""
+
+    folders: list[str]
+    """The folders that its server is granted."""
 
     def failure(self) -> Problem | None:
         """Why it ended, if it knows."""
@@ -45,8 +58,13 @@ class Line(Protocol):
 class Connection:
     """An open connection. It belongs to a task of its own, which ends with it."""
 
-    def __init__(self, line: Line, name: str, *, seconds: float, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, line: Line, name: str, requests: ServerRequests, *, seconds: float, on_change: Callable[[], None]
+    ) -> None:
         self._line = line
+        self._requests = requests
+        requests.held = self._held
+        self._waits: set[RequestTime] = set()
         self._name = name
         self._seconds = seconds
         self._on_change = on_change
@@ -78,6 +96,9 @@ class Connection:
                     read,
                     write,
                     message_handler=self._heard,
+                    sampling_callback=self._requests.sampling,
+                    elicitation_callback=self._requests.elicitation,
+                    list_roots_callback=self._requests.roots,
                     client_info=types.Implementation(name="forestay", version=__version__),
                 ) as session,
             ):
@@ -112,29 +133,51 @@ class Connection:
 
     # Requests
 
-    async def tools(self) -> list[Definition]:
-        """Everything that the server offers as a tool; more than `MAX_TOOLS` is a Problem."""
+    async def offered(self) -> list[Definition]:
+        """Everything that the server offers: tools, a way to its resources, prompts. Too many are a Problem."""
         found: list[Definition] = []
+        async for page in self._pages(types.ListToolsRequest, types.ListToolsResult, "tools/list"):
+            self._add(found, [of_tool(tool) for tool in page.tools])
+        can = self.server.get("capabilities", {})
+        if "resources" in can:
+            taken = {item.name for item in found}
+            self._add(found, [item for item in RESOURCE_TOOLS if item.name not in taken])
+        if "prompts" in can:
+            async for shown in self._pages(types.ListPromptsRequest, types.ListPromptsResult, "prompts/list"):
+                self._add(found, [of_prompt(prompt) for prompt in shown.prompts])
+        return found
+
+    def _add(self, found: list[Definition], more: list[Definition]) -> None:
+        found += more
+        if len(found) > MAX_TOOLS:
+            told = f"The MCP server {self._name} offers more than {MAX_TOOLS} tools."
+            raise Problem("server_failed", told, server=self._name, limit=MAX_TOOLS)
+
+    async def _pages(self, request: type[Any], answer: type[P], what: str) -> AsyncIterator[P]:
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             params = types.PaginatedRequestParams(cursor=cursor)
-            page = await self._ask(
-                types.ListToolsRequest(params=params), types.ListToolsResult, "tools/list", self._seconds
-            )
-            found += [_definition(tool) for tool in page.tools]
-            if len(found) > MAX_TOOLS:
-                told = f"The MCP server {self._name} offers more than {MAX_TOOLS} tools."
-                raise Problem("server_failed", told, server=self._name, limit=MAX_TOOLS)
+            page = await self._ask(request(params=params), answer, what, self._seconds)
+            yield page
             cursor = page.next_cursor
             if cursor is None:
-                return found
-        raise Problem("server_failed", f"The list of tools of {self._name} has no end.", server=self._name)
+                return
+        raise Problem("server_failed", f"The list of {what} of {self._name} has no end.", server=self._name)
 
-    async def call(self, tool: str, arguments: dict[str, Any], *, seconds: float) -> types.CallToolResult:
-        """Call a tool, once (K2). An error that the server answers is a `tool_failed` with its words."""
-        params = types.CallToolRequestParams(name=tool, arguments=arguments)
-        request = types.CallToolRequest(params=params)
-        return await self._ask(request, types.CallToolResult, f"the tool {tool[:80]}", seconds)
+    async def call(self, definition: Definition, arguments: dict[str, Any], *, seconds: float) -> types.CallToolResult:
+        """Call what a definition stands for, once (K2). An error that the server answers is a `tool_failed`."""
+        name, what = definition.name, f"the tool {definition.name[:80]}"
+        if definition.kind == "prompt":
+            asked = types.GetPromptRequest(params=prompt_params(definition, arguments))
+            return from_prompt(await self._ask(asked, types.GetPromptResult, what, seconds))
+        if definition.kind == "resources":
+            listing = types.ListResourcesRequest(params=types.PaginatedRequestParams(cursor=arguments.get("cursor")))
+            return from_resources(await self._ask(listing, types.ListResourcesResult, what, seconds))
+        if definition.kind == "resource":
+            reading = types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=arguments["uri"]))
+            return from_resource(await self._ask(reading, types.ReadResourceResult, what, seconds))
+        params = types.CallToolRequestParams(name=name, arguments=arguments)
+        return await self._ask(types.CallToolRequest(params=params), types.CallToolResult, what, seconds)
 
     async def _ask(
         self,
@@ -146,15 +189,10 @@ class Connection:
         session = self._session
         if session is None:
             raise self._problem(None, what)
-        loop = asyncio.get_running_loop()
-        last = loop.time() + seconds * LAST_MOMENT
-
-        async def heard(progress: float, total: float | None, message: str | None) -> None:
-            limit.reschedule(min(loop.time() + seconds, last))
-
         try:
             async with asyncio.timeout(seconds) as limit:
-                return await session.send_request(request, answer, progress_callback=heard)
+                with self._waiting(RequestTime(limit, seconds)) as wait:
+                    return await session.send_request(request, answer, progress_callback=wait.heard)
         except MCPError as error:
             if not self.usable or (error.code, str(error)) == (types.CONNECTION_CLOSED, "Connection closed"):
                 raise self._problem(error, what) from error
@@ -163,8 +201,26 @@ class Connection:
         except (TimeoutError, ValidationError, RuntimeError, ValueError) as error:
             raise self._problem(error, what, seconds) from error
 
+    @contextlib.contextmanager
+    def _waiting(self, wait: RequestTime) -> Iterator[RequestTime]:
+        self._waits.add(wait)
+        try:
+            yield wait
+        finally:
+            self._waits.discard(wait)
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        """While the host answers a question, the time of the requests stands still that may have led to it (K3)."""
+        waits = [wait for wait in self._waits if wait.hold()]
+        try:
+            yield
+        finally:
+            for wait in waits:
+                wait.go_on()
+
     async def _heard(self, message: IncomingMessage) -> None:
-        if isinstance(message, types.ToolListChangedNotification):
+        if isinstance(message, types.ToolListChangedNotification | types.PromptListChangedNotification):
             self._on_change()
 
     def _problem(self, error: BaseException | None, what: str, seconds: float | None = None) -> Problem:
@@ -201,15 +257,3 @@ def _first_problem(error: BaseException | None) -> Problem | None:
     if error is None or isinstance(error, Problem):
         return error
     return _first_problem(error.__cause__)
-
-
-def _definition(tool: types.Tool) -> Definition:
-    plain = tool.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return Definition(
-        name=tool.name,
-        description=tool.description or "",
-        input_schema=plain.get("inputSchema", {}),
-        title=tool.title or "",
-        output_schema=plain.get("outputSchema"),
-        annotations=plain.get("annotations"),
-    )

@@ -1,4 +1,4 @@
-"""A tool as a server defines it, its hash, and what changed since a person looked at it.
+"""A tool (or a prompt) as a server defines it, its hash, and what changed since a person looked at it.
 
 P1  The hash covers everything that a model or a person is shown of a tool: name, title, description, both schemas,
     annotations. Nothing that a server can change about a tool stays out of it.
@@ -33,6 +33,8 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     title: str = ""
     output_schema: dict[str, Any] | None = None
     annotations: dict[str, Any] | None = None
+    kind: Literal["tool", "resources", "resource", "prompt"] = "tool"
+    """What a call of it asks the server for."""
 
     @property
     def digest(self) -> str:

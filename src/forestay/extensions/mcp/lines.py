@@ -18,6 +18,7 @@ from forestay.extensions.connectors.paths import resolve
 from forestay.extensions.mcp.connection import Line
 from forestay.extensions.mcp.http import CheckedTransport, checked_transport, http_streams
 from forestay.extensions.mcp.ration import Ration
+from forestay.extensions.mcp.requests import granted_folders
 from forestay.extensions.mcp.server_config import ServerConfig
 from forestay.extensions.mcp.stdio import ServerProgram, Streams, stdio_streams
 from forestay.extensions.sandbox import Prepared, Sandbox
@@ -36,6 +37,7 @@ class ProgramLine(Line):
         self._environment = environment
         self._clock = clock
         self._unconfined = unconfined
+        self.folders = granted_folders(call)
         self._program: ServerProgram | None = None
         self.facts: dict[str, Any] = {}
 
@@ -93,6 +95,7 @@ class AddressLine(Line):
         self._environment = environment
         self._host = canonical_host(urlsplit(config.entry.url).hostname or "")
         self._transport = transport(self._named)
+        self.folders = granted_folders(call)
         self.facts: dict[str, Any] = {"host": self._host}
 
     def _named(self, address: str) -> bool:

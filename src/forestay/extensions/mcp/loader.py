@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from forestay.extensions.compiler.artifact import Artifact
@@ -22,11 +23,15 @@ if TYPE_CHECKING:
 
 
 class ServerLoader:
-    """Makes the guests of the MCP servers of one project. `own_call` gives what a subject may do at this moment."""
+    """Makes the guests of the MCP servers of one project.
 
-    def __init__(self, settings: Settings, own_call: Callable[[str], Call]) -> None:
+    `own_call` gives what a subject may do at this moment, `may` says whether a capability is not refused to it.
+    """
+
+    def __init__(self, settings: Settings, own_call: Callable[[str], Call], may: Callable[[str, str], bool]) -> None:
         self._settings = settings
         self._own_call = own_call
+        self._may = may
 
     def artifact(self, config: ServerConfig) -> Artifact:
         """What stands for the server where an extension has its code: the fingerprint."""
@@ -58,4 +63,5 @@ class ServerLoader:
             unconfined = settings.config.policy.unconfined_programs
             return ProgramLine(config, call, environment, settings.clock, unconfined=unconfined)
 
-        return McpGuest(config, standing.pinned, line, calls, report=report, clock=settings.clock)
+        may = partial(self._may, config.subject)
+        return McpGuest(config, standing.pinned, line, calls, may=may, report=report, clock=settings.clock)

@@ -90,5 +90,5 @@ def unapproved(config: ServerConfig, standing: ServerStanding) -> Problem:
         server=config.name,
         fingerprint=config.fingerprint,
         approved=standing.approved,
-        fix=f"Look at it, then run: forestay mcp trust {config.name}",
+        fix=f"Look at it, then run: forestay mcp trust {config.name}{config.named_by}",
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ class ServerConfig(msgspec.Struct, frozen=True):
 
     name: str
     origin: str
-    """The file that names it, relative to the project."""
+    """The file that names it, or the extension that registers it, relative to the project."""
     entry: McpServer
 
     @property
@@ -45,6 +46,11 @@ class ServerConfig(msgspec.Struct, frozen=True):
         entry = self.entry
         decides = [entry.command, entry.args, entry.env, entry.cwd, entry.url, entry.headers]
         return "sha256:" + hashlib.sha256(canonical.encode(decides)).hexdigest()
+
+    @property
+    def named_by(self) -> str:
+        """What a command must be told to find it: nothing when a file names it, else the extension."""
+        return "" if self.origin in (*FILES, SETTINGS) else f" --from {shlex.quote(self.origin)}"
 
     def shown(self) -> dict[str, Any]:
         """What a person approves. Values of variables and headers may be secrets: only their names are shown."""

@@ -3,24 +3,44 @@
 V1  An approved server is added with its pins. One that is there already takes the new pins, and the next call compares.
 V2  A server whose approval was taken back, or that is named no longer, is stopped.
 V3  One that nobody approved as it is configured is a failure that says what to do.
+V4  A server that an extension registers is one more entry: it is approved and pinned like those of the files, and an
+    entry of a file comes before it.
 """
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from forestay.extensions.guests import Failure
 from forestay.extensions.mcp.guest import McpGuest
 from forestay.extensions.mcp.pins import ServerStanding, unapproved
-from forestay.extensions.mcp.server_config import Servers
+from forestay.extensions.mcp.server_config import Servers, checked
 from forestay.kernel import Problem
 
 if TYPE_CHECKING:
     from forestay.extensions.extensions import Extensions
 
 
+def with_registered(suite: Extensions, servers: Servers) -> Servers:
+    """The servers of the files, and those that the loaded extensions register (V4)."""
+    found, problems = dict(servers.found), list(servers.problems)
+    for member in suite.members:
+        origin = os.path.relpath(member.path, suite.root)
+        for name, item in member.extension.registrations.servers.items():
+            entry = {key: value for key, value in msgspec.to_builtins(item).items() if key != "name"}
+            try:
+                found.setdefault(name, checked(name, origin, entry))
+            except Problem as problem:
+                problems.append(problem)
+    return Servers(found, tuple(problems))
+
+
 async def use_servers(suite: Extensions, servers: Servers) -> None:
     """Offer the pinned tools of the approved servers, and of no others. Starts nothing."""
+    servers = with_registered(suite, servers)
     found = servers.found
     guests = {
         item.extension.config.name: item.extension for item in suite.members if isinstance(item.extension, McpGuest)

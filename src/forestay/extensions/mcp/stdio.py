@@ -33,6 +33,8 @@ MAX_NOISE = 1000
 _CHUNK = 64 * 1024
 _LARGE = 256 * 1024
 _GRACE = 1.0
+_FRAMES = ("Traceback (", "  ", "\t")
+"""How lines of a stack trace begin. No answer of the host carries one, so the line that says why must stand alone."""
 
 Incoming = SessionMessage | Exception
 Streams = tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]
@@ -46,6 +48,7 @@ class ServerProgram:
         self._name = name
         self._ration = ration
         self._noise = 0
+        self._all_said = asyncio.Event()
         self._stopping = False
         self._errors = bytearray()
         self.failure: Problem | None = None
@@ -69,8 +72,9 @@ class ServerProgram:
 
     @property
     def last_words(self) -> str:
-        """The end of what it wrote to standard error, with nothing hidden in it."""
-        return spelled(bytes(self._errors).decode("utf-8", "replace")).strip()
+        """The end of what it wrote to standard error: nothing hidden in it, and no frames of a stack."""
+        said = bytes(self._errors).decode("utf-8", "replace").splitlines()
+        return spelled("\n".join(line for line in said if not line.startswith(_FRAMES))).strip()
 
     async def read_messages(self, send: MemoryObjectSendStream[Incoming]) -> None:
         """Standard output as messages, until it ends or passes a limit (S2)."""
@@ -86,7 +90,14 @@ class ServerProgram:
                         line = bytearray(begun)
                     if len(line) > MAX_LINE:
                         self.fail(f"wrote a line of more than {MAX_LINE} bytes")
+                await self._hear_out()
                 self.fail("ended")
+
+    async def _hear_out(self) -> None:
+        """A program that ends says why on standard error, which is read a moment later than the end of its output."""
+        if self.failure is None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._all_said.wait(), _GRACE)
 
     async def _take(self, line: bytes, send: MemoryObjectSendStream[Incoming]) -> None:
         if self.failure is not None or not line.strip():
@@ -116,6 +127,7 @@ class ServerProgram:
             if total > MAX_ERRORS_IN_ALL:
                 self.fail("wrote to its standard error without end")
             await asyncio.sleep(0)
+        self._all_said.set()
 
     async def write_messages(self, receive: MemoryObjectReceiveStream[SessionMessage]) -> None:
         """What the host says, one line a message; a program that does not read is noticed by whoever waits for it."""

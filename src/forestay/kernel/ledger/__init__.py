@@ -3,5 +3,20 @@
 from forestay.kernel.ledger.ledger import Ledger
 from forestay.kernel.ledger.projections import Projection, Transaction
 from forestay.kernel.ledger.records import Append, Draft, Fault, Head, Record, Verification
+from forestay.kernel.ledger.workers import Beat, Queue, Worker, Workers
 
-__all__ = ["Append", "Draft", "Fault", "Head", "Ledger", "Projection", "Record", "Transaction", "Verification"]
+__all__ = [
+    "Append",
+    "Beat",
+    "Draft",
+    "Fault",
+    "Head",
+    "Ledger",
+    "Projection",
+    "Queue",
+    "Record",
+    "Transaction",
+    "Verification",
+    "Worker",
+    "Workers",
+]

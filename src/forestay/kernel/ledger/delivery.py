@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _PENDING = 1024
 _PAGE = 1000
+_SOON = 0.02  # seconds
 Job = Callable[[Database], Any]
 
 
@@ -70,6 +71,11 @@ class Feed:
                 self._pending.clear()
                 self._lost = True
             self._pending.append(record)
+        self._signal.set()
+
+    def nudge(self) -> None:
+        """Called on the follower's loop: another process wrote, so the follower reads from disk."""
+        self._lost = True
         self._signal.set()
 
     async def wait(self, timeout: float | None) -> None:
@@ -136,6 +142,28 @@ class Feeds:
             by_loop.setdefault(feed.loop, []).append((feed, items))
         return by_loop
 
+    def stale(self, streams: Collection[str] | None) -> None:
+        """Have those who follow one of `streams` read from disk: another process wrote to it. None: to any stream."""
+        with self._lock:
+            names = self._by_stream if streams is None else streams
+            found = [feed for name in names for feed in self._by_stream.get(name, ())]
+            for prefix, feeds in self._by_prefix.items():
+                if streams is None or any(name.startswith(prefix) for name in streams):
+                    found += feeds
+        by_loop: dict[asyncio.AbstractEventLoop, list[Feed]] = {}
+        for feed in found:
+            by_loop.setdefault(feed.loop, []).append(feed)
+        for loop, feeds in by_loop.items():
+            try:
+                loop.call_soon_threadsafe(_nudge, feeds)
+            except RuntimeError:
+                pass  # the loop was closed: no follower is left
+
+
+def _nudge(feeds: list[Feed]) -> None:
+    for feed in feeds:
+        feed.nudge()
+
 
 def settle(group: list[Ticket], deliveries: Deliveries) -> None:
     """Bring followers their records and callers their answers: one wake-up per event loop, because waking a thread
@@ -189,9 +217,17 @@ async def follow(
 
 
 async def follow_all(
-    ledger: Ledger, feeds: Feeds, prefix: str, after: int | None, poll: float | None
+    ledger: Ledger,
+    feeds: Feeds,
+    prefix: str,
+    after: int | None,
+    poll: float | None,
+    hidden: Callable[[str, int], Awaitable[bool]],
 ) -> AsyncGenerator[tuple[int, Record], None]:
-    """Records of every stream under `prefix`: read from disk each time that the feed says there is something."""
+    """Records of every stream under `prefix`: read from disk each time that the feed says there is something.
+
+    `hidden` tells whether something under a prefix behind a position is written and may not be shown yet.
+    """
     feed = feeds.open(prefix, prefix=True)
     try:
         position = await ledger.position() if after is None else after
@@ -200,7 +236,7 @@ async def follow_all(
             for position, record in page:
                 yield position, record
             if len(page) < _PAGE:
-                await feed.wait(poll)
+                await feed.wait(_SOON if await hidden(prefix, position) else poll)
                 feed.take()
     finally:
         feeds.close(prefix, feed, prefix=True)

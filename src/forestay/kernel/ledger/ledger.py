@@ -24,9 +24,13 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from forestay.kernel.ledger.records import Append, Draft, Head, Record, Verification
+from forestay.kernel.ledger.workers import Queue, Workers
 from forestay.kernel.problems import Problem
 
-BACKENDS = {"file": "forestay.kernel.ledger.sqlite:SqliteLedger"}
+BACKENDS = {
+    "file": "forestay.kernel.ledger.sqlite:SqliteLedger",
+    "postgresql": "forestay.kernel.ledger.postgres:PgLedger",
+}
 """The class of each kind of address, by the address's scheme; a path is a `file`."""
 
 
@@ -35,16 +39,21 @@ class Ledger(Protocol):
 
     @staticmethod
     def open(address: Path | str, **options: Any) -> Ledger:
-        """The ledger at `address`: the path of a SQLite file.
+        """The ledger at `address`: the path of a SQLite file, or `postgresql://user@host/database`.
 
-        Options: `projections`, `clock`, `ids`, and what the backend knows besides.
+        Options: `projections`, `clock`, `ids`, and what the backend knows besides. With `sole` the ledger is refused
+        while another process has opened it so, where processes on several machines may.
         """
         scheme, separator, _ = str(address).partition("://")
         found = BACKENDS.get(scheme if separator else "file")
         if found is None:
             raise Problem("config_invalid", f"There is no ledger for {scheme}://.", at="ledger", known=sorted(BACKENDS))
         module, _, name = found.partition(":")
-        backend: type[Ledger] = getattr(importlib.import_module(module), name)
+        try:
+            backend: type[Ledger] = getattr(importlib.import_module(module), name)
+        except ModuleNotFoundError as error:
+            message = f"A ledger at {scheme}:// needs the package {error.name}."
+            raise Problem("config_invalid", message, at="ledger", fix="Install forestay[postgres].") from error
         return backend.open(address, **options)
 
     @property
@@ -60,6 +69,9 @@ class Ledger(Protocol):
 
     def observe(self, watch: Callable[[list[Record], float], None]) -> None:
         """Have `watch` called on the writer's thread after each commit, with its records and the seconds it took."""
+
+    def workers(self, name: str, queue: Queue) -> Workers | None:
+        """This process under `name` among those that share the ledger; None where only one process writes to it."""
 
     # Writing
 
@@ -94,8 +106,9 @@ class Ledger(Protocol):
     async def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Ask a projection's tables, in the dialect of `projections`. Reads only."""
 
-    def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """As `query`, at once and on this thread: for a few rows that an index leads to."""
+    async def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """As `query`, for a few rows that an index leads to: where the database is in this process, they are read at
+        once, without another thread."""
 
     def follow(self, stream: str, start: int = 0, *, poll: float | None = None) -> AsyncGenerator[Record, None]:
         """Records of `stream` from `start` on, and then each new one as it is written (L8).

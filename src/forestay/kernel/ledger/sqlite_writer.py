@@ -1,33 +1,27 @@
-"""The one writer of a SQLite ledger: takes what is waiting, writes it in one transaction, answers when it is on disk.
-
-It has a thread, so that an event loop never waits for a disk.
-"""
+"""How a SQLite ledger is written: one connection, one transaction a group."""
 
 from __future__ import annotations
 
-import queue
 import sqlite3
-import threading
-import time
 from collections.abc import Callable, Sequence
 
 from forestay.kernel.clock import Clock
 from forestay.kernel.ids import Ids
-from forestay.kernel.ledger.delivery import Deliveries, Ticket, settle
+from forestay.kernel.ledger.delivery import Deliveries, Ticket
 from forestay.kernel.ledger.projections import Projection
 from forestay.kernel.ledger.records import Encoded, Record, Tail
 from forestay.kernel.ledger.sqlite_file import SqliteFile, as_problem, is_failure_of_disk
 from forestay.kernel.ledger.tables import insert_records, move_head, stream_row
+from forestay.kernel.ledger.writer import Writer, check_expected, refuse
 from forestay.kernel.problems import Problem
 
 _GROUP_TICKETS = 1024
-_GROUP_BYTES = 8 * 1024 * 1024
 _KEEP_STREAMS = 8192
 _CHECKPOINT_COMMITS = 256  # some 1,500 pages
 
 
-class Writer:
-    """Owns the writing connection. `announced` is called after each commit with what became durable."""
+class SqliteWriter(Writer):
+    """Owns the writing connection of a file."""
 
     def __init__(
         self,
@@ -37,79 +31,23 @@ class Writer:
         ids: Ids,
         announced: Callable[[list[Record]], Deliveries],
     ) -> None:
+        super().__init__(projections, announced, _GROUP_TICKETS)
         self._file = file
-        self.projections = projections
         self._clock = clock
         self._ids = ids
-        self._announced = announced
-        self.observe: Callable[[list[Record], float], None] | None = None
-        self._queue: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
         self._streams: dict[str, Tail] = {}
         self._data_version = -1
         self._connection: sqlite3.Connection | None = None
-        self._closing = threading.Lock()  # nothing comes behind the end of the queue
-        self._closed = False
         self._commits = 0
-        self._thread = threading.Thread(target=self._run, name="forestay-ledger", daemon=True)
         self._thread.start()
 
-    def put(self, ticket: Ticket) -> None:
-        """Have `ticket` written; its caller is told."""
-        with self._closing:
-            if self._closed:
-                raise Problem("ledger_closed", "The ledger is closed.")
-            self._queue.put(ticket)
-
-    def close(self) -> None:
-        with self._closing:
-            if self._closed:
-                return
-            self._closed = True
-            self._queue.put(None)
-        self._thread.join()
-
-    def _run(self) -> None:
-        stopping = False
-        while not stopping:
-            group, stopping = self._next_group()
-            if group:
-                self._write_group(group)
-        if self._connection is not None:
-            self._connection.close()
-
-    def _write_group(self, group: list[Ticket]) -> None:
-        """Write a group, tell followers and callers what is on disk, then tidy up."""
-        started = time.perf_counter()
-        records = self._write(group)
-        deliveries: Deliveries = {}
-        if records:
-            self._commits += 1
-            if self.observe is not None:
-                self.observe(records, time.perf_counter() - started)
-            deliveries = self._announced(records)
-        settle(group, deliveries)
+    def _tidy(self) -> None:
         if self._commits >= _CHECKPOINT_COMMITS:
             self._checkpoint()
 
-    def _next_group(self) -> tuple[list[Ticket], bool]:
-        """Wait for one ticket, then take those that came meanwhile. A job is a group of its own."""
-        first = self._queue.get()
-        if first is None:
-            return [], True
-        group, size = [first], first.size
-        while first.job is None and len(group) < _GROUP_TICKETS and size < _GROUP_BYTES:
-            try:
-                ticket = self._queue.get_nowait()
-            except queue.Empty:
-                break
-            if ticket is None:
-                return group, True
-            if ticket.job is not None:
-                self._write_group(group)
-                return [ticket], False
-            group.append(ticket)
-            size += ticket.size
-        return group, False
+    def _release(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
 
     def _checkpoint(self) -> None:
         """Move what the write-ahead log holds into the file, as far as readers let it, after the answers are out."""
@@ -131,15 +69,13 @@ class Writer:
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             self._abandon()
-            problem = as_problem(error)
-            for ticket in group:
-                ticket.error = ticket.error or problem
+            refuse(group, as_problem(error))
             return []
         except Problem as problem:  # a closed or unreadable database, before any ticket was looked at
             self._abandon()
-            for ticket in group:
-                ticket.error = ticket.error or problem
+            refuse(group, problem)
             return []
+        self._commits += bool(records)
         return records
 
     def _begin(self) -> sqlite3.Connection:
@@ -208,14 +144,7 @@ class Writer:
     def _append(self, cursor: sqlite3.Cursor, ticket: Ticket) -> list[Record]:
         streams = [self._stream(cursor, item.stream) for item in ticket.appends]
         for item, stream in zip(ticket.appends, streams, strict=True):
-            if item.expect is not None and item.expect != stream.seq:
-                raise Problem(
-                    "ledger_conflict",
-                    f"The stream {item.stream} stands at {stream.seq}, not at {item.expect}.",
-                    stream=item.stream,
-                    expected=item.expect,
-                    actual=stream.seq,
-                )
+            check_expected(item.stream, item.expect, stream.seq)
         written: list[Record] = []
         for stream, drafts in zip(streams, ticket.drafts, strict=True):
             written.extend(self._extend(cursor, stream, drafts))

@@ -78,12 +78,14 @@ def _decoded(stream: str, seq: int, payload: bytes, attrs: bytes | None) -> tupl
         raise Problem("chain_broken", f"Record {seq} of {stream} is damaged.", stream=stream, seq=seq) from error
 
 
-def read_all(db: Database, prefix: str, after: int, limit: int) -> list[tuple[int, Record]]:
+def read_all(db: Database, prefix: str, after: int, limit: int, below: str = "") -> list[tuple[int, Record]]:
+    """Records behind the position `after`; `below` is an expression of the backend that they stay below."""
+    horizon = f"AND r.pos < {below} " if below else ""
     rows = db.execute(
         f"SELECT r.pos, s.name, {_COLUMNS}, "  # noqa: S608 - the columns are ours
         "(SELECT p.hash FROM records p WHERE p.stream = r.stream AND p.seq = r.seq - 1) "
         "FROM records r JOIN streams s ON s.id = r.stream "
-        "WHERE r.pos > ? AND substr(s.name, 1, ?) = ? ORDER BY r.pos LIMIT ?",
+        f"WHERE r.pos > ? {horizon}AND substr(s.name, 1, ?) = ? ORDER BY r.pos LIMIT ?",
         (after, len(prefix), prefix, limit),
     )
     return [
@@ -108,5 +110,6 @@ def streams(db: Database, prefix: str, after: str, limit: int) -> dict[str, Head
     return {name: Head(seq, digest.hex()) for name, seq, digest in rows}
 
 
-def position(db: Database) -> int:
-    return int(db.execute("SELECT coalesce(max(pos), 0) FROM records").fetchone()[0])
+def position(db: Database, below: str = "") -> int:
+    horizon = f" WHERE pos < {below}" if below else ""
+    return int(db.execute(f"SELECT coalesce(max(pos), 0) FROM records{horizon}").fetchone()[0])  # noqa: S608

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from forestay.kernel import canonical
 from forestay.kernel.ledger.projections import Database, Projection, forget_others
-from forestay.kernel.ledger.records import MAX_PAYLOAD_BYTES, Record, check_stream, hash_of
+from forestay.kernel.ledger.records import MAX_PAYLOAD_BYTES, Head, Record, Row, check_stream, hash_of
 from forestay.kernel.ledger.tables import insert_records, move_head, stream_row
 from forestay.kernel.problems import Problem
 
 if TYPE_CHECKING:
     from forestay.kernel.ledger.ledger import Ledger
 
+_COPY_PAGE = 5_000
+Insert = Callable[[Database, list[Row]], object]
 # Where each stream stands while lines come in: its id, its head and that record's hash.
 _Heads = dict[str, tuple[int, int, str]]
 
@@ -27,7 +31,9 @@ async def export(ledger: Ledger, prefix: str) -> AsyncIterator[bytes]:
             yield canonical.encode(record) + b"\n"
 
 
-def take_in(tx: Database, lines: Iterable[bytes], projections: Sequence[Projection]) -> int:
+def take_in(
+    tx: Database, lines: Iterable[bytes], projections: Sequence[Projection], insert: Insert = insert_records
+) -> int:
     """Write every line's record, checking that each continues its stream and matches its hash."""
     heads: _Heads = {}
     count = 0
@@ -36,7 +42,7 @@ def take_in(tx: Database, lines: Iterable[bytes], projections: Sequence[Projecti
             continue
         record = canonical.decode(line, Record, limit=MAX_PAYLOAD_BYTES + 4096)
         _check(tx, heads, record, number)
-        _insert(tx, heads, record)
+        insert(tx, [_row(heads, record)])
         for projection in projections:
             if record.stream.startswith(projection.prefix):
                 projection.apply(tx, [record])
@@ -71,11 +77,70 @@ def _check(tx: Database, heads: _Heads, record: Record, line: int) -> None:
         )
 
 
-def _insert(tx: Database, heads: _Heads, record: Record) -> None:
+def _row(heads: _Heads, record: Record) -> Row:
+    """The record as the table has it; its stream stands there from now on."""
     stream_id = heads[record.stream][0]
-    payload, attrs = canonical.encode(record.payload), canonical.encode(record.attrs) if record.attrs else None
-    insert_records(
-        tx,
-        [(stream_id, record.seq, record.id, record.type, record.ts, payload, attrs, bytes.fromhex(record.hash))],
-    )
     heads[record.stream] = (stream_id, record.seq, record.hash)
+    payload, attrs = canonical.encode(record.payload), canonical.encode(record.attrs) if record.attrs else None
+    return stream_id, record.seq, record.id, record.type, record.ts, payload, attrs, bytes.fromhex(record.hash)
+
+
+class Copied(msgspec.Struct, frozen=True):
+    """What `copy_ledger` brought over, and how much there is now."""
+
+    copied: int
+    records: int
+    streams: int
+
+
+async def copy_ledger(source: Ledger, target: Ledger, told: Callable[[int], None] = lambda count: None) -> Copied:
+    """Bring every record of `source` to `target`, which has none or the first part of them, and verify the result.
+
+    A page goes in whole or not at all: what was broken off goes on when it is called again. `told` hears after each
+    page how many records came over.
+    """
+    heads = await _common(source, target)
+    copied, after, end = 0, 0, await source.position()
+    while after < end and (page := await source.read_all("", after, _COPY_PAGE)):
+        after = page[-1][0]
+        fresh = [record for _, record in page if record.seq > heads.get(record.stream, -1)]
+        if fresh:
+            copied += await target.import_lines([canonical.encode(record) + b"\n" for record in fresh])
+            told(copied)
+    found = await target.verify()
+    if not found.ok:
+        fault = found.faults[0]
+        message = f"The copy does not hold: {fault.stream} at {fault.seq}: {fault.what}."
+        raise Problem("chain_broken", message, stream=fault.stream, seq=fault.seq)
+    async for name, head in _streams(source):
+        if await target.head(name) != head:
+            raise Problem(
+                "state_conflict",
+                f"{name} was written while the ledger was copied.",
+                stream=name,
+                fix="Stop what writes to it, and copy again: what is there is not copied twice.",
+            )
+    return Copied(copied, found.records, found.streams)
+
+
+async def _common(source: Ledger, target: Ledger) -> dict[str, int]:
+    """Where the streams of `target` stand; a Problem when one of them is not the beginning of the same in `source`."""
+    heads = {}
+    async for name, head in _streams(target):
+        same = await source.read(name, head.seq, 1) if head.seq >= 0 else []
+        if head.seq >= 0 and (not same or same[0].hash != head.hash):
+            raise Problem(
+                "ledger_conflict",
+                f"The target has a stream {name} that does not come from the source.",
+                stream=name,
+                fix="Name a target that is empty.",
+            )
+        heads[name] = head.seq
+    return heads
+
+
+async def _streams(ledger: Ledger) -> AsyncIterator[tuple[str, Head]]:
+    after = ""
+    while page := await ledger.streams("", after):
+        for after, head in page.items():
+            yield after, head

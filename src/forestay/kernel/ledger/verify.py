@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -11,6 +12,7 @@ from forestay.kernel.ledger.records import GENESIS, Fault, Head, Verification, l
 from forestay.kernel.ledger.tables import hash_at
 
 _MOST_FAULTS = 100
+_PAGE = 1000
 Unreadable = Callable[[Exception], bool]
 
 
@@ -33,6 +35,16 @@ def verify(db: Database, prefix: str, trusted: Mapping[str, Head], unreadable: U
     return Verification(len(rows), checked, faults)
 
 
+def _rows(db: Database, stream_id: int, after: int) -> Iterator[Any]:
+    """A stream's records behind a sequence, page by page: a stream may be larger than memory."""
+    while page := db.execute(
+        "SELECT seq, id, type, ts, payload, attrs, hash FROM records WHERE stream = ? AND seq > ? ORDER BY seq LIMIT ?",
+        (stream_id, after, _PAGE),
+    ).fetchall():
+        yield from page
+        after = page[-1][0]
+
+
 def _check_stream(
     db: Database, stream_id: int, name: str, head: Head, trusted: Head | None, unreadable: Unreadable
 ) -> tuple[int, Fault | None]:
@@ -48,10 +60,7 @@ def _check_stream(
     stream = msgspec.json.encode(name)
     checked = 0
     try:
-        for row in db.execute(
-            "SELECT seq, id, type, ts, payload, attrs, hash FROM records WHERE stream = ? AND seq > ? ORDER BY seq",
-            (stream_id, seq),
-        ):
+        for row in _rows(db, stream_id, seq):
             if row[0] != seq + 1:
                 return checked, Fault(name, seq + 1, f"the record is missing; the next one is {row[0]}")
             seq = row[0]

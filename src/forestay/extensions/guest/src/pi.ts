@@ -89,6 +89,12 @@ export const pi: any = {
     if (streamSimple !== undefined && apis.get(api)?.streamSimple === streamSimple) apis.delete(api);
     if (providers.delete(name)) register("unregister_provider", { provider: "" + name });
   },
+  // Ours, not pi's: names a server; a person approves it before it is started.
+  registerMcpServer(name: string, entry: any): void {
+    check.checkMcpServer(name, entry);
+    const { command, args, env, cwd, url, headers } = entry;
+    register("mcp_server", { name, command, args, env, cwd, url, headers });
+  },
   sendMessage(message: any, options?: any): void {
     settled("sendMessage");
     if (message === null || typeof message !== "object" || typeof message.customType !== "string") {

@@ -101,6 +101,18 @@ export function checkProvider(name: any, config: any): void {
   if (config.streamSimple !== undefined) checkFunction(where, config, "streamSimple");
 }
 
+export function checkMcpServer(name: any, entry: any): void {
+  const where = "registerMcpServer";
+  checkName(where, name);
+  if (!isObject(entry)) fail(where, `the entry is ${kindOf(entry)}`, "Give an object with a command or a url, as in .mcp.json.");
+  for (const key of ["command", "cwd", "url"]) checkText(where, entry, key, false);
+  if ((entry.command === undefined) === (entry.url === undefined)) fail(where, "the entry has not one of `command` and `url`", "Give one of the two.");
+  if (entry.args !== undefined && !isArray(entry.args)) fail(where, `\`args\` is ${kindOf(entry.args)}`, "Give an array of strings.");
+  for (const key of ["env", "headers"]) {
+    if (entry[key] !== undefined && !isObject(entry[key])) fail(where, `\`${key}\` is ${kindOf(entry[key])}`, "Give an object of strings.");
+  }
+}
+
 export function checkHandler(event: any, handler: any): void {
   if (typeof event !== "string" || event === "") fail("pi.on", `the event is ${kindOf(event)}`, "Give the event's name.");
   if (typeof handler !== "function") fail(`pi.on(${JSON.stringify(event)})`, `the handler is ${kindOf(handler)}`, "Give a function.");

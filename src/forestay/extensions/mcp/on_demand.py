@@ -1,0 +1,156 @@
+"""A server's connection: opened when a call needs it, closed when nobody has needed it for a while.
+
+N1  `use` gives an open connection that stays open until the work is done. Two that need it at once share one start.
+N2  What a server offers is looked at after each start, and when it says that it changed, before anything is called.
+N3  A server that fails to start is left alone for a while, twice as long each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from forestay.extensions.guests import Report
+from forestay.extensions.mcp.definitions import Definition
+from forestay.extensions.mcp.server_config import ServerConfig
+from forestay.kernel import Clock, Problem
+
+if TYPE_CHECKING:
+    from forestay.extensions.mcp.connection import Connection
+    from forestay.extensions.mcp.lines import AddressLine, ProgramLine
+    from forestay.extensions.mcp.requests import ServerRequests
+
+FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
+T = TypeVar("T")
+OpenLine = Callable[[], "ProgramLine | AddressLine"]
+
+
+class OnDemand:
+    """The way to one server. `look` is shown what the server offers (N2), `answers` answers what it asks."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        line: OpenLine,
+        answers: Callable[[list[str]], ServerRequests],
+        look: Callable[[list[Definition]], None],
+        *,
+        report: Report,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._line = line
+        self._answers = answers
+        self._look = look
+        self._report = report
+        self._clock = clock
+        self._connection: Connection | None = None
+        self._starting = asyncio.Lock()
+        self._busy = 0
+        self._failures, self._not_before = 0, 0.0
+        self._idle: asyncio.TimerHandle | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._ending: asyncio.Future[None] | None = None
+
+    async def use(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """`work` with a connection that is open, and stays so at least until it is done (N1)."""
+        self._busy += 1
+        self._rest(False)
+        try:
+            return await work(await self._connected())
+        finally:
+            self._busy -= 1
+            self._rest(self._busy == 0)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What the server said about itself, while it is connected."""
+        return self._connection.server if self._connection is not None else {}
+
+    def end(self) -> None:
+        """Close the connection soon; the next use opens another."""
+        self._ending = asyncio.ensure_future(self._disconnect())
+
+    async def close(self) -> None:
+        self._rest(False)
+        if self._looking is not None:
+            self._looking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._looking
+        if self._ending is not None:
+            await self._ending
+        await self._disconnect()
+
+    async def _connected(self) -> Connection:
+        async with self._starting:
+            if self._connection is not None and self._connection.usable:
+                return self._connection
+            await self._disconnect()
+            self._check_wait()
+            line = self._line()
+            connection = self._made(line)
+            try:
+                await connection.start(self._config.entry.start_seconds)
+                self._look(await connection.offered())
+            except Problem as problem:
+                await connection.close()
+                self._failed_to_start(problem)
+                raise
+            except BaseException:
+                await connection.close()
+                raise
+            self._failures, self._connection = 0, connection
+            self._report("server_started", {"fingerprint": self._config.fingerprint, **line.facts})
+            return connection
+
+    def _made(self, line: ProgramLine | AddressLine) -> Connection:
+        from forestay.extensions.mcp.connection import Connection  # the protocol's package is large
+
+        seconds = self._config.entry.start_seconds
+        answers = self._answers(line.folders)
+        return Connection(line, self._config.name, answers, seconds=seconds, on_change=self._look_again)
+
+    def _check_wait(self) -> None:
+        """N3."""
+        left = self._not_before - self._clock.monotonic()
+        if self._failures and left > 0:
+            told = f"The MCP server {self._config.name} failed to start; it is tried again in {left:.0f} s."
+            wait = int(left * 1000)
+            raise Problem("unavailable", told, retry_after_ms=wait, server=self._config.name, wait_ms=wait)
+
+    def _failed_to_start(self, problem: Problem) -> None:
+        wait = min(LONGEST_WAIT, FIRST_WAIT * 2**self._failures)
+        self._failures += 1
+        self._not_before = self._clock.monotonic() + wait
+        self._report("server_failed", {"problem": problem.key, "message": problem.message, "wait_seconds": wait})
+
+    def _look_again(self) -> None:
+        """The server says that its offer changed: look once, however often it says so meanwhile (N2)."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self._looked())
+
+    async def _looked(self) -> None:
+        connection = self._connection
+        if connection is None:
+            return
+        try:
+            self._look(await connection.offered())
+        except Problem as problem:
+            self._report("server_failed", {"problem": problem.key, "message": problem.message})
+            await self._disconnect()  # the next call starts it again, and compares before it calls
+
+    def _rest(self, resting: bool) -> None:
+        """Stop a server that nobody uses for a while; the next call starts it again."""
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        if resting:
+            loop = asyncio.get_running_loop()
+            self._idle = loop.call_later(self._config.entry.idle_seconds, self.end)
+
+    async def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()

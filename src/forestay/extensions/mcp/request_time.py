@@ -1,0 +1,43 @@
+"""How long one request to a server may take: silence ends it, progress and the host's own answers do not count."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+LAST_MOMENT = 10.0
+"""How many times its time a request may take altogether, however much progress it reports."""
+
+
+class RequestTime:
+    """The time of one request (K1)."""
+
+    def __init__(self, limit: asyncio.Timeout, seconds: float) -> None:
+        self._limit = limit
+        self._seconds = seconds
+        self._last = _now() + seconds * LAST_MOMENT
+        self._held_at: float | None = None
+
+    async def heard(self, progress: float, total: float | None, message: str | None) -> None:
+        """Progress starts the time again, up to the last moment."""
+        if self._held_at is None and not self._limit.expired():
+            self._limit.reschedule(min(_now() + self._seconds, self._last))
+
+    def hold(self) -> bool:
+        """Stop the time; False when it stands still already, or is over."""
+        if self._held_at is not None or self._limit.expired():
+            return False
+        self._held_at = _now()
+        self._limit.reschedule(None)
+        return True
+
+    def go_on(self) -> None:
+        assert self._held_at is not None, "only a time that stands still goes on"
+        self._last += _now() - self._held_at
+        self._held_at = None
+        with contextlib.suppress(RuntimeError):  # the request has ended meanwhile
+            self._limit.reschedule(min(_now() + self._seconds, self._last))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,135 @@
+"""How processes on one PostgreSQL learn that another has written: a NOTIFY after the commit, and a look each second.
+
+A hint may be lost; the look behind it finds what it would have told. Hints are sent by a connection of their own, some
+milliseconds' worth at once, because a NOTIFY holds a lock of the whole database until its transaction is on disk.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Collection, Iterable
+
+import psycopg
+from psycopg import sql
+
+from forestay.kernel.ledger.delivery import Feeds
+from forestay.kernel.ledger.postgres_server import HORIZON, Connection, PgServer
+from forestay.kernel.ledger.records import Record
+
+_GATHER_SECONDS = 0.005
+_LOOK_SECONDS = 1.0
+_AGAIN_SECONDS = 0.2
+_MOST_BYTES = 7900  # of one NOTIFY
+_MOST_STREAMS = 1000  # of one look
+
+
+class Hints:
+    """Tells other processes which streams grew, and has our followers read what others wrote."""
+
+    def __init__(self, server: PgServer, feeds: Feeds) -> None:
+        self._server = server
+        self._feeds = feeds
+        self._me = secrets.token_hex(6)
+        self._grown: set[str] = set()
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._closed = threading.Event()
+        self._threads = [threading.Thread(target=self._listening, name="forestay-ledger-hear", daemon=True)]
+        if not server.read_only:
+            self._threads.append(threading.Thread(target=self._telling, name="forestay-ledger-tell", daemon=True))
+        for thread in self._threads:
+            thread.start()
+
+    def tell(self, records: Iterable[Record]) -> None:
+        """Have other processes learn of these records; returns at once."""
+        with self._lock:
+            self._grown.update(record.stream for record in records)
+        self._wake.set()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._wake.set()
+        for thread in self._threads:
+            thread.join()
+
+    # Telling
+
+    def _telling(self) -> None:
+        connection: Connection | None = None
+        while not self._closed.is_set():
+            self._wake.wait()
+            self._closed.wait(_GATHER_SECONDS)
+            self._wake.clear()
+            with self._lock:
+                grown, self._grown = self._grown, set()
+            try:
+                if connection is None:
+                    connection = self._server.connect()
+                    connection.execute("SET synchronous_commit = off")
+                self._notify(connection, grown)
+            except psycopg.Error:
+                _close(connection)
+                connection = None  # it was a hint: the look finds what was written
+        _close(connection)
+
+    def _notify(self, connection: Connection, grown: set[str]) -> None:
+        lines = _lines(self._me, sorted(grown))
+        if self._closed.is_set():
+            lines.append(self._me)  # wakes our own listener
+        if lines:
+            connection.execute("SELECT pg_notify(%s, l) FROM unnest(%s::text[]) l", (self._server.channel, lines))
+
+    # Hearing
+
+    def _listening(self) -> None:
+        while not self._closed.is_set():
+            connection: Connection | None = None
+            try:
+                connection = self._server.connect()
+                if not self._server.read_only:  # a standby takes no LISTEN
+                    connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._server.channel)))
+                self._hear(connection)
+            except psycopg.Error:
+                self._closed.wait(_AGAIN_SECONDS)
+            finally:
+                _close(connection)
+
+    def _hear(self, connection: Connection) -> None:
+        horizon = self._look(connection, None)
+        looked = time.monotonic()
+        while not self._closed.is_set():
+            for notice in connection.notifies(timeout=_LOOK_SECONDS, stop_after=1):
+                told_by, *streams = notice.payload.split(" ")
+                if told_by != self._me and streams:
+                    self._feeds.stale(streams)
+            if time.monotonic() - looked >= _LOOK_SECONDS:
+                horizon = self._look(connection, horizon)
+                looked = time.monotonic()
+
+    def _look(self, connection: Connection, since: int | None) -> int:
+        """Have followers read what was written since the last look; gives back where the next look begins."""
+        ((horizon,),) = connection.execute(f"SELECT {HORIZON}").fetchall()
+        streams = connection.execute(
+            "SELECT DISTINCT s.name FROM records r JOIN streams s ON s.id = r.stream WHERE r.pos >= %s LIMIT %s",
+            (since, _MOST_STREAMS + 1),
+        ).fetchall()
+        everything = since is None or len(streams) > _MOST_STREAMS
+        self._feeds.stale(None if everything else [name for (name,) in streams])
+        return int(horizon)
+
+
+def _lines(me: str, streams: Collection[str]) -> list[str]:
+    """Who tells, and streams that grew, in as many texts as NOTIFY needs."""
+    lines: list[str] = []
+    for stream in streams:
+        if not lines or len(lines[-1]) + len(stream) >= _MOST_BYTES:
+            lines.append(me)
+        lines[-1] += f" {stream}"
+    return lines
+
+
+def _close(connection: Connection | None) -> None:
+    if connection is not None:
+        connection.close()

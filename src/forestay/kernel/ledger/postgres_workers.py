@@ -1,0 +1,224 @@
+"""Processes that share one ledger on PostgreSQL.
+
+- K1  A key has one living owner: the process that claimed it last or, without a living claim, the one that the row of
+      the queue names.
+- K2  Time is the database's: a process's own clock does not matter.
+- K3  What a process has is free when it leaves or its lease runs out. Only a process that has lived for a whole lease
+      takes from the dead: when the database was away, each one has the time to say that it lives.
+- K4  Claims are fair: tenants take turns, however much one of them has waiting.
+- K5  A claim is no permission to write. A process that was stopped and comes back still believes in it; what fences it
+      is `expect` of its next append (L4).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from typing import Any
+
+import psycopg
+
+from forestay.kernel.ledger.postgres_server import Connection, PgServer, as_problem, is_lost, places
+from forestay.kernel.ledger.workers import Beat, Queue, Worker
+from forestay.kernel.problems import Problem
+
+LEASE_SECONDS = 2.4
+_START = """
+    INSERT INTO workers (name, epoch, since, until)
+    VALUES (?, 1, clock_timestamp(), clock_timestamp() + ? * interval '1 second')
+    ON CONFLICT (name) DO UPDATE SET epoch = workers.epoch + 1, since = excluded.since, until = excluded.until
+    RETURNING epoch
+"""
+_BEAT = """
+    WITH before AS (
+        SELECT name, until >= clock_timestamp() AS alive FROM workers WHERE name = ? AND epoch = ? FOR UPDATE
+    )
+    UPDATE workers w SET until = clock_timestamp() + ? * interval '1 second',
+        since = CASE WHEN b.alive THEN w.since ELSE clock_timestamp() END
+    FROM before b WHERE w.name = b.name RETURNING b.alive
+"""
+_LEAVE = (
+    "DELETE FROM claims WHERE owner = ? AND EXISTS (SELECT 1 FROM workers WHERE name = ? AND epoch = ?)",
+    "UPDATE workers SET until = '-infinity' WHERE name = ? AND epoch = ?",
+)
+_ALIVE = "EXISTS (SELECT 1 FROM workers x WHERE x.name = {0} AND x.until >= clock_timestamp())"
+_GROWN = "w.since <= clock_timestamp() - ? * interval '1 second'"
+# Whose a row of the queue `q` is; nobody's is NULL.
+_OWNER = f"""coalesce(
+    (SELECT c.owner FROM claims c WHERE c.key = q.{{key}} AND {_ALIVE.format("c.owner")}),
+    CASE WHEN {_ALIVE.format("q.{owner}")} THEN q.{{owner}} END
+)"""  # noqa: S608 - the words are ours
+# Rows that this process may take: nobody's, its own, and those of the dead when it is old enough (K3).
+_FREE = f"""
+    (q.{{owner}} IS NULL OR q.{{owner}} IN ('', m.name) OR (m.grown AND NOT {_ALIVE.format("q.{owner}")}))
+    AND NOT EXISTS (
+        SELECT 1 FROM claims c
+        WHERE c.key = q.{{key}} AND c.owner <> m.name AND (NOT m.grown OR {_ALIVE.format("c.owner")})
+    )
+"""  # noqa: S608 - the words are ours
+_ME = f"me (name, grown) AS (SELECT w.name, {_GROWN} FROM workers w WHERE w.name = ? AND w.until >= clock_timestamp())"  # noqa: S608
+_TAKE = f"""
+    ON CONFLICT (key) DO UPDATE SET owner = excluded.owner
+    WHERE claims.owner = excluded.owner OR NOT {_ALIVE.format("claims.owner")}
+    RETURNING claims.owner
+"""
+_CLAIM = f"""
+    WITH {_ME}, waiting AS (
+        SELECT q.{{key}} AS key, min(q.{{tenant}}) AS tenant, m.name FROM {{table}} q, me m
+        WHERE {{due}} AND {_FREE}
+        AND NOT EXISTS (SELECT 1 FROM claims c WHERE c.key = q.{{key}} AND c.owner = m.name)
+        GROUP BY q.{{key}}, m.name
+    ), turns AS (
+        SELECT *, row_number() OVER (PARTITION BY tenant ORDER BY key) AS turn FROM waiting
+    )
+    INSERT INTO claims (key, owner)
+    SELECT t.key, t.name FROM (SELECT * FROM turns ORDER BY turn, tenant LIMIT ?) t ORDER BY t.key {_TAKE}
+"""  # noqa: S608 - the words are ours
+_TAKE_ONE = f"""
+    WITH {_ME} INSERT INTO claims (key, owner)
+    SELECT q.{{key}}, m.name FROM {{table}} q, me m WHERE q.{{id}} = ? AND {{open}} AND {_FREE} {_TAKE},
+        (SELECT b.{{owner}} FROM {{table}} b WHERE b.{{id}} = ?)
+"""  # noqa: S608 - the words are ours
+_DUE = f"SELECT q.{{id}} FROM {{table}} q WHERE {{due}} AND {_OWNER} = ? LIMIT ?"  # noqa: S608
+_WHOSE = f"SELECT {_OWNER} FROM {{table}} q WHERE q.{{id}} = ?"  # noqa: S608
+_KEPT = f"SELECT q.{{id}} FROM {{table}} q WHERE q.{{id}} = ANY(?) AND {_OWNER} = ?"  # noqa: S608
+_TIDY = """
+    DELETE FROM claims c
+    WHERE c.owner = ? AND NOT EXISTS (SELECT 1 FROM {table} q WHERE q.{key} = c.key AND {open})
+"""
+_LISTED = f"""
+    SELECT w.name, w.until >= clock_timestamp(), extract(epoch FROM w.since)::float8 * 1000,
+        greatest(extract(epoch FROM w.until), 0)::float8 * 1000,
+        (SELECT count(*) FROM {{table}} q WHERE {{open}} AND {_OWNER} = w.name)
+    FROM workers w WHERE w.until > clock_timestamp() - interval '1 hour' ORDER BY w.name
+"""  # noqa: S608 - the words are ours
+
+
+class PgWorkers:
+    """This process among those that share a ledger."""
+
+    def __init__(self, server: PgServer, name: str, queue: Queue, *, lease: float = LEASE_SECONDS) -> None:
+        self.name = name
+        self._lease = lease
+        self._sql = {
+            text: places(text.format(**{part: getattr(queue, part) for part in queue.__struct_fields__}))
+            for text in (_CLAIM, _TAKE_ONE, _DUE, _WHOSE, _KEPT, _TIDY, _LISTED)
+        }
+        self._epoch = 0
+        self._asking = _Line(server)
+        self._beating = _Line(server)  # a long claim must not hold a beat back
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    # Living
+
+    def start(self, told: Callable[[Beat], None]) -> int:
+        ((self._epoch,),) = self._beating.ask(places(_START), (self.name, self._lease))
+        self._thread = threading.Thread(target=self._beat_on, args=(told,), name="forestay-beat", daemon=True)
+        self._thread.start()
+        return self._epoch
+
+    def beat(self) -> Beat:
+        """Say that this process lives."""
+        rows = self._beating.ask(places(_BEAT), (self.name, self._epoch, self._lease))
+        if not rows:
+            return "replaced"
+        return "alive" if rows[0][0] else "lapsed"
+
+    def leave(self) -> None:
+        self._stop()
+        try:
+            for text in _LEAVE:
+                names = (self.name,) * (text.count("?") - 1)
+                self._asking.ask(places(text), (*names, self._epoch))
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        self._stop()
+        self._asking.close()
+        self._beating.close()
+
+    def _stop(self) -> None:
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _beat_on(self, told: Callable[[Beat], None]) -> None:
+        while not self._stopped.wait(self._lease / 3):
+            try:
+                beat = self.beat()
+            except Problem:
+                continue  # the database is away; what became of the lease is told when it is back
+            if beat != "alive":
+                told(beat)
+            if beat == "replaced":
+                return
+
+    # Carrying
+
+    def claim(self, time: int, room: int) -> None:
+        self._ask(_CLAIM, self._lease, self.name, time, room)
+
+    def due(self, time: int, most: int) -> list[str]:
+        return [id for (id,) in self._ask(_DUE, time, self.name, most)]
+
+    def take(self, id: str) -> tuple[str, bool]:
+        taken = self._ask(_TAKE_ONE, self._lease, self.name, id, id)
+        if not taken:
+            return self.owner(id), False
+        ((_, before),) = taken
+        return self.name, before != self.name
+
+    def owner(self, id: str) -> str:
+        found = self._ask(_WHOSE, id)
+        return str(found[0][0] or "") if found else ""
+
+    def kept(self, ids: Collection[str]) -> set[str]:
+        return {id for (id,) in self._ask(_KEPT, list(ids), self.name)}
+
+    def tidy(self) -> None:
+        self._ask(_TIDY, self.name)
+
+    def listed(self) -> list[Worker]:
+        return [
+            Worker(name, alive, round(since), round(until), carries)
+            for name, alive, since, until, carries in self._ask(_LISTED)
+        ]
+
+    def _ask(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self._asking.ask(self._sql[text], values)
+
+
+class _Line:
+    """A connection that is made again when it was lost."""
+
+    def __init__(self, server: PgServer) -> None:
+        self._server = server
+        self._connection: Connection | None = None
+        self._lock = threading.Lock()
+
+    def ask(self, text: str, values: Any = ()) -> list[tuple[Any, ...]]:
+        with self._lock:
+            for fresh in (self._connection is None, True):
+                try:
+                    if self._connection is None:
+                        self._connection = self._server.connect()
+                    cursor = self._connection.execute(text, values)
+                    return cursor.fetchall() if cursor.description else []
+                except psycopg.Error as error:
+                    if is_lost(error):
+                        self._drop()
+                    if fresh or not is_lost(error):
+                        raise as_problem(error) from error
+        raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        with self._lock:
+            self._drop()
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

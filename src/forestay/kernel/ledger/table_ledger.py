@@ -1,0 +1,149 @@
+"""What the backends share: tickets for the writer, and questions that have one SQL text."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Self, TypeVar
+
+from forestay.kernel.clock import outside_work
+from forestay.kernel.ledger import delivery, tables, transfer
+from forestay.kernel.ledger import verify as checks
+from forestay.kernel.ledger.delivery import Feeds, Ticket, ticket_of
+from forestay.kernel.ledger.ledger import Ledger
+from forestay.kernel.ledger.projections import Database
+from forestay.kernel.ledger.records import Append, Draft, Head, Record, Verification
+from forestay.kernel.ledger.workers import Queue, Workers
+from forestay.kernel.ledger.writer import Writer
+from forestay.kernel.problems import Problem
+
+T = TypeVar("T")
+PAGE = 1000
+
+
+class TableLedger(Ledger):
+    """A ledger on tables: one thread writes, any thread reads. `horizon` is an SQL expression: positions below it are
+    all there is (empty: all that is visible is)."""
+
+    horizon = ""
+
+    def __init__(self, feeds: Feeds, writer: Writer, readers: int) -> None:
+        self._feeds = feeds
+        self._writer = writer
+        self._closed = False
+        self._readers = ThreadPoolExecutor(readers, thread_name_prefix="forestay-ledger-read")
+
+    @abstractmethod
+    def _read_now(self, work: Callable[[Database], T]) -> T:
+        """Run `work` on this thread's reading connection."""
+
+    @abstractmethod
+    def _snapshot(self, work: Callable[[Database], T]) -> T:
+        """As `_read_now`, in one view of the database: what is written meanwhile does not show."""
+
+    @abstractmethod
+    def _take_in(self, tx: Database, lines: Iterable[bytes]) -> int: ...
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.close)
+
+    def observe(self, watch: Callable[[list[Record], float], None]) -> None:
+        self._writer.observe = watch
+
+    def workers(self, name: str, queue: Queue) -> Workers | None:
+        return None
+
+    # Writing
+
+    async def append(self, stream: str, drafts: Sequence[Draft], expect: int | None = None) -> list[Record]:
+        return await self.commit(Append(stream, drafts, expect))
+
+    async def commit(self, *appends: Append) -> list[Record]:
+        ticket = ticket_of(appends)
+        ticket.loop = asyncio.get_running_loop()
+        ticket.waiter = ticket.loop.create_future()
+        with outside_work(ticket.loop):
+            self._writer.put(ticket)
+            records: list[Record] = await ticket.waiter
+        return records
+
+    def submit(self, *appends: Append) -> Future[list[Record]]:
+        ticket = ticket_of(appends)
+        ticket.future = Future()
+        self._writer.put(ticket)
+        return ticket.future
+
+    def _write(self, job: Callable[[Database], T]) -> Future[T]:
+        ticket = Ticket((), (), job)
+        ticket.future = Future()
+        self._writer.put(ticket)
+        return ticket.future
+
+    # Reading
+
+    async def read(
+        self, stream: str, start: int = 0, limit: int | None = None, *, reverse: bool = False
+    ) -> list[Record]:
+        return await self._read(lambda db: tables.read(db, stream, start, limit, reverse))
+
+    async def head(self, stream: str) -> Head:
+        return await self._read(lambda db: tables.head(db, stream))
+
+    async def streams(self, prefix: str = "", after: str = "", limit: int = 1000) -> dict[str, Head]:
+        return await self._read(lambda db: tables.streams(db, prefix, after, limit))
+
+    async def read_all(self, prefix: str = "", after: int = 0, limit: int = PAGE) -> list[tuple[int, Record]]:
+        return await self._read(lambda db: tables.read_all(db, prefix, after, limit, self.horizon))
+
+    async def position(self) -> int:
+        return await self._read(lambda db: tables.position(db, self.horizon))
+
+    async def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return await self._read(lambda db: db.execute(sql, parameters).fetchall())
+
+    async def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return await self.query(sql, parameters)
+
+    def follow(self, stream: str, start: int = 0, *, poll: float | None = None) -> AsyncGenerator[Record, None]:
+        return delivery.follow(self, self._feeds, stream, start, poll)
+
+    def follow_all(
+        self, prefix: str = "", after: int | None = None, *, poll: float | None = None
+    ) -> AsyncGenerator[tuple[int, Record], None]:
+        return delivery.follow_all(self, self._feeds, prefix, after, poll, self._hidden)
+
+    async def _hidden(self, prefix: str, position: int) -> bool:
+        """Whether something under `prefix` behind `position` is written that may not be shown yet."""
+        return bool(self.horizon) and bool(await self._read(lambda db: tables.read_all(db, prefix, position, 1)))
+
+    # The whole
+
+    async def verify(self, prefix: str = "", trusted: Mapping[str, Head] | None = None) -> Verification:
+        def work(db: Database) -> Verification:
+            return checks.verify(db, prefix, trusted or {}, self._unreadable)
+
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._snapshot, work)
+
+    @staticmethod
+    @abstractmethod
+    def _unreadable(error: Exception) -> bool:
+        """Whether a stored page cannot be read."""
+
+    def export(self, prefix: str = "") -> AsyncIterator[bytes]:
+        return transfer.export(self, prefix)
+
+    async def import_lines(self, lines: Iterable[bytes]) -> int:
+        return await asyncio.wrap_future(self._write(lambda tx: self._take_in(tx, lines)))
+
+    async def _read(self, work: Callable[[Database], T]) -> T:
+        self._check_open()
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read_now, work)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Problem("ledger_closed", "The ledger is closed.")

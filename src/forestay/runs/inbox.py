@@ -1,0 +1,231 @@
+"""Commands to runs that other processes carry.
+
+- I1  A command is carried out by the process that carries the run, and answered in the transaction that writes what it
+      did: no answer means that nothing happened.
+- I2  When the owner is gone before it answered, the next owner is asked, and told who was asked before. When it has the
+      run it looks whether one of them answered: from then on none of them can (K5).
+- I3  An owner that comes back under its name answers what it was asked shortly before, unless somebody has.
+
+The owner's inbox is a stream: `command.asked` by anybody, `command.answered` with the place of the question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from forestay.kernel import Append, Draft, Problem, Record
+from forestay.runs.actor import RunActor
+from forestay.runs.commands import Command
+from forestay.runs.outcome import Outcome
+from forestay.runs.state import RunState
+
+if TYPE_CHECKING:
+    from forestay.runs.engine import Engine
+
+INBOX = "inbox/"
+_ATTEMPTS = 4
+_LOOK_SECONDS = 0.5  # how often an asker looks whether the owner is still the owner
+_PATIENCE_SECONDS = 30.0
+_STALE_MS = 60_000  # who asked longer ago has gone
+_BACK = 1_000  # records of its inbox that an owner that comes back looks through
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A question in an inbox."""
+
+    stream: str
+    seq: int
+
+
+class Asked(msgspec.Struct, frozen=True, rename="camel"):
+    """A command on its way. `earlier`: where it was asked before."""
+
+    run_id: str
+    command: Command
+    earlier: list[Place] = []
+
+
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of a command: its result, or the problem that it met. `moved`: the run is another's; ask there."""
+
+    result: Any = None
+    problem: dict[str, Any] | None = None
+    moved: bool = False
+
+    def unpack(self) -> Any:
+        if self.problem is not None:
+            said = self.problem
+            raise Problem(said["key"], said["message"], retry_after_ms=said["retryAfterMs"], **said["details"])
+        return self.result
+
+
+class Inbox:
+    """The commands of one engine's callers, and those that other processes ask of it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._under_way: set[int] = set()  # questions that are being answered
+
+    # Asking
+
+    async def ask(self, run_id: str, command: Command) -> Any:
+        """Have a command carried out where its run is carried; its result, or the Problem that it met."""
+        earlier: list[Place] = []
+        for attempt in range(_ATTEMPTS):
+            found = await self._engine.find(run_id)
+            if isinstance(found, RunActor) and self._is_elsewhere(found):
+                answer = await self._forward(found.owner, Asked(run_id, command, list(earlier)), earlier)
+                if answer is not None:
+                    return answer.unpack()
+                continue
+            if (known := await self._known(earlier)) is not None:
+                return known.unpack()
+            try:
+                return (await self._carry_out(found, Asked(run_id, command, earlier))).unpack()
+            except Problem as problem:
+                if problem.key != "ledger_conflict" or attempt == _ATTEMPTS - 1:
+                    raise
+        raise Problem("unavailable", "The run changes its owner again and again.", retry_after_ms=1000, runId=run_id)
+
+    def _is_elsewhere(self, found: RunActor) -> bool:
+        return self._engine.leases.shared and not found.owned and bool(found.owner)
+
+    async def _forward(self, owner: str, asked: Asked, earlier: list[Place]) -> Answer | None:
+        """Ask the owner; None when it is no longer the owner and has not answered."""
+        stream = INBOX + owner
+        told = {"runId": asked.run_id, "do": type(asked.command).__struct_config__.tag}
+        attrs = {"asked": msgspec.to_builtins(asked)}
+        (record,) = await self._engine.ledger.append(stream, [Draft("command.asked", told, attrs)])
+        place = Place(stream, record.seq)
+        earlier.append(place)
+        answer = asyncio.ensure_future(self._answer_to(place))
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                while not answer.done() and await self._carries(owner, asked.run_id):
+                    await asyncio.wait([answer], timeout=_LOOK_SECONDS)
+        except TimeoutError:
+            message = f"{owner}, which carries the run, does not answer; it may still do what was asked."
+            raise Problem("unavailable", message, retry_after_ms=1000, runId=asked.run_id) from None
+        finally:
+            if not answer.done():
+                answer.cancel()
+                await asyncio.wait([answer])
+        if answer.cancelled():
+            return None
+        return None if answer.result().moved else answer.result()
+
+    async def _carries(self, owner: str, run_id: str) -> bool:
+        return (await self._engine.leases.carrier(run_id, take=False)).name == owner
+
+    async def _answer_to(self, place: Place) -> Answer:
+        async with contextlib.aclosing(self._engine.ledger.follow(place.stream, place.seq + 1)) as records:
+            async for record in records:
+                if record.type == "command.answered" and record.payload["to"] == place.seq:
+                    return msgspec.convert(record.attrs["answer"], Answer)
+        raise AssertionError("unreachable")
+
+    # Carrying out
+
+    async def _carry_out(self, found: RunActor | RunState, asked: Asked) -> Answer:
+        """Do the command, and answer it wherever it was asked, in one transaction (I1)."""
+
+        def make(state: RunState) -> Outcome:
+            outcome = asked.command.make(state, self._engine.clock)
+            outcome.appends.extend(_answers(Answer(outcome.result), asked.earlier))
+            return outcome
+
+        try:
+            if isinstance(found, RunActor):
+                return Answer(await found.post(make, asked=True))
+            outcome = make(found)
+            if outcome.appends:
+                await self._engine.ledger.commit(*outcome.appends)
+            return Answer(outcome.result)
+        except Problem as problem:
+            if problem.key == "ledger_conflict" or not asked.earlier:
+                raise
+            refused = Answer(problem=_packed(problem))
+            await self._engine.ledger.commit(*_answers(refused, asked.earlier))
+            return refused
+
+    async def _known(self, places: Sequence[Place]) -> Answer | None:
+        """The answer that was given at one of these places: look when the run is ours (I2)."""
+        for place in places:
+            for record in await self._engine.ledger.read(place.stream, place.seq + 1):
+                if record.type == "command.answered" and record.payload["to"] == place.seq:
+                    answer = msgspec.convert(record.attrs["answer"], Answer)
+                    if not answer.moved:
+                        return answer
+        return None
+
+    # Listening
+
+    async def listen(self) -> None:
+        """Carry out what other processes ask, one task each: a slow command keeps no other waiting."""
+        stream = INBOX + self._engine.instance
+        while True:
+            with contextlib.suppress(Problem):  # the database is away
+                async for record in self._questions(stream):
+                    if record.seq not in self._under_way:
+                        self._under_way.add(record.seq)
+                        self._engine.spawn(self._take(Place(stream, record.seq), record))
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _questions(self, stream: str) -> AsyncIterator[Record]:
+        """What is asked from now on, and before it what was asked shortly before and is not answered (I3)."""
+        before = await self._engine.ledger.read(stream, 0, _BACK, reverse=True)
+        answered = {record.payload["to"] for record in before if record.type == "command.answered"}
+        fresh = self._engine.clock.now_ms() - _STALE_MS
+        for record in reversed(before):
+            if record.type == "command.asked" and record.seq not in answered and record.ts >= fresh:
+                yield record
+        start = before[0].seq + 1 if before else 0
+        async with contextlib.aclosing(self._engine.ledger.follow(stream, start)) as records:
+            async for record in records:
+                if record.type == "command.asked":
+                    yield record
+
+    async def _take(self, place: Place, record: Record) -> None:
+        asked = msgspec.convert(record.attrs["asked"], Asked)
+        asked = msgspec.structs.replace(asked, earlier=[place, *asked.earlier])
+        try:
+            answer = await self._own_answer(asked)
+            if answer is not None:
+                await self._engine.ledger.commit(*_answers(answer, [place]))
+        finally:
+            self._under_way.discard(record.seq)
+
+    async def _own_answer(self, asked: Asked) -> Answer | None:
+        """What is still to be told to who asked; None when it is told."""
+        for _ in range(_ATTEMPTS):
+            found = await self._engine.find(asked.run_id)
+            if isinstance(found, RunActor) and not found.owned:
+                break
+            if (known := await self._known(asked.earlier)) is not None:
+                return known
+            try:
+                await self._carry_out(found, asked)
+                return None
+            except Problem as problem:
+                if problem.key != "ledger_conflict":
+                    raise
+        return Answer(moved=True)
+
+
+def _answers(answer: Answer, places: Sequence[Place]) -> list[Append]:
+    said = {"answer": msgspec.to_builtins(answer)}
+    return [Append(place.stream, [Draft("command.answered", {"to": place.seq}, said)]) for place in places]
+
+
+def _packed(problem: Problem) -> dict[str, Any]:
+    return {
+        "key": problem.key,
+        "message": problem.message,
+        "retryAfterMs": problem.retry_after_ms,
+        "details": problem.as_pi()["details"],
+    }

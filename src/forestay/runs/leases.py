@@ -1,0 +1,170 @@
+"""Who carries a run: one process, for as long as its lease lasts (G1, G2).
+
+`LogLeases` keeps the lease in the ledger, by this process's clock: enough where one process writes to it. On a ledger
+that processes share, `SharedLeases` asks the database, by its clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Collection
+from typing import NamedTuple, Protocol, TypeVar
+
+from forestay.kernel import Beat, Clock, Draft, Ledger, Problem, Workers, outside_work
+from forestay.runs.log import ENGINES
+
+AHEAD_MS = 60_000
+"""A run that time moves within this is taken up: its timer is then in memory."""
+NOBODY = ""
+_MOST = 10_000  # runs that one look finds
+_TIDY_EVERY = 240  # looks
+T = TypeVar("T")
+
+
+class Carrier(NamedTuple):
+    """Who carries a run; `fresh` when it became this process's by asking."""
+
+    name: str
+    fresh: bool = False
+
+
+class Leases(Protocol):
+    """This process's lease, and the runs that come with it. `shared`: other processes carry runs too, and take commands
+    for them."""
+
+    shared: bool
+
+    async def start(self) -> int:
+        """Begin to live; the number of this incarnation."""
+
+    async def hold(self, lapsed: Callable[[], Awaitable[None]]) -> None:
+        """Keep the lease; returns when another process has this one's name. `lapsed` is called when the lease had run
+        out: what this process carried may be another's by now."""
+
+    async def leave(self) -> None:
+        """Hand over what this process carries."""
+
+    async def due(self, room: int) -> list[str]:
+        """Runs that have something to do and are this process's to carry; up to `room` more become so."""
+
+    async def carrier(self, run_id: str, *, take: bool) -> Carrier:
+        """Who carries a run. With `take` it is this process when nobody else does."""
+
+    async def kept(self, run_ids: Collection[str]) -> set[str]:
+        """Those of `run_ids` that are still this process's to carry."""
+
+
+class LogLeases:
+    """A lease that is a stream of beats, for a ledger that one process has."""
+
+    shared = False
+
+    def __init__(self, ledger: Ledger, clock: Clock, instance: str, lease_seconds: float) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._instance = instance
+        self._lease_ms = round(lease_seconds * 1000)
+        self._beat_s = lease_seconds / 3
+        self._epoch = 0
+        self._beat = -1
+
+    async def start(self) -> int:
+        self._beat = (await self._ledger.head(ENGINES + self._instance)).seq
+        self._epoch = self._beat + 1
+        await self._say("engine.started")
+        return self._epoch
+
+    async def hold(self, lapsed: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(self._beat_s)
+            try:
+                await self._say("engine.beat")
+            except Problem as problem:
+                if problem.key == "ledger_conflict":
+                    return  # the place is taken: a newer incarnation has our name (G1)
+
+    async def leave(self) -> None:
+        """Nothing is handed over: a restart under the same name takes its runs back."""
+
+    async def due(self, room: int) -> list[str]:
+        now = self._clock.now_ms()
+        rows = await self._ledger.query(
+            "SELECT run_id FROM (SELECT run_id, instance FROM runs WHERE busy = 1 "
+            "UNION SELECT run_id, instance FROM runs WHERE wake IS NOT NULL AND wake <= ?) AS r "
+            "WHERE r.instance IS NULL OR r.instance = ? OR NOT EXISTS "
+            "(SELECT 1 FROM engines e WHERE e.instance = r.instance AND e.until >= ?) LIMIT ?",
+            (now + AHEAD_MS, self._instance, now, _MOST),
+        )
+        return [run_id for (run_id,) in rows]
+
+    async def carrier(self, run_id: str, *, take: bool) -> Carrier:
+        rows = await self._ledger.look_up(
+            "SELECT r.instance FROM runs r JOIN engines e ON e.instance = r.instance "
+            "WHERE r.run_id = ? AND e.until >= ?",
+            (run_id, self._clock.now_ms()),
+        )
+        return Carrier(str(rows[0][0]) if rows else self._instance)
+
+    async def kept(self, run_ids: Collection[str]) -> set[str]:
+        return set(run_ids)
+
+    async def _say(self, type: str) -> None:
+        until = self._clock.now_ms() + self._lease_ms
+        draft = Draft(type, {"epoch": self._epoch, "until": until})
+        records = await self._ledger.append(ENGINES + self._instance, [draft], self._beat)
+        self._beat = records[0].seq
+
+
+class SharedLeases:
+    """Leases of processes that share a ledger: the database knows who lives."""
+
+    shared = True
+
+    def __init__(self, workers: Workers, clock: Clock) -> None:
+        self._workers = workers
+        self._clock = clock
+        self._beats: asyncio.Queue[Beat] = asyncio.Queue()
+        self._looks = 0
+
+    async def start(self) -> int:
+        loop = asyncio.get_running_loop()
+
+        def told(beat: Beat) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._beats.put_nowait, beat)
+
+        return await self._ask(lambda: self._workers.start(told))
+
+    async def hold(self, lapsed: Callable[[], Awaitable[None]]) -> None:
+        while await self._beats.get() != "replaced":
+            await lapsed()
+
+    async def leave(self) -> None:
+        with contextlib.suppress(Problem):  # the database is away: then the lease runs out
+            await self._ask(self._workers.leave)
+
+    async def due(self, room: int) -> list[str]:
+        time = self._clock.now_ms() + AHEAD_MS
+        self._looks += 1
+
+        def look() -> list[str]:
+            if room > 0:
+                self._workers.claim(time, room)
+            if self._looks % _TIDY_EVERY == 0:
+                self._workers.tidy()
+            return self._workers.due(time, _MOST)
+
+        return await self._ask(look)
+
+    async def carrier(self, run_id: str, *, take: bool) -> Carrier:
+        if not take:
+            return Carrier(await self._ask(lambda: self._workers.owner(run_id)))
+        return Carrier(*await self._ask(lambda: self._workers.take(run_id)))
+
+    async def kept(self, run_ids: Collection[str]) -> set[str]:
+        return await self._ask(lambda: self._workers.kept(run_ids))
+
+    async def _ask(self, work: Callable[[], T]) -> T:
+        with outside_work(asyncio.get_running_loop()):
+            return await asyncio.to_thread(work)

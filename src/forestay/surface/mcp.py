@@ -1,0 +1,102 @@
+"""The host as an MCP server at `/mcp`: streamable HTTP, one request a POST, no session.
+
+M1  Each tool call is made of requests of its caller: they carry its key through the same admission as any other.
+M2  A page of another site reaches nothing: `Origin`, where a browser sends one, is the host's own, and `Host` is the
+    configured name, `localhost` or a plain address. (Rebinding a name to this machine needs another name.)
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+import forestay
+from forestay.client import AsyncClient
+from forestay.kernel import Clock, Ids, Problem
+from forestay.surface.exchange import request_id
+from forestay.surface.inner_transport import InnerTransport
+from forestay.surface.mcp_tools import served_tools
+from forestay.surface.negotiation import JSON
+from forestay.surface.operations import Call, Operations
+from forestay.surface.relayed import Relayed
+
+MCP_PATH = "/mcp"
+api = Operations["McpEndpoint"](contract="mcp", tag="mcp")
+
+
+class McpEndpoint:
+    """MCP requests of any caller. `door` leads to every operation of the host; `url` is its address."""
+
+    def __init__(self, door: Callable[[], ASGIApp], url: str, clock: Clock, ids: Ids) -> None:
+        self._door = door
+        self._url = url
+        self._clock = clock
+        self._ids = ids
+
+    @api.post(
+        MCP_PATH,
+        "mcp.rpc",
+        dict[str, Any],
+        body=dict[str, Any],
+        streams=True,  # a tool call waits for its run, with or without a stream
+    )
+    async def rpc(self, call: Call) -> Response:
+        """One message of the Model Context Protocol: its tools ask agents and start, follow, answer and cancel runs."""
+        check_site(call.request, self._url)
+        if "content-type" not in call.request.headers:
+            raise Problem("unsupported_media_type", "The body does not say what it is.", expected=JSON)
+        return Relayed(self._serve, call.data)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one message, in the task group of that message alone."""
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+        from forestay.envelope import mcp_server
+
+        async with self._client(Request(scope)) as client:
+            tools = partial(served_tools, client, self._clock, self._ids)
+            server = mcp_server(tools, "forestay", version=forestay.__version__)
+            manager = StreamableHTTPSessionManager(server, stateless=True)
+            async with manager.run():
+                await manager.handle_request(scope, receive, send)
+
+    def _client(self, request: Request) -> AsyncClient:
+        """A client of this host that calls as the caller of `request` (M1)."""
+        key = request.headers["authorization"].split()[-1]
+        names = {"x-request-id": request_id(request), "traceparent": request.headers.get("traceparent", "")}
+        headers = {name: value for name, value in names.items() if value}
+        return AsyncClient(self._url, key, patience=0, transport=InnerTransport(self._door()), headers=headers)
+
+
+def check_site(request: Request, url: str) -> None:
+    """Refuse a request that a page of another site could have made (M2)."""
+    host = request.headers.get("host", "")
+    own = urlsplit(url).netloc
+    if host != own and not _plain(host):
+        raise Problem(
+            "permission_denied",
+            f"{host[:200]!r} is no name of this host.",
+            at="Host",
+            fix="Set http.public_url to the address that callers use.",
+        )
+    origin = request.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc not in (host, own):
+        raise Problem("permission_denied", f"Pages of {origin[:200]!r} may not use this host.", at="Origin")
+
+
+def _plain(host: str) -> bool:
+    """Whether a `Host` names this machine without a name server: `localhost` or an address."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        if name != "localhost":
+            ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,71 @@
+"""A clock that does not jump while the ledger's threads work: a slow disk must not look like time that passed.
+
+The tests that open their ledger here run on SQLite, and with FORESTAY_TEST_LEDGER=postgres on a real PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from forestay.kernel import Append, ManualClock, Record
+from forestay.kernel.ledger.postgres import PgLedger
+from forestay.kernel.ledger.projections import Database
+from forestay.kernel.ledger.sqlite import SqliteLedger
+from forestay.kernel.ledger.table_ledger import TableLedger
+from tests.postgres import address_of
+
+T = TypeVar("T")
+
+
+class PatientClock(ManualClock):
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **{"threshold": 0.002, **options})
+        self.in_flight = 0
+
+    def advance(self, seconds: float) -> None:
+        if not self.in_flight:
+            super().advance(seconds)
+
+
+class _Counted(TableLedger):
+    """Tells its clock what is on its way."""
+
+    def __init__(self, path: Any, *, clock: PatientClock, **options: Any) -> None:
+        self._patient = clock
+        super().__init__(path, clock=clock, **options)  # type: ignore[call-arg]
+
+    async def commit(self, *appends: Append) -> list[Record]:
+        self._patient.in_flight += 1
+        try:
+            return await super().commit(*appends)
+        finally:
+            self._patient.in_flight -= 1
+
+    async def _read(self, work: Callable[[Database], T]) -> T:
+        self._patient.in_flight += 1
+        try:
+            return await super()._read(work)
+        finally:
+            self._patient.in_flight -= 1
+
+
+class _CountedSqlite(_Counted, SqliteLedger):
+    pass
+
+
+class _CountedPg(_Counted, PgLedger):
+    """The path of the file that it would be names its schema."""
+
+    @classmethod
+    def open(cls, address: Path | str, **options: Any) -> Self:
+        name = hashlib.sha256(str(address).encode()).hexdigest()[:16]
+        return cls(address_of(f"at_{name}"), **options)
+
+
+CountedLedger: type[_CountedSqlite | _CountedPg] = (
+    _CountedPg if os.environ.get("FORESTAY_TEST_LEDGER") == "postgres" else _CountedSqlite
+)
