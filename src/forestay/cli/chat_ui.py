@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from forestay.cli.keyboard import Keyboard
-from forestay.extensions import KEYS
-from forestay.kernel import one_line
+from forestay.extensions import KEYS, checked_answer
+from forestay.kernel import canonical, one_line
 
 NOTICES, DIALOGS = 20, 10
 _LINES, _WIDTH, _OPTIONS = 20, 400, 50
@@ -148,6 +148,23 @@ class ChatUi:
         words = line.split() or ["enter"]
         return {"keys": [key for word in words for key in ([KEYS[word]] if word in KEYS else word)]}
 
+    async def _form(self, extension: str, params: Mapping[str, Any]) -> Any:
+        """Each field on a line of its own; an empty line leaves a field out."""
+        shown = _text(extension, _cut([params.get("title", ""), *str(params.get("message") or "").split("\n")]))
+        content: dict[str, Any] = {}
+        for name, field in list((params.get("schema") or {}).get("properties", {}).items())[:_OPTIONS]:
+            about = field.get("description") or field.get("title") or field.get("enum") or ""
+            (label,) = _cut([f"{name} ({about})" if about else name])
+            line = await self._keyboard.line(marked(extension, f"{label}: "), shown)
+            shown = ""
+            if line is None:
+                return None
+            if text := line.strip():
+                content[name] = text if field.get("type", "string") == "string" else canonical.decode(text)
+        yes = await self._line(extension, [], "send this? yes or no") in ("y", "yes")
+        answer = {"action": "accept", "content": content} if yes else {"action": "decline"}
+        return checked_answer("form", params, answer)
+
     async def _line(self, extension: str, shown: Iterable[Any], how: str) -> str:
         lines = [line for item in shown for line in str(item).split("\n")]
         text = _text(extension, _cut(lines, _OPTIONS + _LINES))
@@ -160,6 +177,7 @@ _DIALOGS = {
     "input": ChatUi._input,
     "editor": ChatUi._editor,
     "custom": ChatUi._custom,
+    "form": ChatUi._form,
 }
 
 
