@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -134,7 +135,16 @@ def test_a_chat_that_was_killed_goes_on(opened: Open) -> None:
     again.expect(r"At berth 9\.\n.*> ")
     again.type("/session")
     shown = again.expect(r"session \S+  \n(.*?)> ")[1]
+    second = re.findall(r"(\w{8})  user", shown)[1]
     assert shown.count("And the Borealis?") == 1 and shown.count("ls: ") == 1 and shown.count("At berth") == 2
+    again.type(f"/move {second}")
+    again.expect(r"session \S+\n> And the Borealis\?")  # what was said there, for another try
+    again.type(" Really\\")
+    again.expect("… ")
+    again.type("now?")
+    again.expect(r"tool   ls · ok\nAt berth 9\.\n> ")
+    again.type("/session")
+    assert "And the Borealis? Really\\x0anow?" in again.expect(r"session \S+  \n(.*?)> ")[1]
     again.type("/quit")
     assert again.end() == 0
 
@@ -149,6 +159,10 @@ def test_what_an_extension_shows_is_bounded_told_apart_and_cannot_steer(opened: 
     chat.expect("80 more notices of harbour were left out.")
     chat.expect("5 more questions of harbour were left out.")
     chat.expect("> ")
+    chat.type("/moor")
+    chat.expect("empty to cancel: ")
+    chat.press("\x03")
+    chat.expect(r"Cancelled\.\n.*> ")
     chat.type("/quit")
     assert chat.end() == 0
     assert not {"\x1b", "\u202e"} & set(chat.seen)

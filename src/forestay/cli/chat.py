@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from forestay.runs import RunEvent
     from forestay.sessions import SessionTree
 
-PROMPT = "> "
+PROMPT, MORE = "> ", "… "
 
 
 @answers("chat")
@@ -98,7 +98,7 @@ class Chat:
         self._ui = ui
         self._agent = agent
         self._work: asyncio.Task[None] | None = None
-        self._shown = len(suite.session.entries)  # entries whose messages of extensions were shown
+        self._shown = suite.session.id, len(suite.session.entries)  # until where messages of extensions were shown
 
     @property
     def _tree(self) -> SessionTree:
@@ -112,7 +112,7 @@ class Chat:
             self._say("The turn that was under way goes on.")
             await self._do(self._follow(run_id))
         while not self._is_over():
-            if (run_id := await self._host.turns.requested()) is not None:
+            if (run_id := await self._host.turns.requested(self._agent)) is not None:
                 await self._do(self._follow(run_id))
                 continue
             line = await self._line()
@@ -123,19 +123,24 @@ class Chat:
             await self._do(self._heard(line))
 
     def _is_over(self) -> bool:
-        return any(item["kind"] == "shutdown" for item in self._suite.session.requests)
+        return self._took("shutdown")
+
+    def _took(self, kind: str) -> bool:
+        """Whether an extension asked for this; it is done with then."""
+        live = self._suite.session
+        asked = [item for item in live.requests if item["kind"] == kind]
+        live.requests = [item for item in live.requests if item not in asked]
+        return bool(asked)
 
     async def _line(self) -> str | None:
         """What the person says next; None when an extension asks for something meanwhile."""
         self._show_messages()
         self._ui.before_prompt()
         self._keyboard.words = chat_commands.names(self._suite)
-        if self._ui.draft:
-            self._say(f"draft  {one_line(self._ui.draft)}")
-            self._ui.draft = ""
+        draft, self._ui.draft = one_line(self._ui.draft), ""
         live = self._suite.session
         live.asked.clear()
-        typed = asyncio.ensure_future(self._keyboard.line(PROMPT))
+        typed = asyncio.ensure_future(self._typed(draft))
         stirred = asyncio.ensure_future(live.asked.wait())
         await asyncio.wait({typed, stirred}, return_when=asyncio.FIRST_COMPLETED)
         stirred.cancel()
@@ -145,6 +150,14 @@ class Chat:
             return None
         line = typed.result()
         return "/quit" if line is None else line
+
+    async def _typed(self, draft: str) -> str | None:
+        """A line, or several of which each but the last ends with a backslash; None at the end of input."""
+        line = await self._keyboard.line(PROMPT, draft=draft)
+        while line is not None and line.endswith("\\"):
+            more = await self._keyboard.line(MORE)
+            line = line[:-1] + "\n" + (more or "")
+        return line
 
     async def _heard(self, line: str) -> None:
         text = line.strip()
@@ -160,17 +173,18 @@ class Chat:
 
     async def _do(self, work: Coroutine[Any, Any, None]) -> None:
         """Work until it is done, or until the person or an extension ends it; the conversation goes on."""
+        self._took("abort")  # of something that has ended
         self._work, live = asyncio.ensure_future(work), self._suite.session
         while not self._work.done():
             live.asked.clear()
             stirred = asyncio.ensure_future(live.asked.wait())
             await asyncio.wait({self._work, stirred}, return_when=asyncio.FIRST_COMPLETED)
             stirred.cancel()
-            if any(item["kind"] == "abort" for item in live.requests):
-                live.requests = [item for item in live.requests if item["kind"] != "abort"]
+            if self._took("abort"):
                 self._interrupted()
         done, self._work = self._work, None
         if done.cancelled():
+            self._ui.give_up()
             await self._host.turns.cancel(self._tree, self._host.models.default.name)
             self._say("\nCancelled.")
         elif (problem := done.exception()) is not None:
@@ -210,12 +224,12 @@ class Chat:
 
     def _show_messages(self) -> None:
         """Messages that extensions put into the conversation for the person to see."""
-        entries = self._tree.entries
-        for entry in entries[self._shown :]:
+        entries, (session, count) = self._tree.entries, self._shown
+        for entry in entries[count:] if session == self._tree.id else ():
             if entry["type"] == "custom_message" and entry.get("display"):
                 for line in text_of(entry.get("content")).split("\n")[:20]:
                     self._say(f"[{one_line(str(entry.get('customType')))}] {one_line(line)[:400]}")
-        self._shown = len(entries)
+        self._shown = self._tree.id, len(entries)
 
     def _interrupted(self) -> None:
         """Ctrl-C: ends what is under way; when nothing is, it says how to leave."""

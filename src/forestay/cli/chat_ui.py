@@ -9,14 +9,15 @@ G3  A dialog never takes the line that the person is typing: it is told, and ask
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from forestay.cli.keyboard import Keyboard
-from forestay.extensions import KEYS
-from forestay.kernel import one_line
+from forestay.extensions import KEYS, checked_answer
+from forestay.kernel import canonical, one_line
 
 NOTICES, DIALOGS = 20, 10
 _LINES, _WIDTH, _OPTIONS = 20, 400, 50
@@ -35,6 +36,7 @@ class ChatUi:
         self._shown: Counter[str] = Counter()
         self._asked: Counter[str] = Counter()
         self._standing: dict[tuple[str, str], list[str]] = {}  # what stays on the screen: by extension and place
+        self._open: set[asyncio.Future[Any]] = set()
         self._told: list[str] = []  # the standing lines as they were shown last
         self.draft = ""
         """What an extension put into the editor."""
@@ -48,7 +50,19 @@ class ChatUi:
             return None  # G2
         if self._keyboard.busy:
             self._say(extension, ["asks something; it comes after your line"])
-        return await ask(self, extension, params)
+        answer = asyncio.ensure_future(ask(self, extension, params))
+        self._open.add(answer)
+        try:
+            await asyncio.wait({answer})
+        finally:
+            answer.cancel()  # of an extension that does not wait any more
+            self._open.discard(answer)
+        return None if answer.cancelled() else answer.result()
+
+    def give_up(self) -> None:
+        """Answer what is asked now as cancelled: the person ended what it was asked for."""
+        for answer in self._open:
+            answer.cancel()
 
     # Notices
 
@@ -134,6 +148,23 @@ class ChatUi:
         words = line.split() or ["enter"]
         return {"keys": [key for word in words for key in ([KEYS[word]] if word in KEYS else word)]}
 
+    async def _form(self, extension: str, params: Mapping[str, Any]) -> Any:
+        """Each field on a line of its own; an empty line leaves a field out."""
+        shown = _text(extension, _cut([params.get("title", ""), *str(params.get("message") or "").split("\n")]))
+        content: dict[str, Any] = {}
+        for name, field in list((params.get("schema") or {}).get("properties", {}).items())[:_OPTIONS]:
+            about = field.get("description") or field.get("title") or field.get("enum") or ""
+            (label,) = _cut([f"{name} ({about})" if about else name])
+            line = await self._keyboard.line(marked(extension, f"{label}: "), shown)
+            shown = ""
+            if line is None:
+                return None
+            if text := line.strip():
+                content[name] = text if field.get("type", "string") == "string" else canonical.decode(text)
+        yes = await self._line(extension, [], "send this? yes or no") in ("y", "yes")
+        answer = {"action": "accept", "content": content} if yes else {"action": "decline"}
+        return checked_answer("form", params, answer)
+
     async def _line(self, extension: str, shown: Iterable[Any], how: str) -> str:
         lines = [line for item in shown for line in str(item).split("\n")]
         text = _text(extension, _cut(lines, _OPTIONS + _LINES))
@@ -146,6 +177,7 @@ _DIALOGS = {
     "input": ChatUi._input,
     "editor": ChatUi._editor,
     "custom": ChatUi._custom,
+    "form": ChatUi._form,
 }
 
 

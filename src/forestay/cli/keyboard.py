@@ -10,7 +10,7 @@ import asyncio
 import queue
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 
@@ -20,7 +20,9 @@ class Keyboard:
     def __init__(self, words: Sequence[str] = ()) -> None:
         self.words = words
         """What a line may begin with: completed with the tab key."""
-        self._wanted: queue.SimpleQueue[tuple[str, asyncio.Future[str | None]]] = queue.SimpleQueue()
+        self.insert: Callable[[str], None] | None = None
+        """Puts a text into the line that is begun next, where lines can be edited."""
+        self._wanted: queue.SimpleQueue[tuple[str, str, asyncio.Future[str | None]]] = queue.SimpleQueue()
         self._pending: asyncio.Future[str | None] | None = None
         self._turn = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
@@ -31,17 +33,17 @@ class Keyboard:
         """Whether somebody waits for a line already."""
         return self._turn.locked()
 
-    async def line(self, prompt: str, shown: str = "") -> str | None:
+    async def line(self, prompt: str, shown: str = "", draft: str = "") -> str | None:
         """The next line after `prompt`; `shown` stands before it, when its turn has come. None: the input ended (B1).
 
-        Both are text that a terminal may show.
+        The line begins with `draft`, for the person to change. All are text that a terminal may show.
         """
         async with self._turn:
             sys.stdout.write(shown)
             sys.stdout.flush()
             if self._pending is None:
                 self._pending = self._loop.create_future()
-                self._wanted.put((prompt, self._pending))
+                self._wanted.put((prompt, draft, self._pending))
             else:  # B2
                 sys.stdout.write(prompt)
                 sys.stdout.flush()
@@ -51,8 +53,12 @@ class Keyboard:
 
     def _read(self) -> None:
         while True:
-            prompt, answer = self._wanted.get()
+            prompt, draft, answer = self._wanted.get()
             try:
+                if draft and self.insert is None:
+                    sys.stdout.write(f"draft  {draft}\n")
+                elif self.insert is not None:
+                    self.insert(draft)
                 line: str | None = input(prompt)
             except (EOFError, OSError, ValueError):  # the terminal is gone, or the person ended it
                 line = None
@@ -86,6 +92,9 @@ def edited_lines(keyboard: Keyboard) -> Iterator[None]:
         readline.set_completer_delims(" ")
         readline.parse_and_bind("tab: complete")
         readline.parse_and_bind("set enable-bracketed-paste off")
+        keyboard.insert = lambda draft: readline.set_startup_hook(
+            (lambda: readline.insert_text(draft)) if draft else None
+        )
     try:
         yield
     finally:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from forestay.extensions.conform.scenarios import ScenarioResult, compare_scenario, read_scenarios
     from forestay.extensions.connectors.addresses import is_public
     from forestay.extensions.connectors.model import Model
-    from forestay.extensions.connectors.ui import KEYS, NoUi, ScriptedUi, TerminalUi, Ui
+    from forestay.extensions.connectors.ui import KEYS, NoUi, ScriptedUi, TerminalUi, Ui, checked_answer
     from forestay.extensions.consent import EXPIRIES, REMEMBER, Answer, Consent, Question, Remember
     from forestay.extensions.engine.bytecode import compile_module
     from forestay.extensions.evidence import stream_of

@@ -83,7 +83,7 @@ class SessionTurns:
         await self._runs().create_run(request, tenant, principal, run_id=turn.run_id)
         return turn.run_id
 
-    async def requested(self) -> str | None:
+    async def requested(self, agent: str | None = None) -> str | None:
         """Begin a turn that an extension asked for in its session; the id of its run, None when none was asked for.
 
         What several asked for without words of their own is one turn.
@@ -98,7 +98,7 @@ class SessionTurns:
         spoken = next((item for item in wished if "content" in item), None)
         live.requests = [item for item in live.requests if item is not spoken and (spoken or item not in wished)]
         text = text_of(spoken["content"]) if spoken is not None else ""
-        return await self.start(live.tree, text, source="extension")
+        return await self.start(live.tree, text, source="extension", agent=agent)
 
     async def under_way(self, tree: SessionTree, tenant: str = OPERATOR) -> str | None:
         """The run of the turn that was begun last and has not ended; one that was only noted is started (Q1)."""
