@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,14 @@ from tests.docs.pages import PAGES, ROOT, Block, blocks, name
 from tests.docs.player import Player, expect
 
 WITH_BLOCKS = [page for page in PAGES if blocks(page)]
+IN_THE_SWEEP = {"how-to", "explanation"}  # with what starts most programs, the suite would take too long
 
 
-@pytest.mark.parametrize("page", WITH_BLOCKS, ids=name)
+def _played(page: Path) -> Any:
+    return pytest.param(page, marks=[pytest.mark.sweep] if page.parent.name in IN_THE_SWEEP else [])
+
+
+@pytest.mark.parametrize("page", list(map(_played, WITH_BLOCKS)), ids=name)
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     found = blocks(page)
     player = Player(tmp_path, clone=any("make setup" in item.text for item in found))

@@ -77,6 +77,13 @@ async def play(host: Host, receiver: Any) -> None:
     await host.runs.wait(run_id, TENANT)
     await host.budgets.hold(TENANT, run_id, "held", {"project": {"tokens": 9}}, lambda _: Reservation({"tokens": 5}))
     await host.budgets.standings(TENANT)
+    await host.sessions.fork((await host.sessions.create(TENANT, "talk")).id, tenant=TENANT)
+    await host.sessions.list(TENANT)
+    subscribed = await host.triggers.subscriptions.subscribe(TENANT, "queue", "suite-noop")
+    twice = [await host.triggers.offer(TENANT, subscribed.subscription_id, "event", {}) for _ in range(2)]
+    assert twice[0].delivery_id == twice[1].delivery_id
+    await host.triggers.deliver_due()
+    await host.triggers.deliveries(TENANT)
 
 
 async def ask(host: Host) -> None:
