@@ -43,7 +43,7 @@ def test_a_server_that_is_down_is_one_message_with_its_address(words: tuple[str,
     assert error["message"] == f"The connection to the model server at {server.openai} failed."
     assert error["suggestedAction"].startswith("Check that the server runs")
     assert "retry" not in ran.err
-    assert all(line.startswith(("model ", "run ")) for line in ran.err.splitlines())
+    assert all(line.startswith(("model ", "in ", "run ")) for line in ran.err.splitlines())
 
 
 def test_a_key_that_is_not_set_is_told_before_anything_is_sent(tmp_path: Path) -> None:
