@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -131,7 +132,8 @@ def test_a_question_that_an_author_wrote_badly_is_still_shown(kind: str, data: A
     from forestay.console.render import Templates
 
     item = asked(kind, data)
-    visitor = type("Visitor", (), {"csrf": "token", "is_operator": True})()
+    caller = SimpleNamespace(scopes=frozenset({"manifest:read"}))
+    visitor = SimpleNamespace(csrf="token", is_operator=True, caller=caller)
     text = Templates().text("inbox.html", questions=[item], more=0, visitor=visitor, path="/inbox", waiting_runs=0)
     assert "<b>" not in text
     assert item.text in text

@@ -15,9 +15,6 @@ def test_the_overview_counts_and_offers_every_workflow(console: Console, finishe
         "clarify": "clarify",
         "harbour": "harbour: question",
         "forestay-ask": "forestay-ask: question, agentId, sessionId, source",
-        "forestay-deployment": "forestay-deployment: agentId, transition",
-        "forestay-evaluation": "forestay-evaluation: wanted",
-        "forestay-evaluation-task": "forestay-evaluation-task: work",
         "review": "review",
     }
     assert any(node.attributes.get("href") == f"/runs/{finished}" for node in page.all("a"))

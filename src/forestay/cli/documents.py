@@ -115,7 +115,7 @@ def _text(answer: bytes, kind: DocumentKind, name: str) -> str:
             f"{name} is a {kind.upper()} file; the package {found.package} that reads it is not installed.",
             at=name,
             extra="documents",
-            fix="pip install 'forestay[documents]'",
+            fix="Install the extra `documents` with the package.",
         )
     if found.refused:
         raise Problem("file_not_text", f"{name} {found.refused}.", at=name, kind=kind, fix=found.fix)
