@@ -100,7 +100,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield running
 
 
-@pytest.fixture(params=list(SIZES))
+@pytest.fixture(params=["desktop", pytest.param("phone", marks=pytest.mark.sweep)])
 def visit(request: pytest.FixtureRequest, browser: Any, host: Served) -> Iterator[Visit]:
     """Somebody who signed in: at a desk in light, on a phone in dark."""
     scheme = "light" if request.param == "desktop" else "dark"

@@ -13,7 +13,7 @@ from tests.docs.pages import PAGES, ROOT, Block, blocks, name
 from tests.docs.player import Player, expect
 
 WITH_BLOCKS = [page for page in PAGES if blocks(page)]
-IN_THE_SWEEP = {"how-to", "explanation"}  # with what starts most programs, the suite would take too long
+IN_THE_SWEEP = {"tutorial", "how-to", "explanation"}  # with what starts most programs, the suite would take too long
 
 
 def _played(page: Path) -> Any:

@@ -107,6 +107,7 @@ FOUND = """() => [...document.querySelectorAll("*")].filter(item => item.tagName
   || ["IFRAME", "OBJECT", "EMBED"].includes(item.tagName)).map(item => item.outerHTML.slice(0, 200))"""
 
 
+@pytest.mark.sweep
 @pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 def test_no_payload_runs_in_a_real_browser(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ import pytest
 
 from forestay.host import Options
 from forestay.kernel import Config, Http, HttpLimits
-from forestay.surface.guard import Guard, _client, within_files
+from forestay.surface.connection_limits import Guard, within_files
+from forestay.surface.guard import _client
 from forestay.surface.hosting import Serving, serve
 
 PATIENCE = 20  # how long a test waits for something that must happen

@@ -7,15 +7,18 @@ K2  The skills that were found are named in the system prompt before any extensi
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from forestay.agents import text_of
-from forestay.extensions import Extensions, skills_prompt
+from forestay.extensions import skills_prompt
 from forestay.host.prompts import Prompts
 from forestay.kernel import canonical
 from forestay.runs import Execution
+
+if TYPE_CHECKING:
+    from forestay.extensions import Extensions
 
 
 class Told(msgspec.Struct):

@@ -21,49 +21,19 @@ import asyncio
 import http
 import ipaddress
 import re
-from collections import Counter
 from typing import Any
 
 import httptools
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from forestay.kernel import HttpLimits, Ids, Problem, SystemClock
+from forestay.kernel import Problem
+from forestay.surface.connection_limits import Guard
 
 LINGER_SECONDS = 1.0
 _MOST_LINGERING = 256
-_OTHER_FILES = 256  # the ledger, extensions, calls out
 _FRAMING = (b"content-length", b"transfer-encoding")
 _HOST = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]*")
-
-
-class Guard:
-    """The limits of one server, and what its connections take of them."""
-
-    def __init__(self, limits: HttpLimits, ids: Ids | None = None) -> None:
-        self.limits = limits
-        self.ids = ids or Ids(SystemClock())
-        self.open = 0
-        self.lingering = 0
-        self.refused: Counter[str] = Counter()
-        self._clients: Counter[str] = Counter()
-
-    def enter(self, client: str) -> Problem | None:
-        """Count a connection; the Problem when it is one too many (G4)."""
-        self.open += 1
-        self._clients[client] += 1
-        limits = self.limits
-        if self.open > limits.connections:
-            return Problem("unavailable", "The host has too many connections open.", reason="connections")
-        if self._clients[client] > limits.connections_per_client:
-            return Problem("unavailable", "This client has too many connections open.", reason="client_connections")
-        return None
-
-    def leave(self, client: str) -> None:
-        self.open -= 1
-        self._clients[client] -= 1
-        if not self._clients[client]:
-            del self._clients[client]
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -335,20 +305,6 @@ def _client(address: str) -> str:
         if ":" in address
         else address
     )
-
-
-def within_files(limits: HttpLimits) -> HttpLimits:
-    """The limits as far as the process may open files: the soft limit is raised, and what is left is kept to."""
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = limits.connections + _OTHER_FILES
-    if soft < wanted and soft != resource.RLIM_INFINITY:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return limits
-    return msgspec.structs.replace(limits, connections=max(1, soft - _OTHER_FILES))
 
 
 def _answer(problem: Problem, request_id: str) -> bytes:

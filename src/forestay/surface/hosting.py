@@ -14,9 +14,9 @@ from forestay.host import Host, Options, open_host
 from forestay.kernel import HttpRates, Problem
 from forestay.surface import a2a, crp, hostapi, mcp, metrics, openwop
 from forestay.surface.auth import Keys, KeyTable
+from forestay.surface.connection_limits import Guard, within_files
 from forestay.surface.dispatch import Dispatch, Pages
 from forestay.surface.front import Front
-from forestay.surface.guard import Guard, within_files
 from forestay.surface.limits import Load, RateLimits
 from forestay.surface.openwop.off import unmatched
 from forestay.surface.operations import Operation

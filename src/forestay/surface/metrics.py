@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 from starlette.responses import Response
 
 from forestay.host import CONTENT_TYPE, Host
-from forestay.surface.guard import Guard
+from forestay.surface.connection_limits import Guard
 from forestay.surface.limits import Load
 from forestay.surface.operations import Call, Operations
 

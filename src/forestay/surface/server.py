@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 import uvicorn
 
 from forestay.kernel import HttpLimits, Problem
-from forestay.surface.guard import Guard, GuardedProtocol
+from forestay.surface.connection_limits import Guard
+from forestay.surface.guard import GuardedProtocol
 
 T = TypeVar("T")
 _BACKLOG = 2048
