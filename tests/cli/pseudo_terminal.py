@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import pty
 import re
@@ -35,7 +36,8 @@ class PseudoTerminal:
             preexec_fn=_controlling,
         )
         os.close(side)
-        self.seen = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a read may end inside a character
+        self._shown = self.seen = ""
         self._read = 0
 
     def expect(self, pattern: str) -> re.Match[str]:
@@ -74,7 +76,8 @@ class PseudoTerminal:
             part = os.read(self._terminal, 65536)
         except OSError:  # the program has closed its side
             return False
-        self.seen += part.decode("utf-8", "replace").replace("\r\n", "\n")
+        self._shown += self._decoder.decode(part)
+        self.seen = self._shown.replace("\r\n", "\n")
         return bool(part)
 
 
