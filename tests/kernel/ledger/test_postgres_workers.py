@@ -197,3 +197,10 @@ async def test_a_connection_that_was_cut_is_made_again(start: Start, address: st
             "WHERE pid <> pg_backend_pid() AND application_name = 'forestay'"
         )
     assert await asyncio.to_thread(a.beat) == "alive"
+
+
+def test_who_has_left_does_not_connect_again(start: Start) -> None:
+    worker = start("a")
+    worker.leave()
+    with pytest.raises(Problem, match="closed"):
+        worker.claim(1, 1)

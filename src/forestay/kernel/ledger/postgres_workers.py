@@ -197,10 +197,13 @@ class _Line:
     def __init__(self, server: PgServer) -> None:
         self._server = server
         self._connection: Connection | None = None
+        self._closed = False
         self._lock = threading.Lock()
 
     def ask(self, text: str, values: Any = ()) -> list[tuple[Any, ...]]:
         with self._lock:
+            if self._closed:  # a thread that nobody waits for any more: it must not connect again
+                raise Problem("state_conflict", "The ledger is closed.")
             for fresh in (self._connection is None, True):
                 try:
                     if self._connection is None:
@@ -216,6 +219,7 @@ class _Line:
 
     def close(self) -> None:
         with self._lock:
+            self._closed = True
             self._drop()
 
     def _drop(self) -> None:
