@@ -3,7 +3,7 @@
 U1  The interrupt is an approval of type `elicitation`. Its `arguments` hold a field for each value that is asked for;
     `edit-accept` sends them as the person wrote them, `reject` declines.
 U2  An answer that does not fit what was asked is refused where it is given, and the run goes on waiting.
-U3  Where no run waits for the extension, nobody is asked, and the dialog is cancelled.
+U3  Where no run waits for the extension, the person at the terminal is asked; without one the dialog is cancelled.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class RunUi:
     async def request(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
         if operation != "form":
             return await self._ui.request(extension, operation, params)
-        return await self._prompts.inquire(FormInquiry(extension, params))
+        answer = await self._prompts.inquire(FormInquiry(extension, params))
+        return await self._ui.request(extension, operation, params) if answer is None and self.interactive else answer
 
 
 class FormInquiry(Inquiry[dict[str, Any]]):
